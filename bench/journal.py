@@ -47,6 +47,7 @@ from peloton.runtime.adapters.fenced_rows import FencedRows  # noqa: E402
 from peloton.runtime.adapters.sqlite_store import SqliteJournal  # noqa: E402
 from peloton.runtime.core.codec import Codec, Entry  # noqa: E402
 from peloton.runtime.ports import (  # noqa: E402
+    ROUND_SHARDS_MAX,
     Claimed,
     Committed,
     Frame,
@@ -226,7 +227,8 @@ def run(chosen: argparse.Namespace) -> Mapping[str, int]:
 def options(args: Sequence[str] | None = None) -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--shards", type=int, nargs="+", default=[1, 8, 64])
+    shards = f"in a round, at most {ROUND_SHARDS_MAX}"
+    parser.add_argument("--shards", type=int, nargs="+", default=[1, 8, 64], help=shards)
     parser.add_argument("--facts", type=int, nargs="+", default=[1, 10, 100], help="in a frame")
     parser.add_argument("--rounds", type=int, default=30, help="on one store, before the other's")
     parser.add_argument("--pairs", type=int, default=5, help="how often each store has its turn")

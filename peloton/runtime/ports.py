@@ -30,6 +30,9 @@ FRAME_PART_BYTES_MAX = 256 * 1024
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 CHECKPOINT_PART_BYTES_MAX = 1024 * 1024  # more in one round would make others' frames wait
 BUCKET_PARTS = 32
+ROUND_SHARDS_MAX = 64
+"""Works with a frame in one round: their registers have to fit one conditional write, and take
+about 10 KB of the 50 KB that a store accepts by default."""
 
 
 class ShardId(NamedTuple):
@@ -133,13 +136,23 @@ class Fenced(Struct, frozen=True, gc=False):
     definite: bool = False
 
 
+class RoundRefused(Struct, frozen=True, gc=False):
+    """Another shard of the round was fenced: our frame was not committed, and never will be.
+
+    The claim in the store is still ours, but what the shard has in memory is ahead of its journal:
+    drop it, and claim it again.
+    """
+
+    text: str
+
+
 class Unclear(Struct, frozen=True, gc=False):
     """It may have happened: release and commit nothing else, `settle`, or give up the shard."""
 
     text: str
 
 
-Answer = Committed | Fenced | Unclear
+Answer = Committed | Fenced | RoundRefused | Unclear
 
 
 class ClusterRecord(Struct, frozen=True, gc=False):
@@ -190,9 +203,13 @@ class JournalBroken(JournalError):
 class Journal(Protocol):
     """Durable, fenced history of shards: one writer each, identified by its epoch.
 
+    A *round* is one call of `commit`. Its frames are committed all together, or none of them ever
+    is. What follows the frame of a work (ended rows, parts, floor, cut) is done once the frames
+    are committed, for each shard by itself; a work without a frame stands for itself altogether.
+
     After `Unclear` a shard's work is *pending*: only `settle`, `claim` and `drop` may follow for
-    that shard, anything else is `JournalRefused`. After `Fenced` the shard is not held any more.
-    One thread commits; `claim` and `read_ended` may be called from others.
+    that shard, anything else is `JournalRefused`. After `Fenced` or `RoundRefused` the shard is
+    not held any more. One thread commits; `claim` and `read_ended` may be called from others.
     """
 
     def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
@@ -217,12 +234,21 @@ class Journal(Protocol):
         """
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        """Write one round of all shards that have work (each at most once); answers in order."""
+        """Write one round of all shards that have work (each at most once); answers in order.
+
+        Raises JournalRefused, and writes nothing, if more than ROUND_SHARDS_MAX have a frame. If a
+        shard with a frame is fenced or not held, the others with one are answered `RoundRefused`.
+        While the frames are undecided, all works with one are answered `Unclear`.
+        """
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
         """Send the pending writes of these shards (each at most once) again, byte for byte, and do
         the rest of their work; answers in order. A shared store settles them concurrently: one
-        after the other, the last would wait for as many timeouts as there are shards."""
+        after the other, the last would wait for as many timeouts as there are shards.
+
+        Any shard of a round settles the frames of all, also of those that were dropped or claimed
+        meanwhile; the outcome is kept for each of the others that is still held until it asks.
+        """
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
         """Record that the shard has no owner, for a fast takeover; it is not held any more.

@@ -35,6 +35,7 @@ from peloton.runtime.ports import (
     Fenced,
     Frame,
     JournalRefused,
+    RoundRefused,
     ShardId,
     Unclear,
     Unreachable,
@@ -168,6 +169,48 @@ def test_an_owner_in_doubt_is_fenced_by_the_next(server: Cassandra) -> None:
     assert (tail(heir)[-1:] == [b"late"]) == (taken.last_position == position)
     owner.close()
     heir.close()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "in doubt"])
+def test_a_round_of_which_one_shard_is_fenced_leaves_no_frame(
+    server: Cassandra, again: bool
+) -> None:
+    """`again`: the round was sent to a paused server before, so that it is in doubt when the other
+    journal claims; then the store may have committed it whole, and all who ask are told the same.
+    """
+    owner, thief = journal(server), journal(server)
+    claims = {shard: claim(owner, shard) for shard in SHARDS}
+    works = [
+        Work(
+            shard, claims[shard].epoch, Frame(claims[shard].last_position + 1, b"round %d" % again)
+        )
+        for shard in SHARDS
+    ]
+    if again:
+        server.pause()
+        assert all(isinstance(answer, Unclear) for answer in owner.commit(works))
+        server.go_on()
+        taken = claim(thief, SHARDS[1])
+        answers = [settled(owner, shard) for shard in SHARDS]
+    else:
+        taken = claim(thief, SHARDS[1])
+        answers = owner.commit(works)
+    done = taken.last_position > claims[SHARDS[1]].last_position
+    assert again or not done
+    assert isinstance(answers.pop(1), Fenced)
+    assert {type(answer) for answer in answers} == {Committed if done else RoundRefused}
+    for shard in SHARDS:
+        heir = thief if shard == SHARDS[1] else owner
+        claimed = taken if shard == SHARDS[1] else claim(owner, shard)
+        assert claimed.last_position == claims[shard].last_position + done
+        assert (tail(heir, shard)[-1:] == [b"round %d" % again]) == done
+    if not done:
+        shard = SHARDS[0]
+        claimed = claim(owner, shard)
+        next_one = Frame(claimed.last_position + 1, b"anew")
+        assert owner.commit([Work(shard, claimed.epoch, next_one)]) == [Committed()]
+    owner.close()
+    thief.close()
 
 
 def test_a_killed_server_comes_back_with_all_that_was_acknowledged(server: Cassandra) -> None:

@@ -9,16 +9,30 @@ from __future__ import annotations
 import itertools
 import random
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.core.statements import (
+    Advance,
+    Statement,
+    StatementFailed,
+    StatementReply,
+    single_writes,
+)
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.simulation.cells import Partition
-from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_journal import (
+    AnswerLost,
+    MemoryJournal,
+    MemoryStore,
+    StoreCall,
+)
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.simulation.store import SimulatedStore
@@ -47,6 +61,22 @@ class JournalRig:
     def _make(self, process: bytes) -> Journal:
         raise NotImplementedError
 
+    def lose_commit(self, journal: Journal, *, done: bool) -> None:
+        """The next commit of this journal has no answer, having been done or not."""
+        assert isinstance(journal, FencedRows)
+        rows, run = journal.rows, journal.rows.run
+
+        def silent(statements: Sequence[Statement]) -> list[StatementReply]:
+            writes = [each for one in statements for each in single_writes(one)]
+            if not any(isinstance(each, Advance) for each in writes):
+                return run(statements)
+            rows.run = run  # type: ignore[method-assign]
+            if done:
+                run(statements)
+            return [StatementFailed("no answer") for _ in statements]
+
+        rows.run = silent  # type: ignore[method-assign]
+
     def tamper(self, shard: ShardId, position: int) -> None:
         """Change the body of a committed frame."""
         raise NotImplementedError
@@ -71,6 +101,16 @@ class MemoryRig(JournalRig):
 
     def _make(self, process: bytes) -> Journal:
         return MemoryJournal(self.store, process=process)
+
+    def lose_commit(self, journal: Journal, *, done: bool) -> None:
+        assert isinstance(journal, MemoryJournal)
+
+        def lose(call: StoreCall) -> None:
+            if (call.name, call.moment) == ("append", "after" if done else "before"):
+                journal.hook = None
+                raise AnswerLost("no answer")
+
+        journal.hook = lose
 
     def tamper(self, shard: ShardId, position: int) -> None:
         frames = self.store.shards[shard].frames
@@ -149,6 +189,30 @@ class SimulatedRig(JournalRig):
             cells[last] = cells[last]._replace(row=changed)
 
 
+class FailingCommit:
+    """A connection whose COMMIT raises, having committed or not."""
+
+    def __init__(self, db: sqlite3.Connection, *, committed: bool) -> None:
+        self.db = db
+        self.committed = committed
+        self.closed = False
+
+    def execute(self, statement: str, *values: Any) -> Any:
+        if statement == "COMMIT":
+            if self.committed:
+                self.db.execute("COMMIT")
+            raise sqlite3.OperationalError("the commit failed")
+        assert not self.closed, "a connection that failed is never used again"
+        return self.db.execute(statement, *values)
+
+    def executemany(self, statement: str, values: Any) -> Any:
+        return self.db.executemany(statement, values)
+
+    def close(self) -> None:
+        self.closed = True
+        self.db.close()
+
+
 class SqliteRig(JournalRig):
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -156,6 +220,10 @@ class SqliteRig(JournalRig):
 
     def _make(self, process: bytes) -> Journal:
         return SqliteJournal(self.path, process=process)
+
+    def lose_commit(self, journal: Journal, *, done: bool) -> None:
+        assert isinstance(journal, SqliteJournal) and journal._writer is not None
+        journal._writer = FailingCommit(journal._writer, committed=done)  # type: ignore[assignment]
 
     def tamper(self, shard: ShardId, position: int) -> None:
         self._behind("UPDATE journal SET body = body || x'21' WHERE position = ?", position)

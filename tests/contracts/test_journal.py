@@ -274,18 +274,6 @@ def test_once_fenced_a_shard_is_forgotten(rig: JournalRig) -> None:
     assert isinstance(old.settle([SHARD])[0], Fenced)
 
 
-def test_in_a_round_one_shard_is_fenced_and_the_others_commit(rig: JournalRig) -> None:
-    journal, thief = rig.open(), rig.open()
-    shards = [SHARD, ShardId("a", 1), OTHER]
-    works = [Work(one, claim(journal, one).epoch, Frame(1, b"ours")) for one in shards]
-    claim(thief, shards[1])
-    first, stolen, last = journal.commit(works)
-    assert (first, last) == (Committed(), Committed())
-    assert isinstance(stolen, Fenced)
-    heir = rig.open()
-    assert [claim(heir, one).last_position for one in shards] == [1, 0, 1]
-
-
 def test_a_shard_comes_once_in_a_round(rig: JournalRig) -> None:
     journal = rig.open()
     epoch = claim(journal).epoch

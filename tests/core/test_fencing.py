@@ -15,8 +15,9 @@ import msgspec
 import pytest
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core import chain, fencing, register, segments
+from peloton.runtime.core import chain, fencing, register, rounds, segments
 from peloton.runtime.core.register import Hold, RoundPlan
+from peloton.runtime.core.rounds import Refusals
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
@@ -27,6 +28,7 @@ from peloton.runtime.core.statements import (
     InsertRow,
     MoveFloor,
     NotApplied,
+    OtherRefused,
     PlainWrite,
     ReadRegister,
     RegisterRow,
@@ -308,47 +310,49 @@ def trouble_is_damage(hold: Hold, text: str) -> fencing.ProtocolCoroutine[None]:
     yield ()
 
 
+Members = Sequence[tuple[Hold, RoundPlan]]
+
+
 def cut_first(hold: Hold, plan: RoundPlan) -> fencing.ProtocolCoroutine[Committed | Fenced]:
     """Cuts what the new floor allows before the floor is known to have moved."""
     if plan.work.floor is not None:
         for one in segments.ended(hold.segments, after=0, upto=plan.work.floor.position):
             yield from fencing._write([DeleteSegment(hold.shard, one.segment, one.last)])
-    return (yield from REAL_COMMIT(hold, plan))
+    return (yield from REAL_FINISH(hold, plan))
 
 
-def commit_first(hold: Hold, plan: RoundPlan) -> fencing.ProtocolCoroutine[Committed | Fenced]:
+def commit_first(members: Members) -> fencing.ProtocolCoroutine[Refusals]:
     """Sends the commit before the frame's parts are acknowledged."""
-    if plan.work.frame is None:
-        return (yield from REAL_COMMIT(hold, plan))
-    fenced = yield from fencing._decide(hold, fencing._advance(hold, plan))
-    if fenced is None:
-        register.frame_done(hold, plan)
-        yield from fencing._write(InsertRow(hold.shard, row) for row in plan.frame_rows)
-    return fenced if fenced is not None else Committed()
+    talk = REAL_COMMIT_FRAMES(members)
+    rows = next(talk)
+    ask = talk.send(tuple(WriteStored() for _ in rows))
+    while True:
+        try:
+            ask = talk.send((yield ask)) if not isinstance(ask, Unclear) else next(talk)
+        except StopIteration as end:
+            yield from fencing.write_frames(members)
+            refusals: Refusals = end.value
+            return refusals
 
 
-def believe_a_read(
-    hold: Hold, write: Advance | MoveFloor
-) -> fencing.ProtocolCoroutine[Fenced | None]:
+def believe_a_read(members: Members) -> fencing.ProtocolCoroutine[Refusals]:
+    ((hold, plan),) = members
+    yield from fencing.write_frames(members)
+    write = rounds.advance(hold, plan)
     (reply,) = yield (write,)
-    if isinstance(reply, Applied):
-        return None
-    row = yield from fencing._register(hold.shard)
-    if row.op == write.op:
-        return None
-    return Fenced("a read says that it failed", definite=True)
+    row = None if isinstance(reply, Applied) else (yield from fencing._register(hold.shard))
+    if row is not None and row.op != write.op:
+        return {hold.shard: Fenced("a read says that it failed", definite=True)}
+    register.frame_done(hold, plan)
+    return {}
 
 
 def op_not_looked_at(
-    hold: Hold, write: Advance | MoveFloor
-) -> fencing.ProtocolCoroutine[Fenced | None]:
-    while True:
-        (reply,) = yield (write,)
-        if isinstance(reply, Applied):
-            return None
-        if isinstance(reply, NotApplied):
-            return Fenced("", definite=True)
-        yield Unclear("")
+    writes: Sequence[Advance], reply: StatementReply, *, doubted: bool
+) -> Refusals | None:
+    if isinstance(reply, NotApplied):
+        return {writes[0].shard: Fenced("", definite=True)}
+    return {} if isinstance(reply, Applied) else None
 
 
 def not_all_durable(statements: Sequence[Statement]) -> fencing.ProtocolCoroutine[None]:
@@ -357,7 +361,7 @@ def not_all_durable(statements: Sequence[Statement]) -> fencing.ProtocolCoroutin
         yield statements
 
 
-REAL_COMMIT = fencing.commit
+REAL_COMMIT_FRAMES, REAL_FINISH = rounds.commit_frames, fencing.finish
 
 REAL_PLAIN = MemoryRows._plain
 REAL_CONDITIONAL = MemoryRows._conditional
@@ -386,12 +390,12 @@ def op_without_process(process: bytes, count: int) -> bytes:
 PLANTED: list[tuple[object, str, Callable[..., object]]] = [
     (fencing, "claim", claim_without_op),
     (fencing, "claim", claim_reads_first),
-    (fencing, "_decide", believe_a_read),
-    (fencing, "_decide", op_not_looked_at),
+    (rounds, "commit_frames", believe_a_read),
+    (rounds, "refusals", op_not_looked_at),
     (fencing, "_write", not_all_durable),
     (fencing, "_raise_damage", trouble_is_damage),
-    (fencing, "commit", cut_first),
-    (fencing, "commit", commit_first),
+    (fencing, "finish", cut_first),
+    (rounds, "commit_frames", commit_first),
     (chain, "op_name", op_without_process),
     (MemoryRows, "_plain", keyed_without_epoch),
     (MemoryRows, "_conditional", condition_without_op),
@@ -446,40 +450,37 @@ def test_a_claim_that_reads_anything_else_is_fenced(after: RegisterRow) -> None:
     assert isinstance(end.value.value, Fenced)
 
 
-def advance(*replies: StatementReply) -> object:
+def floor(*replies: StatementReply) -> object:
     """The talk of one conditional write, sent these replies in turn."""
-    hold = Hold(SHARD, row())
-    talk = fencing._decide(hold, Advance(SHARD, 4, b"before", b"mine", 1, bytes(32)))
+    hold, write = Hold(SHARD, row()), MoveFloor(SHARD, 4, b"before", b"mine", 1)
+    talk = fencing._decide(hold, write)
     ask = next(talk)
     try:
         for reply in replies:
             if isinstance(ask, Unclear):
                 ask = next(talk)
-            assert ask == (Advance(SHARD, 4, b"before", b"mine", 1, bytes(32)),)
+            assert ask == (write,)
             ask = talk.send((reply,))
     except StopIteration as end:
         return end.value
     return ask
 
 
-def test_answers_to_a_commit_and_what_each_means() -> None:
-    assert advance(Applied()) is None
-    assert advance(NotApplied(4, b"mine")) is None
-    assert isinstance(advance(StatementFailed("timeout")), Unclear)
-    assert isinstance(advance(WriteStored()), Unclear), "an answer out of place is in doubt"
-    assert advance(StatementFailed("x"), StatementFailed("y"), Applied()) is None
-    sure, unsure = (
-        advance(NotApplied(5, b"theirs")),
-        advance(StatementFailed("x"), NotApplied(5, b"z")),
-    )
-    assert isinstance(sure, Fenced) and sure.definite
-    assert isinstance(unsure, Fenced) and not unsure.definite
+def test_answers_to_a_move_of_the_floor_and_what_each_means() -> None:
+    assert floor(Applied()) is None
+    assert floor(NotApplied(4, b"mine")) is None
+    assert floor(OtherRefused(), Applied()) is None
+    assert isinstance(floor(StatementFailed("timeout")), Unclear)
+    assert isinstance(floor(WriteStored()), Unclear), "an answer out of place is in doubt"
+    assert floor(StatementFailed("x"), StatementFailed("y"), Applied()) is None
+    fenced = floor(NotApplied(5, b"theirs"))
+    assert isinstance(fenced, Fenced) and not fenced.definite, "it tells nothing of the frame"
 
 
 @pytest.mark.parametrize("reply", [NotApplied(4, b"theirs"), NotApplied(3, b"x"), NotApplied()])
 def test_answers_that_cannot_be_stop_the_process(reply: StatementReply) -> None:
     with pytest.raises(JournalBroken):
-        advance(reply)
+        floor(reply)
 
 
 def test_parts_are_durable_before_the_commit_is_sent() -> None:

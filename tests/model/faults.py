@@ -6,15 +6,16 @@ imported by anything but the tests of the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from peloton.runtime.core import chain, fencing, register, segments
+from peloton.runtime.core import chain, fencing, register, rounds, segments
 from peloton.runtime.core.fencing import ProtocolCoroutine
 from peloton.runtime.core.register import Hold, RoundPlan
+from peloton.runtime.core.rounds import Refusals
 from peloton.runtime.core.segments import SegmentList, SegmentPart
 from peloton.runtime.core.statements import (
     Advance,
@@ -38,9 +39,11 @@ from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.model.protocol import Bounds
 
 ENDED, BEGUN = segments.ended, register._begun
-COMMIT, DECIDE, WRITE_PARTS = fencing.commit, fencing._decide, fencing._write_parts
+FINISH, DECIDE, WRITE_PARTS = fencing.finish, fencing._decide, fencing._write_parts
+REFUSALS = rounds.refusals
 PLAIN, CONDITIONAL = MemoryRows._plain, MemoryRows._conditional
-Write = Advance | MoveFloor
+Writes = Sequence[Advance]
+Members = Sequence[tuple[Hold, RoundPlan]]
 
 
 # ---- claims ----------------------------------------------------------------------------------
@@ -94,85 +97,54 @@ class BlindWalk(chain.Walk):
 # ---- conditional writes ----------------------------------------------------------------------
 
 
-def believes_a_read(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
+def believes_a_read(members: Members) -> ProtocolCoroutine[Refusals]:
     """After a timeout looks, sees nothing, and reports a failure."""
-    (reply,) = yield (write,)
-    if isinstance(reply, Applied):
-        return None
-    row = yield from fencing._register(hold.shard)
-    return None if row.op == write.op else Fenced("a read says that it failed", definite=True)
+    yield from fencing.write_frames(members)
+    ((hold, plan),) = members
+    (reply,) = yield (rounds.advance(hold, plan),)
+    if not isinstance(reply, Applied) and (yield from fencing._register(hold.shard)).op != plan.op:
+        return {hold.shard: Fenced("a read says that it failed", definite=True)}
+    register.frame_done(hold, plan)
+    return {}
 
 
-def op_not_looked_at(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
+def op_not_looked_at(writes: Writes, reply: StatementReply, *, doubted: bool) -> Refusals | None:
     """Takes every refusal for a failure, its own success before it included."""
-    while True:
-        (reply,) = yield (write,)
-        if isinstance(reply, Applied):
-            return None
-        if isinstance(reply, NotApplied):
-            return Fenced("", definite=True)
-        yield Unclear("")
+    if isinstance(reply, NotApplied):
+        return {writes[0].shard: Fenced("", definite=True)}
+    return REFUSALS(writes, reply, doubted=doubted)
 
 
-def retries_in_secret(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
+def retries_in_secret(writes: Writes, reply: StatementReply, *, doubted: bool) -> Refusals | None:
     """Sends again, as a driver of its own accord would: a refusal looks like that of one copy."""
-    while True:
-        talk = DECIDE(hold, write)
-        (reply,) = yield next(talk)
-        if isinstance(reply, Applied | NotApplied):
-            try:
-                talk.send((reply,))
-            except StopIteration as end:
-                answer: Fenced | None = end.value
-                return answer
-        yield Unclear("")
+    return REFUSALS(writes, reply, doubted=False)
 
 
-def another_op(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
+def another_op(members: Members) -> ProtocolCoroutine[Refusals]:
     """Sends again under a new name."""
-    (reply,) = yield (write,)
-    if isinstance(reply, Applied | NotApplied):
-        return None if isinstance(reply, Applied) else Fenced("")
-    yield Unclear("")
-    return (yield from DECIDE(hold, replace(write, op=write.op[:-1] + b"~")))
+    yield from fencing.write_frames(members)
+    ((hold, plan),) = members
+    write = rounds.advance(hold, plan)
+    refused = None
+    while refused is None:
+        (reply,) = yield (write,)
+        refused = REFUSALS([write], reply, doubted=True)
+        if refused is None:
+            yield Unclear("")
+            write = replace(write, op=write.op[:-1] + b"~")
+    if not refused:
+        register.frame_done(hold, plan)
+    return refused
 
 
-def refused_with_another(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
-    """Takes the refusal of another shard's write for one of its own."""
-    return (yield from _judged(hold, write, Fenced("another was refused", definite=True)))
-
-
-def applied_with_another(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
-    """Takes its write for done because its own condition held."""
-    return (yield from _judged(hold, write, None))
-
-
-def _judged(hold: Hold, write: Write, outcome: Fenced | None) -> ProtocolCoroutine[Fenced | None]:
-    """As the code does, but with this outcome where another shard's write was refused."""
+def applied_with_another(hold: Hold, write: MoveFloor) -> ProtocolCoroutine[Fenced | None]:
+    """Takes its floor for moved because its own condition held."""
     talk = DECIDE(hold, write)
     said = next(talk)
     while True:
         replies = yield said
         if replies and isinstance(replies[0], OtherRefused):
-            return outcome
-        try:
-            said = talk.send(replies) if replies else next(talk)
-        except StopIteration as end:
-            answer: Fenced | None = end.value
-            return answer
-
-
-def forgets_a_refused_copy(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
-    """Calls a refusal definite though a copy was refused for another shard before.
-
-    The model found this one in the code.
-    """
-    talk = DECIDE(hold, write)
-    said = next(talk)
-    while True:
-        replies = yield said
-        if replies and isinstance(replies[0], OtherRefused):
-            continue
+            return None
         try:
             said = talk.send(replies) if replies else next(talk)
         except StopIteration as end:
@@ -190,16 +162,16 @@ def not_all_durable(statements: Iterable[Statement]) -> ProtocolCoroutine[None]:
         yield said
 
 
-def commit_first(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
+def commit_first(members: Members) -> ProtocolCoroutine[Refusals]:
     """Commits a frame before its rows are written."""
-    if plan.work.frame is None:
-        return (yield from COMMIT(hold, plan))
-    fenced = yield from DECIDE(hold, fencing._advance(hold, plan))
-    if fenced is not None:
-        return fenced
-    register.frame_done(hold, plan)
-    yield from fencing._write(InsertRow(hold.shard, row) for row in plan.frame_rows)
-    return Committed()
+    ((hold, plan),) = members
+    (reply,) = yield (rounds.advance(hold, plan),)
+    refused = REFUSALS([rounds.advance(hold, plan)], reply, doubted=False)
+    assert refused is not None, "nothing is lost within its bounds"
+    if not refused:
+        register.frame_done(hold, plan)
+        yield from fencing.write_frames(members)
+    return refused
 
 
 def _floor(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
@@ -212,7 +184,7 @@ def _floor(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
 def floor_before_parts(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Moves the floor to a checkpoint that is not yet written."""
     if plan.work.floor is None:
-        return (yield from COMMIT(hold, plan))
+        return (yield from FINISH(hold, plan))
     yield from fencing._write(InsertRow(hold.shard, row) for row in plan.work.ended)
     fenced = yield from _floor(hold, plan)
     yield from fencing._write_parts(hold, plan)
@@ -223,7 +195,7 @@ def floor_before_parts(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committ
 def floor_before_ended(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Moves the floor past ends whose final states are not yet written."""
     if plan.work.floor is None:
-        return (yield from COMMIT(hold, plan))
+        return (yield from FINISH(hold, plan))
     yield from fencing._write_parts(hold, plan)
     fenced = yield from _floor(hold, plan)
     yield from fencing._write(InsertRow(hold.shard, row) for row in plan.work.ended)
@@ -238,7 +210,7 @@ def cut_first(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenc
         yield from fencing._write(
             DeleteSegment(hold.shard, one.segment, one.last) for one in doomed
         )
-    return (yield from COMMIT(hold, plan))
+    return (yield from FINISH(hold, plan))
 
 
 def missing_is_lost(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
@@ -342,14 +314,14 @@ class Fault(NamedTuple):
     where: Any
     name: str
     broken: Callable[..., Any]
-    bounds: Bounds
+    bounds: Any
 
 
 TAKEOVER = Bounds(troubles=0)
 DOUBT = Bounds()
 FLOOR = Bounds(checkpoints=1)
 FLOORS = Bounds(owners=1, checkpoints=2)
-TOGETHER = Bounds(troubles=0, refusals=1)
+TOGETHER = Bounds(owners=1, epochs=1, checkpoints=2, cuts=1, troubles=0, refusals=1)
 ALONE = Bounds(owners=1, checkpoints=1, sweeps=1, troubles=0)
 AGAIN = Bounds(owners=1, segment_writes=100)
 SHARED = Bounds(owners=1, frames=3, checkpoints=2, cuts=1, troubles=0, segment_writes=100)
@@ -363,18 +335,16 @@ FAULTS = (
     Fault(fencing, "_raise_damage", trouble_is_damage, OVERTAKEN),
     Fault(chain, "Walk", BlindWalk, OVERTAKEN),
     Fault(fencing, "pick_frames", lowest_epoch, AGAIN),
-    Fault(fencing, "_decide", believes_a_read, DOUBT),
-    Fault(fencing, "_decide", op_not_looked_at, DOUBT),
-    Fault(fencing, "_decide", retries_in_secret, DOUBT),
-    Fault(fencing, "_decide", another_op, DOUBT),
-    Fault(fencing, "_decide", refused_with_another, TOGETHER),
+    Fault(rounds, "commit_frames", believes_a_read, DOUBT),
+    Fault(rounds, "refusals", op_not_looked_at, DOUBT),
+    Fault(rounds, "refusals", retries_in_secret, DOUBT),
+    Fault(rounds, "commit_frames", another_op, DOUBT),
     Fault(fencing, "_decide", applied_with_another, TOGETHER),
-    Fault(fencing, "_decide", forgets_a_refused_copy, TOGETHER),
     Fault(fencing, "_write", not_all_durable, DOUBT),
-    Fault(fencing, "commit", commit_first, TAKEOVER),
-    Fault(fencing, "commit", floor_before_parts, FLOOR),
-    Fault(fencing, "commit", floor_before_ended, FLOOR),
-    Fault(fencing, "commit", cut_first, FLOOR),
+    Fault(rounds, "commit_frames", commit_first, TAKEOVER),
+    Fault(fencing, "finish", floor_before_parts, FLOOR),
+    Fault(fencing, "finish", floor_before_ended, FLOOR),
+    Fault(fencing, "finish", cut_first, FLOOR),
     Fault(fencing, "_write_parts", missing_is_lost, FLOOR._replace(sweeps=1, troubles=0)),
     Fault(fencing, "_obsolete", drops_the_floor, ALONE),
     Fault(segments, "ended", cuts_the_whole, BACK),

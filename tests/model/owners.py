@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
-from peloton.runtime.core import chain, fencing, register
+from peloton.runtime.core import chain, fencing, register, rounds
 from peloton.runtime.core.fencing import FoundItems
 from peloton.runtime.core.register import Hold, OpNames
 from peloton.runtime.core.segments import Segments
@@ -92,7 +92,7 @@ def resume(node: Node) -> Heard:
 
 def claim(rest: Rest) -> Life:
     """Take the shard; what was held before is dropped first."""
-    ops = _Ops(rest)
+    ops = Ops(rest.process, rest.named)
     out = Rest(rest.process, rest.named + 1)
     got = yield from fencing.claim(SHARD, op=ops.next(), owner=str(rest.process))
     if isinstance(got, Fenced):
@@ -102,7 +102,7 @@ def claim(rest: Rest) -> Life:
 
 def load(rest: Rest) -> Life:
     """Checkpoint, then tail. Overtaken is no trouble; Damaged and Broken go up to the search."""
-    hold = thaw(rest)
+    hold = thaw(rest.hold)
     pieces: list[bytes | Frame] = []
     try:
         for reading in (fencing.load_checkpoint(hold), fencing.load_tail(hold)):
@@ -128,7 +128,7 @@ def load(rest: Rest) -> Life:
 
 def frame(rest: Rest) -> Life:
     """Commit one more frame; its body is like no other."""
-    hold, history = thaw(rest), rest.history or ()
+    hold, history = thaw(rest.hold), rest.history or ()
     body = b"%d.%d" % (rest.process, rest.named)
     work = Work(SHARD, hold.epoch, Frame(len(history) + 1, body))
     return (yield from _commit(rest, hold, work))
@@ -139,7 +139,7 @@ def checkpoint(rest: Rest) -> Life:
 
     In the model each frame ends one key, named by the frame's position.
     """
-    hold, history = thaw(rest), rest.history or ()
+    hold, history = thaw(rest.hold), rest.history or ()
     last = len(history)
     ended = tuple(
         EndedRow("k", str(at), at, history[at - 1]) for at in range(rest.ended_to + 1, last + 1)
@@ -151,28 +151,31 @@ def checkpoint(rest: Rest) -> Life:
 
 def cut(rest: Rest) -> Life:
     """Drop what lies under the previous checkpoint."""
-    hold = thaw(rest)
+    hold = thaw(rest.hold)
     return (yield from _commit(rest, hold, Work(SHARD, hold.epoch, cut=Cut())))
 
 
 def sweep(rest: Rest) -> Life:
     """Drop a checkpoint that the last owner may have begun and left."""
-    hold = thaw(rest)
+    hold = thaw(rest.hold)
     left = ((len(rest.history or ()), hold.epoch - 1),)
     return (yield from _commit(rest, hold, Work(SHARD, hold.epoch, cut=Cut(left))))
 
 
 def leave(rest: Rest) -> Life:
     """Give the shard back of its own will."""
-    hold, ops = thaw(rest), _Ops(rest)
+    hold, ops = thaw(rest.hold), Ops(rest.process, rest.named)
     yield from fencing.release(hold, ops.next())
     return Ended(Rest(rest.process, ops.count))
 
 
 def _commit(rest: Rest, hold: Hold, work: Work) -> Life:
-    ops = _Ops(rest)
-    plan = register.plan(hold, work, ops=ops, names=_Names(rest))
-    answer = yield from fencing.commit(hold, plan)
+    ops = Ops(rest.process, rest.named)
+    plan = register.plan(hold, work, ops=ops, names=Names(rest.process, rest.named))
+    refused: rounds.Refusals = {}
+    if work.frame is not None:
+        refused = yield from rounds.commit_frames([(hold, plan)])
+    answer = refused.get(SHARD) or (yield from fencing.finish(hold, plan))
     out = Rest(rest.process, ops.count)
     news: tuple[tuple[str, Any], ...] = ()
     if isinstance(answer, Fenced):
@@ -234,11 +237,11 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def thaw(rest: Rest) -> Hold:
+def thaw(frozen: Frozen | None) -> Hold:
     """A hold of its own, equal to the one that was frozen."""
-    assert rest.hold is not None
+    assert frozen is not None
     hold = object.__new__(Hold)
-    for name, value in rest.hold:
+    for name, value in frozen:
         kind = _TYPES[name]
         setattr(hold, name, kind(value) if kind in (set, list) or _maps(kind) else value)
     return hold
@@ -248,24 +251,24 @@ def _maps(kind: type) -> bool:
     return issubclass(kind, dict)
 
 
-class _Names(Segments):
+class Names(Segments):
     """Segments of an owner that was frozen: a new one with every so many names of writes, whether
     or not a frame was written to the last."""
 
-    def __init__(self, rest: Rest) -> None:
-        super().__init__(rest.process.to_bytes(16, "big"))
-        self.number = 1 + rest.named // WRITES_PER_SEGMENT
+    def __init__(self, process: int, named: int) -> None:
+        super().__init__(process.to_bytes(16, "big"))
+        self.number = 1 + named // WRITES_PER_SEGMENT
 
     def next(self, size: int) -> bytes:
         return chain.op_name(self.process, self.number)
 
 
-class _Ops(OpNames):
+class Ops(OpNames):
     """Names of an owner that was frozen: how many it has given can be read, and set."""
 
-    def __init__(self, rest: Rest) -> None:
-        super().__init__(rest.process.to_bytes(16, "big"))
-        self.count = rest.named
+    def __init__(self, process: int, named: int) -> None:
+        super().__init__(process.to_bytes(16, "big"))
+        self.count = named
 
     def next(self) -> bytes:
         self.count += 1

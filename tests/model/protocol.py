@@ -9,10 +9,11 @@ a few look-ups in tables; a state is a tuple of small numbers.
 
 What may happen: an owner at rest begins a talk (claim, frame, checkpoint, cut, sweep, leave);
 what it asks runs and is answered, at any later time; or a write of it is *lost*: it gets an
-error, and the write stays under way; or *repeated*: answered, and a copy stays; or *refused* for
-the sake of another shard that it is written together with, and a copy stays. What is under way
-may land at any time, any number of times, in any order, or never. In doubt an owner goes on (the
-identical write) or gives up and claims again. A *crash* forgets all but what is under way.
+error, and the write stays under way; or *repeated*: answered, and a copy stays; or a floor is
+*refused* for the sake of another shard's that it is written together with, and a copy stays. What
+is under way may land at any time, any number of times, in any order, or never. In doubt an owner
+goes on (the identical write) or gives up and claims again. A *crash* forgets all but what is under
+way. Rounds of several shards have a model of their own, `rounds.py`.
 
 What is left out, and why that loses nothing: answers under way (a late answer is an owner that
 is slow to go on); reads that fail (they change nothing, so they are reads that come later); a
@@ -30,8 +31,8 @@ from peloton.runtime.core import segments
 from peloton.runtime.core.statements import (
     ConditionalWrite,
     FrameRow,
+    MoveFloor,
     OtherRefused,
-    OwnerWrite,
     PartRow,
     PlainWrite,
     RowsFound,
@@ -69,7 +70,7 @@ class Bounds(NamedTuple):
     """Writes that are lost or repeated."""
     crashes: int = 0
     refusals: int = 0
-    """Writes that another shard's register refuses."""
+    """Floors that another shard's register refuses."""
     segment_writes: int = 1
     """Conditional writes that an owner names while it writes to one segment."""
 
@@ -152,7 +153,7 @@ class Protocol:
                             yield (slot, want, "repeated", at)
                 if left[REFUSAL]:
                     for at, statement in enumerate(ask):
-                        if isinstance(self.statements.values[statement], OwnerWrite):
+                        if isinstance(self.statements.values[statement], MoveFloor):
                             yield (slot, want, REFUSED, at)
         for statement in flying:
             yield (-1, statement)
@@ -358,12 +359,12 @@ def _given_up(rest: Rest) -> Rest:
 
 
 @contextmanager
-def segments_of(bounds: Bounds) -> Iterator[None]:
+def segments_of(writes: int) -> Iterator[None]:
     """Segments of so many writes while one model is searched: with 1 each frame has its own, and
     two checkpoints leave something to cut; with many a process that owns the shard again goes on
     in the segment where it left. What was cut is off the list at once."""
     before = (owners.WRITES_PER_SEGMENT, segments.SWEEP_SEGMENTS)
-    owners.WRITES_PER_SEGMENT, segments.SWEEP_SEGMENTS = bounds.segment_writes, 0
+    owners.WRITES_PER_SEGMENT, segments.SWEEP_SEGMENTS = writes, 0
     try:
         yield
     finally:

@@ -34,17 +34,19 @@ def run(store: Store, statement: Statement) -> tuple[Store, StatementReply]:
     """The store after the statement, and what it answers."""
     rows = MemoryRows()
     rows.registers[SHARD] = store.register
-    rows.journal = _thawed(store.journal)
-    rows.checkpoint = _thawed(store.checkpoint)
-    rows.ended = _thawed(store.ended)
+    rows.journal = thawed_table(store.journal)
+    rows.checkpoint = thawed_table(store.checkpoint)
+    rows.ended = thawed_table(store.ended)
     (reply,) = rows.run([statement])
-    tables = (_frozen(one) for one in (rows.journal, rows.checkpoint, rows.ended))
+    tables = (frozen_table(one) for one in (rows.journal, rows.checkpoint, rows.ended))
     return Store(rows.registers[SHARD], *tables), reply
 
 
-def _thawed(table: Table) -> dict[Any, dict[Any, Any]]:
+def thawed_table(table: Table) -> dict[Any, dict[Any, Any]]:
+    """A table of its own, equal to the one that was frozen."""
     return {key: dict(rows) for key, rows in table}
 
 
-def _frozen(table: dict[Any, dict[Any, Any]]) -> Table:
+def frozen_table(table: dict[Any, dict[Any, Any]]) -> Table:
+    """The table as a value."""
     return tuple((key, tuple(sorted(table[key].items()))) for key in sorted(table))

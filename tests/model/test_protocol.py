@@ -22,7 +22,7 @@ BOUNDS = {
     "overtaken": (Bounds(epochs=3, checkpoints=1, cuts=1, leaves=1, troubles=0), 55_000),
     "sweeps": (Bounds(checkpoints=1, sweeps=1), 50_000),
     "three": (Bounds(owners=3, epochs=3, frames=1, troubles=0), 45_000),
-    "together": (Bounds(checkpoints=1, refusals=1), 80_000),
+    "together": (Bounds(checkpoints=1, refusals=1), 50_000),
     "shared": (Bounds(epochs=3, checkpoints=1, cuts=1, troubles=0, segment_writes=100), 10_000),
     "lists": (Bounds(owners=1, epochs=1, frames=4, checkpoints=3, cuts=2), 1_000),
 }
@@ -34,7 +34,7 @@ WIDER = {
     "overtaken": (Bounds(epochs=3, checkpoints=2, cuts=1, leaves=1, troubles=0), 50_000),
     "sweeps": (Bounds(checkpoints=2, sweeps=1), 80_000),
     "three": (Bounds(owners=3, epochs=3, troubles=0), 100_000),
-    "together": (Bounds(epochs=3, troubles=0, refusals=2), 20_000),
+    "together": (Bounds(epochs=3, checkpoints=1, troubles=0, refusals=2), 20_000),
     "shared": (Bounds(epochs=3, frames=3, checkpoints=2, cuts=1, segment_writes=4), 100_000),
     "lists": (Bounds(owners=1, frames=4, checkpoints=3, cuts=2), 10_000),
 }
@@ -42,7 +42,7 @@ WIDER = {
 
 
 def searched(model: Protocol, states_max: int = 2**62) -> Found:
-    with segments_of(model.bounds):
+    with segments_of(model.bounds.segment_writes):
         return search(model, states_max=states_max)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.ports import (
     Answer,
@@ -16,6 +18,7 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
+from peloton.runtime.shells import journal as shells_journal
 from peloton.runtime.shells.journal import READ_AGAIN_S, JournalShell, ReaderShell
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import (
@@ -114,7 +117,17 @@ def test_what_comes_while_a_round_is_under_way_makes_the_next():
     assert office.answers() == [[Committed], [Committed], [Committed]]
 
 
-def test_an_unclear_answer_goes_to_its_shard_alone_and_settling_is_a_round_too():
+def test_a_round_above_the_limit_of_the_journal_is_made_two(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shells_journal, "ROUND_SHARDS_MAX", 2)
+    office = Office()
+    for shard in SHARDS:
+        office.send_work(shard)
+    office.driver.run()
+    assert office.journal.rounds == [("commit", SHARDS[:2]), ("commit", SHARDS[2:])]
+    assert office.answers() == [[Committed], [Committed], [Committed]]
+
+
+def test_an_unclear_round_goes_to_all_its_shards_and_settling_is_a_round_too():
     office = Office()
     lost = iter([True])
 
@@ -127,13 +140,16 @@ def test_an_unclear_answer_goes_to_its_shard_alone_and_settling_is_a_round_too()
     for shard in SHARDS[:2]:
         office.send_work(shard)
     office.driver.run()
-    assert office.answers() == [[Unclear], [Committed], []]
+    assert office.answers() == [[Unclear], [Unclear], []]
 
     send(office.shell.ref, Settle(SHARDS[0], office.desks[SHARDS[0]].ref))
-    office.send_work(SHARDS[1], position=2)
+    office.send_work(SHARDS[2])
     office.driver.run()
-    assert office.journal.rounds[1:] == [("commit", SHARDS[1:2]), ("settle", SHARDS[:1])]
-    assert office.answers() == [[Committed], [Committed], []]
+    assert office.journal.rounds[1:] == [("commit", SHARDS[2:]), ("settle", SHARDS[:1])]
+    assert office.answers() == [[Committed], [], [Committed]]
+    send(office.shell.ref, Settle(SHARDS[1], office.desks[SHARDS[1]].ref))
+    office.driver.run()
+    assert office.answers() == [[], [Committed], []]
 
 
 def test_a_release_is_answered_and_the_claim_is_not_held_any_more():

@@ -8,7 +8,7 @@ import pytest
 
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Envelope, Stamp
-from peloton.runtime.ports import Committed, Fenced, Frame, ShardId, Unclear, Work
+from peloton.runtime.ports import Committed, Fenced, Frame, RoundRefused, ShardId, Unclear, Work
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.shard import SETTLE_S_MAX, UNCLEAR_S_MAX
 from peloton.runtime.shells.shell_messages import (
@@ -195,6 +195,16 @@ def test_a_fenced_shard_is_dropped_and_releases_nothing():
     assert isinstance(first.result(0), Unavailable) and isinstance(second.result(0), Unavailable)
     assert works(stage) == [] and shell.core is None
     assert stage.claim(stage.shard, rival).frames == [], "the younger owner finds nothing of it"
+
+
+def test_a_shard_whose_round_was_refused_is_lost_and_releases_nothing():
+    stage = Stage()
+    shell = stage.opened()
+    answer = stage.ask(shell, w.Add(1))
+    stage.give(shell, WorkDone(RoundRefused("another of its round is fenced")))
+    [lost] = stage.root.taken()
+    assert lost == ShardLost(stage.shard, "another of its round is fenced")
+    assert isinstance(answer.result(0), Unavailable) and shell.core is None
 
 
 def test_a_shard_that_is_fenced_while_it_drains_is_reported_closed_once():

@@ -92,7 +92,7 @@ def test_a_seed_tells_the_same_history_twice() -> None:
 
 # ---- planted faults: each must be found ------------------------------------------------------
 
-REAL_COMMIT = fencing.commit
+REAL_FINISH = fencing.finish
 REAL_ROW_KEY = cells.row_key
 REAL_CONDITIONAL = MemoryRows._conditional
 
@@ -102,7 +102,7 @@ def floor_before_ended(
 ) -> fencing.ProtocolCoroutine[Committed | Fenced]:
     """Moves the floor before the final states below it are acknowledged."""
     later = msgspec.structs.replace(plan, work=msgspec.structs.replace(plan.work, ended=()))
-    answer = yield from REAL_COMMIT(hold, later)
+    answer = yield from REAL_FINISH(hold, later)
     if isinstance(answer, Committed):
         yield from fencing._write(InsertRow(hold.shard, row) for row in plan.work.ended)
     return answer
@@ -124,7 +124,7 @@ def floor_without_op(rows: MemoryRows, ask: ConditionalWrite) -> StatementReply:
 IN_THE_PROTOCOL = [one for one in test_fencing.PLANTED if one[1] != "_plain"]
 PLANTED: list[tuple[object, str, Callable[..., object]]] = [
     *IN_THE_PROTOCOL,
-    (fencing, "commit", floor_before_ended),
+    (fencing, "finish", floor_before_ended),
     (cells, "row_key", keyed_without_epoch),
     (MemoryRows, "_conditional", floor_without_op),
 ]

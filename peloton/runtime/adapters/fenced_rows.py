@@ -1,9 +1,10 @@
 """Journal over any store of rows: drives the protocol coroutines of `core/fencing.py`.
 
-The coroutines of all shards run concurrently, and what they write into registers in one step goes
-to the store as one conditional write (`core/joint.py`). One whose reply is unclear becomes pending,
-and `settle` continues it. The module must not judge a reply, and must not send a statement that no
-coroutine asked for.
+All coroutines run concurrently: one for the frames of a round (`core/rounds.py`), then one for each
+shard with what follows its frame. One whose reply is unclear becomes pending, and `settle`
+continues it; any shard of a round continues the frames of all, and the outcome stays with the
+round until the others ask. The module must not judge a reply, and must not send a statement that
+no coroutine asked for.
 
 One thread commits and others claim, so a shard may be claimed again while the last coroutine of
 the earlier claim is still running. Its outcome belongs to that earlier claim: it must neither
@@ -14,15 +15,21 @@ drop that hold.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from peloton.runtime.core import fencing, register
-from peloton.runtime.core.fencing import FoundItems, ProtocolCoroutine, ReadCoroutine
+from peloton.runtime.core import fencing, register, rounds
+from peloton.runtime.core.fencing import (
+    FoundItems,
+    ProtocolCoroutine,
+    ReadCoroutine,
+    StatementBatch,
+)
 from peloton.runtime.core.joint import JointStep
-from peloton.runtime.core.register import Hold, OpNames
+from peloton.runtime.core.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.rounds import Refusals
 from peloton.runtime.core.segments import Segments
 from peloton.runtime.core.statements import (
     FEATURES,
@@ -51,6 +58,7 @@ from peloton.runtime.ports import (
     Fenced,
     Frame,
     JournalRefused,
+    RoundRefused,
     ShardId,
     Sizes,
     Unclear,
@@ -70,11 +78,41 @@ class ReadableRows(Protocol):
         """As `Rows` has it."""
 
 
+class FrameRound:
+    """The frames of one round, on their way until `refusals` is known."""
+
+    def __init__(self, members: Sequence[tuple[Hold, RoundPlan]]) -> None:
+        self.refusals: Refusals | None = None
+        self._coroutine = rounds.commit_frames(members)
+
+    def step(self, replies: tuple[StatementReply, ...] | None) -> StatementBatch:
+        """What to send next; nothing once the frames are decided."""
+        try:
+            return next(self._coroutine) if replies is None else self._coroutine.send(replies)
+        except StopIteration as end:
+            self.refusals = end.value
+            return ()
+
+
 class PendingWork(NamedTuple):
-    """A coroutine, and the hold it runs for."""
+    """The work of one shard, and the hold it runs for."""
 
     hold: Hold
-    coroutine: CommitCoroutine
+    frames: FrameRound | None
+    """The round its frame is in."""
+    rest: CommitCoroutine
+    """What follows the frame."""
+
+    def step(self, replies: tuple[StatementReply, ...] | None) -> StatementBatch | Answer:
+        """What to send next, or the end, once its frame is decided."""
+        refusals = self.frames.refusals if self.frames is not None else None
+        if refusals and self.hold.shard in refusals:
+            return refusals[self.hold.shard]
+        try:
+            return next(self.rest) if replies is None else self.rest.send(replies)
+        except StopIteration as end:
+            answer: Committed | Fenced = end.value
+            return answer
 
 
 BOOTSTRAP_SHARDS_AT_ONCE = 4
@@ -146,22 +184,34 @@ class FencedRows:
         return ask
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        started: dict[ShardId, PendingWork] = {}
-        answers: dict[ShardId, Answer] = {}
+        rounds.check_size(works)
+        planned: dict[ShardId, tuple[Hold, RoundPlan]] = {}
+        fenced: dict[ShardId, Fenced] = {}
         for work in works:
             with self._lock:
                 hold, pending = self._holds.get(work.shard), work.shard in self._pending
             if pending:
                 raise JournalRefused(f"{work.shard}: settle what is pending first")
-            if work.shard in started:
+            if work.shard in planned or work.shard in fenced:
                 raise JournalRefused(f"{work.shard} is duplicate in one round")
             if hold is None or hold.epoch != work.epoch:
                 text = f"{work.shard}: epoch {work.epoch} is not held here"
-                answers[work.shard] = Fenced(text, definite=True)
+                fenced[work.shard] = Fenced(text, definite=True)
             else:
                 plan = register.plan(hold, work, ops=self._ops, names=self._segments)
-                started[work.shard] = PendingWork(hold, fencing.commit(hold, plan))
-        answers.update(self._drive(started))
+                planned[work.shard] = hold, plan
+        framed = [work.shard for work in works if work.frame is not None]
+        frames = FrameRound([planned[shard] for shard in framed if shard in planned])
+        lost = {shard: fenced[shard] for shard in framed if shard in fenced}
+        if lost:
+            frames.refusals = rounds.with_the_others(lost, framed)
+        started = {
+            shard: PendingWork(
+                hold, frames if plan.work.frame else None, fencing.finish(hold, plan)
+            )
+            for shard, (hold, plan) in planned.items()
+        }
+        answers = {**fenced, **self._drive(started)}
         return [answers[work.shard] for work in works]
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
@@ -173,23 +223,28 @@ class FencedRows:
     def _drive(self, works: dict[ShardId, PendingWork]) -> dict[ShardId, Answer]:
         """Run all coroutines step by step; the statements of one step go to the store together."""
         answers: dict[ShardId, Answer] = {}
-        replies: dict[ShardId, tuple[StatementReply, ...]] = {}
+        replies: dict[Hashable, tuple[StatementReply, ...]] = {}
         while works:
-            asks: dict[ShardId, tuple[Statement, ...]] = {}
-            for shard, (hold, coroutine) in list(works.items()):
-                try:
-                    ask = coroutine.send(replies[shard]) if shard in replies else next(coroutine)
-                except StopIteration as end:
-                    answers[shard] = self._ended(hold, end.value)
-                    del works[shard]
+            asks: dict[Hashable, tuple[Statement, ...]] = {}
+            said: dict[FrameRound, StatementBatch] = {}
+            for frames in dict.fromkeys(work.frames for work in works.values()):
+                if frames is not None and frames.refusals is None:
+                    said[frames] = frames.step(replies.get(frames))
+            for shard, work in list(works.items()):
+                ask = said.get(work.frames) if work.frames is not None else None
+                if work.frames is not None and isinstance(ask, tuple) and ask:
+                    asks[work.frames] = ask
                     continue
-                if isinstance(ask, Unclear):
-                    answers[shard] = ask
-                    self._keep_pending(works.pop(shard))
-                else:
-                    asks[shard] = ask
-            step = JointStep(asks)
-            replies = step.replies(self.rows.run(step.statements))
+                step = ask or work.step(replies.get(shard))
+                if isinstance(step, tuple):
+                    asks[shard] = step
+                    continue
+                del works[shard]
+                if isinstance(step, Unclear):
+                    self._keep_pending(work)
+                answers[shard] = self._ended(work.hold, step)
+            joint = JointStep(asks)
+            replies = joint.replies(self.rows.run(joint.statements))
         return answers
 
     def _keep_pending(self, work: PendingWork) -> None:
@@ -198,8 +253,8 @@ class FencedRows:
             if self._holds.get(shard) is work.hold:
                 self._pending[shard] = work
 
-    def _ended(self, hold: Hold, answer: Committed | Fenced) -> Answer:
-        if isinstance(answer, Fenced):
+    def _ended(self, hold: Hold, answer: Answer) -> Answer:
+        if isinstance(answer, Fenced | RoundRefused):
             with self._lock:
                 if self._holds.get(hold.shard) is hold:
                     del self._holds[hold.shard]

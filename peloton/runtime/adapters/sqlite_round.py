@@ -1,20 +1,27 @@
-"""What one shard writes within a round of the SQLite journal, inside its savepoint.
+"""What shards write within a round of the SQLite journal, under savepoints.
 
 The conditional update comes first: its result shows whether the rest may be written. The module
-must not begin, commit or roll back; the round does.
+must not begin, commit or roll back a transaction; the journal does.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from peloton.runtime.adapters import sqlite_schema as sql
-from peloton.runtime.core import chain, register
+from peloton.runtime.core import chain, register, rounds
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import FrameRow
-from peloton.runtime.ports import Frame, JournalBroken, ShardId
+from peloton.runtime.ports import (
+    Answer,
+    Committed,
+    Fenced,
+    Frame,
+    JournalBroken,
+    ShardId,
+)
 
 CUT_FRAMES_PER_ROUND = 256
 CUT_PARTS_PER_ROUND = 4
@@ -24,6 +31,68 @@ FREE_PAGES_KEPT = 1024
 
 class Superseded(Exception):
     """The register has a newer epoch than the work's."""
+
+
+class WritesTogether:
+    """What is written under one savepoint: all works of a round with a frame, or one without."""
+
+    def __init__(self, plans: dict[ShardId, tuple[Hold, RoundPlan]]) -> None:
+        self.plans = plans
+        self.answers: Mapping[ShardId, Answer] | None = None
+        """Once it is decided; kept until each shard has asked."""
+
+
+def write_together(
+    db: sqlite3.Connection, together: WritesTogether, *, repeated: bool
+) -> Mapping[ShardId, Answer]:
+    """All of it, or nothing. `repeated`: whether an earlier commit of it is unclear."""
+    answers: dict[ShardId, Answer] = {}
+    db.execute("SAVEPOINT together")
+    try:
+        for shard, (hold, plan) in together.plans.items():
+            answers[shard] = Committed(write(db, hold, plan=plan))
+    except Superseded:
+        db.execute("ROLLBACK TO together")
+        answers = {**_refusals(db, together, repeated=repeated)}
+    db.execute("RELEASE together")
+    return answers
+
+
+def _refusals(
+    db: sqlite3.Connection, together: WritesTogether, *, repeated: bool
+) -> rounds.Refusals:
+    epochs = {shard: _epoch(db, shard) for shard in together.plans}
+    over = [one for one, (hold, _) in together.plans.items() if epochs[one] > hold.epoch]
+    # A register that is still ours shows that no earlier commit was done.
+    definite = not repeated or len(over) < len(together.plans)
+    fenced = {
+        shard: Fenced(f"{shard}: epoch {epochs[shard]} has begun", definite=definite)
+        for shard in over
+    }
+    return rounds.with_the_others(fenced, together.plans)
+
+
+def _epoch(db: sqlite3.Connection, shard: ShardId) -> int:
+    (epoch, *_) = db.execute(sql.READ_REGISTER, shard).fetchone()
+    return int(epoch)
+
+
+def found_committed(
+    db: sqlite3.Connection, together: WritesTogether
+) -> Mapping[ShardId, Answer] | None:
+    """The answers if a commit of it is in the file, as the op of any of its registers shows."""
+    answers: dict[ShardId, Answer] = {}
+    committed = False
+    for shard, (hold, plan) in together.plans.items():
+        found = db.execute(sql.READ_REGISTER, shard).fetchone()
+        if found is None:
+            raise JournalBroken(f"{shard}: the register is missing")
+        if found[0] != hold.epoch:
+            answers[shard] = Fenced(f"{shard}: epoch {found[0]} has begun")
+        else:
+            committed = committed or found[1] == plan.last_op != plan.op_before
+            answers[shard] = Committed(more_to_cut=plan.work.cut is not None)
+    return answers if committed else None
 
 
 def write(db: sqlite3.Connection, hold: Hold, *, plan: RoundPlan) -> bool:

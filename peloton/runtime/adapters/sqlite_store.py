@@ -1,8 +1,9 @@
 """Journal in one SQLite file: a round is one transaction over all shards that have work.
 
-The one fsync of a round's COMMIT serves every shard in it. Each shard writes under a SAVEPOINT, so
-that a fenced one does not affect the others. It must not block between BEGIN and COMMIT, and must
-not use a connection again that failed:
+The one fsync of a round's COMMIT serves every shard in it. The works with a frame are written under
+one SAVEPOINT, for their frames stand together, each other work under its own; where one is fenced,
+all of that is rolled back. It must not block between BEGIN and COMMIT, and must not use a
+connection again that failed:
 
  1. COMMIT fails (disk full, I/O error); it is unknown whether the frame is in the file.
  2. The same connection is read; it answers from its page cache, which shows the frame.
@@ -25,8 +26,9 @@ from msgspec.structs import replace
 
 from peloton.runtime.adapters import sqlite_round
 from peloton.runtime.adapters import sqlite_schema as sql
+from peloton.runtime.adapters.sqlite_round import WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
-from peloton.runtime.core import chain, register
+from peloton.runtime.core import chain, register, rounds
 from peloton.runtime.core.register import Hold, OpNames, RoundPlan
 from peloton.runtime.core.statements import FEATURES, FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
@@ -42,6 +44,7 @@ from peloton.runtime.ports import (
     JournalBroken,
     JournalRefused,
     Overtaken,
+    RoundRefused,
     ShardId,
     Sizes,
     Unclear,
@@ -67,7 +70,7 @@ class SqliteJournal:
         self._reader_lock = threading.Lock()
         self._reader: sqlite3.Connection | None = None
         self._holds: dict[ShardId, Hold] = {}
-        self._pending: dict[ShardId, RoundPlan] = {}
+        self._pending: dict[ShardId, WritesTogether] = {}
         self._writer: sqlite3.Connection | None = None
         try:
             self._connection()
@@ -174,81 +177,95 @@ class SqliteJournal:
     # ---- writing ----
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
+        rounds.check_size(works)
         with self._lock:
-            plans: dict[ShardId, RoundPlan] = {}
-            answers: dict[ShardId, Answer] = {}
+            plans: dict[ShardId, tuple[Hold, RoundPlan]] = {}
+            fenced: dict[ShardId, Fenced] = {}
             for work in works:
                 hold = self._holds.get(work.shard)
-                if work.shard in self._pending or work.shard in plans:
+                if work.shard in self._pending or work.shard in plans or work.shard in fenced:
                     raise JournalRefused(
                         f"{work.shard}: one work at a time; settle what is pending"
                     )
                 if hold is None or hold.epoch != work.epoch:
                     text = f"{work.shard}: epoch {work.epoch} is not held here"
-                    answers[work.shard] = Fenced(text, definite=True)
+                    fenced[work.shard] = Fenced(text, definite=True)
                 else:
-                    plans[work.shard] = register.plan(hold, work, ops=self._ops)
-            if plans:
-                answers.update(self._round(plans, repeated=False))
+                    plans[work.shard] = hold, register.plan(hold, work, ops=self._ops)
+            framed = dict.fromkeys(work.shard for work in works if work.frame is not None)
+            frames = WritesTogether({shard: plans[shard] for shard in framed if shard in plans})
+            lost = {shard: one for shard, one in fenced.items() if shard in framed}
+            if lost:
+                frames.answers = rounds.with_the_others(lost, framed)
+            others = [WritesTogether({one: plans[one]}) for one in plans if one not in framed]
+            doubt = self._transaction([frames, *others], repeated=False)
+            answers: dict[ShardId, Answer] = {**fenced}
+            for together in (frames, *others):
+                answers |= {one: self._answer(one, together, doubt=doubt) for one in together.plans}
             return [answers[work.shard] for work in works]
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
-        return [self._settle(shard) for shard in shards]
-
-    def _settle(self, shard: ShardId) -> Answer:
-        """Open again and read op: ours = committed; our previous one = not, so write again."""
         with self._lock:
-            plan, hold = self._pending.get(shard), self._holds.get(shard)
-            if plan is None or hold is None:
-                return Fenced(f"{shard}: nothing is pending, the shard is not ours")
-            try:
-                found = self._connection().execute(sql.READ_REGISTER, shard).fetchone()
-            except sqlite3.Error as error:
-                return Unclear(self._failed(error))
-            if found is None:
-                raise JournalBroken(f"{shard}: the register is missing")
-            row = RegisterRow(*found)
-            if row.epoch == hold.epoch and row.op == plan.last_op != plan.op_before:
-                del self._pending[shard]
-                sqlite_round.record_committed(hold, plan)
-                return Committed(more_to_cut=plan.work.cut is not None)
-            return self._round({shard: plan}, repeated=True)[shard]
+            pending = {shard: self._pending[shard] for shard in shards if shard in self._pending}
+            doubts = {one: self._settle(one) for one in dict.fromkeys(pending.values())}
+            none = Fenced("nothing is pending, the shard is not ours")
+            return [
+                self._answer(shard, pending[shard], doubt=doubts[pending[shard]])
+                if shard in pending
+                else none
+                for shard in shards
+            ]
 
-    def _round(self, plans: dict[ShardId, RoundPlan], *, repeated: bool) -> dict[ShardId, Answer]:
-        """One transaction; if it fails, every shard in it is unclear."""
-        answers: dict[ShardId, Answer] = {}
+    def _settle(self, together: WritesTogether) -> Unclear | None:
+        """Open again and read op: ours = committed; our previous one = not, so write again."""
+        if together.answers is not None:
+            return None
+        try:
+            found = sqlite_round.found_committed(self._connection(), together)
+        except sqlite3.Error as error:
+            return Unclear(self._failed(error))
+        if found is None:
+            return self._transaction([together], repeated=True)
+        self._decided(together, found)
+        return None
+
+    def _transaction(self, several: list[WritesTogether], *, repeated: bool) -> Unclear | None:
+        """One transaction of what is undecided; if it fails, all of that is unclear."""
+        several = [one for one in several if one.answers is None and one.plans]
+        if not several:
+            return None
         try:
             db = self._begin()
-            for shard, plan in plans.items():
-                answers[shard] = self._savepoint(db, plan, repeated=repeated)
-            if any(plan.work.cut is not None for plan in plans.values()):
+            found = [sqlite_round.write_together(db, one, repeated=repeated) for one in several]
+            if any(plan.work.cut is not None for one in several for _, plan in one.plans.values()):
                 sqlite_round.vacuum(db)
             db.execute("COMMIT")
         except sqlite3.Error as error:
-            unclear = Unclear(self._failed(error))
-            self._pending.update(plans)
-            return dict.fromkeys(plans, unclear)
+            return Unclear(self._failed(error))
         except BaseException:
             self._discard()  # with the transaction it is in
             raise
-        for shard, answer in answers.items():
-            self._pending.pop(shard, None)
-            if isinstance(answer, Fenced):
-                self._forget(shard)
-            else:
-                sqlite_round.record_committed(self._holds[shard], plans[shard])
-                self._mover.wrote(sqlite_round.size_bytes(plans[shard]))
-        return answers
+        for together, answers in zip(several, found, strict=True):
+            self._decided(together, answers)
+        return None
 
-    def _savepoint(self, db: sqlite3.Connection, plan: RoundPlan, *, repeated: bool) -> Answer:
-        hold = self._holds[plan.work.shard]
-        db.execute("SAVEPOINT shard")
-        try:
-            answer: Answer = Committed(sqlite_round.write(db, hold, plan=plan))
-        except sqlite_round.Superseded as superseded:
-            db.execute("ROLLBACK TO shard")
-            answer = Fenced(str(superseded), definite=not repeated)
-        db.execute("RELEASE shard")
+    def _decided(self, together: WritesTogether, answers: Mapping[ShardId, Answer]) -> None:
+        together.answers = answers
+        for shard, (hold, plan) in together.plans.items():
+            if isinstance(answers[shard], Committed):
+                sqlite_round.record_committed(hold, plan)
+                self._mover.wrote(sqlite_round.size_bytes(plan))
+
+    def _answer(self, shard: ShardId, together: WritesTogether, *, doubt: Unclear | None) -> Answer:
+        """What a shard that is held is told; it is held under the hold of its plan."""
+        if together.answers is None:
+            assert doubt is not None
+            self._pending[shard] = together
+            return doubt
+        self._pending.pop(shard, None)
+        answer = together.answers[shard]
+        if isinstance(answer, Fenced | RoundRefused):
+            self._forget(shard)
         return answer
 
     # ---- reading ----

@@ -21,7 +21,7 @@ Why a claim reads after its bump, and compares `op`:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -29,7 +29,6 @@ from msgspec import Struct
 from peloton.runtime.core import chain, register, segments
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
-    Advance,
     Applied,
     Bump,
     DeleteBucket,
@@ -40,7 +39,6 @@ from peloton.runtime.core.statements import (
     MoveFloor,
     NotApplied,
     OtherRefused,
-    OwnerWrite,
     PartRow,
     ReadBucket,
     ReadRegister,
@@ -94,7 +92,7 @@ def _write(statements: Iterable[Statement]) -> ProtocolCoroutine[None]:
         unclear = [(write, reply) for write, reply in pairs if not isinstance(reply, WriteStored)]
         left = tuple(write for write, _ in unclear)
         if unclear:
-            yield Unclear(_text(unclear[0][1]))
+            yield Unclear(text_of(unclear[0][1]))
 
 
 def _read(statement: Statement) -> ProtocolCoroutine[tuple[object, ...]]:
@@ -102,39 +100,36 @@ def _read(statement: Statement) -> ProtocolCoroutine[tuple[object, ...]]:
         (reply,) = yield (statement,)
         if isinstance(reply, RowsFound):
             return reply.rows
-        yield Unclear(_text(reply))
+        yield Unclear(text_of(reply))
 
 
-def _decide(hold: Hold, write: OwnerWrite) -> ProtocolCoroutine[Fenced | None]:
-    """A conditional write of the owner: None when it is committed, Fenced when it is not ours.
+def _decide(hold: Hold, write: MoveFloor | Free) -> ProtocolCoroutine[Fenced | None]:
+    """A write of the owner that is no frame: None when it is done, Fenced when it is not ours.
 
-    It may travel together with writes of other shards (`core/joint.py`). That only adds to its
+    A floor may travel together with those of other shards (`core/joint.py`). That only adds to its
     condition, so all of this holds as for one alone, and a copy that was refused because of
     another shard is sent again, in other company or none.
     """
-    alone = True
     while True:
         (reply,) = yield (write,)
         if isinstance(reply, Applied):
             return None
         if isinstance(reply, OtherRefused):
-            alone = False
             continue
         if not isinstance(reply, NotApplied):
-            alone = False
-            yield Unclear(_text(reply))
+            yield Unclear(text_of(reply))
         elif reply.epoch is None:
             raise JournalBroken(f"{hold.shard}: the register is gone, or this is another keyspace")
         elif reply.op == write.op:
             return None  # an earlier copy of this very write was applied
         elif reply.epoch > hold.epoch:
-            definite = alone and isinstance(write, Advance)
-            return Fenced(f"{hold.shard}: epoch {reply.epoch} has begun", definite=definite)
+            return Fenced(f"{hold.shard}: epoch {reply.epoch} has begun")
         else:
             raise JournalBroken(f"{hold.shard}: the store lost acknowledged writes of our epoch")
 
 
-def _text(reply: StatementReply) -> str:
+def text_of(reply: StatementReply) -> str:
+    """Why a reply leaves the outcome unknown."""
     return reply.text if isinstance(reply, StatementFailed) else f"unexpected answer: {reply!r}"
 
 
@@ -143,6 +138,13 @@ def _register(shard: ShardId) -> ProtocolCoroutine[RegisterRow]:
     if not rows or not isinstance(rows[0], RegisterRow):
         raise JournalRefused(f"{shard} was never bootstrapped")
     return rows[0]
+
+
+def write_frames(members: Sequence[tuple[Hold, RoundPlan]]) -> ProtocolCoroutine[None]:
+    """The rows of the frames of one round. None of them counts before its register has moved."""
+    yield from _write(
+        InsertRow(hold.shard, row) for hold, plan in members for row in plan.frame_rows
+    )
 
 
 # ---- coroutines of the owner -----------------------------------------------------------------
@@ -157,7 +159,7 @@ def claim(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | 
         if isinstance(reply, Applied):
             break
         if not isinstance(reply, NotApplied):
-            yield Unclear(_text(reply))
+            yield Unclear(text_of(reply))
         elif reply.op == op:
             break
         elif reply.epoch is None:
@@ -170,16 +172,11 @@ def claim(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | 
     return Hold(shard, row)
 
 
-def commit(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
-    """A round's work of one shard: frame, ended rows, checkpoint parts, floor, cut."""
+def finish(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
+    """What follows the frame of one shard: ended rows, checkpoint parts, floor, cut."""
     work, shard, more = plan.work, hold.shard, False
     fenced: Fenced | None = None
-    if work.frame is not None:
-        yield from _write(InsertRow(shard, row) for row in plan.frame_rows)
-        fenced = yield from _decide(hold, _advance(hold, plan))
-        if fenced is None:
-            register.frame_done(hold, plan)
-    if fenced is None and (work.ended or work.cut is not None):
+    if work.ended or work.cut is not None:
         fenced = yield from _still_ours(hold)
     if fenced is None:
         yield from _write(InsertRow(shard, row) for row in plan.work.ended)
@@ -198,13 +195,6 @@ def commit(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]
 def release(hold: Hold, op: bytes) -> ProtocolCoroutine[Fenced | None]:
     """Clear the owner's name in the register; the epoch stays."""
     return (yield from _decide(hold, Free(hold.shard, hold.epoch, hold.op, op)))
-
-
-def _advance(hold: Hold, plan: RoundPlan) -> Advance:
-    position = plan.frame_rows[0].position
-    return Advance(
-        hold.shard, hold.epoch, plan.op_before, plan.op, position, plan.chain, plan.segments
-    )
 
 
 def _still_ours(hold: Hold) -> ProtocolCoroutine[Fenced | None]:

@@ -1,18 +1,20 @@
-"""Writes of many registers as one: joins what coroutines of several shards ask for in one step.
+"""Floors of many shards as one write: joins those that several coroutines move in one step.
 
-All registers of a cluster lie in one partition, so a store can write several of them by one
-conditional write, at nearly the cost of one. A `WriteTogether` applies if the conditions of all its
-writes are true, so for each shard it is its own write with a longer condition. When it is refused,
-each shard is told only what concerns it: `NotApplied` with its own register if its condition was
-false, else `OtherRefused`. The module must not judge what a reply means (`fencing`), nor know that
-statements of different shards belong to one round.
+All registers of a cluster lie in one partition, where conditional writes at the same time hinder
+each other. A `WriteTogether` applies if the conditions of all its writes are true, so for each
+shard it is its own write with a longer condition. When it is refused, each shard is told only what
+concerns it: `NotApplied` with its own register if its condition was false, else `OtherRefused`, and
+goes again without it. That is right for floors, which are each shard's own affair; the frames of a
+round stand together (`core/rounds.py`) and are not joined here. The module must not judge what a
+reply means (`fencing`), nor know that statements of different shards belong to one round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from peloton.runtime.core.statements import (
+    MoveFloor,
     NoneApplied,
     NotApplied,
     OtherRefused,
@@ -22,48 +24,48 @@ from peloton.runtime.core.statements import (
     StatementReply,
     WriteTogether,
 )
-from peloton.runtime.ports import ShardId
+from peloton.runtime.ports import ROUND_SHARDS_MAX
 
-TOGETHER_MAX = 64
-"""Registers in one conditional write: about 10 KB, of the 50 KB a store accepts by default."""
-
-Asks = Mapping[ShardId, tuple[Statement, ...]]
+Asks = Mapping[Hashable, tuple[Statement, ...]]
+"""What coroutines ask for in one step, by any name of theirs."""
 
 
 class JointStep:
-    """The statements of one step, and how their replies fall to the shards again."""
+    """The statements of one step, and how their replies fall to the coroutines again."""
 
     def __init__(self, asks: Asks) -> None:
         self._asks = asks
-        self._together: dict[ShardId, tuple[int, int]] = {}
-        """Of a shard whose write is joined with others: which statement, which write of it."""
+        self._together: dict[Hashable, tuple[int, int]] = {}
+        """Of one whose floor is joined with others: which statement, which write of it."""
         self.statements: list[Statement] = []
-        writes = [
-            ask[0] for ask in asks.values() if len(ask) == 1 and isinstance(ask[0], OwnerWrite)
+        floors = [
+            (name, ask[0])
+            for name, ask in asks.items()
+            if len(ask) == 1 and isinstance(ask[0], MoveFloor)
         ]
-        for begin in range(0, len(writes), TOGETHER_MAX):
-            some = writes[begin : begin + TOGETHER_MAX]
+        for begin in range(0, len(floors), ROUND_SHARDS_MAX):
+            some = floors[begin : begin + ROUND_SHARDS_MAX]
             if len(some) > 1:
                 place = len(self.statements)
-                self._together |= {write.shard: (place, at) for at, write in enumerate(some)}
-                self.statements.append(WriteTogether(tuple(some)))
+                self._together |= {name: (place, at) for at, (name, _) in enumerate(some)}
+                self.statements.append(WriteTogether(tuple(floor for _, floor in some)))
         self._alone = len(self.statements)
-        for shard, ask in asks.items():
-            self.statements += () if shard in self._together else ask
+        for name, ask in asks.items():
+            self.statements += () if name in self._together else ask
 
     def replies(
         self, replies: Sequence[StatementReply]
-    ) -> dict[ShardId, tuple[StatementReply, ...]]:
-        """Per shard the replies to what it asked for, given those to `statements`."""
-        found: dict[ShardId, tuple[StatementReply, ...]] = {}
+    ) -> dict[Hashable, tuple[StatementReply, ...]]:
+        """By name the replies to what was asked for, given those to `statements`."""
+        found: dict[Hashable, tuple[StatementReply, ...]] = {}
         at = self._alone
-        for shard, ask in self._asks.items():
-            place = self._together.get(shard)
+        for name, ask in self._asks.items():
+            place = self._together.get(name)
             if place is None:
-                found[shard] = tuple(replies[at : at + len(ask)])
+                found[name] = tuple(replies[at : at + len(ask)])
                 at += len(ask)
             else:
-                found[shard] = (self._share(place, replies[place[0]]),)
+                found[name] = (self._share(place, replies[place[0]]),)
         return found
 
     def _share(self, place: tuple[int, int], reply: StatementReply) -> StatementReply:

@@ -246,7 +246,7 @@ class NotApplied(Struct, frozen=True, gc=False):
 
 
 class OtherRefused(Struct, frozen=True, gc=False):
-    """A write together with others was not applied, though its own condition was true.
+    """A floor that was moved together with others was not, though its own condition was true.
 
     This copy of it has done nothing, and will not: a condition of another is false for good.
     """

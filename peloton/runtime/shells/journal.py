@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.runtime.ports import (
+    ROUND_SHARDS_MAX,
     Claimed,
     Damaged,
     EndedRow,
@@ -71,8 +72,9 @@ class JournalShell(Shell):
             self._settle()
 
     def _commit(self) -> None:
-        batch, self._round = self._round, []
-        if batch:
+        while self._round:
+            batch = self._round[:ROUND_SHARDS_MAX]
+            del self._round[:ROUND_SHARDS_MAX]
             answers = self._journal.commit([commit.work for commit in batch])
             for commit, answer in zip(batch, answers, strict=True):
                 send(commit.sender, WorkDone(answer))

@@ -17,7 +17,7 @@ from peloton.runtime.core.condition import shown
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import AFTER_FRAME, IN_ROUND, Ready, Shard
-from peloton.runtime.ports import Committed, Fenced, Frame, ShardId, Work
+from peloton.runtime.ports import Committed, Fenced, Frame, RoundRefused, ShardId, Work
 from peloton.runtime.shells.daemon_context import DaemonContext
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import (
@@ -345,6 +345,8 @@ class ShardShell(Shell):
                 self._release_claim()
         elif isinstance(answer, Fenced):
             self._lose(f"fenced: {answer.text}")
+        elif isinstance(answer, RoundRefused):
+            self._lose(answer.text)
         else:
             self._unclear(answer.text)
 

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
-from peloton.runtime.core import chain, register
+from peloton.runtime.core import chain, register, rounds
 from peloton.runtime.core.register import Hold, RoundPlan
-from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
+from peloton.runtime.core.rounds import Refusals
 from peloton.runtime.ports import (
     JOURNAL_FORMAT,
     Answer,
@@ -35,11 +35,14 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
+from peloton.runtime.simulation import shard_files
+from peloton.runtime.simulation.shard_files import MemoryRound, ShardFiles, StepSuperseded
 
 
 class StoreCall(NamedTuple):
     """A step of a port call. Names: claim, append, ended, parts, floor, cut, release,
-    read_checkpoint, read_tail, read_ended."""
+    read_checkpoint, read_tail, read_ended. The frames of a round are appended in one step: its
+    shards' calls before come first, their calls after last."""
 
     name: str
     shard: ShardId
@@ -48,20 +51,6 @@ class StoreCall(NamedTuple):
 
 class AnswerLost(Exception):
     """Raised by a hook: the reply of the step was lost, before it was done or after."""
-
-
-class _Superseded(Exception):
-    """The register has a newer epoch."""
-
-
-class ShardFiles:
-    """What the store keeps of one shard."""
-
-    def __init__(self) -> None:
-        self.register = RegisterRow(0, b"", "", 0, chain.GENESIS, 0, 0)
-        self.frames: dict[int, tuple[FrameRow, ...]] = {}
-        self.checkpoints: dict[tuple[int, int], list[PartRow]] = {}
-        self.ended: dict[tuple[str, str], dict[int, EndedRow]] = {}
 
 
 class MemoryStore:
@@ -74,6 +63,13 @@ class MemoryStore:
 
 T = TypeVar("T")
 StoreStep = tuple[str, Callable[[], None]]
+
+
+class UnfinishedWork(NamedTuple):
+    """The round of a shard's frame, and the steps that follow it."""
+
+    frames: MemoryRound | None
+    steps: deque[StoreStep]
 
 
 class MemoryJournal:
@@ -90,7 +86,7 @@ class MemoryJournal:
         self.hook = hook
         self._ops = register.OpNames(process)
         self._holds: dict[ShardId, Hold] = {}
-        self._pending: dict[ShardId, deque[StoreStep]] = {}
+        self._pending: dict[ShardId, UnfinishedWork] = {}
 
     # ---- life of a shard ----
 
@@ -121,7 +117,7 @@ class MemoryJournal:
         files = self._files(shard)
         op = self._ops.next()
         try:
-            self._step(shard, ("claim", lambda: _bump(files, op, owner=owner)))
+            self._step(shard, ("claim", lambda: shard_files.bump(files, op, owner=owner)))
         except AnswerLost as lost:
             return Unclear(str(lost))
         hold = self._holds[shard] = Hold(shard, files.register)
@@ -159,70 +155,99 @@ class MemoryJournal:
     # ---- writing ----
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        begun: dict[ShardId, Answer | deque[StoreStep]] = {}
+        rounds.check_size(works)
+        plans: dict[ShardId, tuple[Hold, RoundPlan]] = {}
+        fenced: dict[ShardId, Fenced] = {}
         for work in works:
-            if work.shard in begun:
+            if work.shard in plans or work.shard in fenced:
                 raise JournalRefused(f"{work.shard} is duplicate in one round")
-            begun[work.shard] = self._begin(work)
-        return [
-            self._run(shard, steps, repeated=False) if isinstance(steps, deque) else steps
-            for shard, steps in begun.items()
-        ]
+            if work.shard in self._pending:
+                raise JournalRefused(f"{work.shard}: settle what is pending first")
+            hold = self._holds.get(work.shard)
+            if hold is None or hold.epoch != work.epoch:
+                text = f"{work.shard}: epoch {work.epoch} is not held here"
+                fenced[work.shard] = Fenced(text, definite=True)
+            else:
+                plans[work.shard] = hold, register.plan(hold, work, ops=self._ops)
+        framed = [work.shard for work in works if work.frame is not None]
+        held = [(self._files(one), *plans[one]) for one in framed if one in plans]
+        frames = MemoryRound(held)
+        lost = {shard: fenced[shard] for shard in framed if shard in fenced}
+        if lost:
+            frames.refusals = rounds.with_the_others(lost, framed)
+        for shard, (hold, plan) in plans.items():
+            steps = deque(self._steps(hold, plan))
+            self._pending[shard] = UnfinishedWork(frames if shard in framed else None, steps)
+        answers = {**fenced, **self._run(list(plans))}
+        return [answers[work.shard] for work in works]
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
-        return [self._settle(shard) for shard in shards]
+        answers = self._run([shard for shard in shards if shard in self._pending])
+        none = Fenced("nothing is pending, the shard is not ours")
+        return [answers.get(shard, none) for shard in shards]
 
-    def _settle(self, shard: ShardId) -> Answer:
-        steps = self._pending.pop(shard, None)
-        if steps is None:
-            return Fenced(f"{shard}: nothing is pending, the shard is not ours")
-        return self._run(shard, steps, repeated=True)
+    def _run(self, shards: Sequence[ShardId]) -> dict[ShardId, Answer]:
+        """Decide the frames of each round that these shards are in, then finish their works."""
+        doubts: dict[MemoryRound, Unclear] = {}
+        for frames in dict.fromkeys(self._pending[shard].frames for shard in shards):
+            if frames is not None and frames.refusals is None:
+                try:
+                    frames.refusals = self._append(frames)
+                except AnswerLost as lost:
+                    doubts[frames] = Unclear(str(lost))
+        answers: dict[ShardId, Answer] = {}
+        for shard in shards:
+            frames = self._pending[shard].frames
+            doubt = doubts.get(frames) if frames is not None else None
+            answers[shard] = doubt or self._finish(shard)
+        return answers
 
-    def _begin(self, work: Work) -> Answer | deque[StoreStep]:
-        """The steps of one work; nothing is written before all works of a round have theirs."""
-        hold = self._holds.get(work.shard)
-        if work.shard in self._pending:
-            raise JournalRefused(f"{work.shard}: settle what is pending first")
-        if hold is None or hold.epoch != work.epoch:
-            return Fenced(f"{work.shard}: epoch {work.epoch} is not held here", definite=True)
-        plan = register.plan(hold, work, ops=self._ops)
-        return deque(self._steps(hold, plan))
+    def _append(self, frames: MemoryRound) -> Refusals:
+        for _, hold, _ in frames.members:
+            self._call(StoreCall("append", hold.shard, "before"))
+        refusals = frames.append()
+        for _, hold, _ in frames.members:
+            self._call(StoreCall("append", hold.shard, "after"))
+        return refusals
 
     def _steps(self, hold: Hold, plan: RoundPlan) -> Iterator[StoreStep]:
         files, work = self._files(hold.shard), plan.work
-        if work.frame is not None:
-            yield "append", lambda: _append(files, hold, plan=plan)
         if work.ended:
-            yield "ended", lambda: _end(files, hold, plan=plan)
+            yield "ended", lambda: shard_files.end(files, hold, plan=plan)
         if work.parts:
-            yield "parts", lambda: _write_parts(files, hold, plan=plan)
+            yield "parts", lambda: shard_files.write_parts(files, hold, plan=plan)
         if work.floor is not None:
-            yield "floor", lambda: _move_floor(files, hold, plan=plan)
+            yield "floor", lambda: shard_files.move_floor(files, hold, plan=plan)
         if work.cut is not None:
-            yield "cut", lambda: _cut(files, hold)
+            yield "cut", lambda: shard_files.cut(files, hold)
 
-    def _run(self, shard: ShardId, steps: deque[StoreStep], *, repeated: bool) -> Answer:
+    def _finish(self, shard: ShardId) -> Answer:
+        frames, steps = self._pending[shard]
+        refusals = frames.refusals if frames is not None else None
+        if refusals and shard in refusals:
+            self.drop(shard)
+            return refusals[shard]
         while steps:
-            name = steps[0][0]
             try:
                 self._step(shard, steps[0])
-            except _Superseded:
+            except StepSuperseded:
                 self.drop(shard)
-                definite = name == "append" and not repeated
-                return Fenced(f"{shard}: overtaken at {name}", definite=definite)
+                return Fenced(f"{shard}: overtaken at {steps[0][0]}")
             except AnswerLost as lost:
-                self._pending[shard] = steps
                 return Unclear(str(lost))
             steps.popleft()
+        del self._pending[shard]
         return Committed()
 
     def _step(self, shard: ShardId, step: StoreStep) -> None:
         name, do = step
-        if self.hook is not None:
-            self.hook(StoreCall(name, shard, "before"))
+        self._call(StoreCall(name, shard, "before"))
         do()
+        self._call(StoreCall(name, shard, "after"))
+
+    def _call(self, call: StoreCall) -> None:
         if self.hook is not None:
-            self.hook(StoreCall(name, shard, "after"))
+            self.hook(call)
 
     # ---- reading ----
 
@@ -276,11 +301,9 @@ class MemoryJournal:
 
     def _read(self, shard: ShardId, name: str, *, read: Callable[[], T]) -> T:
         try:
-            if self.hook is not None:
-                self.hook(StoreCall(name, shard, "before"))
+            self._call(StoreCall(name, shard, "before"))
             found = read()
-            if self.hook is not None:
-                self.hook(StoreCall(name, shard, "after"))
+            self._call(StoreCall(name, shard, "after"))
         except AnswerLost as lost:
             raise Unreachable(str(lost)) from lost
         return found
@@ -295,62 +318,3 @@ class MemoryJournal:
         if self._files(hold.shard).register.epoch != hold.epoch:
             raise Overtaken(text)
         raise Damaged(text)
-
-
-# ---- steps: each may be done twice, and the second time changes nothing ----------------------
-
-
-def _bump(files: ShardFiles, op: bytes, *, owner: str) -> None:
-    row = files.register
-    files.register = msgspec.structs.replace(row, epoch=row.epoch + 1, op=op, owner=owner)
-
-
-def _fence(files: ShardFiles, hold: Hold) -> None:
-    if files.register.epoch != hold.epoch:
-        raise _Superseded
-
-
-def _append(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
-    _fence(files, hold)
-    position = plan.frame_rows[0].position
-    if files.register.op != plan.op:
-        files.frames[position] = plan.frame_rows
-        files.register = msgspec.structs.replace(
-            files.register, last_position=position, last_chain=plan.chain, op=plan.op
-        )
-    register.frame_done(hold, plan)
-
-
-def _end(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
-    _fence(files, hold)
-    for row in plan.work.ended:
-        files.ended.setdefault((row.kind, row.key), {})[row.position] = row
-
-
-def _write_parts(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
-    _fence(files, hold)
-    for row in plan.part_rows:
-        rows = files.checkpoints.setdefault((row.position, row.epoch), [])
-        rows[row.number :] = [row]
-    register.parts_done(hold, plan)
-
-
-def _move_floor(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
-    _fence(files, hold)
-    assert plan.written is not None
-    files.register = msgspec.structs.replace(
-        files.register, floor=plan.written.position, floor_epoch=hold.epoch, op=plan.floor_op
-    )
-    register.floor_done(hold, plan)
-
-
-def _cut(files: ShardFiles, hold: Hold) -> None:
-    """Frames up to the previous floor go, and every checkpoint but three: the named one, the
-    previous one, and the one being written."""
-    _fence(files, hold)
-    assert hold.manifest is not None
-    previous = hold.manifest.previous
-    writing = (hold.writing.position, hold.epoch) if hold.writing is not None else None
-    kept = (hold.floor[:2], previous[:2], writing)
-    files.frames = {at: rows for at, rows in files.frames.items() if at > previous[0]}
-    files.checkpoints = {at: rows for at, rows in files.checkpoints.items() if at in kept}
