@@ -144,7 +144,7 @@ def _tell(done: Any, keyspace: str) -> None:
     if done.there:
         click.echo(f"there already, left as they are: {', '.join(done.there)}")
     if done.moved:
-        click.echo(f"moved on from journal format 1: {done.moved} registers")
+        click.echo(f"moved on to the present journal format: {done.moved} registers")
     for difference in done.differ:
         click.echo(f"wrong: {difference}", err=True)
     if done.differ:

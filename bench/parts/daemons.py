@@ -195,7 +195,7 @@ class Cluster:
                 return int(journal.execute("SELECT sum(last_position) FROM register").fetchone()[0])
         settings = CassandraSettings(port=self._outside.cassandra, keyspace=self._name)
         with contextlib.closing(connect(settings)) as connected:
-            rows = connected.session.execute("SELECT last_position FROM registers")
+            rows = connected.session.execute("SELECT last_position FROM shard_registers")
             return sum(int(row[0]) for row in rows)
 
     def shards(self) -> Counter[str]:

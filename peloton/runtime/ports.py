@@ -23,12 +23,12 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 JOURNAL_FORMAT = 1
-ROWS_FORMAT = 2
-"""Of a journal in a store of rows: all registers lie in one partition since format 2."""
+ROWS_FORMAT = 3
+"""Of a journal in a store of rows: registers lie in one partition since format 2, the frames of a
+round since format 3."""
 FRAME_PART_BYTES_MAX = 256 * 1024
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 CHECKPOINT_PART_BYTES_MAX = 1024 * 1024  # more in one round would make others' frames wait
-SEGMENT_FRAMES = 256  # positions per segment: fixed by the format, for segments are cut whole
 BUCKET_PARTS = 32
 ROUND_SHARDS_MAX = 64
 """Works with a frame in one round: their registers have to fit one conditional write, and take
@@ -116,9 +116,13 @@ class Claimed(Struct, frozen=True, gc=False):
 
 
 class Committed(Struct, frozen=True, gc=False):
-    """All of the work is durable. `more_to_cut`: there is more for a `Cut` to delete."""
+    """All of the work is durable. `more_to_cut`: there is more for a `Cut` to delete.
+
+    `scattered`: to read the tail takes many reads for its size, so a checkpoint is due.
+    """
 
     more_to_cut: bool = False
+    scattered: bool = False
 
 
 class Fenced(Struct, frozen=True, gc=False):

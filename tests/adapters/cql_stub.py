@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from peloton.runtime.adapters import cassandra_schema
-from peloton.runtime.adapters.cassandra_statements import CQL
+from peloton.runtime.adapters.cassandra_statements import CQL, AdvanceInto
 from peloton.runtime.core.chain import GENESIS
 from peloton.runtime.core.statements import (
     Advance,
@@ -40,6 +40,7 @@ CONDITION = [("[applied]", "boolean"), ("epoch", "bigint"), ("op", "blob")]
 LEVELS = struct.pack("!Hii", wire.SERIAL, 1, 2)
 UNPREPARED = "unprepared"
 PAGE_SIZE, SERIAL_LEVEL, TIMESTAMP = 0x04, 0x10, 0x20
+UNLOGGED, PREPARED = 1, 1
 ERRORS = {
     "overloaded": wire.error(0x1001),
     "server error": wire.error(0x0000),
@@ -69,6 +70,8 @@ class Stub:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.epoch, self.op, self.position, self.chain = 0, b"first", 0, GENESIS
+        self.segments = b""
+        self.batched = 0  # rows that came in batches
         self.format = ROWS_FORMAT
         self.fault: str | None = None
         self.faulty: type = Advance
@@ -93,8 +96,8 @@ class Stub:
 
     def _do(self, kind: type, values: list[bytes]) -> bytes:
         if kind is ReadRegister:
-            names = "epoch op owner last_position last_chain floor floor_epoch".split()
-            row = (self.epoch, self.op, "", self.position, self.chain, 0, 0)
+            names = "epoch op owner last_position last_chain floor floor_epoch segments".split()
+            row = (self.epoch, self.op, "", self.position, self.chain, 0, 0, self.segments)
             return wire.rows([(name, COLUMNS[name]) for name in names], [row])
         if kind is ReadCluster:
             columns = [(name, COLUMNS[name]) for name in ("cluster_id", "format", "shards")]
@@ -174,6 +177,8 @@ class Talk(socketserver.BaseRequestHandler):
         body: bytes | str
         if frame.opcode == wire.EXECUTE:
             body = self.execute(Reader(frame.body))
+        elif frame.opcode == wire.BATCH:
+            body = self.batch(Reader(frame.body))
         elif frame.opcode == wire.PREPARE:
             body = self.prepare(Reader(frame.body).long_text())
         else:
@@ -189,6 +194,8 @@ class Talk(socketserver.BaseRequestHandler):
         body.short_bytes()  # of the result's columns
         kind = BY_ID[name][0]
         level, flags, values = body.number("H"), body.number("i"), body.values()
+        if kind is AdvanceInto:
+            kind, self.node.stub.segments = Advance, values.pop(3)
         if flags & PAGE_SIZE:
             body.number("i")
         serial = body.number("H") if flags & SERIAL_LEVEL else None
@@ -199,13 +206,29 @@ class Talk(socketserver.BaseRequestHandler):
             return wire.error(0x2500, struct.pack("!H", len(name)) + name)
         return answer
 
+    def batch(self, body: Reader) -> bytes | str:
+        """Frames of one segment in one request; it arrives, fails and is answered as one."""
+        assert body.number("B") == UNLOGGED
+        kinds, segments = [], []
+        for _ in range(body.number("H")):
+            assert body.number("B") == PREPARED
+            kinds.append(BY_ID[body.short_bytes()][0])
+            segments.append(body.values()[0])
+        assert {*kinds} == {FrameRow} and len({*segments}) == 1
+        level, flags = body.number("H"), body.number("i")
+        serial = body.number("H") if flags & SERIAL_LEVEL else None
+        assert not flags & TIMESTAMP, "the servers' clocks stamp rows, not ours"
+        self.node.stub.levels[FrameRow] = (level, serial)
+        self.node.stub.batched += len(kinds)
+        return self.node.stub.execute(FrameRow, [])
+
     def prepare(self, cql: str) -> bytes:
         insert = re.search(r"\((.*?)\) VALUES \((.*?)\)", cql)
         if insert:
             pairs = zip(insert[1].split(", "), insert[2].split(", "), strict=True)
             names = [name for name, value in pairs if value == "?"]
         else:
-            names = re.findall(r"(\w+) !?= \?", cql)
+            names = re.findall(r"(\w+) [!<>]?= \?", cql)
         columns = [(name, COLUMNS[name]) for name in names]
         return wire.prepared(hashlib.md5(cql.encode()).digest(), columns)
 

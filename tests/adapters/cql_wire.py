@@ -15,7 +15,8 @@ from typing import NamedTuple
 from cassandra.segment import SegmentCodec
 
 VERSION = 5
-STARTUP, OPTIONS, QUERY, PREPARE, EXECUTE, REGISTER = 0x01, 0x05, 0x07, 0x09, 0x0A, 0x0B
+STARTUP, OPTIONS, QUERY, PREPARE = 0x01, 0x05, 0x07, 0x09
+EXECUTE, REGISTER, BATCH = 0x0A, 0x0B, 0x0D
 ERROR, READY, SUPPORTED, RESULT = 0x00, 0x02, 0x06, 0x08
 HEADER_BYTES = 9
 TYPES = {"int": 9, "bigint": 2, "blob": 3, "text": 13, "boolean": 4, "uuid": 12, "inet": 16}

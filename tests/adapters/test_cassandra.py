@@ -14,13 +14,14 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT
 from cassandra.io.asyncioreactor import AsyncioConnection
 from cassandra.policies import FallthroughRetryPolicy, NoSpeculativeExecutionPolicy
 
-from peloton.runtime.adapters import cassandra_schema, cassandra_session
+from peloton.runtime.adapters import cassandra_schema, cassandra_session, cassandra_upgrade
 from peloton.runtime.adapters.cassandra_doctor import findings_of, read_cluster
 from peloton.runtime.adapters.cassandra_session import (
     CONDITIONAL,
@@ -31,9 +32,11 @@ from peloton.runtime.adapters.cassandra_session import (
 )
 from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.core import segments
 from peloton.runtime.core.statements import FrameRow, InsertRow, ReadSegment, RowsFound, WriteStored
 from peloton.runtime.ports import (
     FRAME_PART_BYTES_MAX,
+    ROWS_FORMAT,
     CheckpointPart,
     Claimed,
     Committed,
@@ -110,18 +113,19 @@ def test_more_than_may_be_under_way_at_once_comes_back_in_order() -> None:
     rows = CassandraRows(keyspaces.empty())
     body = bytes(FRAME_PART_BYTES_MAX)
     asked = [
-        InsertRow(SHARD, FrameRow(position, 1, part, 20, b"op", b"", b"", body))
+        InsertRow(SHARD, FrameRow(position, 1, part, 20, b"op", b"", b"", body, b"segment"))
         for position in (1, 2, 3, 4)
         for part in range(20)
     ]
     assert rows.run(asked) == [WriteStored()] * len(asked)
-    (found,) = rows.run([ReadSegment(SHARD, 0)])
+    (found,) = rows.run([ReadSegment(SHARD, b"segment", 1, 4)])
     assert isinstance(found, RowsFound)
     assert [row.part for row in found.rows if isinstance(row, FrameRow)] == [*range(20)] * 4
 
 
-def test_a_cut_leaves_no_row_that_nobody_names() -> None:
+def test_a_cut_leaves_no_row_that_nobody_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan of the tables: the sizes that the store reports go by what the register names."""
+    monkeypatch.setattr(segments, "SEGMENT_FRAMES", 256)
     connected = keyspaces.empty()
     owner = FencedRows(CassandraRows(connected), process=b"p" * 16)
     owner.bootstrap({"a": 1})
@@ -136,8 +140,8 @@ def test_a_cut_leaves_no_row_that_nobody_names() -> None:
         commit(owner, Work(SHARD, claimed.epoch, parts=(part,), floor=Floor(position)))
         while commit(owner, Work(SHARD, claimed.epoch, cut=Cut())).more_to_cut:
             pass
-    count = connected.session.execute("SELECT segment FROM journal").all()
-    assert {segment for (segment,) in count} == {2, 3}
+    places = connected.session.execute("SELECT position FROM frames").all()
+    assert min(place for (place,) in places) == 2 * 256 + 1, "by whole segments"
     parts = connected.session.execute("SELECT position FROM checkpoint").all()
     assert sorted(place for (place,) in parts) == [540, 540, 810, 810]
 
@@ -196,7 +200,7 @@ def test_of_two_that_claim_and_write_all_the_time_no_acknowledged_frame_is_lost(
 
 def test_the_schema_is_applied_once_and_then_left_alone(server: Connected) -> None:
     first = cassandra_schema.apply(server, "applied", replication=COPIES)
-    assert first.made == ("cluster", "registers", "journal", "checkpoint", "ended")
+    assert first.made == ("cluster", "shard_registers", "frames", "checkpoint", "ended")
     again = cassandra_schema.apply(server, "applied", replication=COPIES)
     assert (again.made, again.there, again.differ) == ((), first.made, ())
 
@@ -204,75 +208,206 @@ def test_the_schema_is_applied_once_and_then_left_alone(server: Connected) -> No
 OLD_REGISTER = """CREATE TABLE register (shard_group text, shard_number int, epoch bigint, op blob,
     owner text, last_position bigint, last_chain blob, floor bigint, floor_epoch bigint,
     PRIMARY KEY ((shard_group, shard_number)))"""
-OF_SHARD_0 = "WHERE shard_group = 'g' AND shard_number = 0"
-OLD_CLAIM = f"UPDATE register SET epoch = ?, op = ?, owner = 'old' {OF_SHARD_0} IF epoch = ?"
-DELETE_REGISTER = """DELETE FROM registers
-    WHERE part = 0 AND shard_group = %s AND shard_number = %s IF EXISTS"""
+OLD_JOURNAL = """CREATE TABLE journal (shard_group text, shard_number int, segment bigint,
+    position bigint, epoch bigint, part int, parts int, op blob, prev_chain blob, chain blob,
+    body blob, PRIMARY KEY ((shard_group, shard_number, segment), position, epoch, part))
+    WITH CLUSTERING ORDER BY (position ASC, epoch DESC, part ASC)"""
+OF_SHARD_0 = "shard_group = 'g' AND shard_number = 0"
 REGISTER_COLUMNS = "epoch, op, owner, last_position, last_chain, floor, floor_epoch"
+FRAME_COLUMNS = "position, epoch, part, parts, op, prev_chain, chain, body"
+OLD_FRAMES = 300
+"""More than an old segment has."""
 
 
-def of_format_1(server: Connected, keyspace: str) -> CassandraSettings:
-    """A keyspace with frames of two shards, as version 0.1.0 laid its registers out."""
+class OldTables(NamedTuple):
+    """Where a journal of an older format has its registers."""
+
+    format: int
+    table: str
+    part: str = ""
+
+    def claim(self, session: Any) -> Any:
+        text = f"UPDATE {self.table} SET epoch = ?, op = ?, owner = 'old' WHERE {self.part}"
+        return session.prepare(f"{text}{OF_SHARD_0} IF epoch = ?")
+
+
+OLD = {1: OldTables(1, "register"), 2: OldTables(2, "registers", "part = 0 AND ")}
+
+
+def of_format(old: OldTables, server: Connected, keyspace: str) -> CassandraSettings:
+    """A keyspace with frames of two shards, laid out as an earlier version did.
+
+    The first has a checkpoint at 280 and frames up to 300, the second frames only, of two owners.
+    The third was never claimed.
+    """
     cassandra_schema.apply(server, keyspace, replication=COPIES)
     where = CassandraSettings(port=cassandra.shared().port, keyspace=keyspace)
-    session = server.session
     with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"o" * 16)) as owner:
         owner.bootstrap({"g": 3}, name="west")
         owner.raise_level(1)
-        for number in range(2):
-            shard = ShardId("g", number)
-            assert isinstance(owner.claim(shard, "old"), Claimed)
-            list(owner.read_checkpoint(shard))
-            for position in range(1, 3 + number):
-                commit(owner, Work(shard, 1, Frame(position, b"%d" % position)))
-    session.execute(OLD_REGISTER)
-    columns = f"shard_group, shard_number, {REGISTER_COLUMNS}"
-    insert = f"INSERT INTO register ({columns}) VALUES ({', '.join(['%s'] * 9)}) IF NOT EXISTS"
-    for row in session.execute(f"SELECT {columns} FROM registers"):
-        session.execute(insert, row)
-        session.execute(DELETE_REGISTER, row[:2])
-    session.execute("UPDATE cluster SET format = 1 WHERE one = 0 IF format = 2")
+        write_some(owner)
+    session = server.session
+    session.execute(OLD_REGISTER if old.format == 1 else cassandra_upgrade.REGISTERS)
+    session.execute(OLD_JOURNAL)
+    for key in ("shard_group, shard_number",):
+        part, mark = ("part, ", "0, ") if old.part else ("", "")
+        marks = ", ".join(["%s"] * 9)
+        insert = f"INSERT INTO {old.table} ({part}{key}, {REGISTER_COLUMNS}) VALUES ({mark}{marks})"
+        for row in session.execute(f"SELECT {key}, {REGISTER_COLUMNS} FROM shard_registers"):
+            session.execute(f"{insert} IF NOT EXISTS", row)
+        insert = session.prepare(
+            f"INSERT INTO journal ({key}, segment, {FRAME_COLUMNS})"
+            f" VALUES ({', '.join(['?'] * 11)})"
+        )
+        for row in session.execute(f"SELECT {key}, {FRAME_COLUMNS} FROM frames"):
+            session.execute(insert, (*row[:2], (row[2] - 1) // 256, *row[2:]))
+    forget_the_new(session)
+    session.execute(
+        "UPDATE cluster SET format = %s WHERE one = 0 IF format = 3",
+        [old.format],
+        execution_profile=CONDITIONAL,
+    )
     return where
 
 
-def test_registers_of_format_1_are_moved_and_their_owners_fenced(server: Connected) -> None:
-    where, session = of_format_1(server, "older"), server.session
-    never_made = OF_SHARD_0.replace("0", "2")
-    session.execute(f"DELETE FROM register {never_made} IF EXISTS")
-    applied = cassandra_schema.apply(server, "older", replication=COPIES)
+def write_some(owner: FencedRows) -> None:
+    first, second = ShardId("g", 0), ShardId("g", 1)
+    assert isinstance(owner.claim(first, "old"), Claimed)
+    for position in range(1, OLD_FRAMES + 1):
+        commit(owner, Work(first, 1, Frame(position, b"%d" % position)))
+        if position == 280:
+            parts = (CheckpointPart(position, 0, b"state", True),)
+            commit(owner, Work(first, 1, parts=parts, floor=Floor(position)))
+    for epoch in (1, 2):
+        assert isinstance(owner.claim(second, "old"), Claimed)
+        list(owner.read_checkpoint(second))
+        body = bytes([epoch]) * (FRAME_PART_BYTES_MAX + 1)
+        commit(owner, Work(second, epoch, Frame(epoch, body)))
+
+
+def forget_the_new(session: Any) -> None:
+    """As if the tables of this version had just been made."""
+    key = "part, shard_group, shard_number"
+    where = "part = %s AND shard_group = %s AND shard_number = %s"
+    for row in session.execute(f"SELECT {key} FROM shard_registers"):
+        session.execute(
+            f"DELETE FROM shard_registers WHERE {where} IF EXISTS",
+            row,
+            execution_profile=CONDITIONAL,
+        )
+    for row in session.execute("SELECT DISTINCT segment FROM frames"):
+        session.execute("DELETE FROM frames WHERE segment = %s", row)
+
+
+def recover_all(where: CassandraSettings, process: bytes) -> None:
+    """All of `of_format` is there, and can be written on."""
+    with contextlib.closing(FencedRows(CassandraRows.open(where), process=process)) as heir:
+        record = heir.bootstrap({"g": 3}, name="west")
+        assert (record.level, record.format) == (1, ROWS_FORMAT)
+        claims = [heir.claim(ShardId("g", number), "new") for number in range(3)]
+        assert all(isinstance(claimed, Claimed) for claimed in claims)
+        states = [[*heir.read_checkpoint(ShardId("g", number))] for number in range(3)]
+        assert states == [[b"state"], [], []]
+        tails = [[*heir.read_tail(ShardId("g", number))] for number in range(3)]
+        assert [frame.position for frame in tails[0]] == [*range(281, OLD_FRAMES + 1)]
+        assert [(frame.position, frame.body[:1]) for frame in tails[1]] == [(1, b"\1"), (2, b"\2")]
+        for number, (claimed, tail) in enumerate(zip(claims, tails, strict=True)):
+            assert isinstance(claimed, Claimed) and claimed.epoch == (2, 3, 1)[number]
+            frame = Frame(claimed.last_position + 1, b"new")
+            commit(heir, Work(ShardId("g", number), claimed.epoch, frame))
+            assert claimed.last_position == (tail[-1].position if tail else 0)
+        assert [len([*heir.read_tail(ShardId("g", number))]) for number in range(3)] == [21, 3, 1]
+
+
+@pytest.mark.parametrize("old", OLD.values(), ids=["1", "2"])
+def test_a_journal_of_an_older_format_is_moved_and_its_owners_fenced(
+    server: Connected, old: OldTables
+) -> None:
+    keyspace = f"older_{old.format}"
+    where, session = of_format(old, server, keyspace), server.session
+    never_made = f"{old.part}{OF_SHARD_0.replace('0', '2')}"
+    session.execute(f"DELETE FROM {old.table} WHERE {never_made} IF EXISTS")
+    early = FencedRows(CassandraRows.open(where), process=b"n" * 16)
+    with (
+        contextlib.closing(early),
+        pytest.raises(JournalRefused, match="run `peloton schema apply"),
+    ):
+        early.bootstrap({"g": 3}, name="west")
+    applied = cassandra_schema.apply(server, keyspace, replication=COPIES)
     assert applied.moved == 4, "three shards', and the feature level's"
     # Whoever held a shard is fenced for good: no claim of that version can follow.
-    (row,) = session.execute(f"SELECT epoch FROM register {OF_SHARD_0}")
-    (fence,) = session.execute(f"SELECT epoch FROM register {never_made}")
+    (row,) = session.execute(f"SELECT epoch FROM {old.table} WHERE {old.part}{OF_SHARD_0}")
+    (fence,) = session.execute(f"SELECT epoch FROM {old.table} WHERE {never_made}")
     assert fence == row, "nor make one that was missing"
-    claim = session.prepare(OLD_CLAIM)
+    claim = old.claim(session)
     assert not session.execute(claim, [2, b"late", 1]).one()[0]
     with pytest.raises(TypeError, match="too large"):
         session.execute(claim, [row[0] + 1, b"late", row[0]])
-    with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"n" * 16)) as heir:
-        assert heir.bootstrap({"g": 3}, name="west").level == 1
-        for number in range(2):
-            shard = ShardId("g", number)
-            claimed = heir.claim(shard, "new")
-            assert isinstance(claimed, Claimed) and claimed.epoch == 2
-            list(heir.read_checkpoint(shard))
-            assert [frame.position for frame in heir.read_tail(shard)] == [*range(1, 3 + number)]
-    assert cassandra_schema.apply(server, "older", replication=COPIES).moved == 0
+    recover_all(where, b"n" * 16)
+    assert cassandra_schema.apply(server, keyspace, replication=COPIES).moved == 0
 
 
-def test_a_move_that_was_broken_off_is_refused_and_goes_on(server: Connected) -> None:
-    where, session = of_format_1(server, "broken"), server.session
-    cassandra_schema.apply(server, "broken", replication=COPIES)
-    # As if the command had died before the second register.
-    session.execute(DELETE_REGISTER, ["g", 1])
-    session.execute("UPDATE cluster SET format = 0 WHERE one = 0 IF format = 2")
-    with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"n" * 16)) as heir:
-        with pytest.raises(JournalRefused, match="has format 0.*peloton schema apply"):
-            heir.bootstrap({"g": 3}, name="west")
-        assert cassandra_schema.apply(server, "broken", replication=COPIES).moved == 4
-        assert heir.bootstrap({"g": 3}, name="west").shards == {"g": 3}
-        claimed = heir.claim(ShardId("g", 1), "new")
-        assert isinstance(claimed, Claimed) and (claimed.epoch, claimed.last_position) == (2, 3)
+class Killed(Exception):
+    """The command dies here."""
+
+
+class Mortal:
+    """A session of a command that dies at its n-th request."""
+
+    def __init__(self, session: Any, life: int) -> None:
+        self.session, self.life = session, life
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    def execute(self, *words: Any, **more: Any) -> Any:
+        self.life -= 1
+        if self.life < 0:
+            raise Killed
+        return self.session.execute(*words, **more)
+
+    def execute_async(self, *words: Any, **more: Any) -> Any:
+        self.life -= 1
+        if self.life < 0:
+            raise Killed
+        return self.session.execute_async(*words, **more)
+
+
+@pytest.mark.parametrize("old", OLD.values(), ids=["1", "2"])
+def test_a_move_may_die_anywhere_and_goes_on(server: Connected, old: OldTables) -> None:
+    """At each request in turn; what was done stays done, so the lives add up to one move."""
+    keyspace = f"broken_{old.format}"
+    where, session = of_format(old, server, keyspace), server.session
+    deaths = refused = 0
+    with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"e" * 16)) as early:
+        while True:
+            try:
+                cassandra_upgrade.upgrade(Mortal(session, deaths), session.execute)
+                break
+            except Killed:
+                deaths += 1
+            with pytest.raises(JournalRefused, match=r"has format (-1|0|1|2),.*schema apply"):
+                early.bootstrap({"g": 3}, name="west")
+            refused += 1
+    assert deaths == refused > 40
+    segments_made = {segment for (segment,) in session.execute("SELECT segment FROM frames")}
+    assert len(segments_made) == 2, "a copy that is made again is the same"
+    recover_all(where, b"n" * 16)
+
+
+def test_two_commands_that_move_one_journal_do_not_mix(server: Connected) -> None:
+    """The lock of the first has expired while it was slow."""
+    where, session = of_format(OLD[2], server, "twice"), server.session
+    with pytest.raises(Killed):
+        cassandra_upgrade.upgrade(Mortal(session, 20), session.execute)
+    assert cassandra_upgrade.upgrade(session, session.execute) == 4
+    recover_all(where, b"n" * 16)
+    read = f"SELECT epoch, segments FROM shard_registers WHERE part = 0 AND {OF_SHARD_0}"
+    (before,) = session.execute(read)
+    move = cassandra_upgrade.MOVES[1]
+    assert cassandra_upgrade._move_all(session, move, groups={"g": 3}) == 4
+    (after,) = session.execute(read)
+    assert after == before, "what has moved on is not moved back"
 
 
 def test_of_commands_at_the_same_time_one_makes_the_tables(server: Connected) -> None:
@@ -342,8 +477,8 @@ def test_the_doctor_reads_a_real_server(server: Connected) -> None:
 def test_the_doctor_names_what_was_done_to_the_keyspace(server: Connected) -> None:
     cassandra_schema.apply(server, "ill", replication=COPIES)
     session = server.session
-    session.execute("ALTER TABLE registers WITH gc_grace_seconds = 60")
-    session.execute("ALTER TABLE journal WITH default_time_to_live = 60")
+    session.execute("ALTER TABLE shard_registers WITH gc_grace_seconds = 60")
+    session.execute("ALTER TABLE frames WITH default_time_to_live = 60")
     session.execute("DROP TABLE ended")
     session.execute(
         "ALTER KEYSPACE ill WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}"

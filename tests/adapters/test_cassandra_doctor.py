@@ -26,7 +26,7 @@ GOOD = ClusterReading(
     SERVERS,
     "peloton",
     {"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3"},
-    table_options={"registers": {"gc_grace_seconds": 864_000, "default_time_to_live": 0}},
+    table_options={"shard_registers": {"gc_grace_seconds": 864_000, "default_time_to_live": 0}},
 )
 
 
@@ -37,7 +37,8 @@ def with_setting(name: str, value: str) -> ClusterReading:
 
 def with_options(name: str, value: int) -> ClusterReading:
     return replace(
-        GOOD, table_options={"registers": GOOD.table_options["registers"] | {name: value}}
+        GOOD,
+        table_options={"shard_registers": GOOD.table_options["shard_registers"] | {name: value}},
     )
 
 

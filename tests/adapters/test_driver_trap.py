@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 from cassandra.policies import RetryPolicy
+from msgspec.structs import replace
 
 from peloton.runtime.adapters import cassandra_session
 from peloton.runtime.adapters.cassandra_session import CONDITIONAL, CassandraSettings, Connected
-from peloton.runtime.adapters.cassandra_store import CassandraRows
+from peloton.runtime.adapters.cassandra_store import BATCH_BYTES_MAX, CassandraRows, requests
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.statements import (
     Advance,
@@ -25,6 +26,7 @@ from peloton.runtime.core.statements import (
     NotApplied,
     ReadRegister,
     StatementFailed,
+    WriteStored,
 )
 from peloton.runtime.ports import Claimed, Committed, Frame, ShardId, Unclear, Work
 from tests.adapters import cql_stub
@@ -33,7 +35,9 @@ from tests.adapters.cql_stub import DROPPED, FAULTS, SILENT, UNPREPARED, Stub
 
 SHARD = ShardId("a", 0)
 WRITE = Advance(SHARD, 0, b"first", b"second", 1, b"chain")
-ROW = InsertRow(SHARD, FrameRow(1, 0, 0, 1, b"op", b"", b"", b"body"))
+ROW = InsertRow(SHARD, FrameRow(1, 0, 0, 1, b"op", b"", b"", b"body", b"segment"))
+SIBLING = InsertRow(ShardId("other", 7), ROW.row)
+OTHER_ROW = InsertRow(SHARD, replace(ROW.row, segment=b"another"))
 ANSWERS_A_ROW = ("no rows", "nothing", "a row of another shape")
 """To a plain statement these are no faults."""
 REQUEST_TIMEOUT_S, SILENCE_S = 60.0, 2.0
@@ -151,9 +155,36 @@ def test_one_fault_among_many_statements_leaves_the_others_their_answers(
 ) -> None:
     rows = CassandraRows(connected)
     stub.fault = "overloaded"
-    first, failed, last = rows.run([ROW, WRITE, ROW])
+    first, failed, last = rows.run([ROW, WRITE, OTHER_ROW])
     assert first == last != failed
     assert isinstance(failed, StatementFailed)
+
+
+def test_frames_of_one_segment_are_one_request_of_any_shards(
+    stub: Stub, connected: Connected
+) -> None:
+    rows = CassandraRows(connected)
+    assert rows.run([ROW, WRITE, SIBLING]) == [WriteStored(), Applied(), WriteStored()]
+    assert (stub.arrived[FrameRow], stub.batched) == (1, 2)
+    assert stub.levels[FrameRow] == (wire.QUORUM, wire.SERIAL)
+
+
+@pytest.mark.parametrize("fault", sorted({*FAULTS} - {*ANSWERS_A_ROW}))
+def test_one_request_of_many_frames_is_sent_once_and_in_doubt_whole(
+    stub: Stub, connected: Connected, fault: str
+) -> None:
+    rows = CassandraRows(connected)
+    stub.faulty, stub.fault = FrameRow, fault
+    replies = rows.run([ROW, SIBLING])
+    assert [type(reply) for reply in replies] == [StatementFailed] * 2, replies
+    assert (stub.arrived[FrameRow], stub.batched) == (1, 2)
+
+
+def test_a_large_batch_is_several() -> None:
+    large = InsertRow(SHARD, replace(ROW.row, body=bytes(BATCH_BYTES_MAX // 3)))
+    made = requests([ROW, large, large, large, SIBLING, OTHER_ROW, WRITE])
+    assert [each.places for each in made] == [[0, 1, 2], [3, 4], [5], [6]]
+    assert all(each.size_bytes <= BATCH_BYTES_MAX for each in made)
 
 
 @pytest.mark.parametrize("fault", RESENT_BY_DEFAULT)

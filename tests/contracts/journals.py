@@ -240,6 +240,9 @@ class SqliteRig(JournalRig):
         db.close()
 
 
+FRAME_KEY = "segment, shard_group, shard_number, position, epoch, part"
+
+
 class CassandraRig(JournalRig):
     """A keyspace of the test run's server, emptied. Its processes share one session."""
 
@@ -255,13 +258,14 @@ class CassandraRig(JournalRig):
     def tamper(self, shard: ShardId, position: int) -> None:
         for row in self._frames(shard, position):
             self._behind(
-                "INSERT INTO journal (shard_group, shard_number, segment, position, epoch, part,"
-                " body) VALUES (%s, %s, 0, %s, %s, %s, %s)", *shard, *row[:3], row[3] + b"!",
+                f"INSERT INTO frames ({FRAME_KEY}, body) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                *row[:-1], row[-1] + b"!",
             )  # fmt: skip
 
     def lose(self, shard: ShardId, position: int) -> None:
-        where = "shard_group = %s AND shard_number = %s AND segment = 0 AND position = %s"
-        self._behind(f"DELETE FROM journal WHERE {where}", *shard, position)
+        for row in self._frames(shard, position):
+            where = " AND ".join(f"{column} = %s" for column in FRAME_KEY.split(", "))
+            self._behind(f"DELETE FROM frames WHERE {where}", *row[:-1])
 
     def rot(self, shard: ShardId) -> None:
         key = "shard_group, shard_number, position, epoch, bucket, part"
@@ -272,10 +276,10 @@ class CassandraRig(JournalRig):
                     *row[:-1], b"rot",
                 )  # fmt: skip
 
-    def _frames(self, shard: ShardId, position: int) -> list[tuple[int, int, int, bytes]]:
-        where = "shard_group = %s AND shard_number = %s AND segment = 0 AND position = %s"
-        columns = "position, epoch, part, body"
-        return self._behind(f"SELECT {columns} FROM journal WHERE {where}", *shard, position)
+    def _frames(self, shard: ShardId, position: int) -> list[tuple]:
+        """Keys and bodies, in whatever segment."""
+        rows = self._behind(f"SELECT {FRAME_KEY}, body FROM frames")
+        return [row for row in rows if row[1:4] == (*shard, position)]
 
     def _behind(self, statement: str, *values: object) -> list[tuple]:
         return list(self.connected.session.execute(statement, values or None))

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core import chain, fencing, register, rounds
+from peloton.runtime.core import chain, fencing, register, rounds, segments
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.rounds import Refusals
 from peloton.runtime.core.statements import (
@@ -54,7 +54,6 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
-from peloton.runtime.simulation import memory_rows
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.core.outside import Story, Wrong
 
@@ -241,8 +240,7 @@ PAUSES = (
 
 @pytest.fixture(autouse=True)
 def tiny_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (fencing, memory_rows):
-        monkeypatch.setattr(module, "SEGMENT_FRAMES", 3)
+    monkeypatch.setattr(segments, "SEGMENT_FRAMES", 3)
 
 
 def every_single_fault() -> Iterator[None]:
@@ -318,8 +316,8 @@ Members = Sequence[tuple[Hold, RoundPlan]]
 def cut_first(hold: Hold, plan: RoundPlan) -> fencing.ProtocolCoroutine[Committed | Fenced]:
     """Cuts what the new floor allows before the floor is known to have moved."""
     if plan.work.floor is not None:
-        for segment in range(plan.work.floor.position // 3):
-            yield from fencing._write([DeleteSegment(hold.shard, segment)])
+        for one in segments.ended(hold.segments, after=0, upto=plan.work.floor.position):
+            yield from fencing._write([DeleteSegment(hold.shard, one.segment, one.last)])
     return (yield from REAL_FINISH(hold, plan))
 
 
@@ -372,7 +370,7 @@ REAL_CONDITIONAL = MemoryRows._conditional
 def keyed_without_epoch(rows: MemoryRows, ask: PlainWrite) -> None:
     """An old owner's late row overwrites the committed one."""
     if isinstance(ask, InsertRow) and isinstance(ask.row, FrameRow):
-        segment = rows.journal.get((ask.shard, (ask.row.position - 1) // 3), {})
+        segment = rows.journal.get((ask.shard, ask.row.segment), {})
         for key in [key for key in segment if key[0] == ask.row.position]:
             del segment[key]
     REAL_PLAIN(rows, ask)

@@ -64,8 +64,13 @@ class Written(Bench):
         (answer,) = self.journal.commit([Work(self.id, self.epoch, frame)])
         assert isinstance(answer, Committed)
 
+    def segment(self) -> dict[Any, Any]:
+        """The rows of the only segment there is."""
+        ((_, name),) = self.rows.registers[self.id].segments
+        return self.rows.journal[self.id, name]
+
     def frame(self, position: int) -> tuple[dict[Any, Any], Any]:
-        rows = self.rows.journal[self.id, 0]
+        rows = self.segment()
         (name,) = [name for name in rows if name[0] == position]
         return rows, name
 
@@ -222,7 +227,7 @@ def test_what_an_owner_changes_meanwhile_is_no_finding() -> None:
                 self.moves -= 1
                 bench.add(*range(3, 14))
                 floor = bench.rows.registers[bench.id].floor
-                segment = bench.rows.journal[bench.id, 0]
+                segment = bench.segment()
                 for name in [name for name in segment if name[0] <= floor]:
                     del segment[name]
             return bench.rows.run(statements)

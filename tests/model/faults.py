@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from peloton.runtime.core import chain, fencing, register, rounds
+from peloton.runtime.core import chain, fencing, register, rounds, segments
 from peloton.runtime.core.fencing import ProtocolCoroutine
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.rounds import Refusals
+from peloton.runtime.core.segments import SegmentList, SegmentPart
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
@@ -29,14 +30,15 @@ from peloton.runtime.core.statements import (
     OtherRefused,
     PlainWrite,
     ReadRegister,
+    SegmentStart,
     Statement,
     StatementReply,
 )
 from peloton.runtime.ports import Committed, Damaged, Fenced, JournalBroken, ShardId, Unclear
-from peloton.runtime.simulation import memory_rows
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.model.protocol import Bounds
 
+ENDED, BEGUN = segments.ended, register._begun
 FINISH, DECIDE, WRITE_PARTS = fencing.finish, fencing._decide, fencing._write_parts
 REFUSALS = rounds.refusals
 PLAIN, CONDITIONAL = MemoryRows._plain, MemoryRows._conditional
@@ -204,8 +206,10 @@ def floor_before_ended(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committ
 def cut_first(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Cuts what the new floor allows before the floor is known to have moved."""
     if plan.work.floor is not None:
-        doomed = range(plan.work.floor.position // memory_rows.SEGMENT_FRAMES)  # type: ignore[attr-defined]
-        yield from fencing._write(DeleteSegment(hold.shard, segment) for segment in doomed)
+        doomed = segments.ended(hold.segments, after=0, upto=plan.work.floor.position)
+        yield from fencing._write(
+            DeleteSegment(hold.shard, one.segment, one.last) for one in doomed
+        )
     return (yield from FINISH(hold, plan))
 
 
@@ -233,15 +237,52 @@ def drops_the_floor(hold: Hold, left: tuple[tuple[int, int], ...]) -> ProtocolCo
     yield ()
 
 
+# ---- segments ------------------------------------------------------------------------------
+
+
+def cuts_the_whole(listed: SegmentList, *, after: int, upto: int) -> list[SegmentPart]:
+    """Deletes all of the shard in a segment, to which its process may write again."""
+    return [one._replace(last=2**62) for one in ENDED(listed, after=after, upto=upto)]
+
+
+def cuts_what_began_below(listed: SegmentList, *, after: int, upto: int) -> list[SegmentPart]:
+    """Deletes a segment that begins below the floor, and holds frames above it."""
+    return [
+        SegmentPart(one.segment, one.first, 2**62) for one in listed if after < one.first <= upto
+    ]
+
+
+def segment_not_listed(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
+    """Moves to another segment, and does not tell the register."""
+    return BEGUN(hold, rows) if not hold.segments else None
+
+
+def segment_listed_late(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
+    """Lists a segment from the position after its first frame."""
+    begun = BEGUN(hold, rows)
+    return begun and (*begun[:-1], begun[-1]._replace(first=begun[-1].first + 1))
+
+
+def lists_the_last_only(listed: SegmentList, start: SegmentStart, *, cut_to: int) -> SegmentList:
+    """Forgets the segments of the tail."""
+    return (start,)
+
+
+def lists_by_the_floor(listed: SegmentList, start: SegmentStart, *, cut_to: int) -> SegmentList:
+    """Forgets one segment more than were cut."""
+    cut = sum(1 for one in listed if one.first <= cut_to + 1)
+    return (*listed[cut:], start)
+
+
 # ---- the store -------------------------------------------------------------------------------
 
 
 def rows_without_epoch(rows: MemoryRows, ask: PlainWrite) -> None:
-    """One row per position: an old owner's late one overwrites the one that was committed."""
+    """One row per position: a late one of an older epoch overwrites what was committed."""
     if isinstance(ask, InsertRow) and isinstance(ask.row, FrameRow):
-        for segment in rows.journal.values():
-            for key in [key for key in segment if key[0] == ask.row.position]:
-                del segment[key]
+        segment = rows.journal.get((ask.shard, ask.row.segment), {})
+        for key in [key for key in segment if key[0] == ask.row.position]:
+            del segment[key]
     PLAIN(rows, ask)
 
 
@@ -282,6 +323,9 @@ FLOOR = Bounds(checkpoints=1)
 FLOORS = Bounds(owners=1, checkpoints=2)
 TOGETHER = Bounds(owners=1, epochs=1, checkpoints=2, cuts=1, troubles=0, refusals=1)
 ALONE = Bounds(owners=1, checkpoints=1, sweeps=1, troubles=0)
+AGAIN = Bounds(owners=1, segment_writes=100)
+SHARED = Bounds(owners=1, frames=3, checkpoints=2, cuts=1, troubles=0, segment_writes=100)
+BACK = Bounds(epochs=3, frames=3, checkpoints=2, cuts=1, troubles=0, segment_writes=100)
 OVERTAKEN = Bounds(epochs=3, checkpoints=2, cuts=1, troubles=0)
 
 FAULTS = (
@@ -290,7 +334,7 @@ FAULTS = (
     Fault(chain, "op_name", op_without_process, TAKEOVER),
     Fault(fencing, "_raise_damage", trouble_is_damage, OVERTAKEN),
     Fault(chain, "Walk", BlindWalk, OVERTAKEN),
-    Fault(fencing, "pick_frames", lowest_epoch, TAKEOVER),
+    Fault(fencing, "pick_frames", lowest_epoch, AGAIN),
     Fault(rounds, "commit_frames", believes_a_read, DOUBT),
     Fault(rounds, "refusals", op_not_looked_at, DOUBT),
     Fault(rounds, "refusals", retries_in_secret, DOUBT),
@@ -303,7 +347,13 @@ FAULTS = (
     Fault(fencing, "finish", cut_first, FLOOR),
     Fault(fencing, "_write_parts", missing_is_lost, FLOOR._replace(sweeps=1, troubles=0)),
     Fault(fencing, "_obsolete", drops_the_floor, ALONE),
-    Fault(MemoryRows, "_plain", rows_without_epoch, TAKEOVER),
+    Fault(segments, "ended", cuts_the_whole, BACK),
+    Fault(segments, "ended", cuts_what_began_below, SHARED),
+    Fault(register, "_begun", segment_not_listed, TAKEOVER),
+    Fault(register, "_begun", segment_listed_late, TAKEOVER),
+    Fault(segments, "extended", lists_the_last_only, TAKEOVER),
+    Fault(segments, "extended", lists_by_the_floor, FLOORS._replace(frames=3, cuts=1)),
+    Fault(MemoryRows, "_plain", rows_without_epoch, AGAIN),
     Fault(MemoryRows, "_conditional", commit_without_op, DOUBT),
     Fault(MemoryRows, "_conditional", floor_without_op, FLOORS),
     Fault(MemoryRows, "_conditional", commit_without_epoch, TAKEOVER),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from peloton.runtime.core import chain, fencing, register, rounds
 from peloton.runtime.core.fencing import FoundItems
 from peloton.runtime.core.register import Hold, OpNames
+from peloton.runtime.core.segments import Segments
 from peloton.runtime.core.statements import RegisterRow, Statement, StatementReply
 from peloton.runtime.ports import (
     CheckpointPart,
@@ -30,6 +31,8 @@ from peloton.runtime.ports import (
 )
 
 SHARD = ShardId("g", 0)
+WRITES_PER_SEGMENT = 1
+"""Conditional writes that an owner names while it writes to one segment. 1: a frame a segment."""
 
 Frozen = tuple[tuple[str, Any], ...]
 
@@ -168,7 +171,7 @@ def leave(rest: Rest) -> Life:
 
 def _commit(rest: Rest, hold: Hold, work: Work) -> Life:
     ops = Ops(rest.process, rest.named)
-    plan = register.plan(hold, work, ops=ops)
+    plan = register.plan(hold, work, ops=ops, names=Names(rest.process, rest.named))
     refused: rounds.Refusals = {}
     if work.frame is not None:
         refused = yield from rounds.commit_frames([(hold, plan)])
@@ -246,6 +249,18 @@ def thaw(frozen: Frozen | None) -> Hold:
 
 def _maps(kind: type) -> bool:
     return issubclass(kind, dict)
+
+
+class Names(Segments):
+    """Segments of an owner that was frozen: a new one with every so many names of writes, whether
+    or not a frame was written to the last."""
+
+    def __init__(self, process: int, named: int) -> None:
+        super().__init__(process.to_bytes(16, "big"))
+        self.number = 1 + named // WRITES_PER_SEGMENT
+
+    def next(self, size: int) -> bytes:
+        return chain.op_name(self.process, self.number)
 
 
 class Ops(OpNames):

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from peloton.runtime.core import fencing
+from peloton.runtime.core import segments
 from peloton.runtime.core.statements import (
     ConditionalWrite,
     FrameRow,
@@ -40,7 +40,7 @@ from peloton.runtime.core.statements import (
     StatementFailed,
 )
 from peloton.runtime.ports import Damaged, EndedRow, JournalBroken, Unclear
-from peloton.runtime.simulation import memory_rows
+from tests.model import owners
 from tests.model.owners import Ended, Heard, Node, Rest, may, resume
 from tests.model.promises import Story, Wrong, landed, told, whole
 from tests.model.search import Move, State
@@ -71,6 +71,8 @@ class Bounds(NamedTuple):
     crashes: int = 0
     refusals: int = 0
     """Floors that another shard's register refuses."""
+    segment_writes: int = 1
+    """Conditional writes that an owner names while it writes to one segment."""
 
 
 BUDGETED = ("frame", "checkpoint", "cut", "sweep", "leave")
@@ -357,13 +359,13 @@ def _given_up(rest: Rest) -> Rest:
 
 
 @contextmanager
-def tiny_segments() -> Iterator[None]:
-    """A frame a segment, so that two checkpoints leave something to cut."""
-    before = [(module, module.SEGMENT_FRAMES) for module in (fencing, memory_rows)]
-    for module, _ in before:
-        module.SEGMENT_FRAMES = 1  # type: ignore[attr-defined]
+def segments_of(writes: int) -> Iterator[None]:
+    """Segments of so many writes while one model is searched: with 1 each frame has its own, and
+    two checkpoints leave something to cut; with many a process that owns the shard again goes on
+    in the segment where it left. What was cut is off the list at once."""
+    before = (owners.WRITES_PER_SEGMENT, segments.SWEEP_SEGMENTS)
+    owners.WRITES_PER_SEGMENT, segments.SWEEP_SEGMENTS = writes, 0
     try:
         yield
     finally:
-        for module, frames in before:
-            module.SEGMENT_FRAMES = frames  # type: ignore[attr-defined]
+        owners.WRITES_PER_SEGMENT, segments.SWEEP_SEGMENTS = before

@@ -12,8 +12,8 @@ import pytest
 
 from tests.model.faults import FAULTS, Fault, planted
 from tests.model.owners import Node, Rest, resume
-from tests.model.protocol import Bounds, Protocol, tiny_segments
-from tests.model.search import Move, State, search
+from tests.model.protocol import Bounds, Protocol, segments_of
+from tests.model.search import Found, Move, State, search
 
 BOUNDS = {
     "doubts": (Bounds(checkpoints=2, cuts=1), 50_000),
@@ -23,6 +23,8 @@ BOUNDS = {
     "sweeps": (Bounds(checkpoints=1, sweeps=1), 50_000),
     "three": (Bounds(owners=3, epochs=3, frames=1, troubles=0), 45_000),
     "together": (Bounds(checkpoints=1, refusals=1), 50_000),
+    "shared": (Bounds(epochs=3, checkpoints=1, cuts=1, troubles=0, segment_writes=100), 10_000),
+    "lists": (Bounds(owners=1, epochs=1, frames=4, checkpoints=3, cuts=2), 1_000),
 }
 # A few times as many states each: for --slow.
 WIDER = {
@@ -33,14 +35,15 @@ WIDER = {
     "sweeps": (Bounds(checkpoints=2, sweeps=1), 80_000),
     "three": (Bounds(owners=3, epochs=3, troubles=0), 100_000),
     "together": (Bounds(epochs=3, checkpoints=1, troubles=0, refusals=2), 20_000),
+    "shared": (Bounds(epochs=3, frames=3, checkpoints=2, cuts=1, segment_writes=4), 100_000),
+    "lists": (Bounds(owners=1, frames=4, checkpoints=3, cuts=2), 10_000),
 }
 """All with the fewest states that they must have: a search that shrinks has lost something."""
 
 
-@pytest.fixture(autouse=True)
-def segments() -> Iterator[None]:
-    with tiny_segments():
-        yield
+def searched(model: Protocol, states_max: int = 2**62) -> Found:
+    with segments_of(model.bounds.segment_writes):
+        return search(model, states_max=states_max)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,7 @@ def segments() -> Iterator[None]:
     ],
 )
 def test_no_order_of_events_breaks_a_promise(name: str, bounds: Bounds, states_min: int) -> None:
-    found = search(Protocol(bounds))
+    found = searched(Protocol(bounds))
     print(f"\n{name}: {bounds}\n{found}")
     assert not found.wrong, str(found)
     assert found.complete
@@ -63,7 +66,7 @@ def test_no_order_of_events_breaks_a_promise(name: str, bounds: Bounds, states_m
 
 def test_the_model_gets_to_what_it_is_about() -> None:
     model = Protocol(Bounds(checkpoints=2, cuts=1))
-    assert search(model).complete
+    assert searched(model).complete
     stories, stores = model.stories.values, model.stores.values
     assert any({one.epoch for one in story.committed} == {1, 2} for story in stories)
     assert any(story.refused for story in stories), "a frame is refused for good"
@@ -77,16 +80,16 @@ def test_the_model_gets_to_what_it_is_about() -> None:
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.broken.__name__ for fault in FAULTS])
 def test_a_planted_mistake_is_found(fault: Fault) -> None:
     with planted(fault):
-        found = search(Protocol(fault.bounds))
+        found = searched(Protocol(fault.bounds))
     print(f"\n{fault.broken.__name__}: {fault.broken.__doc__}\n{found}")
     assert found.wrong, str(found)
     assert len(found.trace) == found.depth + 1, "the way is a shortest one"
-    assert not search(Protocol(fault.bounds), states_max=found.states).wrong
+    assert not searched(Protocol(fault.bounds), states_max=found.states).wrong
 
 
 def test_an_owner_is_a_value() -> None:
     model = Protocol(Bounds(checkpoints=1, troubles=0))
-    search(model)
+    searched(model)
     rests = [node.rest for node in model.nodes.values if not node.talk]
     assert any(rest.hold is not None for rest in rests)
     for node in model.nodes.values:

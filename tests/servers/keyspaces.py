@@ -17,9 +17,9 @@ from tests.servers import cassandra
 KEYSPACE = "tests"
 REPLICATION = {cassandra.Cassandra.data_centre: 1}
 # Rows that conditions guard go by a condition too: the server does not see both in one order.
-GUARDED = {"cluster": ("one",), "registers": ("part", "shard_group", "shard_number")}
+GUARDED = {"cluster": ("one",), "shard_registers": ("part", "shard_group", "shard_number")}
 PLAIN = {
-    "journal": ("shard_group", "shard_number", "segment"),
+    "frames": ("segment",),
     "checkpoint": ("shard_group", "shard_number", "position", "epoch", "bucket"),
     "ended": ("shard_group", "shard_number", "kind", "key"),
 }

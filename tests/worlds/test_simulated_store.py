@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from peloton.runtime.core import fencing
+from peloton.runtime.core import fencing, segments
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
     Advance,
@@ -54,8 +54,8 @@ PLANTED_SEEDS_MAX = 1000
 @pytest.fixture(autouse=True)
 def tiny_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a short history crosses the edges of segments and buckets."""
+    monkeypatch.setattr(segments, "SEGMENT_FRAMES", 3)
     for module in (fencing, memory_rows, cells):
-        monkeypatch.setattr(module, "SEGMENT_FRAMES", 3)
         monkeypatch.setattr(module, "BUCKET_PARTS", 2)
 
 
@@ -137,6 +137,8 @@ def test_a_planted_fault_is_found(
     where: object, name: str, fault: object, *, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(where, name, fault)
+    if fault is keyed_without_epoch:  # which needs a segment that is not one process's own
+        monkeypatch.setattr(segments.Segments, "next", lambda self, size: bytes(24))
     with pytest.raises((Wrong, Damaged, JournalBroken, JournalRefused)):
         for _ in histories(PLANTED_SEEDS_MAX):
             pass
@@ -152,7 +154,9 @@ def test_a_commit_log_that_is_flushed_late_loses_what_was_promised() -> None:
 # ---- each fault by itself --------------------------------------------------------------------
 
 LOOK = ReadRegister(SHARD)
-DELETE = DeleteSegment(SHARD, 0)
+SEGMENT = b"segment"
+DELETE = DeleteSegment(SHARD, SEGMENT, 1)
+READ = ReadSegment(SHARD, SEGMENT, 1, 9)
 
 
 def advance(number: int) -> Advance:
@@ -161,7 +165,7 @@ def advance(number: int) -> Advance:
 
 
 def insert(position: int) -> InsertRow:
-    return InsertRow(SHARD, FrameRow(position, 1, 0, 1, b"", b"", b"", b"frame"))
+    return InsertRow(SHARD, FrameRow(position, 1, 0, 1, b"", b"", b"", b"frame", SEGMENT))
 
 
 class Bench:
@@ -187,7 +191,7 @@ class Bench:
         return self.store.registers.registers[SHARD].last_position
 
     def frames(self) -> list[int]:
-        return [row.position for row in found(self.a, ReadSegment(SHARD, 0))]
+        return [row.position for row in found(self.a, READ)]
 
 
 def ask(rows: Rows, statement: Statement) -> StatementReply:
@@ -306,7 +310,7 @@ def test_reorder_plain_within_a_batch_and_beyond_it() -> None:
     looks: dict[int, None] = {}
     for seed in range(50):
         bench = Bench(seed, reorder_plain=0.5)
-        wrote, read = bench.a.run([insert(1), ReadSegment(SHARD, 0)])
+        wrote, read = bench.a.run([insert(1), READ])
         if wrote == WriteStored() and isinstance(read, RowsFound):
             looks[len(read.rows)] = None
     assert sorted(looks) == [0, 1], "a read sent with a write sees it, or does not"
@@ -336,7 +340,7 @@ def test_of_two_rows_with_one_key_the_later_stays_whichever_came_first() -> None
         table = cells.Cells()
         for write, stamp_us in writes:
             table.write(write, stamp_us)
-        assert list(table.read(ReadSegment(SHARD, 0))) == [newer.row]
+        assert list(table.read(READ)) == [newer.row]
 
 
 def test_a_delete_by_a_slow_clock_spares_what_is_newer() -> None:

@@ -12,10 +12,11 @@ import pytest
 from peloton.chaos.cluster import tiny
 from peloton.chaos.cluster.branches import BRANCHES, limit_name
 from peloton.chaos.cluster.storm import ClusterPlan, Played, draw, play, smaller
-from peloton.runtime.core import fencing, register
+from peloton.runtime.core import register, segments
 from peloton.runtime.core.parcels import Link
 from peloton.runtime.core.parcels import LinkLimits as LinkLimits
-from peloton.runtime.ports import FRAME_PART_BYTES_MAX, SEGMENT_FRAMES
+from peloton.runtime.core.segments import SEGMENT_FRAMES
+from peloton.runtime.ports import FRAME_PART_BYTES_MAX
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.plan import StormAction, changed
 from peloton.runtime.simulation.shrink import shrunk
@@ -86,8 +87,8 @@ def test_shrinking_leaves_out_the_limits_that_a_failure_does_not_need() -> None:
 
 def test_the_rows_of_the_store_are_what_they_were_when_a_world_is_over() -> None:
     with tiny.rows({"segment_frames": 2, "frame_part_bytes_max": 40}):
-        assert (fencing.SEGMENT_FRAMES, register.FRAME_PART_BYTES_MAX) == (2, 40)
-    assert fencing.SEGMENT_FRAMES == SEGMENT_FRAMES
+        assert (segments.SEGMENT_FRAMES, register.FRAME_PART_BYTES_MAX) == (2, 40)
+    assert segments.SEGMENT_FRAMES == SEGMENT_FRAMES
     assert register.FRAME_PART_BYTES_MAX == FRAME_PART_BYTES_MAX
 
 

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.runtime.core import fencing, register
+from peloton.runtime.core import register, segments
 from peloton.runtime.core.parcels import Link
+from peloton.runtime.core.segments import SEGMENT_FRAMES
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.ports import FRAME_PART_BYTES_MAX, SEGMENT_FRAMES
+from peloton.runtime.ports import FRAME_PART_BYTES_MAX
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.ephemeral import EphemeralShell
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell import Shell
-from peloton.runtime.simulation import cells, memory_rows, scan
 from peloton.runtime.simulation.plan import some_of
 
 Number = int | float
@@ -135,7 +135,7 @@ def rows(drawn: Mapping[str, Number]) -> Iterator[None]:
     """
     segment, part = drawn.get("segment_frames"), drawn.get("frame_part_bytes_max")
     before = [
-        *((module, "SEGMENT_FRAMES", segment) for module in (fencing, memory_rows, cells, scan)),
+        (segments, "SEGMENT_FRAMES", segment),
         (register, "FRAME_PART_BYTES_MAX", part),
     ]
     usual = [(module, name, getattr(module, name)) for module, name, _ in before]

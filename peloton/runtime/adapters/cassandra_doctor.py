@@ -180,10 +180,12 @@ def _tables(reading: ClusterReading) -> Iterator[ServerFinding]:
         if options.get("default_time_to_live", 0):
             text = f"table {name}: rows vanish after {options['default_time_to_live']} s"
             yield ServerFinding(True, text, f"ALTER TABLE {name} WITH default_time_to_live = 0")
-    grace_s = reading.table_options.get("registers", {}).get("gc_grace_seconds")
+    grace_s = reading.table_options.get("shard_registers", {}).get("gc_grace_seconds")
     if grace_s is not None and grace_s < GC_GRACE_SECONDS_MIN:
-        text = f"table registers: gc_grace_seconds is {grace_s}: a promise in flight may expire"
-        remedy = f"ALTER TABLE registers WITH gc_grace_seconds = {GC_GRACE_SECONDS_MIN}"
+        text = (
+            f"table shard_registers: gc_grace_seconds is {grace_s}: a promise in flight may expire"
+        )
+        remedy = f"ALTER TABLE shard_registers WITH gc_grace_seconds = {GC_GRACE_SECONDS_MIN}"
         yield ServerFinding(True, text, remedy)
 
 

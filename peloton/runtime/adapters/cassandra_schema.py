@@ -62,14 +62,14 @@ class SchemaApplied(Struct, frozen=True):
     there: tuple[str, ...]
     differ: tuple[str, ...]
     moved: int = 0
-    """Registers of a journal of format 1 that were moved on."""
+    """Registers of a journal of an older format that were moved on."""
 
 
 def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -> SchemaApplied:
     """Make what is missing. Raises JournalRefused (a wrong name, lock taken) or Unreachable.
 
     Why a lock, though each statement has IF NOT EXISTS:
-     1. commands A and B, at two servers, both see no table `journal`
+     1. commands A and B, at two servers, both see no table `frames`
      2. both create it; each server draws an id of its own for it
      3. the servers exchange their schemas: one name, two ids; half of them cannot read the rows
     """
@@ -98,7 +98,9 @@ def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Schem
         missing = [table for table in tables() if table.name not in there]
         for table in missing:
             _change(session, table.text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
-        moved = cassandra_upgrade.upgrade(session) if cassandra_upgrade.OLD_TABLE in there else 0
+        moved = 0
+        if there.intersection(cassandra_upgrade.OLD_TABLES):
+            moved = cassandra_upgrade.upgrade(session, lambda text: _change(session, text))
         differ = tuple(differences(session, keyspace))
     finally:
         session.execute(f"DELETE FROM {LOCK_TABLE} WHERE one = 0 IF holder = %s", [holder])

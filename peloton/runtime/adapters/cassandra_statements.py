@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from peloton.runtime.core import segments
 from peloton.runtime.core.chain import GENESIS
 from peloton.runtime.core.statements import (
     Advance,
@@ -46,7 +47,7 @@ from peloton.runtime.core.statements import (
     StatementReply,
     WriteTogether,
 )
-from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, ClusterRecord, EndedRow, ShardId
+from peloton.runtime.ports import BUCKET_PARTS, ClusterRecord, EndedRow, ShardId
 
 SHARD_CONDITION = "shard_group = ? AND shard_number = ?"
 REGISTER = f"WHERE part = ? AND {SHARD_CONDITION}"
@@ -54,8 +55,13 @@ OURS = f"{REGISTER} IF epoch = ? AND op = ?"
 REGISTERS_PART = 0
 """All registers lie in one partition, so that one conditional write can move many of them. It is
 bound, not written into the text: the driver finds the partition's servers by the bound values."""
-SEGMENT = f"FROM journal WHERE {SHARD_CONDITION} AND segment = ?"
+SEGMENT = f"FROM frames WHERE segment = ? AND {SHARD_CONDITION}"
 BUCKET = f"FROM checkpoint WHERE {SHARD_CONDITION} AND position = ? AND epoch = ? AND bucket = ?"
+
+
+class AdvanceInto:
+    """Key of the text of an `Advance` with the first frame in a segment."""
+
 
 CQL: dict[type, str] = {
     CreateCluster: "INSERT INTO cluster (one, cluster_id, format, shards) VALUES (0, ?, ?, ?)"
@@ -64,28 +70,32 @@ CQL: dict[type, str] = {
     ReadCluster: "SELECT cluster_id, format, shards FROM cluster WHERE one = 0",
     NameCluster: "INSERT INTO cluster (one, shards) VALUES (1, ?) IF NOT EXISTS",
     ReadName: "SELECT shards FROM cluster WHERE one = 1",
-    CreateRegister: "INSERT INTO registers (part, shard_group, shard_number, epoch, op, owner,"
-    " last_position, last_chain, floor, floor_epoch) VALUES (?, ?, ?, 0, ?, '', 0, ?, 0, 0)"
+    CreateRegister: "INSERT INTO shard_registers (part, shard_group, shard_number, epoch, op,"
+    " owner, last_position, last_chain, floor, floor_epoch) VALUES (?, ?, ?, 0, ?, '', 0, ?, 0, 0)"
     " IF NOT EXISTS",
-    ReadRegister: "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch"
-    f" FROM registers {REGISTER}",
+    ReadRegister: "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch, segments"
+    f" FROM shard_registers {REGISTER}",
     # `op != ?` is always true of a new op: with it a refusal carries the current op.
-    Bump: f"UPDATE registers SET epoch = ?, op = ?, owner = ? {REGISTER} IF epoch = ? AND op != ?",
-    Advance: f"UPDATE registers SET last_position = ?, last_chain = ?, op = ? {OURS}",
-    MoveFloor: f"UPDATE registers SET floor = ?, floor_epoch = ?, op = ? {OURS}",
-    Free: f"UPDATE registers SET owner = '', op = ? {OURS}",
-    FrameRow: "INSERT INTO journal (shard_group, shard_number, segment, position, epoch, part,"
+    Bump: f"UPDATE shard_registers SET epoch = ?, op = ?, owner = ? {REGISTER}"
+    " IF epoch = ? AND op != ?",
+    Advance: f"UPDATE shard_registers SET last_position = ?, last_chain = ?, op = ? {OURS}",
+    AdvanceInto: "UPDATE shard_registers SET last_position = ?, last_chain = ?, op = ?,"
+    f" segments = ? {OURS}",
+    MoveFloor: f"UPDATE shard_registers SET floor = ?, floor_epoch = ?, op = ? {OURS}",
+    Free: f"UPDATE shard_registers SET owner = '', op = ? {OURS}",
+    FrameRow: "INSERT INTO frames (segment, shard_group, shard_number, position, epoch, part,"
     " parts, op, prev_chain, chain, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     PartRow: "INSERT INTO checkpoint (shard_group, shard_number, position, epoch, bucket, part,"
     " parts, body, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     EndedRow: "INSERT INTO ended (shard_group, shard_number, kind, key, position, deleted, body)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)",
-    ReadSegment: f"SELECT position, epoch, part, parts, op, prev_chain, chain, body {SEGMENT}",
+    ReadSegment: f"SELECT position, epoch, part, parts, op, prev_chain, chain, body {SEGMENT}"
+    " AND position >= ? AND position <= ?",
     ReadBucket: f"SELECT position, epoch, part, parts, body, digest {BUCKET}",
     ReadEnded: f"SELECT position, deleted, body FROM ended WHERE {SHARD_CONDITION}"
     " AND kind = ? AND key = ?"
     " LIMIT 1",
-    DeleteSegment: f"DELETE {SEGMENT}",
+    DeleteSegment: f"DELETE {SEGMENT} AND position <= ?",
     DeleteBucket: f"DELETE {BUCKET}",
 }
 LINEARIZABLE = (ReadCluster, ReadName, ReadRegister)
@@ -96,6 +106,8 @@ APPLIED = "[applied]"
 
 def text_of(statement: Statement) -> type:
     """The key of its text in `CQL`."""
+    if isinstance(statement, Advance) and statement.segments is not None:
+        return AdvanceInto
     return type(statement.row) if isinstance(statement, InsertRow) else type(statement)
 
 
@@ -121,8 +133,10 @@ def values(statement: Statement) -> Sequence[Any]:
         return (REGISTERS_PART, *shard)
     if isinstance(statement, RegisterWrite):
         return _register_values(statement, (REGISTERS_PART, *shard))
-    if isinstance(statement, (ReadSegment, DeleteSegment)):
-        return (*shard, statement.segment)
+    if isinstance(statement, ReadSegment):
+        return (statement.segment, *shard, statement.first, statement.last)
+    if isinstance(statement, DeleteSegment):
+        return (statement.segment, *shard, statement.upto)
     if isinstance(statement, (ReadBucket, DeleteBucket)):
         return (*shard, statement.position, statement.epoch, statement.bucket)
     if isinstance(statement, ReadEnded):
@@ -143,10 +157,12 @@ def _register_values(statement: RegisterWrite, shard: tuple[int, str, int]) -> S
             statement.op,
         )
     if isinstance(statement, Advance):
+        begun = () if statement.segments is None else (segments.pack(statement.segments),)
         return (
             statement.position,
             statement.chain,
             statement.op,
+            *begun,
             *shard,
             statement.epoch,
             statement.expected,
@@ -166,7 +182,7 @@ def _register_values(statement: RegisterWrite, shard: tuple[int, str, int]) -> S
 def _row(shard: ShardId, row: FrameRow | PartRow | EndedRow) -> Sequence[Any]:
     if isinstance(row, FrameRow):
         return (
-            *shard, (row.position - 1) // SEGMENT_FRAMES, row.position, row.epoch, row.part,
+            row.segment, *shard, row.position, row.epoch, row.part,
             row.parts, row.op, row.prev_chain, row.chain, row.body,
         )  # fmt: skip
     if isinstance(row, PartRow):
@@ -230,9 +246,15 @@ def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFoun
         return RowsFound(tuple(json.loads(row[0])["name"] for row in rows))
     if isinstance(statement, ReadRegister):
         # A row without an epoch does not count: a refused write of ours may leave one behind.
-        return RowsFound(tuple(RegisterRow(*row) for row in rows if row[0] is not None))
+        return RowsFound(
+            tuple(
+                RegisterRow(*(*row[:-1], segments.unpack(row[-1])))
+                for row in rows
+                if row[0] is not None
+            )
+        )
     if isinstance(statement, ReadSegment):
-        return RowsFound(tuple(FrameRow(*row) for row in rows))
+        return RowsFound(tuple(FrameRow(*(*row, statement.segment)) for row in rows))
     if isinstance(statement, ReadBucket):
         return RowsFound(tuple(PartRow(*row) for row in rows))
     return RowsFound(

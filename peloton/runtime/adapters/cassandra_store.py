@@ -1,8 +1,9 @@
 """Port `Rows` on Cassandra, through its driver, configured to send every statement once.
 
-`run` has many statements in flight at a time and waits for all of them. If a request ends in any
-way but with rows, its statement is unclear: `StatementFailed`. It must not send anything again,
-read a body, or take an error as proof that nothing happened.
+`run` has many requests in flight at a time and waits for all of them. Frames for one segment, of
+whatever shards, travel in one request, which is one write of one partition. If a request ends in
+any way but with rows, its statements are unclear: `StatementFailed`. It must not send anything
+again, read a body, or take an error as proof that nothing happened.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from cassandra import InvalidRequest
 from cassandra.query import BatchStatement, BatchType
+from msgspec import Struct
 
 from peloton.runtime.adapters import cassandra_session
 from peloton.runtime.adapters.cassandra_session import (
@@ -32,10 +34,11 @@ from peloton.runtime.adapters.cassandra_statements import (
     values,
     verdict,
 )
-from peloton.runtime.core import chain
+from peloton.runtime.core import chain, segments
 from peloton.runtime.core.statements import (
     ConditionalWrite,
     FrameRow,
+    InsertRow,
     PartRow,
     ReadBucket,
     ReadRegister,
@@ -47,34 +50,64 @@ from peloton.runtime.core.statements import (
     StatementFailed,
     StatementReply,
     WriteStored,
-    WriteTogether,
+    single_writes,
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
     ROWS_FORMAT,
-    SEGMENT_FRAMES,
     JournalRefused,
     ShardId,
     Sizes,
     Unreachable,
 )
 
-STATEMENTS_IN_FLIGHT_MAX = 64
+REQUESTS_IN_FLIGHT_MAX = 64
 BYTES_IN_FLIGHT_MAX = 4 * 1024 * 1024
 """With more, a server refuses requests as overloaded, and each of them is then unclear."""
 SILENT_MAX_S = 3 * cassandra_session.REQUEST_TIMEOUT_S
 """The driver ends each request by a timer; this limits the wait for one that never ends."""
+BATCH_BYTES_MAX = 512 * 1024
+"""Of frames in one request: a server refuses a write of more than half a segment of its commit log,
+and one that is large keeps others waiting."""
 LARGE_PAGE_ROWS = 16
 """Rows of 256 KiB a page: four times as fast as the default of 5,000, which is one huge page."""
 APPLY = "peloton schema apply"
 
 
-class PendingStatement:
-    """One statement in flight: collects its pages, on the driver's thread, until it has ended."""
+class RowsRequest(Struct, gc=False):
+    """Statements that are sent as one, by their places in the round."""
 
-    def __init__(self, statement: Statement, future: Any) -> None:
-        self.statement = statement
-        self.size_bytes = size_bytes(statement)
+    statement: Statement
+    """The first."""
+    places: list[int]
+    size_bytes: int
+
+
+def requests(statements: Sequence[Statement]) -> list[RowsRequest]:
+    """The statements, with those frames in one request that lie in one segment."""
+    made: list[RowsRequest] = []
+    open_batches: dict[bytes, RowsRequest] = {}
+    for place, statement in enumerate(statements):
+        size = size_bytes(statement)
+        row = statement.row if isinstance(statement, InsertRow) else None
+        batch = open_batches.get(row.segment) if isinstance(row, FrameRow) else None
+        if batch is not None and batch.size_bytes + size <= BATCH_BYTES_MAX:
+            batch.places.append(place)
+            batch.size_bytes += size
+            continue
+        request = RowsRequest(statement, [place], size)
+        made.append(request)
+        if isinstance(row, FrameRow):
+            open_batches[row.segment] = request
+    return made
+
+
+class RequestInFlight:
+    """One request in flight: collects its pages, on the driver's thread, until it has ended."""
+
+    def __init__(self, request: RowsRequest, future: Any) -> None:
+        self.request = request
+        self.statement = request.statement
         self._future = future
         self._rows: list[Any] = []
         self._failure: BaseException | None = None
@@ -160,37 +193,42 @@ class CassandraRows:
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """All of them, as many at once as the limits allow; replies in order."""
-        replies: list[StatementReply] = []
-        in_flight: deque[PendingStatement] = deque()
+        replies: list[StatementReply | None] = [None] * len(statements)
+        in_flight: deque[RequestInFlight] = deque()
         in_flight_bytes = 0
-        for statement in statements:
-            request = self._send(statement)
-            in_flight.append(request)
-            in_flight_bytes += request.size_bytes
-            while (
-                len(in_flight) >= STATEMENTS_IN_FLIGHT_MAX or in_flight_bytes > BYTES_IN_FLIGHT_MAX
-            ):
-                first = in_flight.popleft()
-                in_flight_bytes -= first.size_bytes
-                replies.append(first.reply())
-        replies += [request.reply() for request in in_flight]
-        return replies
 
-    def _send(self, statement: Statement) -> PendingStatement:
-        bound = self._bound(statement)
-        if isinstance(statement, ConditionalWrite):
+        def finish(pending: RequestInFlight) -> None:
+            reply = pending.reply()
+            for place in pending.request.places:
+                replies[place] = reply
+
+        for request in requests(statements):
+            in_flight.append(self._send(request, statements))
+            in_flight_bytes += request.size_bytes
+            while len(in_flight) >= REQUESTS_IN_FLIGHT_MAX or in_flight_bytes > BYTES_IN_FLIGHT_MAX:
+                first = in_flight.popleft()
+                in_flight_bytes -= first.request.size_bytes
+                finish(first)
+        for pending in in_flight:
+            finish(pending)
+        return [reply for reply in replies if reply is not None]
+
+    def _send(self, request: RowsRequest, statements: Sequence[Statement]) -> RequestInFlight:
+        single = [each for place in request.places for each in single_writes(statements[place])]
+        bound = self._bound(single)
+        if isinstance(request.statement, ConditionalWrite):
             future = self._connected.session.execute_async(bound, execution_profile=CONDITIONAL)
         else:
             future = self._connected.session.execute_async(bound)
-        return PendingStatement(statement, future)
+        return RequestInFlight(request, future)
 
-    def _bound(self, statement: Statement) -> Any:
-        if not isinstance(statement, WriteTogether):
-            return self._prepared[text_of(statement)].bind(values(statement))
+    def _bound(self, single: Sequence[Statement]) -> Any:
+        if len(single) == 1:
+            return self._prepared[text_of(single[0])].bind(values(single[0]))
         # (A batch of one partition is one mutation of it; `UNLOGGED` says that no other is in it.)
         batch = BatchStatement(BatchType.UNLOGGED)
-        for write in statement.writes:
-            batch.add(self._prepared[text_of(write)], values(write))
+        for each in single:
+            batch.add(self._prepared[text_of(each)], values(each))
         return batch
 
     def sizes(self, shard: ShardId) -> Sizes:
@@ -202,14 +240,10 @@ class CassandraRows:
         if not isinstance(register, RegisterRow):
             return Sizes()
         frames = frame_bytes = 0
-        segment = register.last_position // SEGMENT_FRAMES
-        while segment >= 0:
-            rows = self._read(ReadSegment(shard, segment))
-            if not rows and segment < register.floor // SEGMENT_FRAMES:
-                break
+        for part in segments.parts(register.segments, range(1, register.last_position + 1)):
+            rows = self._read(ReadSegment(shard, *part))
             frames += len(rows)
             frame_bytes += sum(len(row.body) for row in rows if isinstance(row, FrameRow))
-            segment -= 1
         parts = self._parts(shard, (register.floor, register.floor_epoch))
         if parts:
             previous = chain.unpack_manifest(parts[0].body).previous

@@ -1,11 +1,17 @@
-"""Registers of format 1, one partition each, moved into the one partition of format 2.
+"""Journals of formats 1 and 2 moved on to format 3, one format after the other.
 
-Runs within `peloton schema apply`, under its lock, and may end anywhere and be run again. Daemons
-of the version before may live: each register is fenced before it is copied, for good, because no
-claim can follow the highest epoch. A daemon of either version that starts meanwhile is refused by
-the record's format. It must not touch frames, checkpoints or ended rows: they stay as they are.
+Format 1 had a partition for each register, in `register`; format 2 has them in one, in `registers`;
+format 3 has them in `shard_registers`, with the segments of their frames, which are in `frames`
+and no more in `journal`. The frames that a recovery reads are copied; older ones are not. What is
+left in the old tables is never read again, and a person may drop them.
 
-Why the record first says `MOVING`:
+Runs within `peloton schema apply`, under its lock, and may end anywhere and be run again, or twice
+at a time. Daemons of the version before may live: each register is fenced before it is copied, for
+good, because no claim can follow the highest epoch. A daemon of either version that starts
+meanwhile is refused by the record's format. It must not touch checkpoints or ended rows: they stay
+as they are.
+
+Why the record first says that a move is under way:
  1. some registers are copied, and the command dies
  2. a daemon of this version starts, finds registers missing, and makes empty ones
  3. its shards begin anew, over the journal of the old ones
@@ -15,81 +21,186 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from cassandra.query import SimpleStatement
+from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from peloton.runtime.adapters.cassandra_session import CONDITIONAL, SERIAL
-from peloton.runtime.adapters.cassandra_statements import REGISTERS_PART
+from peloton.runtime.adapters.cassandra_statements import CQL, REGISTERS_PART, values
+from peloton.runtime.core import segments
 from peloton.runtime.core.chain import GENESIS
-from peloton.runtime.core.statements import RegisterRow
-from peloton.runtime.ports import ROWS_FORMAT, Unreachable
+from peloton.runtime.core.fencing import pick_frames
+from peloton.runtime.core.segments import SegmentList, Segments
+from peloton.runtime.core.statements import FrameRow, InsertRow, RegisterRow, SegmentStart
+from peloton.runtime.ports import ShardId, Unreachable
 
-OLD_TABLE = "register"
-OLD_FORMAT, MOVING = 1, 0
 NEVER = 2**63 - 1
 """The epoch of a register that was moved. The next one does not fit into its column. Its owner is
 then the epoch that it had, as text."""
-MARKS = ", ".join(["%s"] * 9)
 COLUMNS = "epoch, op, owner, last_position, last_chain, floor, floor_epoch"
+OLD_SEGMENT_FRAMES = 256
+OLD_PAGE_ROWS = 16
+REGISTERS = """CREATE TABLE registers (part int, shard_group text, shard_number int,
+    epoch bigint, op blob, owner text, last_position bigint, last_chain blob,
+    floor bigint, floor_epoch bigint, PRIMARY KEY ((part), shard_group, shard_number)
+) WITH gc_grace_seconds = 864000"""
+READ_FRAMES = (
+    "SELECT position, epoch, part, parts, op, prev_chain, chain, body FROM journal"
+    " WHERE shard_group = ? AND shard_number = ? AND segment = ?"
+)
 
 
-def upgrade(session: Any) -> int:
-    """Move the registers if the record has format 1; returns how many. Raises Unreachable."""
-    record = session.execute(_serial("SELECT format, shards FROM cluster WHERE one = 0")).one()
-    if record is None or record[0] not in (OLD_FORMAT, MOVING):
-        return 0
-    _change_format(session, OLD_FORMAT, after=MOVING)
-    groups: dict[str, int] = json.loads(record[1])
-    # A daemon that has read the format just before may still make registers that are missing, and
-    # claim them: with a fence in each place there is none to make.
-    text = f"INSERT INTO register (shard_group, shard_number, {COLUMNS}) VALUES ({MARKS})"
-    for shard in ((group, number) for group, count in groups.items() for number in range(count)):
-        fence = RegisterRow(NEVER, os.urandom(24), "0", 0, GENESIS, 0, 0)
-        _conditional(session, f"{text} IF NOT EXISTS", values=[*shard, *astuple(fence)])
-    shards = list(session.execute("SELECT DISTINCT shard_group, shard_number FROM register"))
-    for group, number in shards:
-        _move(session, (group, number))
-    _change_format(session, MOVING, after=ROWS_FORMAT)
-    return len(shards)
+class FormatMove(Struct, frozen=True):
+    """From a format to the next."""
+
+    before: int
+    under_way: int
+    """The format in the record meanwhile."""
+    after: int
+    old: str
+    """Table of the registers."""
+    new: str
+
+
+MOVES = (
+    FormatMove(1, under_way=0, after=2, old="register", new="registers"),
+    FormatMove(2, under_way=-1, after=3, old="registers", new="shard_registers"),
+)
+OLD_TABLES = tuple(move.old for move in MOVES)
+
+
+def upgrade(session: Any, change: Callable[[str], object]) -> int:
+    """Move the journal on, if its record has an old format; returns how many registers were moved.
+
+    `change` makes a table. Raises Unreachable.
+    """
+    moved = 0
+    for move in MOVES:
+        record = session.execute(_serial("SELECT format, shards FROM cluster WHERE one = 0")).one()
+        if record is not None and record[0] in (move.before, move.under_way):
+            if move.new == "registers":
+                change(REGISTERS.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+            _change_format(session, move.before, after=move.under_way)
+            moved = _move_all(session, move, groups=json.loads(record[1]))
+            _change_format(session, move.under_way, after=move.after)
+    return moved
 
 
 def _change_format(session: Any, before: int, *, after: int) -> None:
     text = "UPDATE cluster SET format = %s WHERE one = 0 IF format = %s"
-    _conditional(session, text, values=[after, before])
+    _conditional(session, text, bound=[after, before])
 
 
-def _move(session: Any, shard: tuple[str, int]) -> None:
-    row = _read(session, shard)
+def _move_all(session: Any, move: FormatMove, *, groups: dict[str, int]) -> int:
+    # A daemon that has read the format just before may still make registers that are missing, and
+    # claim them: with a fence in each place there is none to make.
+    fence = RegisterRow(NEVER, os.urandom(24), "0", 0, GENESIS, 0, 0)
+    for shard in ((group, number) for group, count in groups.items() for number in range(count)):
+        _insert(session, move.old, shard=shard, row=fence)
+    key = "DISTINCT shard_group, shard_number" if move.before == 1 else "shard_group, shard_number"
+    shards = list(session.execute(f"SELECT {key} FROM {move.old}"))
+    copier = _Copier(session) if move.new == "shard_registers" else None
+    for group, number in shards:
+        row = _fenced(session, move, shard=(group, number))
+        listed = copier.copy(ShardId(group, number), row) if copier is not None else None
+        _insert(session, move.new, shard=(group, number), row=row, listed=listed)
+    return len(shards)
+
+
+def _fenced(session: Any, move: FormatMove, *, shard: tuple[str, int]) -> RegisterRow:
+    """The register as it was when it was fenced, which it is from now on."""
+    where = _where(move.old)
+    row = _read(session, move, shard=shard)
     while row.epoch != NEVER:
         # Conditioned on the epoch alone: a busy owner changes the op all the time.
         _conditional(
             session,
-            "UPDATE register SET epoch = %s, owner = %s, op = %s"
-            " WHERE shard_group = %s AND shard_number = %s IF epoch = %s",
-            values=[NEVER, str(row.epoch), os.urandom(24), *shard, row.epoch],
+            f"UPDATE {move.old} SET epoch = %s, owner = %s, op = %s {where} IF epoch = %s",
+            bound=[NEVER, str(row.epoch), os.urandom(24), *shard, row.epoch],
         )
-        row = _read(session, shard)
-    # Read after the fence, so nothing can follow. A second command copies the very same values.
-    moved = astuple(replace(row, epoch=int(row.owner), owner=""))
-    columns = f"part, shard_group, shard_number, {COLUMNS}"
-    text = f"INSERT INTO registers ({columns}) VALUES (%s, {MARKS})"
-    _conditional(session, f"{text} IF NOT EXISTS", values=[REGISTERS_PART, *shard, *moved])
+        row = _read(session, move, shard=shard)
+    # Read after the fence, so nothing can follow. A second command finds the very same values.
+    return replace(row, epoch=int(row.owner), owner="")
 
 
-def _read(session: Any, shard: tuple[str, int]) -> RegisterRow:
-    text = f"SELECT {COLUMNS} FROM register WHERE shard_group = %s AND shard_number = %s"
+def _where(table: str) -> str:
+    part = "" if table == "register" else f"part = {REGISTERS_PART} AND "
+    return f"WHERE {part}shard_group = %s AND shard_number = %s"
+
+
+def _insert(
+    session: Any,
+    table: str,
+    *,
+    shard: tuple[str, int],
+    row: RegisterRow,
+    listed: SegmentList | None = None,
+) -> None:
+    """Insert a register, if there is none."""
+    columns, bound = f"shard_group, shard_number, {COLUMNS}", [*shard, *astuple(row)[:-1]]
+    if table != "register":
+        columns, bound = f"part, {columns}", [REGISTERS_PART, *bound]
+    if listed is not None:
+        columns, bound = f"{columns}, segments", [*bound, segments.pack(listed)]
+    marks = ", ".join(["%s"] * len(bound))
+    text = f"INSERT INTO {table} ({columns}) VALUES ({marks}) IF NOT EXISTS"
+    _conditional(session, text, bound=bound)
+
+
+def _read(session: Any, move: FormatMove, *, shard: tuple[str, int]) -> RegisterRow:
+    text = f"SELECT {COLUMNS} FROM {move.old} {_where(move.old)}"
     row = session.execute(_serial(text), shard).one()
     if row is None:
         raise Unreachable(f"register {shard[0]}/{shard[1]} was listed and is missing")
     return RegisterRow(*row)
 
 
+class _Copier:
+    """Copies tails from the table of formats 1 and 2."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._read = session.prepare(READ_FRAMES)
+        self._read.fetch_size = OLD_PAGE_ROWS
+        self._insert = session.prepare(CQL[FrameRow])
+
+    def copy(self, shard: ShardId, row: RegisterRow) -> SegmentList:
+        """Copy what a recovery would read; returns the segments.
+
+        They have the name of the fence: unique, and the same for a command that copies again. The
+        frames are copied unread: who recovers the shard verifies their chain.
+        """
+        names = Segments(row.op[:16])
+        listed: SegmentList = ()
+        tail = range(row.floor + 1, row.last_position + 1)
+        first, last = row.floor // OLD_SEGMENT_FRAMES, (row.last_position - 1) // OLD_SEGMENT_FRAMES
+        for segment in range(first, last + 1 if tail else first):
+            found = self._session.execute(self._read, (*shard, segment))
+            rows = tuple(FrameRow(*each) for each in found)
+            for parts in pick_frames(rows, epoch=row.epoch, tail=tail):
+                name = names.next(sum(len(part.body) for part in parts))
+                listed = _listed(listed, SegmentStart(parts[0].position, name))
+                self._write(shard, [replace(part, segment=name) for part in parts])
+        return listed
+
+    def _write(self, shard: ShardId, parts: list[FrameRow]) -> None:
+        bound = (values(InsertRow(shard, part)) for part in parts)
+        for future in [self._session.execute_async(self._insert, each) for each in bound]:
+            future.result()
+
+
+def _listed(listed: SegmentList, start: SegmentStart) -> SegmentList:
+    known = listed and listed[-1].segment == start.segment
+    return listed if known else (*listed, start)
+
+
 def _serial(text: str) -> SimpleStatement:
     return SimpleStatement(text, consistency_level=SERIAL)
 
 
-def _conditional(session: Any, text: str, *, values: list[object]) -> None:
+def _conditional(session: Any, text: str, *, bound: list[object]) -> None:
     """Whether it is applied does not matter here: what was written is read again."""
-    session.execute(text, values, execution_profile=CONDITIONAL)
+    session.execute(text, bound, execution_profile=CONDITIONAL)

@@ -30,6 +30,7 @@ from peloton.runtime.core.fencing import (
 from peloton.runtime.core.joint import JointStep
 from peloton.runtime.core.register import Hold, OpNames, RoundPlan
 from peloton.runtime.core.rounds import Refusals
+from peloton.runtime.core.segments import Segments
 from peloton.runtime.core.statements import (
     FEATURES,
     Bump,
@@ -125,6 +126,7 @@ class FencedRows:
     def __init__(self, rows: Rows, *, process: bytes) -> None:
         self.rows = rows
         self._ops = OpNames(process)
+        self._segments = Segments(process)
         self._holds: dict[ShardId, Hold] = {}
         self._pending: dict[ShardId, PendingWork] = {}
         self._lock = threading.Lock()  # guards the two dicts; never held during a statement
@@ -196,7 +198,8 @@ class FencedRows:
                 text = f"{work.shard}: epoch {work.epoch} is not held here"
                 fenced[work.shard] = Fenced(text, definite=True)
             else:
-                planned[work.shard] = hold, register.plan(hold, work, ops=self._ops)
+                plan = register.plan(hold, work, ops=self._ops, names=self._segments)
+                planned[work.shard] = hold, plan
         framed = [work.shard for work in works if work.frame is not None]
         frames = FrameRound([planned[shard] for shard in framed if shard in planned])
         lost = {shard: fenced[shard] for shard in framed if shard in fenced}

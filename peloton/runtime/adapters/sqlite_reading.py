@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.claimed_folder import JOURNAL
 from peloton.runtime.core.statements import (
@@ -33,6 +35,7 @@ from peloton.runtime.core.statements import (
     ReadSegment,
     RegisterRow,
     RowsFound,
+    SegmentStart,
     Statement,
     StatementFailed,
     StatementReply,
@@ -40,7 +43,6 @@ from peloton.runtime.core.statements import (
 from peloton.runtime.ports import (
     BUCKET_PARTS,
     JOURNAL_FORMAT,
-    SEGMENT_FRAMES,
     ClusterRecord,
     Damaged,
     EndedRow,
@@ -58,6 +60,7 @@ READ_ALL_ENDED = (
     " AND (kind, key, position) > (?, ?, ?) ORDER BY kind, key, position LIMIT ?"
 )
 ENDED_AT_ONCE = 256
+FRAMES_AT_ONCE = 256
 T = TypeVar("T")
 
 
@@ -133,10 +136,12 @@ class SqliteRows:
             there = self._read(FIND_NAMES, ())
             return [row[0] for row in self._read(sql.READ_NAME, ())] if there else []
         if isinstance(statement, ReadRegister):
-            return [RegisterRow(*row) for row in self._read(sql.READ_REGISTER, statement.shard)]
+            return [
+                self._register(statement.shard, RegisterRow(*row))
+                for row in self._read(sql.READ_REGISTER, statement.shard)
+            ]
         if isinstance(statement, ReadSegment):
-            first = statement.segment * SEGMENT_FRAMES
-            values = (*statement.shard, first, first + SEGMENT_FRAMES)
+            values = (*statement.shard, statement.first - 1, statement.last)
             return [FrameRow(*row) for row in self._read(sql.READ_FRAMES, values)]
         if isinstance(statement, ReadBucket):
             where = (
@@ -150,6 +155,13 @@ class SqliteRows:
             found = self._read(sql.READ_ENDED, (*statement.shard, statement.kind, statement.key))
             return [EndedRow(row[0], row[1], row[2], row[3], bool(row[4])) for row in found]
         raise JournalRefused(f"{type(statement).__name__}: this journal is read-only")
+
+    def _register(self, shard: ShardId, row: RegisterRow) -> RegisterRow:
+        """The register with a list of segments, of so many frames as a read may find at once."""
+        ((first,),) = self._read(sql.FIRST_FRAME, shard)
+        first = min(row.floor + 1, first or row.last_position)
+        starts = range(max(1, first), row.last_position + 1, FRAMES_AT_ONCE)
+        return replace(row, segments=tuple(SegmentStart(start, b"") for start in starts))
 
     def _read(self, query: str, values: Sequence[object]) -> list[Any]:
         while True:

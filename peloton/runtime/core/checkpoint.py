@@ -1,10 +1,11 @@
 """Checkpoints: a shard's whole state, written in parts while the shard goes on.
 
-When the tail has outgrown the last checkpoint: parts, then the floor, then cuts of older frames.
-The checkpoint is cut at the end of a frame: states are immutable values, so a shallow copy of the
-tables is enough, and a crowd is copied at its first change after. Writing begins when that frame
-is durable. It holds cells, crowds, remembered replies and dead letters; never mailboxes, timers,
-owed sends or indexes, which are derived. It must never pause the shard for all of it at once.
+When the tail has outgrown the last checkpoint, or the journal has scattered it over many segments:
+parts, then the floor, then cuts of older frames. The checkpoint is cut at the end of a frame:
+states are immutable values, so a shallow copy of the tables is enough, and a crowd is copied at its
+first change after. Writing begins when that frame is durable. It holds cells, crowds, remembered
+replies and dead letters; never mailboxes, timers, owed sends or indexes, which are derived. It must
+never pause the shard for all of it at once.
 """
 
 from __future__ import annotations
@@ -68,13 +69,15 @@ class Checkpointer:
         self._crowds: dict[Key, Crowd] = {}
         self.tail_bytes = 0
         self.last_bytes = 0
+        self.scattered = False  # the tail, says the journal: it costs more to read than to replace
         self.counts = dict.fromkeys(("parts", "pieces"), 0)  # beyond the first, for metrics
 
     def note(self, turns: Turns) -> bool:
         """Whether a checkpoint is cut at the end of this frame; if so, adds the fact to it."""
         if self._pieces is not None or self._floor_due or self._cutting or not turns.rows:
             return False
-        if self.tail_bytes + turns.bytes <= max(self._bytes_min, self.last_bytes):
+        small = self.tail_bytes + turns.bytes <= max(self._bytes_min, self.last_bytes)
+        if small and not self.scattered:
             return False
         turns.write(Entry(SHARD_KEY, (CheckpointCut(0, turns.now),)))
         return True
@@ -119,8 +122,9 @@ class Checkpointer:
             return (), None, Cut()
         return (), None, None
 
-    def committed(self, more_to_cut: bool) -> None:
+    def committed(self, more_to_cut: bool, *, scattered: bool = False) -> None:
         """The last round is durable."""
+        self.scattered = scattered
         if self._floor_due and self._floor_moves:
             self._floor_due = self._floor_moves = False
             self._cutting = True

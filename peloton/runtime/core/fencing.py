@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from peloton.runtime.core import chain, register
+from peloton.runtime.core import chain, register, segments
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
     Applied,
@@ -52,7 +52,6 @@ from peloton.runtime.core.statements import (
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
-    SEGMENT_FRAMES,
     Committed,
     Damaged,
     Fenced,
@@ -66,8 +65,6 @@ from peloton.runtime.ports import (
 
 CUT_SEGMENTS_MAX = 8
 """Segments cut in one round."""
-SWEEP_SEGMENTS = 4
-"""Segments cut once more each time: a late write of a row makes a deleted one visible again."""
 
 T = TypeVar("T")
 
@@ -189,10 +186,10 @@ def finish(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]
         fenced = yield from _decide(hold, floor)
         if fenced is None:
             register.floor_done(hold, plan)
-            hold.cut_next = max(0, hold.cut_to - SWEEP_SEGMENTS)
+            hold.cut_next = 0
     if fenced is None and work.cut is not None:
         more = yield from _cut(hold, work.cut.abandoned)
-    return fenced if fenced is not None else Committed(more)
+    return fenced if fenced is not None else Committed(more, hold.is_scattered())
 
 
 def release(hold: Hold, op: bytes) -> ProtocolCoroutine[Fenced | None]:
@@ -235,18 +232,18 @@ def _write_parts(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None
 
 
 def _cut(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> ProtocolCoroutine[bool]:
-    """Cut some segments wholly below the previous checkpoint, or else drop one checkpoint.
+    """Cut some segments that end below the previous checkpoint, or else drop one checkpoint.
 
     Never before the floor is *known* to have moved: a cut below a floor whose move is unclear
     could delete what the register still names. Returns whether there is more to cut.
     """
     assert hold.manifest is not None
-    end = hold.manifest.previous[0] // SEGMENT_FRAMES
-    piece = range(hold.cut_next, min(end, hold.cut_next + CUT_SEGMENTS_MAX))
+    below = hold.manifest.previous[0]
+    piece = segments.ended(hold.segments, after=hold.cut_next, upto=below)[:CUT_SEGMENTS_MAX]
     if piece:
-        yield from _write(DeleteSegment(hold.shard, segment) for segment in piece)
-        hold.cut_next = piece.stop
-        hold.cut_to = max(hold.cut_to, piece.stop)
+        yield from _write(DeleteSegment(hold.shard, one.segment, one.last) for one in piece)
+        hold.cut_next = piece[-1].last - 1
+        hold.cut_to = max(hold.cut_to, hold.cut_next)
         return True
     obsolete = yield from _obsolete(hold, abandoned)
     if obsolete:
@@ -304,7 +301,6 @@ def load_checkpoint(hold: Hold) -> ReadCoroutine:
         bucket, total = bucket + 1, rows[-1].parts
     if manifest is not None:
         hold.checkpoint_read(manifest, total)
-        hold.cut_next = max(0, hold.cut_to - SWEEP_SEGMENTS)
 
 
 def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
@@ -325,10 +321,10 @@ def load_tail(hold: Hold) -> ReadCoroutine:
     floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
     walk = chain.Walk(hold.shard, floor=floor, note=hold.manifest.chain)
     try:
-        first, last = floor // SEGMENT_FRAMES, (last_position - 1) // SEGMENT_FRAMES
-        for segment in range(first, last + 1 if last_position > floor else first):
-            found = yield from _read(ReadSegment(hold.shard, segment))
-            picked = pick_frames(found, epoch=hold.epoch, tail=range(floor + 1, last_position + 1))
+        for part in segments.parts(hold.segments, range(floor + 1, last_position + 1)):
+            found = yield from _read(ReadSegment(hold.shard, *part))
+            tail = range(part.first, part.last + 1)
+            picked = pick_frames(found, epoch=hold.epoch, tail=tail)
             yield FoundItems(tuple(_frames(walk, picked)))
         walk.finish(last_position, last_chain)
     except chain.Mismatch as mismatch:

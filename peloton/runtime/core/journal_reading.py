@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from peloton.runtime.core import chain, fencing
+from peloton.runtime.core import chain, fencing, segments
 from peloton.runtime.core.fencing import ProtocolCoroutine
 from peloton.runtime.core.statements import (
     FrameRow,
@@ -23,7 +23,7 @@ from peloton.runtime.core.statements import (
     RegisterRow,
     RowsFound,
 )
-from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, Frame, ShardId, Unreachable
+from peloton.runtime.ports import BUCKET_PARTS, Frame, ShardId, Unreachable
 
 READS_MAX = 5
 """How often a shard is read at most, if its owner moves the floor each time."""
@@ -129,6 +129,11 @@ def wrong_with(row: RegisterRow) -> list[str]:
         wrong.append(f"register: floor {row.floor} of epoch {row.floor_epoch}, epoch {row.epoch}")
     if row.last_position and not row.epoch:
         wrong.append(f"register: position {row.last_position} without any claim")
+    starts = [start.first for start in row.segments]
+    if starts != sorted(set(starts)) or starts[-1:] > [row.last_position]:
+        wrong.append(f"register: segments begin at {starts}, position {row.last_position}")
+    elif row.last_position > row.floor and (not starts or starts[0] > row.floor + 1):
+        wrong.append(f"register: no segment is listed for position {row.floor + 1}")
     if len(row.op) != chain.OP_BYTES:
         wrong.append(f"register: the last write has a name of {len(row.op)} bytes")
     if (row.last_chain == chain.GENESIS) != (row.last_position == 0):
@@ -180,13 +185,12 @@ def _frames(
     shard: ShardId, row: RegisterRow, *, findings: list[Finding]
 ) -> ProtocolCoroutine[list[StoredFrame]]:
     """Committed frames, ascending: the tail, and those below it without a gap."""
-    segment, rows = (row.last_position - 1) // SEGMENT_FRAMES, []
-    while segment >= 0:
-        some = yield from _ask(ReadSegment(shard, segment))
-        if not some and (segment + 1) * SEGMENT_FRAMES <= row.floor:
-            break  # below the floor whole segments were cut
+    rows = []
+    for part in reversed([*segments.parts(row.segments, range(1, row.last_position + 1))]):
+        some = yield from _ask(ReadSegment(shard, *part))
+        if not some and part.last <= row.floor:
+            break  # segments that are listed may be cut all the same
         rows.append(some)
-        segment -= 1
     flat = tuple(each for some in reversed(rows) for each in some)
     picked = fencing.pick_frames(flat, epoch=row.epoch, tail=range(1, row.last_position + 1))
     by_position = {parts[0].position: parts for parts in picked}

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from peloton.runtime.core import chain
-from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
+from peloton.runtime.core import chain, segments
+from peloton.runtime.core.segments import TAIL_SEGMENTS_MAX, Segments
+from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow, SegmentStart
 from peloton.runtime.ports import (
     CHECKPOINT_PART_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -63,11 +64,12 @@ class Hold:
         self.op = start.op
         self.last_position = start.last_position
         self.chain = start.last_chain
+        self.segments = start.segments
         self.floor = (start.floor, start.floor_epoch, 0)
         """Position, epoch and number of rows; the last 0 until read or written."""
         self.manifest: chain.Manifest | None = None
         if start.floor == 0:
-            self.manifest = chain.Manifest(chain.GENESIS, (0, 0, 0), 0)
+            self.manifest = chain.Manifest(chain.GENESIS, (0, 0, 0))
         self.oldest: tuple[int, int, int] | None = None
         """The checkpoint before the previous one, which a cut drops, if known."""
         self.writing: Writing | None = None
@@ -81,9 +83,9 @@ class Hold:
         self.still_ours = False
         """A read of the epoch (or a commit) after loading confirmed that we are the owner."""
         self.cut_next = 0
-        """The next segment to cut (some are cut twice)."""
+        """Listed segments that end at or before this position were cut under this floor."""
         self.cut_to = 0
-        """Segments below were cut, acknowledged."""
+        """Listed segments that end at or before this position were cut, acknowledged."""
 
     def claimed(self) -> Claimed:
         return Claimed(self.epoch, self.last_position, self.floor[0], self.floor[1])
@@ -97,7 +99,6 @@ class Hold:
         if self.manifest is None:
             self.manifest = manifest
             self.floor = (*self.floor[:2], rows)
-            self.cut_to = manifest.cut_to
 
     def appended(self, position: int, *, op: bytes, value: bytes) -> None:
         self.op, self.last_position, self.chain = op, position, value
@@ -105,6 +106,14 @@ class Hold:
         self.chains[position] = value
         if len(self.chains) > RECENT_CHAINS_MAX:
             self.chains.popitem(last=False)
+
+    def is_scattered(self) -> bool:
+        """Whether the tail is in more segments than recovery should have to read."""
+        tail = range(self.floor[0] + 1, self.last_position + 1)
+        return (
+            len(self.segments) > TAIL_SEGMENTS_MAX
+            and sum(1 for _ in segments.parts(self.segments, tail)) > TAIL_SEGMENTS_MAX
+        )
 
     def floored(self, op: bytes, written: Writing) -> None:
         """The old floor becomes the previous generation; what was previous can be cut."""
@@ -136,6 +145,8 @@ class RoundPlan(Struct, gc=False):
     part_rows: tuple[PartRow, ...]
     written: Writing | None
     floor_op: bytes
+    segments: tuple[SegmentStart, ...] | None = None
+    """The list with the frame's segment, if that is not the one before."""
 
     @property
     def last_op(self) -> bytes:
@@ -143,12 +154,15 @@ class RoundPlan(Struct, gc=False):
         return self.floor_op if self.work.floor is not None else self.op
 
 
-def plan(hold: Hold, work: Work, *, ops: OpNames) -> RoundPlan:
-    """Check the work against what we hold, and fix its bytes. Raises Refused on a wrong caller."""
+def plan(hold: Hold, work: Work, *, ops: OpNames, names: Segments | None = None) -> RoundPlan:
+    """Check the work against what we hold, and fix its bytes. Raises Refused on a wrong caller.
+
+    A store whose frames have segments gives their names.
+    """
     op, value, last = hold.op, hold.chain, hold.last_position
     rows: tuple[FrameRow, ...] = ()
     if work.frame is not None:
-        op, value, rows = _frame_rows(hold, work.frame, ops=ops)
+        op, value, rows = _frame_rows(hold, work.frame, ops=ops, names=names)
         last = work.frame.position
     for row in work.ended:
         if not 0 < row.position <= last:
@@ -164,11 +178,22 @@ def plan(hold: Hold, work: Work, *, ops: OpNames) -> RoundPlan:
         if writing is None or not writing.complete or writing.position != work.floor.position:
             raise JournalRefused(f"floor {work.floor.position}: its checkpoint is not complete")
         floor_op = ops.next()
-    return RoundPlan(work, hold.op, op, value, rows, part_rows, writing, floor_op)
+    begun = _begun(hold, rows)
+    return RoundPlan(work, hold.op, op, value, rows, part_rows, writing, floor_op, begun)
+
+
+def _begun(hold: Hold, rows: tuple[FrameRow, ...]) -> tuple[SegmentStart, ...] | None:
+    """The list of segments, if the frame of these rows begins one."""
+    if not rows or not rows[0].segment:
+        return None
+    if hold.segments and hold.segments[-1].segment == rows[0].segment:
+        return None
+    start = SegmentStart(rows[0].position, rows[0].segment)
+    return segments.extended(hold.segments, start, cut_to=hold.cut_to)
 
 
 def _frame_rows(
-    hold: Hold, frame: Frame, *, ops: OpNames
+    hold: Hold, frame: Frame, *, ops: OpNames, names: Segments | None
 ) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:
     if frame.position != hold.last_position + 1:
         raise JournalRefused(f"frame {frame.position} after {hold.last_position}")
@@ -177,9 +202,10 @@ def _frame_rows(
     op = ops.next()
     value = chain.link(hold.chain, (hold.shard, frame.position), op=op, body=frame.body)
     step = FRAME_PART_BYTES_MAX
+    name = names.next(len(frame.body)) if names is not None else b""
     pieces = [frame.body[at : at + step] for at in range(0, len(frame.body), step)] or [b""]
     rows = tuple(
-        FrameRow(frame.position, hold.epoch, part, len(pieces), op, hold.chain, value, piece)
+        FrameRow(frame.position, hold.epoch, part, len(pieces), op, hold.chain, value, piece, name)
         for part, piece in enumerate(pieces)
     )
     return op, value, rows
@@ -209,7 +235,7 @@ def _begin(hold: Hold, part: CheckpointPart, *, value: bytes | None) -> tuple[Wr
         raise JournalRefused(f"checkpoint {part.position} is not at a recent position")
     if hold.manifest is None:
         raise JournalRefused("read the checkpoint at the floor before the next one is begun")
-    manifest = chain.Manifest(value, hold.floor, hold.cut_to)
+    manifest = chain.Manifest(value, hold.floor)
     key = (part.position, hold.epoch, 0)
     return (
         Writing(part.position, 1, False, manifest),
@@ -250,6 +276,8 @@ def parts_done(hold: Hold, done: RoundPlan) -> None:
 
 def frame_done(hold: Hold, done: RoundPlan) -> None:
     """The frame of the plan is committed."""
+    if done.segments is not None:
+        hold.segments = done.segments
     if done.work.frame is not None:
         hold.appended(done.work.frame.position, op=done.op, value=done.chain)
 

@@ -75,7 +75,9 @@ def commit_frames(members: Sequence[tuple[Hold, RoundPlan]]) -> ProtocolCoroutin
 def advance(hold: Hold, plan: RoundPlan) -> Advance:
     """What the plan's frame does to the register of its shard."""
     position = plan.frame_rows[0].position
-    return Advance(hold.shard, hold.epoch, plan.op_before, plan.op, position, plan.chain)
+    return Advance(
+        hold.shard, hold.epoch, plan.op_before, plan.op, position, plan.chain, plan.segments
+    )
 
 
 def refusals(writes: Sequence[Advance], reply: StatementReply, *, doubted: bool) -> Refusals | None:

@@ -262,7 +262,7 @@ class Shard:
             wake_at=self._wake_at(),
         )
 
-    def committed(self, more_to_cut: bool = False) -> list[Reply]:
+    def committed(self, more_to_cut: bool = False, *, scattered: bool = False) -> list[Reply]:
         """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
         self.reads.commit()
@@ -273,7 +273,7 @@ class Shard:
             self.reports.forget(key)
         self.views.drop(evicted)
         self.reads.drop(evicted)
-        self.checkpointer.committed(more_to_cut)
+        self.checkpointer.committed(more_to_cut, scattered=scattered)
         return self.followers.framed(*safe) if safe is not None else []
 
     def answer(self, envelope: Envelope, now: float) -> Any:

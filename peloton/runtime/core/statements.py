@@ -8,7 +8,7 @@ must not be mixed on one row. The module must not know the order of statements (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, overload
+from typing import NamedTuple, Protocol, overload
 
 from msgspec import Struct
 
@@ -17,6 +17,13 @@ from peloton.runtime.ports import ClusterRecord, EndedRow, ShardId, Sizes
 FEATURES = ShardId("features", 0)
 """Not a shard: the register of this name has the feature level as its epoch, which only rises.
 Journals of the first version have none, and need no new table for it."""
+
+
+class SegmentStart(NamedTuple):
+    """From this position on, up to the next start, a shard's frames are in this segment."""
+
+    first: int
+    segment: bytes
 
 
 class RegisterRow(Struct, frozen=True, gc=False):
@@ -29,10 +36,15 @@ class RegisterRow(Struct, frozen=True, gc=False):
     last_chain: bytes
     floor: int
     floor_epoch: int
+    segments: tuple[SegmentStart, ...] = ()
+    """Where the committed frames are that were not cut, ascending."""
 
 
 class FrameRow(Struct, frozen=True, gc=False):
-    """A part of a frame. Keyed by position, epoch and part, and never changed."""
+    """A part of a frame. Keyed by position, epoch and part, and never changed.
+
+    Journals that need no segments have none.
+    """
 
     position: int
     epoch: int
@@ -42,6 +54,7 @@ class FrameRow(Struct, frozen=True, gc=False):
     prev_chain: bytes
     chain: bytes
     body: bytes
+    segment: bytes = b""
 
 
 class PartRow(Struct, frozen=True, gc=False):
@@ -106,7 +119,10 @@ class Bump(Struct, frozen=True, gc=False):
 
 
 class Advance(Struct, frozen=True, gc=False):
-    """last_position, last_chain, op; if the epoch is `epoch` and the op is `expected`."""
+    """last_position, last_chain, op; if the epoch is `epoch` and the op is `expected`.
+
+    With the first frame in a segment also segments, which are then `segments`.
+    """
 
     shard: ShardId
     epoch: int
@@ -114,6 +130,7 @@ class Advance(Struct, frozen=True, gc=False):
     op: bytes
     position: int
     chain: bytes
+    segments: tuple[SegmentStart, ...] | None = None
 
 
 class MoveFloor(Struct, frozen=True, gc=False):
@@ -153,10 +170,13 @@ class InsertRow(Struct, frozen=True, gc=False):
 
 
 class ReadSegment(Struct, frozen=True, gc=False):
-    """Found: FrameRows of a segment by position, then epoch (falling), then part."""
+    """Found: FrameRows of the shard in a segment, at positions from `first` to `last`, by position,
+    then epoch (falling), then part."""
 
     shard: ShardId
-    segment: int
+    segment: bytes
+    first: int
+    last: int
 
 
 class ReadBucket(Struct, frozen=True, gc=False):
@@ -177,10 +197,11 @@ class ReadEnded(Struct, frozen=True, gc=False):
 
 
 class DeleteSegment(Struct, frozen=True, gc=False):
-    """Delete a whole segment."""
+    """Delete the shard's frames in a segment, up to this position."""
 
     shard: ShardId
-    segment: int
+    segment: bytes
+    upto: int
 
 
 class DeleteBucket(Struct, frozen=True, gc=False):

@@ -350,7 +350,7 @@ class ShardShell(Shell):
             self._unclear_before = False
             self._report_trouble("")
         if ready is not None:
-            self._release(ready, more_to_cut=answer.more_to_cut)
+            self._release(ready, answer)
         if self._phase is ShardPhase.DRAINING:
             self._release_claim()
         elif self.core.busy:
@@ -358,9 +358,9 @@ class ShardShell(Shell):
         elif self._wake_core_s is not None:
             self.wake(self._wake_core_s)
 
-    def _release(self, ready: Ready, *, more_to_cut: bool) -> None:
+    def _release(self, ready: Ready, answer: Committed) -> None:
         assert self.core is not None
-        followed = self.core.committed(more_to_cut)
+        followed = self.core.committed(answer.more_to_cut, scattered=answer.scattered)
         # A committed frame proves that we owned the shard at its commit. Without a frame only the
         # session proves it, and is checked now: this process may have been paused since the turn.
         sure = ready.frame is not None or self._context.region.routes.current

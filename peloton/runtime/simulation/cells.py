@@ -1,9 +1,10 @@
 """Plain rows as a fleet's store keeps them: every cell has a time, and the later time wins.
 
 Turns inserts and deletes with the times of their senders into the rows that a read finds, in
-whatever order they arrive. A delete is a tombstone on its whole partition: an older row stays
-deleted although it arrives later; a row that a fast clock dated later is visible again. It must not
-know the registers, which take conditional writes only, nor decide when anything arrives (`store`).
+whatever order they arrive. A delete is a tombstone on a whole partition, or on a part of it: an
+older row stays deleted although it arrives later; a row that a fast clock dated later is visible
+again. It must not know the registers, which take conditional writes only, nor decide when anything
+arrives (`store`).
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from peloton.runtime.core.statements import (
     ReadEnded,
     ReadSegment,
 )
-from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, EndedRow, ShardId, Sizes
+from peloton.runtime.ports import BUCKET_PARTS, EndedRow, ShardId, Sizes
 
 PlainRow = FrameRow | PartRow | EndedRow
 RowKey = tuple[int, ...]
+EVERYTHING = 2**63
 
 
 class Partition(NamedTuple):
-    """The unit that a delete removes and a read searches."""
+    """The unit that a delete removes and a read searches: of frames, one shard's in one segment."""
 
     table: str
     shard: ShardId
-    key: tuple[int | str, ...]
+    key: tuple[int | str | bytes, ...]
 
 
 class Cell(NamedTuple):
@@ -48,7 +50,8 @@ class Cells:
 
     def __init__(self) -> None:
         self.rows: dict[Partition, dict[RowKey, Cell]] = {}
-        self.deleted: dict[Partition, int] = {}
+        self.deleted: dict[Partition, dict[int, int]] = {}
+        """Per tombstone the position up to which it reaches, and its time."""
 
     def write(self, statement: PlainWrite, stamp_us: int) -> None:
         """A plain statement of this time arrives, possibly again."""
@@ -56,18 +59,24 @@ class Cells:
         if isinstance(statement, InsertRow):
             self._insert(where, Cell(stamp_us, statement.row))
             return
-        self.deleted[where] = max(stamp_us, self.deleted.get(where, stamp_us))
-        left = {at: cell for at, cell in self.at(where).items() if cell.stamp_us > stamp_us}
+        upto = statement.upto if isinstance(statement, DeleteSegment) else EVERYTHING
+        marks = self.deleted.setdefault(where, {})
+        marks[upto] = max(stamp_us, marks.get(upto, stamp_us))
+        left = {
+            at: cell
+            for at, cell in self.at(where).items()
+            if at[0] > upto or cell.stamp_us > stamp_us
+        }
         if left:
             self.rows[where] = left
         else:
             self.rows.pop(where, None)
 
     def _insert(self, where: Partition, cell: Cell) -> None:
-        mark = self.deleted.get(where)
-        if mark is not None and cell.stamp_us <= mark:
-            return  # at equal times the delete wins
         key = row_key(cell.row)
+        for upto, mark in self.deleted.get(where, {}).items():
+            if key[0] <= upto and cell.stamp_us <= mark:
+                return  # at equal times the delete wins
         there = self.at(where).get(key)
         if there is None or cell.stamp_us >= there.stamp_us:
             self.rows.setdefault(where, {})[key] = cell
@@ -80,6 +89,8 @@ class Cells:
         """Rows in the order of their keys; of ended rows only the last."""
         cells = self.at(partition(statement))
         keys = sorted(cells)
+        if isinstance(statement, ReadSegment):
+            keys = [key for key in keys if statement.first <= key[0] <= statement.last]
         for key in keys[-1:] if isinstance(statement, ReadEnded) else keys:
             yield cells[key].row
 
@@ -98,7 +109,7 @@ class Cells:
         """A copy that later writes do not change."""
         twin = Cells()
         twin.rows = {where: dict(cells) for where, cells in self.rows.items()}
-        twin.deleted = dict(self.deleted)
+        twin.deleted = {where: dict(marks) for where, marks in self.deleted.items()}
         return twin
 
 
@@ -114,7 +125,7 @@ def partition(statement: PlainWrite | ReadSegment | ReadBucket | ReadEnded) -> P
         return Partition("ended", statement.shard, (statement.kind, statement.key))
     row = statement.row
     if isinstance(row, FrameRow):
-        return Partition("journal", statement.shard, ((row.position - 1) // SEGMENT_FRAMES,))
+        return Partition("journal", statement.shard, (row.segment,))
     if isinstance(row, PartRow):
         bucket = row.number // BUCKET_PARTS
         return Partition("checkpoint", statement.shard, (row.position, row.epoch, bucket))

@@ -46,7 +46,6 @@ from peloton.runtime.core.statements import (
 from peloton.runtime.ports import (
     BUCKET_PARTS,
     ROWS_FORMAT,
-    SEGMENT_FRAMES,
     ClusterRecord,
     EndedRow,
     ShardId,
@@ -63,7 +62,7 @@ class MemoryRows:
         self.cluster: ClusterRecord | None = None
         self.name = ""
         self.registers: dict[ShardId, RegisterRow] = {}
-        self.journal: dict[tuple[ShardId, int], dict[tuple[int, int, int], FrameRow]] = {}
+        self.journal: dict[tuple[ShardId, bytes], dict[tuple[int, int, int], FrameRow]] = {}
         self.checkpoint: dict[tuple[ShardId, int, int, int], dict[int, PartRow]] = {}
         self.ended: dict[tuple[ShardId, str, str], dict[int, EndedRow]] = {}
 
@@ -134,15 +133,14 @@ class MemoryRows:
 
     def _plain(self, statement: PlainWrite) -> None:
         if isinstance(statement, DeleteSegment):
-            self.journal.pop((statement.shard, statement.segment), None)
+            self._cut(statement)
         elif isinstance(statement, DeleteBucket):
             self.checkpoint.pop(
                 (statement.shard, statement.position, statement.epoch, statement.bucket), None
             )
         elif isinstance(statement.row, FrameRow):
             frame = statement.row
-            segment = (frame.position - 1) // SEGMENT_FRAMES
-            rows = self.journal.setdefault((statement.shard, segment), {})
+            rows = self.journal.setdefault((statement.shard, frame.segment), {})
             rows[frame.position, -frame.epoch, frame.part] = frame
         elif isinstance(statement.row, PartRow):
             part = statement.row
@@ -153,6 +151,14 @@ class MemoryRows:
             ended = statement.row
             key_rows = self.ended.setdefault((statement.shard, ended.kind, ended.key), {})
             key_rows[ended.position] = ended
+
+    def _cut(self, statement: DeleteSegment) -> None:
+        where = (statement.shard, statement.segment)
+        left = {
+            key: row for key, row in self.journal.pop(where, {}).items() if key[0] > statement.upto
+        }
+        if left:
+            self.journal[where] = left
 
     def _read(self, statement: ReadStatement) -> Iterator[object]:
         if isinstance(statement, ReadCluster):
@@ -165,7 +171,8 @@ class MemoryRows:
             )
         elif isinstance(statement, ReadSegment):
             frames = self.journal.get((statement.shard, statement.segment), {})
-            yield from (frames[key] for key in sorted(frames))
+            keys = (key for key in frames if statement.first <= key[0] <= statement.last)
+            yield from (frames[key] for key in sorted(keys))
         elif isinstance(statement, ReadBucket):
             parts = self.checkpoint.get(
                 (statement.shard, statement.position, statement.epoch, statement.bucket), {}
@@ -196,9 +203,11 @@ def _moved(row: RegisterRow, statement: Bump | OwnerWrite) -> RegisterRow:
     if isinstance(statement, Bump):
         return replace(row, epoch=statement.epoch + 1, op=statement.op, owner=statement.owner)
     if isinstance(statement, Advance):
-        return replace(
+        row = replace(
             row, op=statement.op, last_position=statement.position, last_chain=statement.chain
         )
+        begun = statement.segments
+        return row if begun is None else replace(row, segments=begun)
     if isinstance(statement, MoveFloor):
         return replace(row, op=statement.op, floor=statement.floor, floor_epoch=statement.epoch)
     return replace(row, op=statement.op, owner="")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from peloton.runtime.core import chain, fencing
+from peloton.runtime.core import chain, fencing, segments
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.register import Hold
@@ -26,7 +26,7 @@ from peloton.runtime.core.statements import (
     RowsFound,
     Statement,
 )
-from peloton.runtime.ports import SEGMENT_FRAMES, Damaged, Frame, ShardId
+from peloton.runtime.ports import Damaged, Frame, ShardId
 from peloton.runtime.simulation.store import SimulatedStore
 from peloton.runtime.vocabulary import Kind
 
@@ -115,8 +115,8 @@ class Scan:
         if not tail:
             return
         rows: list[object] = []
-        for segment in range((tail[0] - 1) // SEGMENT_FRAMES, (tail[-1] - 1) // SEGMENT_FRAMES + 1):
-            rows += self._store.cells.read(ReadSegment(walk.shard, segment))
+        for part in segments.parts(row.segments, tail):
+            rows += self._store.cells.read(ReadSegment(walk.shard, *part))
         for parts in fencing.pick_frames(tuple(rows), epoch=row.epoch, tail=tail):
             body, first = _body(parts), parts[0]
             try:
@@ -131,8 +131,8 @@ class Scan:
         """Check that the committed rows still there are unchanged; returns how many frames."""
         row, frames = self._store.registers.registers[shard], self.frames.get(shard, [])
         found: dict[int, list[FrameRow]] = {}
-        for segment in range(row.last_position // SEGMENT_FRAMES + 1):
-            for each in self._store.cells.read(ReadSegment(shard, segment)):
+        for part in segments.parts(row.segments, range(1, row.last_position + 1)):
+            for each in self._store.cells.read(ReadSegment(shard, *part)):
                 if not isinstance(each, FrameRow) or each.position > len(frames):
                     continue
                 if each.epoch == frames[each.position - 1].epoch:
