@@ -95,6 +95,7 @@ class Codec:
         self._schemas: dict[type, int] = {}  # of classes whose schema is above 1
         self._changed: dict[type, Kind] = {}  # the kinds of these classes
         self._since: dict[type, int] = {}
+        self._plain: dict[type, int] = {}  # numbers of facts written as they are
         for number, cls in RECORDS.items():
             self._decoders["shard", number] = decoder_of(cls)
         for kind in kinds.values():
@@ -113,17 +114,28 @@ class Codec:
         self.known_level = known_level(kinds)
         self.level = self.known_level
         """The feature level in force: a daemon of a cluster sets this to the cluster's."""
+        self._plain_level = -1  # for which `_plain` was made
+
+    def _plain_facts(self) -> dict[type, int]:
+        if self._plain_level != self.level:
+            self._plain = {
+                cls: number
+                for cls, number in self._numbers.items()
+                if cls not in self._schemas and self._since.get(cls, 0) <= self.level
+            }
+            self._plain_level = self.level
+        return self._plain
 
     def encode_entry(self, entry: Entry) -> bytes:
         """One row of a frame."""
-        numbers = self._numbers
-        plain = self.level == self.known_level and not self._schemas
+        plain = self._plain_facts()
         return encode(
             (
                 entry.key,
-                [(numbers[type(fact)], fact) for fact in entry.facts]
-                if plain
-                else self._numbered(entry.facts),
+                [
+                    (plain[type(fact)], fact) if type(fact) in plain else self._numbered(fact)
+                    for fact in entry.facts
+                ],
                 Bits(entry.members).pack() if entry.members else b"",
                 entry.values,
                 entry.cause,
@@ -132,10 +144,9 @@ class Codec:
             )
         )
 
-    def _numbered(self, facts: tuple[Fact, ...]) -> list[tuple[Any, ...]]:
-        for fact in facts:
-            self._allowed(type(fact))
-        return [_numbered(self._numbers[type(fact)], self._written(fact)) for fact in facts]
+    def _numbered(self, fact: Fact) -> tuple[Any, ...]:
+        self._allowed(type(fact))
+        return _numbered(self._numbers[type(fact)], self._written(fact))
 
     def _written(self, value: Any) -> tuple[Any, int]:
         """What is encoded for a value, and in which schema: below its level in an older one."""

@@ -48,6 +48,8 @@ class SendResolver:
 
     def of_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
         """Queue the sends of a cell after its turn on `envelope`."""
+        if not sends:
+            return
         self._record_owed(envelope.to, 1, sends=sends)
         failure = attempt(self._from_cell, envelope, sends)
         if isinstance(failure, Failure):
@@ -57,6 +59,8 @@ class SendResolver:
         self, crowd: Crowd, raw: int, *, sends: tuple[Send, ...], envelope: Envelope
     ) -> None:
         """Queue the sends of a class after its turn on `envelope`."""
+        if not sends:
+            return
         self._record_owed(crowd.key, raw, sends=sends)
         failure = attempt(self._from_class, crowd, raw, sends=sends, envelope=envelope)
         if isinstance(failure, Failure):

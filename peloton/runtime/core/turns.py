@@ -29,6 +29,7 @@ from peloton.runtime.vocabulary import (
     Key,
     Kind,
     Refused,
+    no_deadline,
 )
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
@@ -72,10 +73,12 @@ class Turns:
         self.written = 0  # entries, for metrics
         self.bytes = 0
         self.codec = codec
+        self.level = codec.level
 
     def begin(self, now: float, position: int, *, held: bool = False) -> None:
         """A new frame: turns see this time and position. `held`: with the entries held so far."""
         self.now, self.position = now, position
+        self.level = self.codec.level
         if held:
             return
         self.rows, self.bytes, self.lines = [], 0, []
@@ -99,7 +102,7 @@ class Turns:
             notes=self.population.notes.get(envelope.to),
             epoch=self.epoch,
             position=self.position,
-            level=self.codec.level,
+            level=self.level,
         )
 
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
@@ -123,11 +126,9 @@ class Turns:
                 raw = crowd.still_due(state, raw, name=message.name, now_s=self.now)
                 if not raw:
                     continue
-            outcome = attempt(take_turn, kind, state, message=message, at=at)
-            if not isinstance(outcome, Failure):
-                outcome = attempt(
-                    self._apply_class, crowd, raw, state=state, outcome=outcome, envelope=envelope
-                )
+            outcome = attempt(
+                self._class_turn, kind, crowd, part=(state, raw), envelope=envelope, at=at
+            )
             if isinstance(outcome, Failure):
                 yield raw, outcome
 
@@ -138,6 +139,8 @@ class Turns:
 
     def time_cell(self, key: Key, kind: Kind, *, old: Any, new: Any) -> None:
         """Set or drop the deadline of a cell after its state changed."""
+        if kind.deadline is no_deadline:
+            return
         after = kind.deadline(new) if new is not None else None
         if after is None:
             self.population.since.pop(key, None)
@@ -236,9 +239,11 @@ class Turns:
         name, digest = envelope.request
         return (RequestAnswered(name, digest, self.codec.encode_answer(key, reply), at_s),)
 
-    def _apply_class(
-        self, crowd: Crowd, raw: int, *, state: Any, outcome: TurnOutcome, envelope: Envelope
+    def _class_turn(
+        self, kind: Kind, crowd: Crowd, *, part: tuple[Any, int], envelope: Envelope, at: At
     ) -> TurnOutcome:
+        state, raw = part
+        outcome = take_turn(kind, state, message=envelope.message, at=at)
         values = values_for(raw, envelope.members, values=envelope.values)
         if outcome.facts and values and envelope.attempt:
             # A redriven dead letter was read from the journal, which does not know their types.
@@ -296,7 +301,7 @@ class Turns:
 
     def _note_class(self, kind: Kind, facts: tuple[Fact, ...]) -> None:
         if not self.must_write:
-            self.must_write = any(type(fact) not in kind.lazy for fact in facts)
+            self.must_write = not kind.lazy.issuperset(map(type, facts))
 
     def _cell_is_due(self, kind: Kind, state: Any, *, envelope: Envelope) -> bool:
         deadline = kind.deadline(state) if state is not None else None
@@ -316,7 +321,7 @@ class Turns:
         members: int = 0,
         values: tuple[Any, ...] = (),
     ) -> Entry:
-        if not any(type(fact) in self._per_member(envelope.to) for fact in facts):
+        if values and not any(type(fact) in self._per_member(envelope.to) for fact in facts):
             values = ()
         return Entry(
             key=envelope.to,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -36,13 +37,13 @@ class SliceStates(enum.Enum):
     EMPTY = "empty"  # no instance exists
 
 
-def slice_state_of(slice_: Slice, at: At) -> SliceStates:
+def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
     """The state of the slice."""
     if slice_.closed and slice_.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
         return SliceStates.ACTIVE
-    if at.index is None or not at.index.present:
+    if crowd is None or not crowd.present:
         return SliceStates.EMPTY
-    return SliceStates.ACTIVE if at.index.where(_acts) else SliceStates.ENDED
+    return SliceStates.ACTIVE if crowd.any(_acts) else SliceStates.ENDED
 
 
 def _acts(task: Task) -> bool:
@@ -70,6 +71,8 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
         return begun
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     ready = Bits(at.index.where(looks_for_host))
+    if not (ready or notes.wished or notes.kept or notes.resting):
+        return WAITING
     waiting = notes.wished if at.now < notes.wished_at + WISH_TIMEOUT_S else Bits()
     kept = notes.kept if at.now < notes.kept_at + KEPT_REPEAT_S else Bits()
     resting = notes.resting if at.now < notes.retry_at else Bits()
@@ -190,7 +193,7 @@ TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceStep]] = {
 
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
     """The next step towards the goal."""
-    return TABLE[slice_state_of(slice_, at)][slice_.goal](slice_, at)
+    return TABLE[slice_state_of(slice_, at.index)][slice_.goal](slice_, at)
 
 
 def recall_s(notes: WishNotes) -> float | None:
