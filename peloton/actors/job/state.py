@@ -67,7 +67,7 @@ replace = msgspec.structs.replace
 
 
 def _counts(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
-    counts = total(report.tally for report in reports.values())
+    counts = total(reports[number].tally for number in sorted(reports))
     if spec is not None and limited(spec):
         # A slice without a grant has no tasks yet, and so sends no tally.
         unreported = [

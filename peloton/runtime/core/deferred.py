@@ -66,10 +66,11 @@ class DeferredMail:
                 return None
             if envelope.members and not isinstance(envelope.message, Goal):
                 envelope = narrow(envelope, passing)
-        passed = self._not_dead_lettered(envelope)
-        if passed is None:
-            return None
-        envelope = passed
+        if self.dead_letters:
+            passed = self._not_dead_lettered(envelope)
+            if passed is None:
+                return None
+            envelope = passed
         box = self.retrying.get(key)
         if box is None or envelope.attempt:
             return envelope

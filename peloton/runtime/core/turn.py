@@ -40,7 +40,7 @@ class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
 def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> TurnOutcome:
     """Decide `message` in `state`, then pursue the goal; raises what the behaviour raises."""
     if type(message) is Pursue:
-        return _pursued(kind, state, NOTHING_YET, at=at, first=message.step)
+        return _pursued(kind, state, decided=NOTHING_YET, at=at, first=message.step)
     if state is None:
         absent = kind.absent.get(type(message))
         if absent is None:
@@ -55,11 +55,11 @@ def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> TurnOutcom
         state = kind.evolve[type(fact)](state, fact)
     if decision.notes is not None:
         at = msgspec.structs.replace(at, notes=decision.notes)
-    return _pursued(kind, state, decision, at=at)
+    return _pursued(kind, state, decided=decision, at=at)
 
 
 def _pursued(
-    kind: Kind, state: Any, decided: Decision, *, at: At, first: Any = None
+    kind: Kind, state: Any, *, decided: Decision, at: At, first: Any = None
 ) -> TurnOutcome:
     facts, sends, reply = decided.facts, decided.sends, decided.reply
     because, notes = decided.because, decided.notes

@@ -108,13 +108,11 @@ class Turns:
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
         """One turn of a cell."""
         state = self.population.cells.get(envelope.to)
-        if isinstance(envelope.message, Due) and not self._cell_is_due(
-            kind, state, envelope=envelope
-        ):
+        if type(envelope.message) is Due and not self._cell_is_due(kind, state, envelope=envelope):
             return None
         at = self.at(kind, envelope)
         outcome = attempt(self._cell_turn, kind, state, envelope=envelope, at=at)
-        return outcome if isinstance(outcome, Failure) else None
+        return outcome if type(outcome) is Failure else None
 
     def crowd(self, kind: Kind, envelope: Envelope) -> Iterator[tuple[int, Failure]]:
         """One turn per class of equal states; yields the members whose class failed, and why."""
@@ -122,19 +120,19 @@ class Turns:
         at = self.at(kind, envelope)
         message = envelope.message
         for state, raw in crowd.split(envelope.members):
-            if isinstance(message, Due):
+            if type(message) is Due:
                 raw = crowd.still_due(state, raw, name=message.name, now_s=self.now)
                 if not raw:
                     continue
             outcome = attempt(
                 self._class_turn, kind, crowd, part=(state, raw), envelope=envelope, at=at
             )
-            if isinstance(outcome, Failure):
+            if type(outcome) is Failure:
                 yield raw, outcome
 
     def write(self, entry: Entry) -> None:
         """Add an entry to the frame. Raises `EntryTooLarge`."""
-        self._add(self._row(entry))
+        self._add(self._encoded(entry))
         self.must_write = True
 
     def time_cell(self, key: Key, kind: Kind, *, old: Any, new: Any) -> None:
@@ -176,23 +174,22 @@ class Turns:
         # All that may raise comes first: what fails from here on would leave half a turn behind.
         notes = outcome.notes
         recall_s = kind.recall_s(notes) if notes is not None else None
-        request_log = self._to_remember(key, envelope, outcome=outcome)
-        if not facts and request_log:
-            self.write(self._entry(envelope, request_log, because=outcome.because))
+        answered = self._answered(envelope, outcome) if envelope.request is not None else ()
+        if facts or answered:
+            row = self._row(envelope, (*facts, *answered), because=outcome.because)
         if facts:
             self._note_class(kind, facts)
-            facts = (*facts, *request_log)
-            row = self._row(self._entry(envelope, facts, because=outcome.because))
-            revived = self._revived_row(key, beside=row)
+            revived = self._revived_row(key, beside=row) if self.revived else None
             if outcome.state is not None:
                 kind.deadline(outcome.state)
             self.population.put(key, outcome.state)
             self._add_revived(key, revived)
-            self._add(row)
             size = len(row)
             self.touched[key] = None
             self.time_cell(key, kind, old=state, new=outcome.state)
-        for fact in request_log:
+        if facts or answered:
+            self._add(row)
+        for fact in answered:
             self.must_write = True
             self.request_log.remember(key, fact)
         if notes is not None:
@@ -221,23 +218,20 @@ class Turns:
         if recall_s is not None and recall_s > self.now:
             self.alarms.set(key, max(tick_of(recall_s), tick_at(self.now) + 1))
 
-    def _to_remember(
-        self, key: Key, envelope: Envelope, *, outcome: TurnOutcome
-    ) -> tuple[RequestAnswered, ...]:
+    def _answered(self, envelope: Envelope, outcome: TurnOutcome) -> tuple[RequestAnswered, ...]:
         """The reply to remember under the client's request key, if it is final.
 
         A refusal is final too: of a request that was sent twice, the later copy would otherwise
         do what the client was told is refused.
         """
+        assert envelope.request is not None
         reply, at_s = outcome.reply, self.now
-        if envelope.request is None:
-            return ()
         if not outcome.facts:
             if not isinstance(reply, Refused) or reply.again:
                 return ()
             at_s -= KEEP_S - REFUSED_KEEP_S
         name, digest = envelope.request
-        return (RequestAnswered(name, digest, self.codec.encode_answer(key, reply), at_s),)
+        return (RequestAnswered(name, digest, self.codec.encode_answer(envelope.to, reply), at_s),)
 
     def _class_turn(
         self, kind: Kind, crowd: Crowd, *, part: tuple[Any, int], envelope: Envelope, at: At
@@ -251,17 +245,16 @@ class Turns:
             values = self.codec.typed_values(crowd.kind.name, kinds, values=values)
         size = 0
         if outcome.facts:
-            entry = self._entry(
+            row = self._row(
                 envelope, outcome.facts, because=outcome.because, members=raw, values=values
             )
             change = ClassChange(state, outcome.state, facts=outcome.facts, values=values)
-            row = self._row(entry)
             parent = crowd.parent
             if parent not in self.population.cells:
                 # It was evicted, and its `ended` row holds the other members. Touching a parent
                 # that is absent counts as its deletion, so that row would be deleted.
                 raise NoParent(f"{crowd.key} would change, but {parent} is not in memory")
-            revived = self._revived_row(parent, beside=row)
+            revived = self._revived_row(parent, beside=row) if self.revived else None
             self._note_class(crowd.kind, outcome.facts)
             self.population.before_change(crowd)
             crowd.apply(raw, change, self.now)
@@ -274,7 +267,7 @@ class Turns:
         self.resolver.of_class(crowd, raw, sends=outcome.sends, envelope=envelope)
         return outcome
 
-    def _row(self, entry: Entry) -> bytes:
+    def _encoded(self, entry: Entry) -> bytes:
         row = self.codec.encode_entry(entry)
         _check_size(entry.key, len(row))
         return row
@@ -312,7 +305,7 @@ class Turns:
             return False
         return tick_of(since + deadline[1]) <= tick_at(self.now)
 
-    def _entry(
+    def _row(
         self,
         envelope: Envelope,
         facts: tuple[Fact, ...],
@@ -320,10 +313,10 @@ class Turns:
         because: str,
         members: int = 0,
         values: tuple[Any, ...] = (),
-    ) -> Entry:
+    ) -> bytes:
         if values and not any(type(fact) in self._per_member(envelope.to) for fact in facts):
             values = ()
-        return Entry(
+        entry = Entry(
             key=envelope.to,
             facts=facts,
             members=members,
@@ -332,6 +325,7 @@ class Turns:
             because=because,
             who=envelope.who,
         )
+        return self._encoded(entry)
 
     def _per_member(self, key: Key) -> Any:
         crowd = self.population.kind(key).crowd
