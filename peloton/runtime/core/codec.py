@@ -113,22 +113,24 @@ class Codec:
             self._since.update(kind.since)
         self.known_level = known_level(kinds)
         self.level = self.known_level
-        """The feature level in force: a daemon of a cluster sets this to the cluster's."""
-        self._plain_level = -1  # for which `_plain` was made
 
-    def _plain_facts(self) -> dict[type, int]:
-        if self._plain_level != self.level:
-            self._plain = {
-                cls: number
-                for cls, number in self._numbers.items()
-                if cls not in self._schemas and self._since.get(cls, 0) <= self.level
-            }
-            self._plain_level = self.level
-        return self._plain
+    @property
+    def level(self) -> int:
+        """The feature level in force: a daemon of a cluster sets this to the cluster's."""
+        return self._level
+
+    @level.setter
+    def level(self, level: int) -> None:
+        self._level = level
+        self._plain = {
+            cls: number
+            for cls, number in self._numbers.items()
+            if cls not in self._schemas and self._since.get(cls, 0) <= level
+        }
 
     def encode_entry(self, entry: Entry) -> bytes:
         """One row of a frame."""
-        plain = self._plain_facts()
+        plain = self._plain
         return encode(
             (
                 entry.key,

@@ -124,6 +124,8 @@ class DeferredMail:
 
     def due_retries(self, now: float) -> list[Envelope]:
         """Mail to deliver again now, in order."""
+        if not self.due:
+            return []
         mail: list[Envelope] = []
         for key in [key for key, at in self.due.items() if at <= now]:
             del self.due[key]

@@ -272,7 +272,8 @@ class Endings:
     def _let_go(self) -> None:
         """Entities beyond the bounds of their kinds are to leave."""
         for kept in self._kept.values():
-            self.waiting.update(dict.fromkeys(kept.leaving(self._turns.now, self._rows_per_round)))
+            for key in kept.leaving(self._turns.now, self._rows_per_round):
+                self.waiting[key] = None
 
     def _forget_kept(self, kind: Kind, key: Key) -> None:
         if kind.name in self._kept:

@@ -114,6 +114,8 @@ class Population:
 
     def woken(self) -> list[Key]:
         """Cells that were read while cold, or whose crowd was, since the last call."""
+        if not (self.cells.woken or self.crowds.woken):
+            return []
         keys = [*self.cells.woken]
         for key in self.crowds.woken:
             crowd_kind = self.kind(key).crowd

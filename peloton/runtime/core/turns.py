@@ -33,6 +33,7 @@ from peloton.runtime.vocabulary import (
 )
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
+"""A frame holds up to `LOCAL_BYTES_MAX` and one turn more, and must fit the journal's limit."""
 
 
 class EntryTooLarge(Exception):
@@ -183,7 +184,8 @@ class Turns:
             if outcome.state is not None:
                 kind.deadline(outcome.state)
             self.population.put(key, outcome.state)
-            self._add_revived(key, revived)
+            if revived is not None:
+                self._add_revived(key, revived)
             size = len(row)
             self.touched[key] = None
             self.time_cell(key, kind, old=state, new=outcome.state)
@@ -258,7 +260,8 @@ class Turns:
             self._note_class(crowd.kind, outcome.facts)
             self.population.before_change(crowd)
             crowd.apply(raw, change, self.now)
-            self._add_revived(parent, revived)
+            if revived is not None:
+                self._add_revived(parent, revived)
             self._add(row)
             size = len(row)
             self.touched[self.population.changed(crowd)] = None
@@ -269,7 +272,8 @@ class Turns:
 
     def _encoded(self, entry: Entry) -> bytes:
         row = self.codec.encode_entry(entry)
-        _check_size(entry.key, len(row))
+        if len(row) > ENTRY_BYTES_MAX:
+            raise EntryTooLarge(f"{entry.key}: {len(row)} bytes, at most {ENTRY_BYTES_MAX}")
         return row
 
     def _add(self, row: bytes) -> None:
@@ -283,14 +287,15 @@ class Turns:
         if body is None:
             return None
         row = self.codec.encode_entry(Entry(key, (Revived(body),), cause="revived"))
-        _check_size(key, len(row) + len(beside))
+        size = len(row) + len(beside)
+        if size > ENTRY_BYTES_MAX:
+            raise EntryTooLarge(f"{key}: {size} bytes, at most {ENTRY_BYTES_MAX}")
         return row
 
-    def _add_revived(self, key: Key, row: bytes | None) -> None:
-        if row is not None:
-            del self.revived[key]
-            self._add(row)
-            self.must_write = True
+    def _add_revived(self, key: Key, row: bytes) -> None:
+        del self.revived[key]
+        self._add(row)
+        self.must_write = True
 
     def _note_class(self, kind: Kind, facts: tuple[Fact, ...]) -> None:
         if not self.must_write:
@@ -339,9 +344,3 @@ class Turns:
             self.story.add(line)
             if facts:
                 self.lines.append(line)
-
-
-def _check_size(key: Key, size: int) -> None:
-    """A frame holds up to `LOCAL_BYTES_MAX` and one turn more, and must fit the journal's limit."""
-    if size > ENTRY_BYTES_MAX:
-        raise EntryTooLarge(f"{key}: {size} bytes, at most {ENTRY_BYTES_MAX}")

@@ -70,23 +70,23 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     if begun is not None:
         return begun
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    ready = Bits(at.index.where(looks_for_host))
+    ready: int = at.index.where(looks_for_host)
     if not (ready or notes.wished or notes.kept or notes.resting):
         return WAITING
-    waiting = notes.wished if at.now < notes.wished_at + WISH_TIMEOUT_S else Bits()
-    kept = notes.kept if at.now < notes.kept_at + KEPT_REPEAT_S else Bits()
-    resting = notes.resting if at.now < notes.retry_at else Bits()
+    waiting = notes.wished.raw if at.now < notes.wished_at + WISH_TIMEOUT_S else 0
+    kept = notes.kept.raw if at.now < notes.kept_at + KEPT_REPEAT_S else 0
+    resting = notes.resting.raw if at.now < notes.retry_at else 0
     # Members that launched leave `wished`, or their next run would wait for the old wish's timeout.
     # An expired time is cleared too, or it would hide the next one (`recall_s`).
-    launched = bool(notes.wished - ready)
+    launched = notes.wished.raw & ~ready
     after = msgspec.structs.replace(
         notes,
-        wished=waiting & ready,
-        kept=kept & ready,
-        resting=resting & ready,
+        wished=Bits(waiting & ready),
+        kept=Bits(kept & ready),
+        resting=Bits(resting & ready),
         refused=() if launched else notes.refused,
     )
-    fresh = ready - waiting - kept - resting
+    fresh = Bits(ready & ~(waiting | kept | resting))
     if not fresh:
         return WAITING if after == notes else Decision(notes=after)
     number = notes.number
@@ -113,6 +113,8 @@ def begin(slice_: Slice, at: At) -> Decision | None:
     A member is active from its creation until it has ended and its ticket is released: through
     all its attempts, so that a retry never waits behind a member that has not begun.
     """
+    if not slice_.closed:
+        return None
     waiting = slice_.waiting
     if not waiting:
         return None
