@@ -70,9 +70,12 @@ class Endings:
         """The entity was touched: note it if it has ended or was deleted."""
         population = self._turns.population
         kind = population.kind(key)
-        if kind.ended is never_ends or self._checked == (key, self._turns.written):
+        if kind.ended is never_ends:
             return
-        self._checked = key, self._turns.written
+        checked = key, self._turns.written
+        if checked == self._checked:
+            return
+        self._checked = checked
         state = population.cells.get(key)
         if state is None:
             self._forget_kept(kind, key)

@@ -64,7 +64,8 @@ class Population:
 
     def crowd(self, key: Key) -> Crowd:
         """The crowd of that key; an empty one where there is none."""
-        found: Crowd | None = self.crowds.get(key)
+        # Straight at those in memory first: each turn of a parent asks several times.
+        found: Crowd | None = self.crowds.warm.get(key) or self.crowds.get(key)
         return found if found is not None else Crowd(self.kind(key), key)
 
     def put(self, key: Key, new: Any) -> None:
