@@ -254,13 +254,16 @@ class Server:
         if first:
             LOOP.get().call_soon_threadsafe(self._end_late)
 
+        # It must not hold `later`, which holds the future: what a call has made would be freed only
+        # by the collector.
         def answer(future: Future[Any]) -> None:
             with self._lock:
-                if self._later.pop(call, None) is None:
+                found = self._later.pop(call, None)
+                if found is None:
                     return  # it was late
                 self._busy -= 1
             with Guard(call.end, name):
-                call.end(message=later.encode(future.result()))
+                call.end(message=found[1].encode(future.result()))
 
         call.on_cancel = lambda: self._leave(call)
         if call.cancelled:  # before it was set

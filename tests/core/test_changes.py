@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from msgspec.structs import replace
+
 from peloton.runtime.core.changes import CHANGES_PAGE_BYTES_MAX, Changes, Mark
 from peloton.runtime.core.story import Story, StoryLine
 from peloton.runtime.vocabulary import key
@@ -99,7 +101,7 @@ def test_a_mark_ahead_of_the_feed_is_a_gap():
 
 
 def fat(at: int, size: int) -> StoryLine:
-    return line(at)._replace(size=size)
+    return replace(line(at), size=size)
 
 
 def test_large_changes_are_kept_by_their_bytes_and_the_newest_stay():

@@ -65,7 +65,7 @@ ENVELOPES = st.builds(
 @given(ENVELOPES, st.integers(0, 2**60))
 def test_an_envelope_comes_out_as_it_went_in(envelope: Envelope, ask: int) -> None:
     found = PACKING.unpack(PACKING.pack(envelope, ask))
-    assert found == envelope._replace(reply_to=ask or None)
+    assert found == msgspec.structs.replace(envelope, reply_to=ask or None)
 
 
 def every_class(kind: Kind) -> list[type]:

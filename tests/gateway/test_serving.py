@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, NoReturn
@@ -105,6 +107,21 @@ def test_each_way_to_an_answer(postponing: Postponing, ask: Callable[[str], Any]
     assert text_of(asked) == "came"
     large = ask("a" * AT_ONCE_BYTES_MAX)
     assert text_of(large) == "plain", "a large request is not for the thread that all share"
+
+
+def test_what_an_answer_was_made_of_is_freed_without_the_collector(
+    postponing: Postponing, ask: Callable[[str], Any]
+) -> None:
+    gc.disable()
+    try:
+        asked = ask("later")
+        postponing.arrived(1)
+        future = weakref.ref(postponing.futures["later"])
+        postponing.futures.pop("later").set_result("came")
+        assert text_of(asked) == "came"
+        assert future() is None
+    finally:
+        gc.enable()
 
 
 def test_what_the_answer_says_and_a_bug_in_it(

@@ -23,7 +23,8 @@ def _partition(key: Key) -> str:
 
 
 def _parent(shards: int) -> Callable[[Key, object], Key]:
-    return lambda key, state: inventory_key(zlib.crc32(_partition(key).encode()) % shards)
+    inventories = [inventory_key(number) for number in range(shards)]
+    return lambda key, state: inventories[zlib.crc32(_partition(key).encode()) % shards]
 
 
 def kind(shards: int) -> Kind:

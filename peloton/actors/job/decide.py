@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import immutables
+
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import count_of, higher, limited
@@ -47,7 +49,7 @@ def add(job: Job, message: m.AddOverrides, at: At) -> Decision:
 
 def create_first(message: m.CreateJob, at: At) -> Decision:
     """Create a job that fits one message."""
-    return _create(Job(), message, at)
+    return _create(None, message, at)
 
 
 def create(job: Job, message: m.CreateJob, at: At) -> Decision:
@@ -57,20 +59,21 @@ def create(job: Job, message: m.CreateJob, at: At) -> Decision:
     return _create(job, message, at)
 
 
-def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
-    if message.pieces != len(job.overrides):
+def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
+    received = job.overrides if job is not None else immutables.Map()
+    if message.pieces != len(received):
         text = (
-            f"{len(job.overrides)} of {message.pieces} pieces of the job were received: "
+            f"{len(received)} of {message.pieces} pieces of the job were received: "
             "send all of them again"
         )
         # The pieces may be of a create that was given up; kept, they would spoil every later one.
         # They are dropped by a message of their own, because an answer that comes with a fact is
         # stored under the client's request key, and every repeat would get the refusal.
-        drop = (Send(SELF, m.DropPieces()),) if job.overrides else ()
+        drop = (Send(SELF, m.DropPieces()),) if received else ()
         refusal = Refused(INCOMPLETE, text, "config.instanceConfig", again=True)
         return Decision(sends=drop, reply=refusal, because=text)
     spec = message.spec
-    pieces = [*((k, job.overrides[k]) for k in sorted(job.overrides)), *message.overrides]
+    pieces = [*((k, received[k]) for k in sorted(received)), *message.overrides]
     given = [override for _, overrides in pieces for override in overrides]
     refused = check_spec(spec) or check_instances(spec, given, own=len(given))
     if refused is not None:
@@ -79,12 +82,13 @@ def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
         f.OverridesGiven(number, overrides) for number, overrides in message.overrides
     )
     made = f.JobMade(at.key, spec, message.pool_path, at.now, at.who)
-    facts = (*facts, made)
-    folded = job
     for fact in facts:
-        folded = _evolve(folded, fact)
+        job = _evolve(job, fact)
+    folded = _evolve(job, made)
     return Decision(
-        facts=facts, sends=_goals(folded, Bits.span(0, folded.slices)), reply=m.JobCreated(at.key)
+        facts=(*facts, made),
+        sends=_goals(folded, Bits.span(0, folded.slices)),
+        reply=m.JobCreated(at.key),
     )
 
 
@@ -302,7 +306,7 @@ def _members(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...]) -> B
     return members_in(number, ranges, count=count) - job.stopped.get(number, Bits())
 
 
-def _evolve(job: Job, fact: Fact) -> Job:
+def _evolve(job: Job | None, fact: Fact) -> Job:
     evolved = EVOLVE[type(fact)](job, fact)
     assert evolved is not None
     return evolved

@@ -18,6 +18,7 @@ from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec, Override
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, has_begun, job_state_of, total
+from peloton.actors.repeats import kept_for_repeat
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -60,17 +61,23 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     @property
     def counts(self) -> dict[str, int]:
         """Instances by state."""
-        counts = total(self.reports[number].tally for number in sorted(self.reports))
-        if self.spec is not None and limited(self.spec):
-            # A slice without a grant has no tasks yet, and so sends no tally.
-            unreported = [number for number in range(self.slices) if number not in self.reports]
-            waiting = sum(count_of(self.spec, number) for number in unreported)
-            if waiting:
-                counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + waiting
-        return dict(sorted(counts.items()))
+        return dict(sorted(_counts(self.spec, self.reports).items()))
 
 
 replace = msgspec.structs.replace
+
+
+def _counts(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
+    counts = total(reports[number].tally for number in sorted(reports))
+    if spec is not None and limited(spec):
+        # A slice without a grant has no tasks yet, and so sends no tally.
+        unreported = [
+            number for number in range(slices_of(spec.instances)) if number not in reports
+        ]
+        waiting = sum(count_of(spec, number) for number in unreported)
+        if waiting:
+            counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + waiting
+    return counts
 
 
 def _given(job: Job | None, fact: f.OverridesGiven) -> Job:
@@ -78,6 +85,7 @@ def _given(job: Job | None, fact: f.OverridesGiven) -> Job:
     return replace(job, overrides=job.overrides.set(fact.slice_number, fact.overrides))
 
 
+@kept_for_repeat
 def _made(job: Job | None, fact: f.JobMade) -> Job:
     job = job if job is not None else Job()
     return replace(
@@ -134,13 +142,14 @@ def _confirmed(job: Job, number: int) -> Job:
     return replace(job, confirmed=job.confirmed | Bits.of(number), overrides=overrides)
 
 
+@kept_for_repeat
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
     spec = job.spec
     assert spec is not None
     if job.version == 1 and fact.number == 0 and 0 not in job.confirmed:
         job = _confirmed(job, 0)  # there was no other goal: who has tasks holds it
     reports = job.reports.set(fact.number, SliceReport(fact.version, fact.tally))
-    counts = replace(job, reports=reports).counts
+    counts = _counts(spec, reports)
     controller = reports[0].tally.controller if 0 in reports else ""
     state = job_state_of(counts, spec.instances, known=job.state, controller=controller)
     return replace(

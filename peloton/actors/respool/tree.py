@@ -324,6 +324,8 @@ class Tree:
             self.waiting.remove(pool)
 
     def _released(self, node: Node, need: Resources) -> None:
+        if not self.waiting.blocked:
+            return
         kinds = [kind for kind in KINDS if need.amounts()[kind]]
         for above in node.lineage():
             for kind in kinds:

@@ -67,6 +67,9 @@ class Thresholds:
         """The item of a number."""
         return self._items[number]
 
+    def __len__(self) -> int:
+        return len(self._items)
+
     def items(self) -> list[Key]:
         """All items."""
         return [*self._resources]

@@ -7,6 +7,7 @@ distinguish a repeated or late message from a new one.
 from __future__ import annotations
 
 import enum
+import re
 from typing import ClassVar
 
 from peloton.placement.messages import HostSummary
@@ -178,19 +179,13 @@ def pod_id(crowd: Key, member: int, *, run: int) -> str:
 
 def parse_pod(pod: str) -> tuple[Key, int, int] | None:
     """Crowd, member and run number: the inverse of `pod_id`. None if it is no name of a run."""
-    task, _, run = pod.rpartition("-")
-    job, _, instance = task.rpartition("-")
-    if not (job and _is_number(instance) and _is_number(run)) or "/" in job:
+    found = _POD.fullmatch(pod)
+    if found is None:
         return None
+    job, instance, run = found.groups()
     number, member = divmod(int(instance), SLICE_SIZE)
     return Key(f"task/{job}/{number}"), member, int(run)
 
 
-NUMBER_DIGITS_MAX = 12
-"""Of an instance or run number in the name of a run."""
-
-
-def _is_number(text: str) -> bool:
-    """Whether an integer is written like this: a run must not have two names."""
-    plain = text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
-    return plain and (text[0] != "0" or text == "0")
+_NUMBER = "(0|[1-9][0-9]{0,11})"  # without leading zeros: a run must not have two names
+_POD = re.compile(f"([^/]+)-{_NUMBER}-{_NUMBER}")

@@ -57,7 +57,8 @@ class Changes:
     ) -> None:
         self._max, self._bytes_max = changes_max, bytes_max
         self.dropped = 0  # changes, for metrics
-        self._kept: deque[tuple[int, tuple[StoryLine, ...]]] = deque()
+        # Positions, their changes, and the bytes of these.
+        self._kept: deque[tuple[int, tuple[StoryLine, ...], int]] = deque()
         self._count = self._bytes = 0
         self._next: tuple[int, tuple[StoryLine, ...]] | None = None
         self._before = self._end = Mark(0, ALL)
@@ -82,13 +83,14 @@ class Changes:
         """Add the changes of a durable frame."""
         self._end = Mark(position, ALL)
         if lines:
-            self._kept.append((position, lines))
+            size = sum([line.size for line in lines])
+            self._kept.append((position, lines, size))
             self._count += len(lines)
-            self._bytes += _size(lines)
+            self._bytes += size
         while self._count > self._max or self._bytes > self._bytes_max:
-            gone, dropped = self._kept.popleft()
+            gone, dropped, size = self._kept.popleft()
             self._count -= len(dropped)
-            self._bytes -= _size(dropped)
+            self._bytes -= size
             self.dropped += len(dropped)
             self._before = Mark(gone, ALL)
 
@@ -128,13 +130,9 @@ class Changes:
         return Page(tuple(page), gap=gap, mark=page[-1].mark if more else self._end, more=more)
 
     def _later(self, mark: Mark) -> Iterator[Change]:
-        for position, lines in self._kept:
+        for position, lines, _ in self._kept:
             if position < mark.position:
                 continue
             for k, line in enumerate(lines):
                 if (position, k) > mark:
                     yield Change(Mark(position, k), line)
-
-
-def _size(lines: tuple[StoryLine, ...]) -> int:
-    return sum(line.size for line in lines)

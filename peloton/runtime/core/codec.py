@@ -95,6 +95,7 @@ class Codec:
         self._schemas: dict[type, int] = {}  # of classes whose schema is above 1
         self._changed: dict[type, Kind] = {}  # the kinds of these classes
         self._since: dict[type, int] = {}
+        self._plain: dict[type, int] = {}  # numbers of facts written as they are
         for number, cls in RECORDS.items():
             self._decoders["shard", number] = decoder_of(cls)
         for kind in kinds.values():
@@ -112,18 +113,31 @@ class Codec:
             self._since.update(kind.since)
         self.known_level = known_level(kinds)
         self.level = self.known_level
+
+    @property
+    def level(self) -> int:
         """The feature level in force: a daemon of a cluster sets this to the cluster's."""
+        return self._level
+
+    @level.setter
+    def level(self, level: int) -> None:
+        self._level = level
+        self._plain = {
+            cls: number
+            for cls, number in self._numbers.items()
+            if cls not in self._schemas and self._since.get(cls, 0) <= level
+        }
 
     def encode_entry(self, entry: Entry) -> bytes:
         """One row of a frame."""
-        numbers = self._numbers
-        plain = self.level == self.known_level and not self._schemas
+        plain = self._plain
         return encode(
             (
                 entry.key,
-                [(numbers[type(fact)], fact) for fact in entry.facts]
-                if plain
-                else self._numbered(entry.facts),
+                [
+                    (plain[type(fact)], fact) if type(fact) in plain else self._numbered(fact)
+                    for fact in entry.facts
+                ],
                 Bits(entry.members).pack() if entry.members else b"",
                 entry.values,
                 entry.cause,
@@ -132,10 +146,9 @@ class Codec:
             )
         )
 
-    def _numbered(self, facts: tuple[Fact, ...]) -> list[tuple[Any, ...]]:
-        for fact in facts:
-            self._allowed(type(fact))
-        return [_numbered(self._numbers[type(fact)], self._written(fact)) for fact in facts]
+    def _numbered(self, fact: Fact) -> tuple[Any, ...]:
+        self._allowed(type(fact))
+        return _numbered(self._numbers[type(fact)], self._written(fact))
 
     def _written(self, value: Any) -> tuple[Any, int]:
         """What is encoded for a value, and in which schema: below its level in an older one."""

@@ -29,11 +29,13 @@ _Deadline = tuple[str, float]
 class Crowd:
     """The members of one parent, by state."""
 
-    __slots__ = ("buckets", "classes", "columns", "key", "kind")
+    __slots__ = ("buckets", "classes", "columns", "key", "kind", "parent")
 
     def __init__(self, kind: Kind, key: Key) -> None:
+        assert kind.crowd is not None
         self.kind = kind
         self.key = key
+        self.parent = kind.crowd.parent(key)  # the key of the cell that is the parent of all
         self.classes: dict[Any, int] = {}
         self.columns = Columns()
         self.buckets: dict[int, int] = {}  # members by the tick of their deadline
@@ -117,12 +119,6 @@ class Crowd:
         return min(self.buckets, default=None)
 
     @property
-    def parent(self) -> Key:
-        """The key of the cell that is the parent of all members."""
-        assert self.kind.crowd is not None
-        return self.kind.crowd.parent(self.key)
-
-    @property
     def present(self) -> int:
         """Every member that exists, as bits."""
         return self.columns.present
@@ -134,6 +130,10 @@ class Crowd:
             if test(state):
                 found |= raw
         return found
+
+    def any(self, test: Callable[[Any], object]) -> bool:
+        """Whether the state of some member passes `test`."""
+        return any(map(test, self.classes))
 
     def count(self, by: Callable[[Any], Any]) -> Mapping[Any, int]:
         """Numbers of members by `by(state)`, in the order of their first classes."""

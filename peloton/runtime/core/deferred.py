@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.dead_letters import (
     NOT_KEPT,
@@ -64,10 +66,11 @@ class DeferredMail:
                 return None
             if envelope.members and not isinstance(envelope.message, Goal):
                 envelope = narrow(envelope, passing)
-        passed = self._not_dead_lettered(envelope)
-        if passed is None:
-            return None
-        envelope = passed
+        if self.dead_letters:
+            passed = self._not_dead_lettered(envelope)
+            if passed is None:
+                return None
+            envelope = passed
         box = self.retrying.get(key)
         if box is None or envelope.attempt:
             return envelope
@@ -104,7 +107,7 @@ class DeferredMail:
         """A turn raised: defer the actor's mail and retry later, or make it a dead letter."""
         if isinstance(envelope.message, Pursue):
             # The step was found in a state and index that may have changed by the retry.
-            envelope = envelope._replace(message=Pursue())
+            envelope = replace(envelope, message=Pursue())
         attempts = envelope.attempt + 1
         self._turns.story.add(self._line(envelope, members, failure=failure, attempts=attempts))
         if respond(attempts) is Response.DEAD_LETTER and members.bit_count() <= 1:
@@ -114,13 +117,15 @@ class DeferredMail:
         box.members |= members
         # A class is retried member by member, so that members which do not fail can go on.
         for part in reversed(singles(envelope, members) if members else [envelope]):
-            box.push_front(part._replace(attempt=attempts))
+            box.push_front(replace(part, attempt=attempts))
         # The earliest counts: else each new failure would delay the mail that waits behind.
         retry_s = self._turns.now + retry_after_s(attempts)
         self.due[envelope.to] = min(self.due.get(envelope.to, retry_s), retry_s)
 
     def due_retries(self, now: float) -> list[Envelope]:
         """Mail to deliver again now, in order."""
+        if not self.due:
+            return []
         mail: list[Envelope] = []
         for key in [key for key, at in self.due.items() if at <= now]:
             del self.due[key]
@@ -269,7 +274,7 @@ class DeferredMail:
             envelope = narrow(envelope, rest) if rest else envelope
         else:
             rest = envelope.origin & ~letter.origin
-            envelope = envelope._replace(origin=rest) if rest else envelope
+            envelope = replace(envelope, origin=rest) if rest else envelope
         if rest:
             return envelope
         self._answer(envelope, DeadLettered(letter.error))
@@ -302,7 +307,7 @@ def _rest_of_many(
     members = 0
     for raw, _ in left:
         members |= raw
-    return narrow(envelope._replace(origins=left), members) if members else None
+    return narrow(replace(envelope, origins=left), members) if members else None
 
 
 def _rest(raw: int, letter: DeadLetter | None) -> int:

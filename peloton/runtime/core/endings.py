@@ -58,6 +58,9 @@ class Endings:
         self._before_cut: dict[Key, None] = {}  # deletions that the floor waits for
         self.floor_may_move = True
         self._evicted: list[Key] = []  # out of memory, and not journaled as such yet
+        # The last one that `check` has looked at, and the entries by then: again without another
+        # entry, nothing has changed, neither its state nor what it derives from children.
+        self._checked: tuple[Key, int] | None = None
         self.known_absent: dict[Key, None] = {}  # loads of this round that found no row
         self.waiting: OrderedDict[Key, None] = OrderedDict()  # ended, and waiting for a row
 
@@ -69,6 +72,10 @@ class Endings:
         kind = population.kind(key)
         if kind.ended is never_ends:
             return
+        checked = key, self._turns.written
+        if checked == self._checked:
+            return
+        self._checked = checked
         state = population.cells.get(key)
         if state is None:
             self._forget_kept(kind, key)
@@ -76,7 +83,7 @@ class Endings:
                 self._deleted[key] = None
             return
         ended = attempt(self._has_ended, kind, key, state=state)
-        if isinstance(ended, Failure):
+        if type(ended) is Failure:
             self._turns.record_failure(key, "whether it has ended", failure=ended)
         elif ended:
             self._note(kind, key)
@@ -89,7 +96,11 @@ class Endings:
         An entity whose last report is not seen yet stays; it is checked again when that is seen.
         A round looks at no more entities than it may write rows: the others wait where they are.
         """
+        self._checked = None
         self._let_go()
+        if not self.busy:
+            self.floor_may_move = not self._before_cut
+            return ()
         rows = self._deletions(position)
         room = self._rows_per_round - len(rows)
         self.full += max(0, len(self.waiting) - room)
@@ -158,8 +169,8 @@ class Endings:
     @property
     def next_s(self) -> float | None:
         """When the next entity is too old to stay, in seconds since the epoch."""
-        times = [kept.next_s for kept in self._kept.values()]
-        return min((at for at in times if at is not None), default=None)
+        times = [at for kept in self._kept.values() if (at := kept.next_s) is not None]
+        return min(times, default=None)
 
     def note_evicted(self, key: Key) -> None:
         """Recovery dropped an entity: the next frame journals it as evicted."""
@@ -190,6 +201,7 @@ class Endings:
         loaded = self._loaded.pop(key, None)
         if loaded is None:
             return
+        self._checked = None
         body, (state, crowd, answers) = loaded
         population = self._turns.population
         if crowd is not None:
@@ -263,7 +275,8 @@ class Endings:
     def _let_go(self) -> None:
         """Entities beyond the bounds of their kinds are to leave."""
         for kept in self._kept.values():
-            self.waiting.update(dict.fromkeys(kept.leaving(self._turns.now, self._rows_per_round)))
+            for key in kept.leaving(self._turns.now, self._rows_per_round):
+                self.waiting[key] = None
 
     def _forget_kept(self, kind: Kind, key: Key) -> None:
         if kind.name in self._kept:

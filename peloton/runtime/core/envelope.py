@@ -10,6 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from peloton.runtime.core.crowd import values_for
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Message, members_of
@@ -22,7 +25,7 @@ class Stamp(NamedTuple):
     epoch: int
 
 
-class Envelope(NamedTuple):
+class Envelope(msgspec.Struct, frozen=True):
     """One message to one cell, or to the members of one crowd.
 
     `members` are the receivers where `to` is a crowd, `origin` the senders where `sender` is one;
@@ -53,13 +56,13 @@ def narrow(envelope: Envelope, members: int) -> Envelope:
         pairs = ((receivers & members, sender) for receivers, sender in envelope.origins)
         origins = tuple(pair for pair in pairs if pair[0])
         if len(origins) == 1:
-            envelope = envelope._replace(sender=origins[0][1], origins=())
+            envelope = replace(envelope, sender=origins[0][1], origins=())
         else:
-            envelope = envelope._replace(origins=origins)
+            envelope = replace(envelope, origins=origins)
     values = envelope.values
     if len(values) == envelope.members.bit_count():  # else the turn raises
         values = values_for(members, envelope.members, values=values)
-    return envelope._replace(members=members, values=values)
+    return replace(envelope, members=members, values=values)
 
 
 def singles(envelope: Envelope, members: int) -> list[Envelope]:
@@ -78,7 +81,7 @@ def singles(envelope: Envelope, members: int) -> list[Envelope]:
     for member in members_of(members):
         own = (values[member],) if each else envelope.values
         for by in senders.get(member, (envelope.sender,)):
-            parts.append(envelope._replace(members=1 << member, values=own, sender=by, origins=()))
+            parts.append(replace(envelope, members=1 << member, values=own, sender=by, origins=()))
     return parts
 
 
@@ -153,8 +156,8 @@ class Outbox:
 
 def _merged(envelope: Envelope, pairs: list[tuple[int, Key]]) -> Envelope:
     if len(pairs) == 1:
-        return envelope._replace(members=pairs[0][0], sender=pairs[0][1])
+        return replace(envelope, members=pairs[0][0], sender=pairs[0][1])
     members = 0
     for receivers, _ in pairs:
         members |= receivers
-    return envelope._replace(members=members, sender=None, origins=tuple(pairs))
+    return replace(envelope, members=members, sender=None, origins=tuple(pairs))

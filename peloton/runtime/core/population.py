@@ -13,7 +13,7 @@ from typing import Any
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.passivation import Shelf
-from peloton.runtime.vocabulary import Key, Kind, kind_of
+from peloton.runtime.vocabulary import Key, Kind, kind_of, no_parent
 
 
 class Population:
@@ -38,6 +38,8 @@ class Population:
         """The index that a turn of `key` sees: its crowd, or the index of its parent."""
         if kind.follows is not None:
             return self.crowd(kind.follows(key))
+        if kind.parent is no_parent:
+            return self.index_of(key) if kind.index is not None else None
         parent = kind.parent(key, self.cells.peek(key))
         # A cell without a parent is a root, and sees its own index, as all below it do.
         return self.index_of(key if parent is None else parent)
@@ -62,7 +64,8 @@ class Population:
 
     def crowd(self, key: Key) -> Crowd:
         """The crowd of that key; an empty one where there is none."""
-        found: Crowd | None = self.crowds.get(key)
+        # Straight at those in memory first: each turn of a parent asks several times.
+        found: Crowd | None = self.crowds.warm.get(key) or self.crowds.get(key)
         return found if found is not None else Crowd(self.kind(key), key)
 
     def put(self, key: Key, new: Any) -> None:
@@ -112,6 +115,8 @@ class Population:
 
     def woken(self) -> list[Key]:
         """Cells that were read while cold, or whose crowd was, since the last call."""
+        if not (self.cells.woken or self.crowds.woken):
+            return []
         keys = [*self.cells.woken]
         for key in self.crowds.woken:
             crowd_kind = self.kind(key).crowd
@@ -145,6 +150,8 @@ class Population:
     def _follow(self, kind: Kind, key: Key, *, old: Any, new: Any) -> None:
         if kind.index is not None:
             self.dirty[key] = None
+        if kind.parent is no_parent:
+            return
         parent = kind.parent(key, new if new is not None else old)
         if parent is None:
             return

@@ -18,7 +18,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.resends import UnseenReports
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.core.turns import Turns
-from peloton.runtime.vocabulary import Delivery, Key, Kind, Pursue, Send
+from peloton.runtime.vocabulary import Delivery, Key, Kind, Pursue, Send, no_phase
 
 VERSION_BITS = 40
 REPORT_RETRY_S = 5.0
@@ -104,6 +104,8 @@ class Reports:
             self._turns.outbox.add(envelope)
 
     def _phase(self, key: Key, kind: Kind, *, state: Any) -> Any:
+        if kind.phase is no_phase:
+            return None
         phase = attempt(kind.phase, state, self._turns.population.index_for(kind, key))
         if isinstance(phase, Failure):
             self._turns.record_failure(key, "phase", failure=phase)

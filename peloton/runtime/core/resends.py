@@ -40,8 +40,8 @@ class OwedMembers:
 
     __slots__ = ("_ages", "slot", "slow")
 
-    def __init__(self) -> None:
-        self._ages = [0] * (OWED_RESEND_FAST_MAX + 1)
+    def __init__(self, sent: int = 0) -> None:
+        self._ages = [sent] + [0] * OWED_RESEND_FAST_MAX
         self.slow = 0
         self.slot = -1  # tick modulo RESEND_SLOW_TICKS at which the slow are due; -1: none are
 
@@ -95,14 +95,21 @@ class OwedSends:
 
     def sent(self, key: Key, raw: int) -> None:
         """Members in `raw` have just sent something owed: their tries begin anew."""
-        self._owing(key).sent(raw)
+        owing = self._of.get(key)
+        if owing is None:
+            self._of[key] = OwedMembers(raw)
+        else:
+            owing.sent(raw)
         self._fast[key] = None
 
     def sent_more(self, key: Key, raw: int) -> None:
         """Members in `raw` have sent something more. Those that wait already keep their age: an
         actor that always has something new to send would otherwise never resend the old."""
-        owing = self._owing(key)
-        owing.sent(raw & ~owing.fast)
+        owing = self._of.get(key)
+        if owing is None:
+            self._of[key] = OwedMembers(raw)
+        else:
+            owing.sent(raw & ~owing.fast)
         self._fast[key] = None
 
     def settled(self, key: Key, raw: int) -> None:
@@ -151,12 +158,6 @@ class OwedSends:
 
     def __len__(self) -> int:
         return len(self._of)
-
-    def _owing(self, key: Key) -> OwedMembers:
-        owing = self._of.get(key)
-        if owing is None:
-            owing = self._of[key] = OwedMembers()
-        return owing
 
     def _due_slow(self, slot: int) -> dict[Key, int]:
         due: dict[Key, int] = {}

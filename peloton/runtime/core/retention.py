@@ -51,7 +51,9 @@ class Retained:
         """When the oldest one is too old; None if none ever is."""
         if self._kind.keep_s == math.inf:
             return None
-        return next((since + self._kind.keep_s for since, _ in self._of.values()), None)
+        for since, _ in self._of.values():
+            return since + self._kind.keep_s
+        return None
 
     def _beyond(self, since: float, now: float) -> bool:
         kind = self._kind

@@ -48,7 +48,10 @@ class SendResolver:
 
     def of_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
         """Queue the sends of a cell after its turn on `envelope`."""
-        self._record_owed(envelope.to, 1, sends=sends)
+        if not sends:
+            return
+        if _owes(sends):
+            self.owed_sends.sent_more(envelope.to, 1)
         failure = attempt(self._from_cell, envelope, sends)
         if isinstance(failure, Failure):
             self._on_failure(envelope.to, "send", failure=failure)
@@ -57,7 +60,10 @@ class SendResolver:
         self, crowd: Crowd, raw: int, *, sends: tuple[Send, ...], envelope: Envelope
     ) -> None:
         """Queue the sends of a class after its turn on `envelope`."""
-        self._record_owed(crowd.key, raw, sends=sends)
+        if not sends:
+            return
+        if _owes(sends):
+            self.owed_sends.sent(crowd.key, raw)
         failure = attempt(self._from_class, crowd, raw, sends=sends, envelope=envelope)
         if isinstance(failure, Failure):
             self._on_failure(crowd.key, "send", failure=failure, raw=raw)
@@ -128,12 +134,6 @@ class SendResolver:
                     crowd, members & raw, sends=sends, envelope=Envelope(key, NO_CAUSE)
                 )
 
-    def _record_owed(self, key: Key, raw: int, *, sends: tuple[Send, ...]) -> None:
-        for send in sends:
-            if send.message.delivery is Delivery.OWED:
-                self.owes(key, raw)
-                return
-
     def _from_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
         for send in sends:
             if send.members is not None and not send.members:
@@ -176,6 +176,11 @@ class SendResolver:
         parent = self._population.cells[crowd.parent]
         groups = crowd.columns.groups("spec", raw)
         return [(resolve(parent, message, spec), members) for spec, members in groups]
+
+
+def _owes(sends: tuple[Send, ...]) -> bool:
+    """Whether one of the sends must arrive."""
+    return Delivery.OWED in [send.message.delivery for send in sends]
 
 
 def _targets(crowd: Crowd, raw: int, *, to: Any, envelope: Envelope) -> list[tuple[Key, int]]:

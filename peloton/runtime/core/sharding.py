@@ -21,7 +21,10 @@ class Sharding:
 
     def __init__(self, kinds: Mapping[str, Kind], sizes: Mapping[str, int]) -> None:
         self._kinds = kinds
-        self._sizes = sizes
+        self._shards = {
+            group: [ShardId(group, number) for number in range(size)]
+            for group, size in sizes.items()
+        }
         self._known: dict[Key, ShardId] = {}
 
     def shard_of(self, key: Key) -> ShardId:
@@ -33,9 +36,9 @@ class Sharding:
                 return ShardId(group, int(at))
             kind = self._kinds[kind_of(key)]
             partition = kind.partition(key)
-            size = self._sizes[kind.group]
             number = partition if isinstance(partition, int) else zlib.crc32(partition.encode())
-            found = ShardId(kind.group, number % size)
+            shards = self._shards[kind.group]
+            found = shards[number % len(shards)]
             if len(self._known) >= PARTITIONS_KEPT_MAX:
                 self._known.clear()
             self._known[key] = found

@@ -9,7 +9,9 @@ entries themselves.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from peloton.runtime.vocabulary import Key
 
@@ -17,7 +19,7 @@ LINES_MAX = 4096
 STORY_BYTES_MAX = 8 * 1024 * 1024
 
 
-class StoryLine(NamedTuple):
+class StoryLine(msgspec.Struct, frozen=True, gc=False):
     """One turn: time, key, members, class of the message, facts, and the reason (or error)."""
 
     at: float

@@ -7,13 +7,15 @@ turn that raises has no effect. The same function serves a cell and a class of a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from peloton.runtime.vocabulary import At, Fact, Kind, Message, Pursue, Rest, Send
+from peloton.runtime.vocabulary import At, Decision, Fact, Kind, Message, Pursue, Rest, Send
 
 PURSUE_STEPS_MAX = 8
+NOTHING_YET = Decision()
+"""A turn without a message decides nothing before it pursues the goal."""
 
 
 class UnknownMessage(Exception):
@@ -24,7 +26,7 @@ class Unsettled(Exception):
     """A goal was pursued for `PURSUE_STEPS_MAX` steps without reaching a `Rest`."""
 
 
-class TurnOutcome(NamedTuple):
+class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
     """What a turn made: the new state (None: deleted), facts, sends, reply, reason and notes."""
 
     state: Any
@@ -38,7 +40,7 @@ class TurnOutcome(NamedTuple):
 def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> TurnOutcome:
     """Decide `message` in `state`, then pursue the goal; raises what the behaviour raises."""
     if type(message) is Pursue:
-        return _pursued(kind, TurnOutcome(state, (), (), None, ""), at=at, first=message.step)
+        return _pursued(kind, state, decided=NOTHING_YET, at=at, first=message.step)
     if state is None:
         absent = kind.absent.get(type(message))
         if absent is None:
@@ -51,18 +53,18 @@ def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> TurnOutcom
         decision = decide(state, message, at)
     for fact in decision.facts:
         state = kind.evolve[type(fact)](state, fact)
-    first = TurnOutcome(
-        state, decision.facts, decision.sends, decision.reply, decision.because, decision.notes
-    )
-    if first.notes is not None:
-        at = msgspec.structs.replace(at, notes=first.notes)
-    return _pursued(kind, first, at=at)
+    if decision.notes is not None:
+        at = msgspec.structs.replace(at, notes=decision.notes)
+    return _pursued(kind, state, decided=decision, at=at)
 
 
-def _pursued(kind: Kind, outcome: TurnOutcome, *, at: At, first: Any = None) -> TurnOutcome:
-    state, facts, sends, reply, because, notes = outcome
+def _pursued(
+    kind: Kind, state: Any, *, decided: Decision, at: At, first: Any = None
+) -> TurnOutcome:
+    facts, sends, reply = decided.facts, decided.sends, decided.reply
+    because, notes = decided.because, decided.notes
     if state is None:
-        return outcome
+        return TurnOutcome(state, facts, sends, reply, because, notes)
     steps = []
     for _ in range(PURSUE_STEPS_MAX):
         step, first = (kind.pursue(state, at) if first is None else first), None

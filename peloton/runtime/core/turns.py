@@ -29,9 +29,11 @@ from peloton.runtime.vocabulary import (
     Key,
     Kind,
     Refused,
+    no_deadline,
 )
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
+"""A frame holds up to `LOCAL_BYTES_MAX` and one turn more, and must fit the journal's limit."""
 
 
 class EntryTooLarge(Exception):
@@ -72,10 +74,12 @@ class Turns:
         self.written = 0  # entries, for metrics
         self.bytes = 0
         self.codec = codec
+        self.level = codec.level
 
     def begin(self, now: float, position: int, *, held: bool = False) -> None:
         """A new frame: turns see this time and position. `held`: with the entries held so far."""
         self.now, self.position = now, position
+        self.level = self.codec.level
         if held:
             return
         self.rows, self.bytes, self.lines = [], 0, []
@@ -99,19 +103,17 @@ class Turns:
             notes=self.population.notes.get(envelope.to),
             epoch=self.epoch,
             position=self.position,
-            level=self.codec.level,
+            level=self.level,
         )
 
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
         """One turn of a cell."""
         state = self.population.cells.get(envelope.to)
-        if isinstance(envelope.message, Due) and not self._cell_is_due(
-            kind, state, envelope=envelope
-        ):
+        if type(envelope.message) is Due and not self._cell_is_due(kind, state, envelope=envelope):
             return None
         at = self.at(kind, envelope)
         outcome = attempt(self._cell_turn, kind, state, envelope=envelope, at=at)
-        return outcome if isinstance(outcome, Failure) else None
+        return outcome if type(outcome) is Failure else None
 
     def crowd(self, kind: Kind, envelope: Envelope) -> Iterator[tuple[int, Failure]]:
         """One turn per class of equal states; yields the members whose class failed, and why."""
@@ -119,25 +121,25 @@ class Turns:
         at = self.at(kind, envelope)
         message = envelope.message
         for state, raw in crowd.split(envelope.members):
-            if isinstance(message, Due):
+            if type(message) is Due:
                 raw = crowd.still_due(state, raw, name=message.name, now_s=self.now)
                 if not raw:
                     continue
-            outcome = attempt(take_turn, kind, state, message=message, at=at)
-            if not isinstance(outcome, Failure):
-                outcome = attempt(
-                    self._apply_class, crowd, raw, state=state, outcome=outcome, envelope=envelope
-                )
-            if isinstance(outcome, Failure):
+            outcome = attempt(
+                self._class_turn, kind, crowd, part=(state, raw), envelope=envelope, at=at
+            )
+            if type(outcome) is Failure:
                 yield raw, outcome
 
     def write(self, entry: Entry) -> None:
         """Add an entry to the frame. Raises `EntryTooLarge`."""
-        self._add(self._row(entry))
+        self._add(self._encoded(entry))
         self.must_write = True
 
     def time_cell(self, key: Key, kind: Kind, *, old: Any, new: Any) -> None:
         """Set or drop the deadline of a cell after its state changed."""
+        if kind.deadline is no_deadline:
+            return
         after = kind.deadline(new) if new is not None else None
         if after is None:
             self.population.since.pop(key, None)
@@ -173,23 +175,23 @@ class Turns:
         # All that may raise comes first: what fails from here on would leave half a turn behind.
         notes = outcome.notes
         recall_s = kind.recall_s(notes) if notes is not None else None
-        request_log = self._to_remember(key, envelope, outcome=outcome)
-        if not facts and request_log:
-            self.write(self._entry(envelope, request_log, because=outcome.because))
+        answered = self._answered(envelope, outcome) if envelope.request is not None else ()
+        if facts or answered:
+            row = self._row(envelope, (*facts, *answered), because=outcome.because)
         if facts:
             self._note_class(kind, facts)
-            facts = (*facts, *request_log)
-            row = self._row(self._entry(envelope, facts, because=outcome.because))
-            revived = self._revived_row(key, beside=row)
+            revived = self._revived_row(key, beside=row) if self.revived else None
             if outcome.state is not None:
                 kind.deadline(outcome.state)
             self.population.put(key, outcome.state)
-            self._add_revived(key, revived)
-            self._add(row)
+            if revived is not None:
+                self._add_revived(key, revived)
             size = len(row)
             self.touched[key] = None
             self.time_cell(key, kind, old=state, new=outcome.state)
-        for fact in request_log:
+        if facts or answered:
+            self._add(row)
+        for fact in answered:
             self.must_write = True
             self.request_log.remember(key, fact)
         if notes is not None:
@@ -218,27 +220,26 @@ class Turns:
         if recall_s is not None and recall_s > self.now:
             self.alarms.set(key, max(tick_of(recall_s), tick_at(self.now) + 1))
 
-    def _to_remember(
-        self, key: Key, envelope: Envelope, *, outcome: TurnOutcome
-    ) -> tuple[RequestAnswered, ...]:
+    def _answered(self, envelope: Envelope, outcome: TurnOutcome) -> tuple[RequestAnswered, ...]:
         """The reply to remember under the client's request key, if it is final.
 
         A refusal is final too: of a request that was sent twice, the later copy would otherwise
         do what the client was told is refused.
         """
+        assert envelope.request is not None
         reply, at_s = outcome.reply, self.now
-        if envelope.request is None:
-            return ()
         if not outcome.facts:
             if not isinstance(reply, Refused) or reply.again:
                 return ()
             at_s -= KEEP_S - REFUSED_KEEP_S
         name, digest = envelope.request
-        return (RequestAnswered(name, digest, self.codec.encode_answer(key, reply), at_s),)
+        return (RequestAnswered(name, digest, self.codec.encode_answer(envelope.to, reply), at_s),)
 
-    def _apply_class(
-        self, crowd: Crowd, raw: int, *, state: Any, outcome: TurnOutcome, envelope: Envelope
+    def _class_turn(
+        self, kind: Kind, crowd: Crowd, *, part: tuple[Any, int], envelope: Envelope, at: At
     ) -> TurnOutcome:
+        state, raw = part
+        outcome = take_turn(kind, state, message=envelope.message, at=at)
         values = values_for(raw, envelope.members, values=envelope.values)
         if outcome.facts and values and envelope.attempt:
             # A redriven dead letter was read from the journal, which does not know their types.
@@ -246,21 +247,21 @@ class Turns:
             values = self.codec.typed_values(crowd.kind.name, kinds, values=values)
         size = 0
         if outcome.facts:
-            entry = self._entry(
+            row = self._row(
                 envelope, outcome.facts, because=outcome.because, members=raw, values=values
             )
             change = ClassChange(state, outcome.state, facts=outcome.facts, values=values)
-            row = self._row(entry)
             parent = crowd.parent
             if parent not in self.population.cells:
                 # It was evicted, and its `ended` row holds the other members. Touching a parent
                 # that is absent counts as its deletion, so that row would be deleted.
                 raise NoParent(f"{crowd.key} would change, but {parent} is not in memory")
-            revived = self._revived_row(parent, beside=row)
+            revived = self._revived_row(parent, beside=row) if self.revived else None
             self._note_class(crowd.kind, outcome.facts)
             self.population.before_change(crowd)
             crowd.apply(raw, change, self.now)
-            self._add_revived(parent, revived)
+            if revived is not None:
+                self._add_revived(parent, revived)
             self._add(row)
             size = len(row)
             self.touched[self.population.changed(crowd)] = None
@@ -269,9 +270,10 @@ class Turns:
         self.resolver.of_class(crowd, raw, sends=outcome.sends, envelope=envelope)
         return outcome
 
-    def _row(self, entry: Entry) -> bytes:
+    def _encoded(self, entry: Entry) -> bytes:
         row = self.codec.encode_entry(entry)
-        _check_size(entry.key, len(row))
+        if len(row) > ENTRY_BYTES_MAX:
+            raise EntryTooLarge(f"{entry.key}: {len(row)} bytes, at most {ENTRY_BYTES_MAX}")
         return row
 
     def _add(self, row: bytes) -> None:
@@ -285,18 +287,19 @@ class Turns:
         if body is None:
             return None
         row = self.codec.encode_entry(Entry(key, (Revived(body),), cause="revived"))
-        _check_size(key, len(row) + len(beside))
+        size = len(row) + len(beside)
+        if size > ENTRY_BYTES_MAX:
+            raise EntryTooLarge(f"{key}: {size} bytes, at most {ENTRY_BYTES_MAX}")
         return row
 
-    def _add_revived(self, key: Key, row: bytes | None) -> None:
-        if row is not None:
-            del self.revived[key]
-            self._add(row)
-            self.must_write = True
+    def _add_revived(self, key: Key, row: bytes) -> None:
+        del self.revived[key]
+        self._add(row)
+        self.must_write = True
 
     def _note_class(self, kind: Kind, facts: tuple[Fact, ...]) -> None:
         if not self.must_write:
-            self.must_write = any(type(fact) not in kind.lazy for fact in facts)
+            self.must_write = not kind.lazy.issuperset(map(type, facts))
 
     def _cell_is_due(self, kind: Kind, state: Any, *, envelope: Envelope) -> bool:
         deadline = kind.deadline(state) if state is not None else None
@@ -307,7 +310,7 @@ class Turns:
             return False
         return tick_of(since + deadline[1]) <= tick_at(self.now)
 
-    def _entry(
+    def _row(
         self,
         envelope: Envelope,
         facts: tuple[Fact, ...],
@@ -315,10 +318,10 @@ class Turns:
         because: str,
         members: int = 0,
         values: tuple[Any, ...] = (),
-    ) -> Entry:
-        if not any(type(fact) in self._per_member(envelope.to) for fact in facts):
+    ) -> bytes:
+        if values and not any(type(fact) in self._per_member(envelope.to) for fact in facts):
             values = ()
-        return Entry(
+        entry = Entry(
             key=envelope.to,
             facts=facts,
             members=members,
@@ -327,6 +330,7 @@ class Turns:
             because=because,
             who=envelope.who,
         )
+        return self._encoded(entry)
 
     def _per_member(self, key: Key) -> Any:
         crowd = self.population.kind(key).crowd
@@ -340,9 +344,3 @@ class Turns:
             self.story.add(line)
             if facts:
                 self.lines.append(line)
-
-
-def _check_size(key: Key, size: int) -> None:
-    """A frame holds up to `LOCAL_BYTES_MAX` and one turn more, and must fit the journal's limit."""
-    if size > ENTRY_BYTES_MAX:
-        raise EntryTooLarge(f"{key}: {size} bytes, at most {ENTRY_BYTES_MAX}")

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from peloton.runtime.core.codec import encode
 from peloton.runtime.core.envelope import Envelope
@@ -258,7 +259,7 @@ class PeerShell(Shell):
             if number:
                 asks.append(number)
                 address = RemoteReplyAddress(self.ref, link.peer, number=number, asked=envelope.to)
-                envelope = envelope._replace(reply_to=address)
+                envelope = replace(envelope, reply_to=address)
             envelopes.append(envelope)
         if not envelopes:
             return

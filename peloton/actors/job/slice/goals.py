@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -36,13 +37,13 @@ class SliceStates(enum.Enum):
     EMPTY = "empty"  # no instance exists
 
 
-def slice_state_of(slice_: Slice, at: At) -> SliceStates:
+def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
     """The state of the slice."""
     if slice_.closed and slice_.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
         return SliceStates.ACTIVE
-    if at.index is None or not at.index.present:
+    if crowd is None or not crowd.present:
         return SliceStates.EMPTY
-    return SliceStates.ACTIVE if at.index.where(_acts) else SliceStates.ENDED
+    return SliceStates.ACTIVE if crowd.any(_acts) else SliceStates.ENDED
 
 
 def _acts(task: Task) -> bool:
@@ -69,21 +70,23 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     if begun is not None:
         return begun
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    ready = Bits(at.index.where(looks_for_host))
-    waiting = notes.wished if at.now < notes.wished_at + WISH_TIMEOUT_S else Bits()
-    kept = notes.kept if at.now < notes.kept_at + KEPT_REPEAT_S else Bits()
-    resting = notes.resting if at.now < notes.retry_at else Bits()
+    ready: int = at.index.where(looks_for_host)
+    if not (ready or notes.wished or notes.kept or notes.resting):
+        return WAITING
+    waiting = notes.wished.raw if at.now < notes.wished_at + WISH_TIMEOUT_S else 0
+    kept = notes.kept.raw if at.now < notes.kept_at + KEPT_REPEAT_S else 0
+    resting = notes.resting.raw if at.now < notes.retry_at else 0
     # Members that launched leave `wished`, or their next run would wait for the old wish's timeout.
     # An expired time is cleared too, or it would hide the next one (`recall_s`).
-    launched = bool(notes.wished - ready)
+    launched = notes.wished.raw & ~ready
     after = msgspec.structs.replace(
         notes,
-        wished=waiting & ready,
-        kept=kept & ready,
-        resting=resting & ready,
+        wished=Bits(waiting & ready),
+        kept=Bits(kept & ready),
+        resting=Bits(resting & ready),
         refused=() if launched else notes.refused,
     )
-    fresh = ready - waiting - kept - resting
+    fresh = Bits(ready & ~(waiting | kept | resting))
     if not fresh:
         return WAITING if after == notes else Decision(notes=after)
     number = notes.number
@@ -110,6 +113,8 @@ def begin(slice_: Slice, at: At) -> Decision | None:
     A member is active from its creation until it has ended and its ticket is released: through
     all its attempts, so that a retry never waits behind a member that has not begun.
     """
+    if not slice_.closed:
+        return None
     waiting = slice_.waiting
     if not waiting:
         return None
@@ -190,7 +195,7 @@ TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceStep]] = {
 
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
     """The next step towards the goal."""
-    return TABLE[slice_state_of(slice_, at)][slice_.goal](slice_, at)
+    return TABLE[slice_state_of(slice_, at.index)][slice_.goal](slice_, at)
 
 
 def recall_s(notes: WishNotes) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import FACTS
@@ -9,10 +11,12 @@ from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, phase, report
 from peloton.actors.task.messages import TaskGoals
-from peloton.runtime.vocabulary import At, Key, Kind
+from peloton.runtime.vocabulary import Key, Kind
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
+FOLLOWED_KEPT_MAX = 16_384
+"""Slices whose crowd's key is kept: each turn of a slice asks for it several times."""
 
 
 def _partition(key: Key) -> str:
@@ -20,8 +24,12 @@ def _partition(key: Key) -> str:
 
 
 def _ended(slice_: Slice, crowd: object) -> bool:
-    at = At(now=0.0, key=slice_.job, index=crowd)
-    return slice_.goal != TaskGoals.DELETED and slice_state_of(slice_, at) == SliceStates.ENDED
+    return slice_.goal != TaskGoals.DELETED and slice_state_of(slice_, crowd) is SliceStates.ENDED
+
+
+@functools.lru_cache(maxsize=FOLLOWED_KEPT_MAX)
+def _follows(key: Key) -> Key:
+    return Key("task" + key[len("slice") :])
 
 
 def _fresh(message: object) -> bool:
@@ -41,7 +49,7 @@ KIND = Kind(
     facts=FACTS,
     partition=_partition,
     ended=_ended,
-    follows=lambda key: Key("task" + key[len("slice") :]),
+    follows=_follows,
     report=report,
     report_interval_s=TALLY_INTERVAL_S,
     phase=phase,
