@@ -138,18 +138,25 @@ class Handoff:
         return self._settle(now)
 
     def lost(
-        self, shard: ShardId, now: float, *, gave_up: bool = False, damaged: str = ""
+        self,
+        shard: ShardId,
+        now: float,
+        *,
+        gave_up: bool = False,
+        by_another: bool = False,
+        damaged: str = "",
     ) -> list[ShardAction]:
         """The shard ended by itself: fenced, claim lost, or its shell raised.
 
-        `gave_up`: the store was unreachable too long. `damaged` is what an operator has to repair.
+        `gave_up`: the store was unreachable too long. `by_another`: it was well, and lost with
+        another one. `damaged` is what an operator has to repair.
         """
         status = self.shards[shard]
         if status.state in _HERE:  # else it was being closed, which is no failure
             self._orders.append(ShardAction(ActionKind.READ_VIEW))
             # Damage has a pause of its own. It says nothing about this daemon, so the healthy
             # shards of the group must not be handed over for it.
-            if not damaged:
+            if not damaged and not by_another:
                 self._failed(status, now)
                 if gave_up or status.fails >= FAILS_MAX:
                     self._unfit[shard.group] = now + UNFIT_S

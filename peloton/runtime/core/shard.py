@@ -221,12 +221,15 @@ class Shard:
         if not self.is_open:
             self.is_open = True
             self._begin_frame(now)
+        else:
+            self.redrives.run(self)  # what they wait for may have been loaded
         epochs = self.epoch_filter.raised()
         if epochs is not None:
             self.turns.write(epochs)
         self.pump.run()
         self.reports.send_due(self._tick)
         self.pump.run()
+        self.endings.known_absent = {}
         self.is_full = self.has_mail
         self._undurable.framed(self.turns.touched)
         load, self._to_load = tuple(self._to_load), {}
@@ -240,7 +243,6 @@ class Shard:
         """
         self.is_open = self.is_full = False
         self.pump.closed()
-        self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)
         if may_hold and not ended and self._may_wait():
             frame = None

@@ -132,7 +132,13 @@ class ClaimShell(Shell):
             return handoff.closed(message.shard, now)
         if isinstance(message, ShardLost):
             damaged = message.text if message.damaged else ""
-            return handoff.lost(message.shard, now, gave_up=message.gave_up, damaged=damaged)
+            return handoff.lost(
+                message.shard,
+                now,
+                gave_up=message.gave_up,
+                by_another=message.by_another,
+                damaged=damaged,
+            )
         if isinstance(message, DrainAll):
             self._leaving.append(message.answer)
             return handoff.drain_all(now)

@@ -187,6 +187,9 @@ class RootShell(Shell):
             self._region.status.damaged[shard] = lost.text
             self._answer_if_open()
             return
+        if lost.by_another:
+            self._restart[shard] = self.now
+            return
         fails = self._fails[shard] = self._fails.get(shard, 0) + 1
         self._restart[shard] = self.now + min(
             RESTART_FIRST_S * 2 ** (fails - 1), SHELL_RESTART_S_MAX

@@ -22,7 +22,7 @@ journal. The shell and its shards run on one thread, and call each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Protocol
 
 from peloton.runtime.core.envelope import Envelope, Stamp
@@ -52,6 +52,7 @@ for what goes on arriving, and a frame has the time of its first turn."""
 UNCLEAR_S_MAX = 15.0
 SETTLE_FIRST_S = 0.1
 SETTLE_S_MAX = 2.0
+NOBODY_LEFT = "the shards whose frames could be settled have ended"
 
 
 class RoundShard(Protocol):
@@ -91,6 +92,7 @@ class _Flight:
         self._frames = [ref for ref, work in works.items() if work.frame is not None]
         self._outcome: Answer | None = None if self._frames else Committed()  # of the frames
         self._final: dict[Ref, Answer] = {}
+        self._is_unclear = False  # the frames have to be settled
 
     @property
     def is_decided(self) -> bool:
@@ -101,7 +103,9 @@ class _Flight:
         """Tell the shards what is final by these answers and those before."""
         for ref in self.works:
             answer = answers.get(ref)
-            if answer is not None and not isinstance(answer, Unclear):
+            if isinstance(answer, Unclear):
+                self._is_unclear = self._is_unclear or ref in self._frames
+            elif answer is not None:
                 self._final[ref] = answer
         if self._outcome is None:
             known = [self._final[ref] for ref in self._frames if ref in self._final]
@@ -114,6 +118,11 @@ class _Flight:
             shard = self.shards.pop(ref, None) if answer is not None else None
             if shard is not None and answer is not None:
                 shard.done(answer)
+
+    def is_hopeless(self, asked: Container[Ref]) -> bool:
+        """Whether nobody is left whose frame could be settled."""
+        left = (ref in self.shards or ref in asked for ref in self._frames)
+        return self._outcome is None and self._is_unclear and not any(left)
 
     def _answer_to(self, ref: Ref, outcome: Answer) -> Answer | None:
         """The outcome of one. Without a frame its memory may follow from the frames of others."""
@@ -219,6 +228,8 @@ class RoundShell(Shell):
             known.pop(ref, None)
         for flight in self._flights:
             flight.shards.pop(ref, None)
+        if self._flights:
+            self.wake_soon()
         if ref in self._giving:
             for other in self._closed().values():
                 other.give_up(f"its round was lost with {shard.shard}: {text}")
@@ -229,6 +240,9 @@ class RoundShell(Shell):
         """Take the journal's answers, or look whether the round is to be closed."""
         if isinstance(message, WorkDone):
             self._answered(message.answers)
+        for flight in self._flights:
+            if flight.is_hopeless(self._asked):
+                flight.answered(dict.fromkeys(flight.works, RoundRefused(NOBODY_LEFT)))
         if self._settle_at_s is not None:
             self._settle()
         if self._open and self._may_close():

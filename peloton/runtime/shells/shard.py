@@ -243,16 +243,15 @@ class ShardShell(Shell):
             send(self._context.journal, DropClaim(self.shard, self.core.epoch))
         self._close()
 
-    def _lose(
-        self, text: str, *, broken: bool = False, damaged: bool = False, gave_up: bool = False
-    ) -> None:
+    def _lose(self, text: str, *, damaged: bool = False, **how: bool) -> None:
+        """The shard ends by itself; `how` are fields of `ShardLost`."""
         if self._phase is ShardPhase.OVER:
             return
         draining = self._phase is ShardPhase.DRAINING
         # In a fleet another member may be able to recover it, so there it is not final.
         final = damaged and self._context.region.routes.membership_status is None
         self._end(text, damaged=final)
-        lost = ShardLost(self.shard, text, broken=broken, damaged=damaged, gave_up=gave_up)
+        lost = ShardLost(self.shard, text, damaged=damaged, **how)
         send(self._context.root, Closed(self.shard) if draining else lost)
 
     def _end(self, text: str, *, damaged: bool = False) -> None:
@@ -341,8 +340,10 @@ class ShardShell(Shell):
         if self.core is None or not self._waits:
             return
         if not isinstance(answer, Committed):
-            fenced = isinstance(answer, Fenced)
-            self._lose(f"fenced: {answer.text}" if fenced else answer.text)
+            if isinstance(answer, Fenced):
+                self._lose(f"fenced: {answer.text}")
+            else:
+                self._lose(answer.text, by_another=True)
             return
         ready, self._in_flight, self._waits = self._in_flight, None, False
         if ready is not None and self._work(ready) is not None:
@@ -384,7 +385,7 @@ class ShardShell(Shell):
 
     def give_up(self, text: str, *, unclear: bool = False) -> None:
         """See `RoundShard`."""
-        self._lose(text, gave_up=unclear)
+        self._lose(text, gave_up=unclear, by_another=not unclear)
 
 
 def shard_shell_name(shard: ShardId) -> str:

@@ -180,7 +180,8 @@ class Closed(NamedTuple):
 class ShardLost(NamedTuple):
     """A shard ended by itself: fenced, unclear for too long, or its shell raised (`broken`).
 
-    `gave_up`: the store was unreachable for so long that another daemon should try.
+    `gave_up`: the store was unreachable for so long that another daemon should try. `by_another`:
+    another shard of its round was lost; this one is to be claimed again at once.
     """
 
     shard: ShardId
@@ -188,6 +189,7 @@ class ShardLost(NamedTuple):
     broken: bool = False
     damaged: bool = False
     gave_up: bool = False
+    by_another: bool = False
 
 
 class ShellFailed(NamedTuple):
