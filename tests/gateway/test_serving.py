@@ -116,10 +116,12 @@ def test_what_an_answer_was_made_of_is_freed_without_the_collector(
     try:
         asked = ask("later")
         postponing.arrived(1)
-        future = weakref.ref(postponing.futures["later"])
+        assert text_of(ask("at once")) == "at once", "so that thread is through with the first"
+        freed = threading.Event()
+        future = weakref.ref(postponing.futures["later"], lambda _: freed.set())
         postponing.futures.pop("later").set_result("came")
         assert text_of(asked) == "came"
-        assert future() is None
+        assert freed.wait(WAIT_S_MAX) and future() is None
     finally:
         gc.enable()
 

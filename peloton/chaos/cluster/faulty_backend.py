@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import RunOutcome, crowd_key
 from peloton.chaos.cluster.machines import Machines, machine_report
@@ -150,7 +152,7 @@ class MachineLink:
         else:
             running = (*running, foreign)
         falsified = m.RunsListed(running, listed.ends, listed.asked_at, sets=sets)
-        return report._replace(message=falsified)
+        return replace(report, message=falsified)
 
     def _report(self, report: Envelope) -> None:
         if self._strikes("report lost", self.faults.lose_report):
