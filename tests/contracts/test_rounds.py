@@ -147,6 +147,24 @@ def test_a_fenced_work_without_a_frame_refuses_nobody(rig: JournalRig) -> None:
     assert tails(rig) == [[b"ours", b"more"], [b"ours"], [b"ours", b"more"]]
 
 
+def test_frames_and_works_without_one_may_be_fenced_in_one_round(rig: JournalRig) -> None:
+    journal, thief = rig.open(), rig.open()
+    first, second, other = frames(journal)
+    assert journal.commit([first, second, other]) == [Committed()] * 3
+    claim(thief, SHARD)
+    claim(thief, SECOND)
+    part = CheckpointPart(1, 0, b"state", last=True)
+    works = [
+        Work(other.shard, other.epoch, parts=(part,), floor=Floor(1)),
+        Work(SECOND, second.epoch, parts=(part,), floor=Floor(1)),
+        Work(SHARD, first.epoch, Frame(2, b"more")),
+    ]
+    assert [type(each) for each in journal.commit(works)] == [Committed, Fenced, Fenced]
+    assert claim(journal, OTHER).floor == 1
+    assert list(journal.read_checkpoint(OTHER)) == [b"state"]
+    assert claim(journal, SECOND).floor == 0
+
+
 def test_a_round_has_a_limit_of_frames_and_above_it_nothing_is_written(rig: JournalRig) -> None:
     journal = rig.open()
     journal.bootstrap({"many": ROUND_SHARDS_MAX + 1})

@@ -1,7 +1,7 @@
-"""What shards write within a round of the SQLite journal, under savepoints.
+"""What shards write within a round of the SQLite journal, inside its transaction.
 
 The conditional update comes first: its result shows whether the rest may be written. The module
-must not begin, commit or roll back a transaction; the journal does.
+must not begin, commit or roll back; the journal does.
 """
 
 from __future__ import annotations
@@ -33,34 +33,39 @@ class Superseded(Exception):
     """The register has a newer epoch than the work's."""
 
 
+Answers = Mapping[ShardId, Answer]
+
+
 class WritesTogether:
-    """What is written under one savepoint: all works of a round with a frame, or one without."""
+    """What is written altogether or not at all: all works of a round with a frame, or another."""
 
     def __init__(self, plans: dict[ShardId, tuple[Hold, RoundPlan]]) -> None:
         self.plans = plans
-        self.answers: Mapping[ShardId, Answer] | None = None
+        self.answers: Answers | None = None
         """Once it is decided; kept until each shard has asked."""
 
+    def decided(self, answers: Answers) -> int:
+        """Note the answers of what is committed or refused by now; the bytes that were written."""
+        self.answers = answers
+        done = [it for shard, it in self.plans.items() if isinstance(answers[shard], Committed)]
+        for hold, plan in done:
+            record_committed(hold, plan)
+        return sum(size_bytes(plan) for _, plan in done)
 
-def write_together(
-    db: sqlite3.Connection, together: WritesTogether, *, repeated: bool
-) -> Mapping[ShardId, Answer]:
-    """All of it, or nothing. `repeated`: whether an earlier commit of it is unclear."""
-    answers: dict[ShardId, Answer] = {}
-    db.execute("SAVEPOINT together")
+
+def write_together(db: sqlite3.Connection, together: WritesTogether) -> Answers | None:
+    """Write all of it. None if a shard is fenced: then the transaction is to be rolled back."""
     try:
-        for shard, (hold, plan) in together.plans.items():
-            answers[shard] = Committed(write(db, hold, plan=plan))
+        return {
+            shard: Committed(write(db, hold, plan=plan))
+            for shard, (hold, plan) in together.plans.items()
+        }
     except Superseded:
-        db.execute("ROLLBACK TO together")
-        answers = {**_refusals(db, together, repeated=repeated)}
-    db.execute("RELEASE together")
-    return answers
+        return None
 
 
-def _refusals(
-    db: sqlite3.Connection, together: WritesTogether, *, repeated: bool
-) -> rounds.Refusals:
+def refusals(db: sqlite3.Connection, together: WritesTogether, *, repeated: bool) -> Answers:
+    """Who is fenced, and the others. `repeated`: whether an earlier commit of it is unclear."""
     epochs = {shard: _epoch(db, shard) for shard in together.plans}
     over = [one for one, (hold, _) in together.plans.items() if epochs[one] > hold.epoch]
     # A register that is still ours shows that no earlier commit was done.
@@ -77,9 +82,7 @@ def _epoch(db: sqlite3.Connection, shard: ShardId) -> int:
     return int(epoch)
 
 
-def found_committed(
-    db: sqlite3.Connection, together: WritesTogether
-) -> Mapping[ShardId, Answer] | None:
+def found_committed(db: sqlite3.Connection, together: WritesTogether) -> Answers | None:
     """The answers if a commit of it is in the file, as the op of any of its registers shows."""
     answers: dict[ShardId, Answer] = {}
     committed = False

@@ -1,9 +1,8 @@
 """Journal in one SQLite file: a round is one transaction over all shards that have work.
 
-The one fsync of a round's COMMIT serves every shard in it. The works with a frame are written under
-one SAVEPOINT, for their frames stand together, each other work under its own; where one is fenced,
-all of that is rolled back. It must not block between BEGIN and COMMIT, and must not use a
-connection again that failed:
+The one fsync of a round's COMMIT serves every shard in it. Where a shard is fenced, everything is
+rolled back and written again without it, and without the other frames if it has one. It must not
+block between BEGIN and COMMIT, and must not use a connection again that failed:
 
  1. COMMIT fails (disk full, I/O error); it is unknown whether the frame is in the file.
  2. The same connection is read; it answers from its page cache, which shows the frame.
@@ -26,7 +25,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.adapters import sqlite_round
 from peloton.runtime.adapters import sqlite_schema as sql
-from peloton.runtime.adapters.sqlite_round import WritesTogether
+from peloton.runtime.adapters.sqlite_round import Answers, WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.core import chain, register, rounds
 from peloton.runtime.core.register import Hold, OpNames, RoundPlan
@@ -36,7 +35,6 @@ from peloton.runtime.ports import (
     Answer,
     Claimed,
     ClusterRecord,
-    Committed,
     Damaged,
     EndedRow,
     Fenced,
@@ -226,7 +224,7 @@ class SqliteJournal:
             return Unclear(self._failed(error))
         if found is None:
             return self._transaction([together], repeated=True)
-        self._decided(together, found)
+        self._mover.wrote(together.decided(found))
         return None
 
     def _transaction(self, several: list[WritesTogether], *, repeated: bool) -> Unclear | None:
@@ -235,8 +233,7 @@ class SqliteJournal:
         if not several:
             return None
         try:
-            db = self._begin()
-            found = [sqlite_round.write_together(db, one, repeated=repeated) for one in several]
+            db, found = self._written(several, repeated=repeated)
             if any(plan.work.cut is not None for one in several for _, plan in one.plans.values()):
                 sqlite_round.vacuum(db)
             db.execute("COMMIT")
@@ -245,16 +242,32 @@ class SqliteJournal:
         except BaseException:
             self._discard()  # with the transaction it is in
             raise
-        for together, answers in zip(several, found, strict=True):
-            self._decided(together, answers)
+        for together, answers in found.items():
+            self._mover.wrote(together.decided(answers))
         return None
 
-    def _decided(self, together: WritesTogether, answers: Mapping[ShardId, Answer]) -> None:
-        together.answers = answers
-        for shard, (hold, plan) in together.plans.items():
-            if isinstance(answers[shard], Committed):
-                sqlite_round.record_committed(hold, plan)
-                self._mover.wrote(sqlite_round.size_bytes(plan))
+    def _written(
+        self, several: list[WritesTogether], *, repeated: bool
+    ) -> tuple[sqlite3.Connection, dict[WritesTogether, Answers]]:
+        """A transaction with all that is not fenced in it.
+
+        Without savepoints: with one for each shard, or a large one, SQLite keeps a copy of every
+        page, which costs a tenth to a fifth of a commit's CPU. To be fenced is rare.
+        """
+        fenced: list[WritesTogether] = []
+        while True:
+            db = self._begin()
+            found = {one: sqlite_round.refusals(db, one, repeated=repeated) for one in fenced}
+            for together in several:
+                if together not in found:
+                    answers = sqlite_round.write_together(db, together)
+                    if answers is None:
+                        fenced.append(together)
+                        db.execute("ROLLBACK")
+                        break
+                    found[together] = answers
+            else:
+                return db, found
 
     def _answer(self, shard: ShardId, together: WritesTogether, *, doubt: Unclear | None) -> Answer:
         """What a shard that is held is told; it is held under the hold of its plan."""
