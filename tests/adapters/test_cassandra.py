@@ -109,9 +109,11 @@ def test_a_closed_session_answers_that_it_does_not_know() -> None:
 # ---- rows ------------------------------------------------------------------------------------
 
 
-def test_more_than_may_be_under_way_at_once_comes_back_in_order() -> None:
+@pytest.mark.parametrize("size", [FRAME_PART_BYTES_MAX, 100_000, 20_000])
+def test_more_than_may_be_under_way_at_once_comes_back_in_order(size: int) -> None:
+    """Also in batches that would be refused, were they of more than one partition."""
     rows = CassandraRows(keyspaces.empty())
-    body = bytes(FRAME_PART_BYTES_MAX)
+    body = bytes(size)
     asked = [
         InsertRow(SHARD, FrameRow(position, 1, part, 20, b"op", b"", b"", body, b"segment"))
         for position in (1, 2, 3, 4)
