@@ -3,11 +3,10 @@
 A count that rises fails: raise the pin only with a reason in the commit. It must not measure
 time: clocks differ from machine to machine, counts do not.
 
-The shells run as in a daemon, and the seed decides which of them gets its turn and how many messages
-it takes: within a round the answers of many hosts come one after the other, where threads would
-bring them together. Each pair of shards journals
-once which epoch of the other it has seen: in the life of the only job that is four entries, and
-two frames that hold little else.
+The shells run as in a daemon, and the seed decides which of them has its turn and how many messages
+it takes then: within a round the answers of many hosts come one after the other, where a thread
+would find all of them. Each pair of shards journals once which epoch of the other it has seen: in
+the life of the only job that is four entries.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ for how long that makes sense), except to read ended rows, nor decode a body.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from peloton.runtime.ports import (
@@ -21,7 +22,7 @@ from peloton.runtime.ports import (
     Unclear,
     Unreachable,
 )
-from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell import Driver, Shell, begin_shell
 from peloton.runtime.shells.shell_messages import (
     Claim,
     ClaimRefused,
@@ -42,6 +43,9 @@ from peloton.runtime.shells.shell_messages import (
 from peloton.runtime.vocabulary import Key, kind_of
 
 READ_AGAIN_S = 1.0
+READERS = 4
+"""Claims under way at once. Each is a sequence of a few round trips, and a store handles several at
+once, so a takeover of many shards would take longer with fewer."""
 
 
 class JournalShell(Shell):
@@ -130,3 +134,13 @@ class ReaderShell(Shell):
         if missing:
             self._retries.append(load._replace(keys=tuple(missing)))
             self.wake(self.now + READ_AGAIN_S)
+
+
+def begin_readers(
+    driver: Callable[[str], Driver], journal: Journal, *, root: Ref
+) -> tuple[Ref, ...]:
+    """Readers with a thread each."""
+    names = [f"reader-{number}" for number in range(READERS)]
+    return tuple(
+        begin_shell(ReaderShell(name, driver(name), journal=journal, root=root)) for name in names
+    )

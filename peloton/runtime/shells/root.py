@@ -31,7 +31,7 @@ from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.ephemeral import EphemeralService, EphemeralShell
 from peloton.runtime.shells.features import FeatureShell, adopt
 from peloton.runtime.shells.fleet import ALONE, DaemonSetup, join
-from peloton.runtime.shells.journal import JournalShell, ReaderShell
+from peloton.runtime.shells.journal import JournalShell, begin_readers
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.round import RoundShell
 from peloton.runtime.shells.shard import ShardShell, shard_shell_name
@@ -59,9 +59,6 @@ SHELL_RESTART_S_MAX = 15.0
 BREAKS_MAX = 8
 BREAKS_WINDOW_S = 60.0
 ROOT_STOP_S_MAX = 5.0
-READERS = 4
-"""Claims under way at once. Each is a sequence of a few round trips, and a store handles several at
-once, so a takeover of many shards would take longer with fewer."""
 
 
 class Drivers(Protocol):
@@ -354,7 +351,7 @@ def assemble(
         root=root_ref,
         journal=journal_ref,
         round=rounds,
-        readers=_readers(drivers, journal, root=root_ref),
+        readers=begin_readers(drivers.driver, journal, root=root_ref),
         store=setup.store,
         limits=setup.limits,
     )
@@ -375,14 +372,6 @@ def assemble(
         features = begin_shell(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
         root.claim = shell.claim = join(shell.context, setup.fleet, sizes=sizes, features=features)
     return root
-
-
-def _readers(drivers: Drivers, journal: Journal, *, root: Ref) -> tuple[Ref, ...]:
-    names = [f"reader-{number}" for number in range(READERS)]
-    return tuple(
-        begin_shell(ReaderShell(name, drivers.driver(name), journal=journal, root=root))
-        for name in names
-    )
 
 
 def start(

@@ -142,6 +142,7 @@ class RoundShell(Shell):
         self._journal = journal
         self._root = root
         self._passes_max = passes_max
+        self.cut_short = 0  # rounds that were closed while others had mail, for metrics
         self._shards: dict[Ref, RoundShard] = {}
         """Those that commit together. Others, beyond the size of a round, commit alone, and hand
         nothing over."""
@@ -265,9 +266,11 @@ class RoundShell(Shell):
         )
 
     def _goes_on(self) -> bool:
-        if self._is_full or self._passes >= self._passes_max or not self.driver.busy:
+        if not self.driver.busy:
             return False
-        return self.now < self._opened_s + ROUND_S_MAX
+        over = self._passes >= self._passes_max or self.now >= self._opened_s + ROUND_S_MAX
+        self.cut_short += over
+        return not over and not self._is_full
 
     def _close(self) -> None:
         works: dict[Ref, Work] = {}
