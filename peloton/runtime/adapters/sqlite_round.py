@@ -33,7 +33,7 @@ class Superseded(Exception):
     """The register has a newer epoch than the work's."""
 
 
-Answers = Mapping[ShardId, Answer]
+RoundAnswers = Mapping[ShardId, Answer]
 
 
 class WritesTogether:
@@ -41,10 +41,10 @@ class WritesTogether:
 
     def __init__(self, plans: dict[ShardId, tuple[Hold, RoundPlan]]) -> None:
         self.plans = plans
-        self.answers: Answers | None = None
+        self.answers: RoundAnswers | None = None
         """Once it is decided; kept until each shard has asked."""
 
-    def decided(self, answers: Answers) -> int:
+    def decided(self, answers: RoundAnswers) -> int:
         """Note the answers of what is committed or refused by now; the bytes that were written."""
         self.answers = answers
         done = [it for shard, it in self.plans.items() if isinstance(answers[shard], Committed)]
@@ -53,7 +53,7 @@ class WritesTogether:
         return sum(size_bytes(plan) for _, plan in done)
 
 
-def write_together(db: sqlite3.Connection, together: WritesTogether) -> Answers | None:
+def write_together(db: sqlite3.Connection, together: WritesTogether) -> RoundAnswers | None:
     """Write all of it. None if a shard is fenced: then the transaction is to be rolled back."""
     try:
         return {
@@ -64,7 +64,7 @@ def write_together(db: sqlite3.Connection, together: WritesTogether) -> Answers 
         return None
 
 
-def refusals(db: sqlite3.Connection, together: WritesTogether, *, repeated: bool) -> Answers:
+def refusals(db: sqlite3.Connection, together: WritesTogether, *, repeated: bool) -> RoundAnswers:
     """Who is fenced, and the others. `repeated`: whether an earlier commit of it is unclear."""
     epochs = {shard: _epoch(db, shard) for shard in together.plans}
     over = [one for one, (hold, _) in together.plans.items() if epochs[one] > hold.epoch]
@@ -82,7 +82,7 @@ def _epoch(db: sqlite3.Connection, shard: ShardId) -> int:
     return int(epoch)
 
 
-def found_committed(db: sqlite3.Connection, together: WritesTogether) -> Answers | None:
+def found_committed(db: sqlite3.Connection, together: WritesTogether) -> RoundAnswers | None:
     """The answers if a commit of it is in the file, as the op of any of its registers shows."""
     answers: dict[ShardId, Answer] = {}
     committed = False

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.adapters import sqlite_round
 from peloton.runtime.adapters import sqlite_schema as sql
-from peloton.runtime.adapters.sqlite_round import Answers, WritesTogether
+from peloton.runtime.adapters.sqlite_round import RoundAnswers, WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.core import chain, register, rounds
 from peloton.runtime.core.register import Hold, OpNames, RoundPlan
@@ -248,7 +248,7 @@ class SqliteJournal:
 
     def _written(
         self, several: list[WritesTogether], *, repeated: bool
-    ) -> tuple[sqlite3.Connection, dict[WritesTogether, Answers]]:
+    ) -> tuple[sqlite3.Connection, dict[WritesTogether, RoundAnswers]]:
         """A transaction with all that is not fenced in it.
 
         Without savepoints: with one for each shard, or a large one, SQLite keeps a copy of every
