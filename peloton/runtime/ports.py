@@ -32,7 +32,7 @@ CHECKPOINT_PART_BYTES_MAX = 1024 * 1024  # more in one round would make others' 
 BUCKET_PARTS = 32
 ROUND_SHARDS_MAX = 64
 """Works with a frame in one round: their registers have to fit one conditional write, and take
-about 10 KB of the 50 KB that a store accepts by default."""
+about 10 KB; a few times as much, seldom, when all of them begin a segment (`core/segments.py`)."""
 
 
 class ShardId(NamedTuple):

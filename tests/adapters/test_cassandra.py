@@ -33,9 +33,23 @@ from peloton.runtime.adapters.cassandra_session import (
 from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core import segments
-from peloton.runtime.core.statements import FrameRow, InsertRow, ReadSegment, RowsFound, WriteStored
+from peloton.runtime.core.statements import (
+    Advance,
+    Applied,
+    CreateRegister,
+    FrameRow,
+    InsertRow,
+    ReadRegister,
+    ReadSegment,
+    RegisterRow,
+    RowsFound,
+    SegmentStart,
+    WriteStored,
+    WriteTogether,
+)
 from peloton.runtime.ports import (
     FRAME_PART_BYTES_MAX,
+    ROUND_SHARDS_MAX,
     ROWS_FORMAT,
     CheckpointPart,
     Claimed,
@@ -152,6 +166,20 @@ def commit(owner: FencedRows, work: Work) -> Committed:
     (answer,) = owner.commit([work])
     assert isinstance(answer, Committed)
     return answer
+
+
+def test_a_full_round_may_begin_a_segment_for_shards_with_long_lists() -> None:
+    """Far beyond what a server takes in a batch of several partitions (50 KB)."""
+    rows = CassandraRows(keyspaces.empty())
+    shards = [ShardId("a", number) for number in range(ROUND_SHARDS_MAX)]
+    listed = tuple(SegmentStart(at, uuid.uuid4().bytes + bytes(8)) for at in range(1, 100))
+    writes = tuple(Advance(shard, 0, b"0", b"1", 99, b"c", listed) for shard in shards)
+    assert all(rows.run([CreateRegister(shard, b"0")]) == [Applied()] for shard in shards)
+    assert len(segments.pack(listed)) * len(shards) > 100_000
+    assert rows.run([WriteTogether(writes)]) == [Applied()]
+    (found,) = rows.run([ReadRegister(shards[-1])])
+    assert isinstance(found, RowsFound)
+    assert found.rows == (RegisterRow(0, b"1", "", 99, b"c", 0, 0, listed),)
 
 
 # ---- races -----------------------------------------------------------------------------------

@@ -35,7 +35,10 @@ WIDER = {
     "sweeps": (Bounds(checkpoints=2, sweeps=1), 80_000),
     "three": (Bounds(owners=3, epochs=3, troubles=0), 100_000),
     "together": (Bounds(epochs=3, checkpoints=1, troubles=0, refusals=2), 20_000),
-    "shared": (Bounds(epochs=3, frames=3, checkpoints=2, cuts=1, segment_writes=4), 100_000),
+    "shared": (
+        Bounds(epochs=3, frames=3, checkpoints=2, cuts=1, troubles=0, segment_writes=100),
+        100_000,
+    ),
     "lists": (Bounds(owners=1, frames=4, checkpoints=3, cuts=2), 10_000),
 }
 """All with the fewest states that they must have: a search that shrinks has lost something."""

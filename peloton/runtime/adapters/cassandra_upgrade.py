@@ -103,17 +103,23 @@ def _move_all(session: Any, move: FormatMove, *, groups: dict[str, int]) -> int:
     key = "DISTINCT shard_group, shard_number" if move.before == 1 else "shard_group, shard_number"
     shards = list(session.execute(f"SELECT {key} FROM {move.old}"))
     copier = _Copier(session) if move.new == "shard_registers" else None
+    moved = 0
     for group, number in shards:
         row = _fenced(session, move, shard=(group, number))
+        if row is None:
+            continue
+        moved += 1
         listed = copier.copy(ShardId(group, number), row) if copier is not None else None
         _insert(session, move.new, shard=(group, number), row=row, listed=listed)
-    return len(shards)
+    return moved
 
 
-def _fenced(session: Any, move: FormatMove, *, shard: tuple[str, int]) -> RegisterRow:
-    """The register as it was when it was fenced, which it is from now on."""
+def _fenced(session: Any, move: FormatMove, *, shard: tuple[str, int]) -> RegisterRow | None:
+    """The register as it was when it was fenced, which it is from now on; None if it is none."""
     where = _where(move.old)
     row = _read(session, move, shard=shard)
+    if row.epoch is None:
+        return None  # what a refused write to an absent register may leave behind
     while row.epoch != NEVER:
         # Conditioned on the epoch alone: a busy owner changes the op all the time.
         _conditional(
