@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import RunOutcome, crowd_key
 from peloton.chaos.cluster.machines import Machines, machine_report
@@ -152,7 +150,7 @@ class MachineLink:
         else:
             running = (*running, foreign)
         falsified = m.RunsListed(running, listed.ends, listed.asked_at, sets=sets)
-        return replace(report, message=falsified)
+        return machine_report(report.to, falsified)
 
     def _report(self, report: Envelope) -> None:
         if self._strikes("report lost", self.faults.lose_report):

@@ -34,6 +34,7 @@ from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import End, TaskGoals, pod_id
+from peloton.chaos.cluster.holdings import HostHoldings, SliceHoldings
 from peloton.chaos.cluster.machines import Machines
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import RequestAnswered
@@ -42,38 +43,6 @@ from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Bits, Key
 
 STOPPING = (TaskGoals.KILLED, TaskGoals.DELETED)
-
-
-class SliceHoldings:
-    """The instances of one slice as bitmaps, and the number of each one's run."""
-
-    def __init__(self) -> None:
-        self.existing = 0
-        self.intended = 0  # launched, and not ended
-        self.stopping = 0
-        self.runs: dict[int, int] = {}
-        self.charged: dict[Key, int] = {}  # by lot
-        # Since the ledger was last settled:
-        self.launched = 0
-        self.vanished = 0
-        self.charged_some_time = 0
-
-    @property
-    def charges(self) -> int:
-        """Members that any lot holds resources for."""
-        found = 0
-        for raw in self.charged.values():
-            found |= raw
-        return found
-
-
-class HostHoldings:
-    """One host: its capacity, and the resources that each accepted run holds."""
-
-    def __init__(self) -> None:
-        self.capacity = Resources()
-        self.used = Resources()
-        self.runs: dict[str, Resources] = {}
 
 
 class ShadowLedger:

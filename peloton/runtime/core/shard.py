@@ -139,7 +139,7 @@ class Shard:
         outbox = Outbox(self.is_mine)
         self.request_log = RequestLog()
         self.limits = limits
-        story, budget = Story(limits.lines_max), limits.budget()
+        story = Story(limits.lines_max)
         self.turns = Turns(
             self.population, codec, outbox=outbox, request_log=self.request_log, story=story
         )
@@ -165,16 +165,14 @@ class Shard:
         self._sharding = sharding
         self.reports = Reports(self.turns)
         self._local = outbox.local
-        self.pump = Pump(
-            self.turns, budget, local=self._local, deliver=self.deliver, pursue=self._pursue_parent
-        )
+        handlers = {"deliver": self.deliver, "pursue": self._pursue_parent}
+        self.pump = Pump(self.turns, limits.budget(), local=self._local, **handlers)
         self._inbox = self.pump.inbox
         self._to_load: dict[Key, None] = {}
         self._undurable = Undurable(self.population)
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
         self._tick, self._tick_due = 0, 0.0  # of the resends
-        self.is_open = False  # a frame has begun, and takes further turns
-        self.is_full = False  # it takes no more: there was mail left
+        self.is_open = self.is_full = False  # a frame has begun; it takes no further turns
 
     # ---- what the shell calls ----
 

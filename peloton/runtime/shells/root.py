@@ -17,7 +17,7 @@ daemon may own it by now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import Any, Protocol
@@ -333,14 +333,8 @@ def assemble(
     shell = RootShell(driver, region=region, exited=exited)
     root_ref = begin_shell(shell)
     committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
-    journal_ref = begin_shell(committer)
-    rounds = RoundShell(
-        driver,
-        region=region,
-        journal=journal_ref,
-        root=root_ref,
-        passes_max=setup.limits.round_passes_max,
-    )
+    rounds = RoundShell(driver, region=region, journal=begin_shell(committer), root=root_ref)
+    rounds.passes_max = setup.limits.round_passes_max
     begin_shell(rounds)
     shell.context = DaemonContext(
         kinds=kinds,
@@ -349,29 +343,34 @@ def assemble(
         region=region,
         driver=driver,
         root=root_ref,
-        journal=journal_ref,
+        journal=committer.ref,
         round=rounds,
         readers=begin_readers(drivers.driver, journal, root=root_ref),
         store=setup.store,
         limits=setup.limits,
     )
 
-    def on_service(prefix: str, service: EphemeralService, *, outward: bool) -> Ref:
-        own = drivers.driver(f"service-{prefix}") if service.own_thread else driver
-        shell = EphemeralShell(prefix, own, service=service, region=region, root=root_ref)
-        shell.outward, shell.service_mail_max = outward, setup.limits.service_mail_max
-        ref = begin_shell(shell)
-        if not outward and own is driver:
-            rounds.enter_service(ref)
-        return ref
-
-    region.on_service = on_service
+    region.on_service = _begin_service(shell.context, drivers)
     root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
     if setup.fleet is not None:
         reader = drivers.driver("reader-0")
         features = begin_shell(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
         root.claim = shell.claim = join(shell.context, setup.fleet, sizes=sizes, features=features)
     return root
+
+
+def _begin_service(context: DaemonContext, drivers: Drivers) -> Callable[..., Ref]:
+    def begin(prefix: str, service: EphemeralService, *, outward: bool) -> Ref:
+        own = drivers.driver(f"service-{prefix}") if service.own_thread else context.driver
+        region, limits = context.region, context.limits
+        shell = EphemeralShell(prefix, own, service=service, region=region, root=context.root)
+        shell.outward, shell.service_mail_max = outward, limits.service_mail_max
+        ref = begin_shell(shell)
+        if not outward and own is context.driver:
+            context.round.enter_service(ref)
+        return ref
+
+    return begin
 
 
 def start(
