@@ -130,8 +130,8 @@ class Stage:
             region=self.region,
             journal=self.committer.ref,
             root=self.root.ref,
+            passes_max=limits.round_passes_max,
         )
-        self.round.passes_max = limits.round_passes_max
         self.context = DaemonContext(
             kinds=KINDS,
             codec=Codec(KINDS),

@@ -165,8 +165,8 @@ class Shard:
         self._sharding = sharding
         self.reports = Reports(self.turns)
         self._local = outbox.local
-        handlers = {"deliver": self.deliver, "pursue": self._pursue_parent}
-        self.pump = Pump(self.turns, limits.budget(), local=self._local, **handlers)
+        budget, pursue = limits.budget(), self._pursue_parent
+        self.pump = Pump(self.turns, budget, local=self._local, deliver=self.deliver, pursue=pursue)
         self._inbox = self.pump.inbox
         self._to_load: dict[Key, None] = {}
         self._undurable = Undurable(self.population)

@@ -333,8 +333,13 @@ def assemble(
     shell = RootShell(driver, region=region, exited=exited)
     root_ref = begin_shell(shell)
     committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
-    rounds = RoundShell(driver, region=region, journal=begin_shell(committer), root=root_ref)
-    rounds.passes_max = setup.limits.round_passes_max
+    rounds = RoundShell(
+        driver,
+        region=region,
+        journal=begin_shell(committer),
+        root=root_ref,
+        passes_max=setup.limits.round_passes_max,
+    )
     begin_shell(rounds)
     shell.context = DaemonContext(
         kinds=kinds,

@@ -35,7 +35,6 @@ from peloton.runtime.ports import (
     Unclear,
     Work,
 )
-from peloton.runtime.shells.daemon_context import ROUND_PASSES_MAX
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import (
@@ -135,12 +134,14 @@ class _Flight:
 class RoundShell(Shell):
     """The open round of a daemon, and those at the store."""
 
-    def __init__(self, driver: Driver, *, region: Region, journal: Ref, root: Ref) -> None:
+    def __init__(
+        self, driver: Driver, *, region: Region, journal: Ref, root: Ref, passes_max: int
+    ) -> None:
         super().__init__("round", driver)
         self._region = region
         self._journal = journal
         self._root = root
-        self.passes_max = ROUND_PASSES_MAX
+        self._passes_max = passes_max
         self.cut_short = 0  # rounds that were closed while others had mail, for metrics
         self._shards: dict[Ref, RoundShard] = {}
         """Those that commit together. Others, beyond the size of a round, commit alone, and hand
@@ -267,7 +268,7 @@ class RoundShell(Shell):
     def _goes_on(self) -> bool:
         if not self.driver.busy:
             return False
-        over = self._passes >= self.passes_max or self.now >= self._opened_s + ROUND_S_MAX
+        over = self._passes >= self._passes_max or self.now >= self._opened_s + ROUND_S_MAX
         self.cut_short += over
         return not over and not self._is_full
 
