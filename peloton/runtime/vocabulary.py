@@ -37,10 +37,7 @@ def counted(count: int, one: str, *, many: str) -> str:
 
 class Bits:
     """A set of members of a crowd, held as the bits of one integer; immutable, iterates ascending.
-
-    It is sent and journaled as little-endian bytes, because MessagePack has no integer of a
-    thousand bits.
-    """
+    It is sent and journaled as little-endian bytes: MessagePack has no integer of so many bits."""
 
     __slots__ = ("raw",)
 
@@ -55,10 +52,7 @@ class Bits:
     @classmethod
     def of(cls, *members: int) -> Bits:
         """The members named."""
-        raw = 0
-        for member in members:
-            raw |= 1 << member
-        return cls(raw)
+        return cls(sum(1 << member for member in dict.fromkeys(members)))
 
     @classmethod
     def unpack(cls, data: bytes) -> Bits:
@@ -112,10 +106,14 @@ class Bits:
 
 
 def members_of(raw: int) -> list[int]:
-    """Positions of the bits set in `raw`, ascending; the fastest way Python has (30 ns a bit)."""
-    if raw & raw - 1 == 0:
-        return [raw.bit_length() - 1] if raw else []
-    return [at for at, bit in enumerate(bin(raw)[:1:-1]) if bit == "1"]
+    """Positions of the bits set in `raw`, ascending; the fastest ways that Python has."""
+    if raw.bit_count() > 16:
+        return [at for at, bit in enumerate(bin(raw)[:1:-1]) if bit == "1"]
+    few = []
+    while raw:
+        few.append((raw & -raw).bit_length() - 1)
+        raw &= raw - 1
+    return few
 
 
 class Value(msgspec.Struct, frozen=True, gc=False, array_like=True):
