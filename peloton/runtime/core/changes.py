@@ -131,9 +131,9 @@ class Changes:
         return Page(tuple(page), gap=gap, mark=page[-1].mark if more else self._end, more=more)
 
     def _later(self, mark: Mark) -> Iterator[Change]:
-        for position, lines, _ in self._kept:
-            if position < mark.position:
-                continue
+        # From the end: who follows asks for the newest frames, and thousands before are kept.
+        later = list(takewhile(lambda frame: frame[0] >= mark.position, reversed(self._kept)))
+        for position, lines, _ in reversed(later):
             for k, line in enumerate(lines):
                 if (position, k) > mark:
                     yield Change(Mark(position, k), line)
