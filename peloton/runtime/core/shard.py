@@ -117,7 +117,12 @@ class Ready(NamedTuple):
     parts: tuple[CheckpointPart, ...]
     floor: Floor | None
     cut: Cut | None
-    wake_at: float | None  # call `ready` again then, in seconds since the epoch; None: on mail
+    wake_at: float | None  # run turns again then, in seconds since the epoch; None: on mail
+
+    @property
+    def writes(self) -> bool:
+        """Whether the journal has anything to write."""
+        return bool(self.frame or self.ended or self.parts or self.floor or self.cut)
 
 
 class Shard:
@@ -188,7 +193,7 @@ class Shard:
         return True
 
     def loaded(self, key: Key, row: EndedRow | None) -> str:
-        """The result of a `Ready.load`: the final state, or None when there is none.
+        """The result of a `Turned.load`: the final state, or None when there is none.
 
         Returns why the row cannot be decoded, else "". Such a row affects that one entity only.
         """
@@ -204,7 +209,7 @@ class Shard:
         return ""
 
     def unreadable(self, key: Key, text: str) -> None:
-        """The result of a `Ready.load` that failed: every call that waits for it gets an error."""
+        """The result of a `Turned.load` that failed: every call that waits for it gets an error."""
         unreadable = ShardDamaged(f"{key} cannot be read: {text}")
         box = self.deferred.loading.pop(key, None)
         for envelope in box.drain() if box is not None else ():

@@ -290,13 +290,17 @@ class ShardShell(Shell):
 
     def _pump(self) -> None:
         core = self.core
-        if self._waits or core is None or (core.is_open and core.is_full):
+        if self._waits or core is None or core.is_full:
             return
-        wake_s = self._wake_core_s
-        if not core.busy and (wake_s is None or wake_s > self.now):
-            if wake_s is not None:
-                self.wake(wake_s)
-            return
+        if core.is_open:
+            if not core.has_mail:
+                return  # all else waits for the next frame
+        elif not core.busy:
+            wake_s = self._wake_core_s
+            if wake_s is None or wake_s > self.now:
+                if wake_s is not None:
+                    self.wake(wake_s)
+                return
         context = self._context
         if not context.round.takes_turns(self):
             return
@@ -322,7 +326,7 @@ class ShardShell(Shell):
         return self._work(ready)
 
     def _work(self, ready: Ready) -> Work | None:
-        if not (ready.frame or ready.ended or ready.parts or ready.floor or ready.cut):
+        if not ready.writes:
             return None
         assert self.core is not None
         return Work(
@@ -346,11 +350,11 @@ class ShardShell(Shell):
                 self._lose(answer.text, by_another=True)
             return
         ready, self._in_flight, self._waits = self._in_flight, None, False
-        if ready is not None and self._work(ready) is not None:
-            self._status.answered(self._context.store, self.shard)
-            self._unclear_before = False
-            self._report_trouble("")
         if ready is not None:
+            if ready.writes:
+                self._status.answered(self._context.store, self.shard)
+                self._unclear_before = False
+                self._report_trouble("")
             self._release(ready, answer)
         if self._phase is ShardPhase.DRAINING:
             self._release_claim()
