@@ -83,7 +83,7 @@ class RoundShard(Protocol):
         """End: what is in memory is not, or not surely, what is in the journal."""
 
 
-class _Flight:
+class RoundAtStore:
     """A round at the store."""
 
     def __init__(self, shards: Mapping[Ref, RoundShard], works: Mapping[Ref, Work]) -> None:
@@ -154,7 +154,7 @@ class RoundShell(Shell):
         self._opened_s = 0.0
         self._passes = 0
         self._is_full = False
-        self._flights: list[_Flight] = []
+        self._flights: list[RoundAtStore] = []
         self._stragglers: dict[Ref, None] = {}
         """Their frames are decided, and what they write besides is not. Nothing is handed over to
         them: the round would have to wait for it."""
@@ -290,7 +290,7 @@ class RoundShell(Shell):
         rounds += [[ref] for ref in shards if ref not in self._shards]
         for refs in filter(None, rounds):
             own = {ref: works[ref] for ref in refs if ref in works}
-            self._flights.append(_Flight({ref: shards[ref] for ref in refs}, own))
+            self._flights.append(RoundAtStore({ref: shards[ref] for ref in refs}, own))
             if own:
                 send(self._journal, Commit(own, self.ref))
         self._answered({})
