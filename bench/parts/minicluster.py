@@ -122,12 +122,14 @@ class Minicluster:
         """End all. A keeper exits when its folder is gone."""
         keeper = self._keeper()
         self.kill()
-        shutil.rmtree(self._data)
+        # Under another name, as the keeper may be removing sandboxes in it at this moment.
+        gone = self._data.rename(self._data.with_name("gone"))
         late = time.monotonic() + KEEPER_GONE_S_MAX
         while keeper and Path(f"/proc/{keeper}").exists():
             if time.monotonic() > late:
                 raise SystemExit(f"the keeper {keeper} has not ended")
             time.sleep(LOOK_S)
+        shutil.rmtree(gone)
 
     def _keeper(self) -> int:
         lock = self._data / "keeper" / "lock"
