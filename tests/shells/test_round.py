@@ -4,30 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.runtime.core.envelope import Envelope
+import pytest
+
+from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.ports import (
     Answer,
     Committed,
+    EndedRow,
     Fenced,
+    Frame,
     RoundRefused,
     ShardId,
     Unclear,
     Work,
 )
+from peloton.runtime.shells import round as round_
+from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.daemon_context import DaemonLimits
-from peloton.runtime.shells.round import SETTLE_FIRST_S, UNCLEAR_S_MAX
+from peloton.runtime.shells.round import (
+    ROUND_S_MAX,
+    SETTLE_FIRST_S,
+    UNCLEAR_S_MAX,
+    RoundAtStore,
+)
+from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import (
     Commit,
     Drain,
     Drop,
     Mail,
     Release,
+    RoundLost,
     Settle,
     ShardLost,
     WorkDone,
 )
 from peloton.runtime.simulation.scheduled import begun
-from peloton.runtime.vocabulary import key
+from peloton.runtime.vocabulary import Key, Unavailable, key
 from tests.shells.stage import NOTE, Desk, Stage
 from tests.toy import messages as w
 from tests.toy.kinds import panel
@@ -35,6 +48,27 @@ from tests.toy.kinds import panel
 LAMPS, METER, CITY = panel("a"), key("meter", 0), ShardId("city", 0)
 INSTALL, SWITCH = Envelope(LAMPS, w.Install(2)), Envelope(LAMPS, w.Switch(True))
 """Together they make the bulbs of the panel draw power from the meter."""
+
+
+def note_in(shell: ShardShell) -> Key:
+    """The key of a note of this shard."""
+    shard_of = shell._context.sharding.shard_of
+    return next(
+        name for name in (key("note", at) for at in range(99)) if shard_of(name) == shell.shard
+    )
+
+
+class ShardStub:
+    """A shard that keeps its outcomes."""
+
+    shard = CITY
+
+    def __init__(self) -> None:
+        self.ref: Any = object()
+        self.answers: list[Answer] = []
+
+    def done(self, answer: Answer) -> None:
+        self.answers.append(answer)
 
 
 class Town:
@@ -67,7 +101,7 @@ class Town:
     def commit(self) -> None:
         """The journal writes whatever it is given, until nobody wants more."""
         while letters := self.stage.committer.taken():
-            for commit in letters:
+            for commit in filter(lambda each: isinstance(each, Commit), letters):
                 answers = self.stage.journal.commit([*commit.works.values()])
                 done = WorkDone(dict(zip(commit.works, answers, strict=True)))
                 self.stage.give(self.stage.round, done)
@@ -102,15 +136,30 @@ def test_what_leaves_the_round_waits_until_it_is_durable():
 
 def test_a_message_does_not_overtake_one_that_waits():
     town = Town()
-    region = town.stage.region
+    stage = town.stage
     held: dict[Any, None] = {}
     some = [Envelope(METER, w.Draw(1)), Envelope(NOTE, w.Add(1)), Envelope(METER, w.Draw(2))]
-    first, others, _ = region.part(some[:1], company=(), held=held)
-    assert (first, others) == ([], some[:1])
+    stamp = Stamp(town.house.shard, 1)
+    stage.region.routes.set_shard(CITY, None)
+    left, _ = stage.region.hand_over(some[:1], stamp, company=(), held=held)
+    assert left == some[:1]
+    stage.region.routes.set_shard(CITY, town.city.ref)  # opened in the middle of the round
     company = (town.city.ref, town.house.ref)
-    first, others, receivers = region.part(some[1:], company=company, held=held)
-    assert (first, others) == ([some[1]], [some[2]]), "nothing overtakes on the same route"
+    left, receivers = stage.region.hand_over(some[1:], stamp, company=company, held=held)
+    assert left == [some[2]], "nothing overtakes what goes to the same shard"
     assert [*receivers] == [town.house.ref]
+
+
+def test_a_message_that_waited_in_doubt_is_not_overtaken_by_one_that_need_not_wait():
+    town = Town()
+    routes, stamp = town.stage.region.routes, Stamp(town.house.shard, 1)
+    routes.membership_status = MembershipStatus("m1", True, None, "")
+    routes.sure_for_s = lambda: 0.0
+    first, second = [Envelope(METER, w.Draw(1))], [Envelope(METER, w.Draw(2))]
+    held: dict[Any, None] = {}
+    assert town.stage.round.hand_over(town.house, first, stamp=stamp, held=held) == first
+    routes.sure_for_s = lambda: 1.0
+    assert town.stage.round.hand_over(town.house, second, stamp=stamp, held=held) == second
 
 
 def test_of_a_refused_round_nothing_is_left():
@@ -137,9 +186,170 @@ def test_a_shard_that_ends_in_an_open_round_takes_those_with_it_that_it_has_told
 
 def test_a_shard_that_has_told_nobody_ends_alone():
     town = Town()
+    stage = town.stage
+    third = stage.opened(ShardId("house", 1 - town.house.shard.number))
+    stage.driver.paused = (stage.round,)
+    lost = stage.ask(town.house, w.Add(1), note_in(town.house))
+    kept = stage.ask(third, w.Add(1), note_in(third))
     town.house.failed(RuntimeError("broken"))
+    stage.driver.paused = ()
+    stage.driver.run()
+    town.commit()
+    assert isinstance(lost.result(0), Unavailable)
+    assert kept.result(0) == w.Total(1), "the round goes on without it"
+
+
+def test_who_was_left_to_the_next_round_is_woken_though_this_one_ends_with_its_only_shard():
+    town = Town()
+    stage = town.stage
+    third = stage.opened(ShardId("house", 1 - town.house.shard.number))
+    town.commit()
+    stage.ask(town.house, w.Add(1), note_in(town.house))  # at the store from now on
+    assert [*town.round()] == ["house"]
+    stage.driver.paused = (stage.round,)
+    stage.ask(third, w.Add(1), note_in(third))
+    stage.ask(town.city, w.Build(1), key("meter", 1))
+    stage.driver.after(2 * ROUND_S_MAX)
+    later = stage.ask(town.city, w.Build(1), key("meter", 2))
+    stage.driver.paused = ()
+    for shell in (third, town.city):
+        stage.give(shell, Drop((shell.shard,)))
+    town.city = stage.opened(CITY)
+    again = stage.ask(town.city, w.Build(1), key("meter", 2))
+    town.commit()
+    stage.give(stage.round, WorkDone({town.house.ref: Committed()}))
+    town.commit()
+    assert later.done() and again.result(0) == w.Done(1)
+
+
+def test_turns_come_too_late_for_an_old_round_and_in_time_for_the_next():
+    town = Town()
+    stage = town.stage
+    stage.driver.paused = (stage.round,)
+    first = stage.ask(town.house, w.Add(1), note_in(town.house))
+    stage.driver.after(2 * ROUND_S_MAX)
+    late = stage.ask(town.house, w.Add(2), note_in(town.house))
+    stage.driver.paused = ()
+    stage.driver.run()
+    [work] = stage.works()
+    assert work.frame is not None
+    stage.answer((town.house, stage.journal.commit([work])[0]))
+    assert first.result(0) == w.Total(1) and not late.done()
+    town.commit()
+    assert late.result(0) == w.Total(3)
+
+
+def test_a_shard_that_cannot_close_its_frame_ends_with_those_that_it_has_told():
+    town = Town()
+
+    def broken(**_: Any) -> Any:
+        raise ValueError("no frame")
+
+    town.stage.give(town.house, Mail([INSTALL]))
+    town.commit()
+    assert town.house.core is not None
+    town.house.core.close = broken  # type: ignore[method-assign]
+    town.stage.give(town.house, Mail([SWITCH]))
+    lost = town.lost()
+    assert lost["house"] == "ValueError: no frame" and "was lost with" in lost["city"]
+    assert town.stage.works() == []
+
+
+def test_a_shard_that_breaks_after_its_commit_ends_alone():
+    town = Town()
+    works = town.light()
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ValueError("no views")
+
+    assert town.house.core is not None
+    town.house.core.committed = broken  # type: ignore[method-assign]
+    town.answer(**{group: Committed() for group in works})
+    assert town.lost() == {"house": "ValueError: no views"}
+    assert not town.stage.round.has(town.city)
+
+
+def test_shards_beyond_the_size_of_a_round_commit_apart_until_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(round_, "ROUND_SHARDS_MAX", 1)
+    town = Town()
+    stage = town.stage
+    works = town.light()
+    assert [*works] == ["house"], "nothing is handed to the city"
+    town.answer(house=stage.journal.commit([*works.values()])[0])
+    town.commit()
+    stage.give(town.house, Drop((town.house.shard,)))
+    stage.ask(town.city, w.Build(1), key("meter", 1))
+    town.commit()
+    house = stage.opened(town.house.shard)
+    stage.give(house, Mail([Envelope(LAMPS, w.Switch(False))]))
+    sizes = [len(each.works) for each in stage.committer.taken() if isinstance(each, Commit)]
+    assert sizes == [1], "the city has the place now, and the house is apart"
+    assert stage.round.has(house)
+
+
+def test_a_work_without_a_frame_shares_the_fate_of_the_frames():
+    known, told = ShardStub(), ShardStub()
+    frame = Work(CITY, 1, Frame(1, b""))
+    parts = Work(ShardId("house", 0), 1, None, ended=(EndedRow("note", NOTE, 1, b""),))
+    shards = {known.ref: known, told.ref: told}
+    flight = RoundAtStore(shards, {known.ref: frame, told.ref: parts}, told=())
+    flight.answered({told.ref: Committed()})
+    assert told.answers == [], "its memory may follow from the frame, which is undecided"
+    flight.answered({known.ref: Fenced("epoch 9 has begun")})
+    assert [type(each) for each in told.answers] == [RoundRefused]
+
+
+def test_a_service_that_was_told_what_never_happened_begins_anew():
+    town = Town()
+    stage = town.stage
+    placer = begun(Desk("placer", stage.driver))
+    stage.region.routes.services["placer"] = placer.ref
+    stage.round.enter_service(placer.ref)
+
+    def tell() -> None:
+        stage.driver.paused = (stage.round,)
+        stage.ask(town.house, w.Add(1), note_in(town.house))
+        mail = [Envelope(key("placer", "any"), w.Add(1))]
+        stamp = Stamp(town.house.shard, 1)
+        assert stage.round.hand_over(town.house, mail, stamp=stamp, held={}) == []
+        stage.driver.paused = ()
+
+    tell()
+    stage.driver.run()
+    town.commit()
+    assert [type(each) for each in placer.taken()] == [Mail], "it did happen"
+    tell()
+    stage.driver.run()
+    town.answer(house=Fenced("epoch 9 has begun"))
+    assert [type(each) for each in placer.taken()] == [Mail, RoundLost]
+    town.house = stage.opened(town.house.shard)
+    tell()
+    town.house.failed(RuntimeError("broken"))
+    stage.driver.run()
+    assert [type(each) for each in placer.taken()] == [Mail, RoundLost]
+    assert "city" not in town.lost(), "who told a service has told no shard"
+
+
+def test_who_waits_for_frames_that_nobody_can_settle_is_given_up():
+    town = Town(DaemonLimits(round_passes_max=1))
+    assert [*town.light()] == ["house"]
+    town.answer(house=Unclear("no answer"))
+    town.stage.give(town.house, Drop((town.house.shard,)))
     town.stage.driver.run()
-    assert [*town.lost()] == ["house"]
+    assert "settled" in town.lost()["city"]
+
+
+def test_nothing_is_handed_to_a_shard_whose_other_writes_are_unclear():
+    town = Town()
+    works = town.light()
+    town.answer(house=Committed(), city=Unclear("no answer"))
+    assert town.stage.round.has(town.city) and not town.stage.round.has(town.house)
+    held: dict[Any, None] = {}
+    mail = [Envelope(METER, w.Draw(9))]
+    stamp = Stamp(town.house.shard, works["house"].epoch)
+    assert town.stage.round.hand_over(town.house, mail, stamp=stamp, held=held) == mail
 
 
 def test_a_round_is_closed_though_there_is_always_mail():
@@ -157,6 +367,21 @@ def test_who_was_told_something_waits_for_its_round_and_is_lost_with_it():
     town.answer(house=Fenced("epoch 9 has begun"))
     lost = town.lost()
     assert {*lost} == {"house", "city"}, "it holds a message that follows from nothing"
+
+
+def test_a_drain_in_two_rounds_is_one_release():
+    town = Town()
+    stage = town.stage
+    stage.ask(town.house, w.Add(1), note_in(town.house))
+    assert [*town.round()] == ["house"]
+    mail, stamp = [Envelope(note_in(town.house), w.Add(2))], Stamp(CITY, 1)
+    assert stage.round.hand_over(town.city, mail, stamp=stamp, held={}) == []
+    stage.round.join(town.city)
+    stage.driver.run()
+    stage.give(town.house, Drain())
+    town.answer(house=Committed())
+    stage.driver.run()
+    assert [type(each) for each in stage.committer.taken()].count(Release) == 1
 
 
 def test_a_drain_waits_for_the_round():

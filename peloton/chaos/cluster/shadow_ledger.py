@@ -21,6 +21,7 @@ and be released by turns. So what concerns two shards is checked once all of the
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -66,12 +67,18 @@ class ShadowLedger:
         self._capacity: dict[Key, Resources] = {}  # of the cluster, by inventory
         self._machines = machines
         self._started = 0
-        self._unsettled: dict[Key, None] = {}  # slices
+        self._unsettled: dict[Key, float] = {}  # slices, and when they were changed last
+        self._now_s = 0.0
 
-    def settle(self) -> None:
-        """All frames of a round were applied. Raises `Contradiction`."""
-        unsettled, self._unsettled = self._unsettled, {}
-        for crowd in unsettled:
+    def settle(self, until_s: float = math.inf) -> None:
+        """All frames of a round were applied. Raises `Contradiction`.
+
+        `until_s`: only what was not changed since that time of a frame.
+        """
+        for crowd, changed_s in [*self._unsettled.items()]:
+            if changed_s > until_s:
+                break
+            del self._unsettled[crowd]
             tasks = self.tasks[crowd]
             charges = tasks.charges
             for rule, members, text in (
@@ -90,11 +97,16 @@ class ShadowLedger:
 
     def apply(self, frame: DecodedFrame) -> None:
         """A frame was committed. Raises `Contradiction`."""
+        self._now_s = frame.at
         for entry in frame.entries:
             for fact in entry.facts:
                 apply = APPLIED.get(type(fact))
                 if apply is not None:
                     apply(self, entry, fact)
+
+    def _change(self, crowd: Key) -> None:
+        self._unsettled.pop(crowd, None)
+        self._unsettled[crowd] = self._now_s  # behind those that were changed before
 
     def step(self) -> None:
         """Every run that machines started since the last step was accepted by that host."""
@@ -131,7 +143,7 @@ class ShadowLedger:
         _all(entry, tasks.existing, rule="R8a", text="do not exist")
         tasks.intended |= entry.members
         tasks.launched |= entry.members
-        self._unsettled[entry.key] = None
+        self._change(entry.key)
 
     def in_progress(self, entry: Entry, fact: Any) -> None:
         """A transition of a run that has not ended."""
@@ -175,7 +187,7 @@ class ShadowLedger:
         tasks = self.tasks[entry.key]
         tasks.existing &= ~entry.members
         tasks.vanished |= entry.members
-        self._unsettled[entry.key] = None
+        self._change(entry.key)
         for member in Bits(entry.members):
             # A new job of the same id will use the same run ids.
             for run in range(1, tasks.runs.pop(member) + 1):
@@ -260,7 +272,7 @@ class ShadowLedger:
         tasks = self.tasks.setdefault(crowd, SliceHoldings())
         before = tasks.charged.get(entry.key, 0)
         gone = before & fact.members.raw
-        self._unsettled[crowd] = None
+        self._change(crowd)
         tasks.charged[entry.key] = before & ~gone
         self._charge(shape, -gone.bit_count())
 

@@ -14,6 +14,7 @@ not change anything, nor send the daemons any request: they still run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -37,9 +38,9 @@ from peloton.runtime.vocabulary import Absent
 DOES_NOT_FOLD = (UnknownFact, AttributeError, LookupError, TypeError, ValueError)
 """What a fact raises that does not fit the state it is applied to: a finding, no crash here."""
 CONTRADICTIONS_MAX = 5
+"""A ledger that was wrong once is wrong about all that follows."""
 UNORDERED_S = 0.1
 """Frames that are closer in time may be in a wrong order: see `JournalWatch.frames`."""
-"""A ledger that was wrong once is wrong about all that follows."""
 
 
 class Inspected(NamedTuple):
@@ -130,11 +131,10 @@ def _ledger(watch: JournalWatch, find: Callable[[str], None]) -> tuple[ShadowLed
     frames = watch.frames()
     for frame in frames:
         _note_ends(machines, frame)
-    for frame, after in zip(frames, [*frames[1:], None], strict=True):
+    for frame in frames:
         try:
             ledger.apply(frame)
-            if after is None or after.at > frame.at + UNORDERED_S:
-                ledger.settle()
+            ledger.settle(math.inf if frame is frames[-1] else frame.at - UNORDERED_S)
         except Contradiction as contradiction:
             find(f"{contradiction} ({frame.shard} at {frame.position})")
             wrong += 1

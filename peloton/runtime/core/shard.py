@@ -177,7 +177,7 @@ class Shard:
         self._undurable = Undurable(self.population)
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
         self._tick, self._tick_due = 0, 0.0  # of the resends
-        self.is_open = self.is_full = False  # a frame has begun; it takes no further turns
+        self.is_open = self.is_full = False  # a frame has begun; it has all that it takes
 
     # ---- what the shell calls ----
 
@@ -253,7 +253,6 @@ class Shard:
         else:
             frame = self._close_frame()
         parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
-        self._undurable.framed(self.turns.touched)
         self._pack_idle()
         replies, self.turns.outbox.replies = self.turns.outbox.replies, []
         return Ready(

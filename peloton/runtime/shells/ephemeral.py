@@ -16,6 +16,7 @@ from peloton.runtime.shells.shell_messages import (
     Mail,
     Ref,
     Renamed,
+    RoundLost,
     ShellFailed,
     Wake,
     reply_addresses,
@@ -49,7 +50,8 @@ class EphemeralService(Protocol):
         """Process envelopes in order (none at a wake-up); returns what to send."""
 
     def reset(self) -> None:
-        """Drop all state: the service raised, and its state may be inconsistent."""
+        """Drop all state: the service raised, and its state may be inconsistent; or shards have
+        told it what never happened."""
 
     def rename(self, member: str, *, number: int, count: int) -> None:
         """In a fleet: from now on `<prefix>/<member>` is its key. It is number `number` (from 0) of
@@ -79,6 +81,9 @@ class EphemeralShell(Shell):
             self._mail += message.envelopes
         elif isinstance(message, Renamed):
             self._rename(message)
+        elif isinstance(message, RoundLost):
+            self._mail.clear()
+            self.service.reset()
         elif not isinstance(message, Wake):
             return
         if not self.actor_inbox.at_end():

@@ -12,7 +12,7 @@ repeats what matters; calls are answered `Unavailable`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -99,27 +99,39 @@ class Region:
             elif not send(route, Mail(batch, stamp)):
                 self._refuse(batch, "the shard is moving")
 
-    def part(
-        self, envelopes: Iterable[Envelope], *, company: Container[Any], held: dict[Any, None]
-    ) -> tuple[list[Envelope], list[Envelope], dict[Ref, None]]:
-        """Envelopes that go to actors of `company` alone, all others, and who gets the first.
+    def hand_over(
+        self,
+        envelopes: Iterable[Envelope],
+        stamp: Stamp,
+        *,
+        company: Container[Ref],
+        held: dict[Hashable, None],
+    ) -> tuple[list[Envelope], Iterable[Ref]]:
+        """Send what goes to one of `company`; returns all other envelopes, and who got the first.
 
-        `held` are routes for which a message waits already: later ones must not overtake it. Those
-        of the second list are added to it.
+        `held`: for what a message waits already, as later ones must not overtake it; that of the
+        other envelopes is added.
         """
-        first: list[Envelope] = []
         others: list[Envelope] = []
-        receivers: dict[Any, None] = {}
-        routes_of = self.routes.of
+        batches: dict[Ref, list[Envelope]] = {}
+        here = self.routes.here
         for envelope in envelopes:
-            routes = routes_of(envelope.to)
-            if len(routes) == 1 and routes[0] in company and routes[0] not in held:
-                first.append(envelope)
-                receivers[routes[0]] = None
-            else:
+            part, ref = here(envelope.to)
+            if ref is None or ref not in company or part in held:
                 others.append(envelope)
-                held.update(dict.fromkeys(routes))
-        return first, others, receivers
+                held[part] = None
+            elif ref in batches:
+                batches[ref].append(envelope)
+            else:
+                batches[ref] = [envelope]
+        for ref, batch in batches.items():
+            self.deliver_to(ref, batch, stamp)
+        return others, batches
+
+    def deliver_to(self, ref: Ref, batch: list[Envelope], stamp: Stamp) -> None:
+        """Put messages of a local shard into the inbox of a local actor."""
+        if not send(ref, Mail(batch, stamp)):
+            self._refuse(batch, "the shard is moving")
 
     def ask(
         self,

@@ -22,7 +22,7 @@ journal. The shell and its shards run on one thread, and call each other.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Any, Protocol
 
 from peloton.runtime.core.envelope import Envelope, Stamp
@@ -40,6 +40,7 @@ from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import (
     Commit,
     Ref,
+    RoundLost,
     Settle,
     ShellFailed,
     WorkDone,
@@ -86,9 +87,12 @@ class RoundShard(Protocol):
 class RoundAtStore:
     """A round at the store."""
 
-    def __init__(self, shards: Mapping[Ref, RoundShard], works: Mapping[Ref, Work]) -> None:
+    def __init__(
+        self, shards: Mapping[Ref, RoundShard], works: Mapping[Ref, Work], *, told: Iterable[Ref]
+    ) -> None:
         self.works = works
         self.shards = dict(shards)  # that do not know their outcome
+        self._told = (*told,)  # services
         self._frames = [ref for ref, work in works.items() if work.frame is not None]
         self._outcome: Answer | None = None if self._frames else Committed()  # of the frames
         self._final: dict[Ref, Answer] = {}
@@ -113,11 +117,19 @@ class RoundAtStore:
             self._outcome = next(committed, known[0] if known else None)
         if self._outcome is None:
             return
+        if not isinstance(self._outcome, Committed):
+            self.forget()
         for ref in [*self.shards]:
             answer = self._answer_to(ref, self._outcome)
             shard = self.shards.pop(ref, None) if answer is not None else None
             if shard is not None and answer is not None:
-                shard.done(answer)
+                _tell(shard, answer)
+
+    def forget(self) -> None:
+        """What it has told services may never have happened."""
+        told, self._told = self._told, ()
+        for ref in told:
+            send(ref, RoundLost())
 
     def is_hopeless(self, asked: Container[Ref]) -> bool:
         """Whether nobody is left whose frame could be settled."""
@@ -129,6 +141,14 @@ class RoundAtStore:
         if ref not in self._frames and not isinstance(outcome, Committed):
             return RoundRefused(outcome.text)
         return self._final.get(ref) if ref in self.works else outcome
+
+
+def _tell(shard: RoundShard, answer: Answer) -> None:
+    try:
+        shard.done(answer)
+    except Exception as error:
+        # As when a turn of it raises. Its frame is decided, so it ends alone.
+        shard.failed(error)
 
 
 class RoundShell(Shell):
@@ -144,18 +164,21 @@ class RoundShell(Shell):
         self._passes_max = passes_max
         self.cut_short = 0  # rounds that were closed while others had mail, for metrics
         self._shards: dict[Ref, RoundShard] = {}
-        """Those that commit together. Others, beyond the size of a round, commit alone, and hand
-        nothing over."""
+        """Those that commit together."""
+        self._strangers: dict[Ref, RoundShard] = {}
+        """Others, beyond the size of a round: they hand nothing over."""
         self._company: dict[Ref, RoundShard | None] = {}
         """Who may be handed messages of open frames: shards, and services (None)."""
         self._open: dict[Ref, RoundShard] = {}
-        self._giving: dict[Ref, None] = {}  # those of the open round that have handed over mail
+        self._giving: dict[Ref, None] = {}  # those of the open round that told other shards
+        self._telling: dict[Ref, None] = {}  # those that told services
+        self._told: dict[Ref, None] = {}  # these services
         self._later: dict[Ref, RoundShard] = {}  # who has mail for the next round
         self._opened_s = 0.0
         self._passes = 0
         self._is_full = False
         self._flights: list[RoundAtStore] = []
-        self._stragglers: dict[Ref, None] = {}
+        self._stragglers: dict[ShardId, None] = {}
         """Their frames are decided, and what they write besides is not. Nothing is handed over to
         them: the round would have to wait for it."""
         self._unclear: dict[Ref, float] = {}  # since when, in seconds
@@ -171,6 +194,8 @@ class RoundShell(Shell):
         """The shard is open from now on."""
         if len(self._shards) < ROUND_SHARDS_MAX:
             self._shards[shard.ref] = self._company[shard.ref] = shard
+        else:
+            self._strangers[shard.ref] = shard
 
     def enter_service(self, ref: Ref) -> None:
         """A service that does nothing outside of the daemon may get messages of open frames."""
@@ -185,10 +210,15 @@ class RoundShell(Shell):
         ref = shard.ref
         return ref in self._open or any(ref in flight.shards for flight in self._flights)
 
-    def takes_turns(self, shard: RoundShard) -> bool:
-        """Whether the shard may take turns now; else it is woken when it may."""
+    def takes_turns(self, shard: RoundShard, *, begins: bool) -> bool:
+        """Whether the shard may take turns now; else it is woken when it may.
+
+        `begins`: they would be the first of its frame, so that their time is that of the frame.
+        """
         if not self._open or self.now < self._opened_s + ROUND_S_MAX:
             return True
+        if begins and not self._may_close():
+            return True  # the store is slower than the round is long, and so it goes on
         self._later[shard.ref] = shard
         return False
 
@@ -201,39 +231,50 @@ class RoundShell(Shell):
         self._is_full = self._is_full or is_full
 
     def hand_over(
-        self, shard: RoundShard, envelopes: list[Envelope], *, stamp: Stamp, held: dict[Any, None]
+        self,
+        shard: RoundShard,
+        envelopes: list[Envelope],
+        *,
+        stamp: Stamp,
+        held: dict[Hashable, None],
     ) -> list[Envelope]:
         """Send what may be sent before the round is durable; returns the rest, in order.
 
-        `held`: the routes for which the shard has held back mail since its frame was opened.
+        `held`: for what the shard has held back mail since its frame was opened.
         """
         # While our session is in doubt another owner may have newer state, and only a commit
         # proves that there is none.
-        if not envelopes or shard.ref not in self._company or not self._region.routes.current:
-            return envelopes
+        sure = shard.ref in self._company and self._region.routes.current
         held.update(self._stragglers)
-        now, left, receivers = self._region.part(envelopes, company=self._company, held=held)
+        company = self._company if sure else {}
+        left, receivers = self._region.hand_over(envelopes, stamp, company=company, held=held)
         for ref in receivers:
-            self._giving[shard.ref] = None
             receiver = self._company[ref]
             if receiver is not None:
+                self._giving[shard.ref] = None
                 self.join(receiver)
-        if now:
-            self._region.tell(now, stamp)
+            else:
+                self._telling[shard.ref] = self._told[ref] = None
         return left
 
     def ended(self, shard: RoundShard, text: str) -> None:
         """The shard has ended, and with it what it did in the open round."""
         ref = shard.ref
-        for known in (self._shards, self._company, self._open, self._later, self._unclear):
+        for known in (self._shards, self._strangers, self._company, self._later, self._unclear):
             known.pop(ref, None)
+        was_open = self._open.pop(ref, None) is not None
         for flight in self._flights:
             flight.shards.pop(ref, None)
         if self._flights:
             self.wake_soon()
+        if ref in self._telling:
+            for service in self._told:
+                send(service, RoundLost())
         if ref in self._giving:
             for other in self._closed().values():
                 other.give_up(f"its round was lost with {shard.shard}: {text}")
+        elif was_open and not self._open:
+            self._closed()
 
     # ---- messages ----
 
@@ -244,6 +285,8 @@ class RoundShell(Shell):
         for flight in self._flights:
             if flight.is_hopeless(self._asked):
                 flight.answered(dict.fromkeys(flight.works, RoundRefused(NOBODY_LEFT)))
+            elif not flight.shards and not flight.is_decided:
+                flight.forget()
         if self._settle_at_s is not None:
             self._settle()
         if self._open and self._may_close():
@@ -285,22 +328,41 @@ class RoundShell(Shell):
                 return
             if work is not None:
                 works[ref] = work
+        told = [*self._told]
         shards = self._closed()
-        rounds = [[ref for ref in shards if ref in self._shards]]
-        rounds += [[ref] for ref in shards if ref not in self._shards]
-        for refs in filter(None, rounds):
-            own = {ref: works[ref] for ref in refs if ref in works}
-            self._flights.append(RoundAtStore({ref: shards[ref] for ref in refs}, own))
-            if own:
-                send(self._journal, Commit(own, self.ref))
+        together = [ref for ref in shards if ref not in self._strangers]
+        others = [ref for ref in shards if ref in self._strangers]
+        self._commit(together, shards=shards, works=works, told=told)
+        for at in range(0, len(others), ROUND_SHARDS_MAX):
+            some = others[at : at + ROUND_SHARDS_MAX]
+            self._commit(some, shards=shards, works=works, told=())
         self._answered({})
+
+    def _commit(
+        self,
+        refs: list[Ref],
+        *,
+        shards: Mapping[Ref, RoundShard],
+        works: Mapping[Ref, Work],
+        told: Iterable[Ref],
+    ) -> None:
+        """One round."""
+        own = {ref: works[ref] for ref in refs if ref in works}
+        if refs:
+            self._flights.append(RoundAtStore({ref: shards[ref] for ref in refs}, own, told=told))
+        if own:
+            send(self._journal, Commit(own, self.ref))
 
     def _closed(self) -> dict[Ref, RoundShard]:
         """No round is open any more; who was in it."""
         shards, self._open, self._giving, self._is_full = self._open, {}, {}, False
+        self._telling, self._told = {}, {}
         later, self._later = self._later, {}
         for shard in later.values():
             shard.wake_soon()
+        while self._strangers and len(self._shards) < ROUND_SHARDS_MAX:
+            ref = next(iter(self._strangers))
+            self._shards[ref] = self._company[ref] = self._strangers.pop(ref)
         return shards
 
     # ---- answers ----
@@ -316,7 +378,7 @@ class RoundShell(Shell):
                     self._wait(shard, answer.text)
         self._flights = [flight for flight in self._flights if flight.shards]
         decided = [flight.shards for flight in self._flights if flight.is_decided]
-        self._stragglers = {ref: None for shards in decided for ref in shards}
+        self._stragglers = {one.shard: None for some in decided for one in some.values()}
         waiting = {ref: None for flight in self._flights for ref in flight.shards}
         self._unclear = {ref: since for ref, since in self._unclear.items() if ref in waiting}
         if not self._unclear:

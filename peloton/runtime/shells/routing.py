@@ -13,7 +13,7 @@ root enters the shards of this daemon, the membership names the owners of all ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from peloton.runtime.core.durable_reads import DurableReads
@@ -62,6 +62,25 @@ class RoutingTable:
             here = self.shards.get(shard)
             return (here if here is not None else RemoteRoute(self._owner(shard), shard),)
         return tuple(self._of_service(kind, key[len(kind) + 1 :]))
+
+    def here(self, key: Key) -> tuple[Hashable, Ref | None]:
+        """What the key is a part of, and the one local actor that gets its mail, if there is one.
+
+        It advances nothing, as `of` does that takes other members by turns.
+        """
+        local = self.services.get(key)
+        if local is not None:
+            return key, local
+        kind = kind_of(key)
+        if kind in self._kinds or kind == SHARD_KIND:
+            shard = self._sharding.shard_of(key)
+            return shard, self.shards.get(shard)
+        name, local, role = key[len(kind) + 1 :], self.services.get(kind), self.roles.get(kind)
+        if role is not None and self.membership_status is not None:
+            members = self._members(role)
+            ours = members == [self.me] if name == ALL else name in (ANY, self.me)
+            local = local if ours and self.me in members else None
+        return kind, local
 
     def read(self, key: Key, query: Query) -> Any:
         """The answer that a local shard has published; None where it has to be asked."""

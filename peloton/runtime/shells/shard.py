@@ -9,6 +9,7 @@ decide, and never sends anything of a frame whose commit is unclear.
 from __future__ import annotations
 
 import enum
+from collections.abc import Hashable
 from typing import Any
 
 from peloton.runtime.core import supervision
@@ -72,7 +73,7 @@ class ShardShell(Shell):
         self._waits = False  # for the outcome of a round, and takes no turns
         self._in_flight: Ready | None = None  # what it has done in that round, if anything
         self._held: list[Envelope] = []  # of the open frame or the one in flight: not sent yet
-        self._held_routes: dict[Any, None] = {}
+        self._held_for: dict[Hashable, None] = {}  # shards and services that it goes to
         self._after_frame: list[Envelope] = []  # queries that wait for the frame in flight
         self._wake_core_s: float | None = None
         self._unclear_before = False  # the last answer of the journal was unclear, too
@@ -302,7 +303,7 @@ class ShardShell(Shell):
                     self.wake(wake_s)
                 return
         context = self._context
-        if not context.round.takes_turns(self):
+        if not context.round.takes_turns(self, begins=not core.is_open):
             return
         self._wake_core_s = None
         turned = core.run(self.now)
@@ -310,9 +311,7 @@ class ShardShell(Shell):
         if turned.load:
             send(context.reader_of(self.shard), Load(self.shard, turned.load, self.ref))
         stamp = Stamp(self.shard, core.epoch)
-        self._held += context.round.hand_over(
-            self, turned.mail, stamp=stamp, held=self._held_routes
-        )
+        self._held += context.round.hand_over(self, turned.mail, stamp=stamp, held=self._held_for)
 
     def close_frame(self) -> Work | None:
         """See `RoundShard`."""
@@ -357,7 +356,8 @@ class ShardShell(Shell):
                 self._report_trouble("")
             self._release(ready, answer)
         if self._phase is ShardPhase.DRAINING:
-            self._release_claim()
+            if not self._context.round.has(self):
+                self._release_claim()
         elif self.core.busy:
             self.wake_soon()
         elif self._wake_core_s is not None:
@@ -369,7 +369,7 @@ class ShardShell(Shell):
         # A committed frame proves that we owned the shard at its commit. Without a frame only the
         # session proves it, and is checked now: this process may have been paused since the turn.
         sure = ready.frame is not None or self._context.region.routes.current
-        held, self._held, self._held_routes = self._held, [], {}
+        held, self._held, self._held_for = self._held, [], {}
         if held and sure:
             self._context.region.tell(held, Stamp(self.shard, self.core.epoch))
         for reply in (*followed, *ready.replies):

@@ -207,6 +207,10 @@ class PeerReachable(NamedTuple):
 # ---- to an ephemeral service ----
 
 
+class RoundLost(NamedTuple):
+    """What shards have told it since the last round may never have happened: begin anew."""
+
+
 class Renamed(NamedTuple):
     """Our member id, and our number among the `count` members that run this service.
 

@@ -210,7 +210,8 @@ class Checkers:
         if held.retrying or held.dead_letters or held.quarantined:
             self.no_turn_failed(shard, core)
         newest = self._compared.get(shard, 0)
-        if newest < core.epoch == self._register(shard).epoch and self.rests(shard, core):
+        is_new = newest < core.epoch == self._register(shard).epoch
+        if is_new and self.rests(shard, core) and _has_no_pieces(core):
             # R5 on takeover: the state that the new owner recovered from the journal.
             self._compared[shard] = core.epoch
             self._replays(shard, core)
@@ -355,3 +356,9 @@ def differing(core: Shard, maker: Maker) -> list[str]:
         if one is None or two is None or one.classes != two.classes or one.columns != two.columns:
             found.append(str(key))
     return found or ["answers, dead letters or seen epochs"]
+
+
+def _has_no_pieces(core: Shard) -> bool:
+    """Whether no request waits for more pieces: a recovery would drop it."""
+    cells = core.population.cells.items()
+    return not any(core.population.kind(key).unfinished(state) for key, state in cells)

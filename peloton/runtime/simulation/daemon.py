@@ -9,7 +9,7 @@ repair anything.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -203,14 +203,25 @@ class SimulatedDaemon:
                 tell(left, stamp)
 
         region.tell = through  # type: ignore[method-assign]
-        part = region.part
+        hand_over, deliver_to = region.hand_over, region.deliver_to
 
         def maybe(
-            envelopes: Iterable[Envelope], *, company: Container[Any], held: dict[Any, None]
-        ) -> tuple[list[Envelope], list[Envelope], dict[Ref, None]]:
-            return part(envelopes, company=company if self.hands_over() else (), held=held)
+            envelopes: Iterable[Envelope],
+            stamp: Stamp,
+            *,
+            company: Container[Ref],
+            held: dict[Hashable, None],
+        ) -> tuple[list[Envelope], Iterable[Ref]]:
+            some = company if self.hands_over() else ()
+            return hand_over(envelopes, stamp, company=some, held=held)
 
-        region.part = maybe  # type: ignore[method-assign]
+        def within(ref: Ref, batch: list[Envelope], stamp: Stamp) -> None:
+            left = [*self.outlet(batch, stamp)]
+            if left:
+                deliver_to(ref, left, stamp)
+
+        region.hand_over = maybe  # type: ignore[method-assign]
+        region.deliver_to = within  # type: ignore[method-assign]
 
     def call(self, port: str, name: str, *, do: Callable[[], Any]) -> Any:
         """One call of a port, unless the process dies at it."""
