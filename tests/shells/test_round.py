@@ -25,8 +25,8 @@ from peloton.runtime.shells.round import (
     ROUND_S_MAX,
     SETTLE_FIRST_S,
     UNCLEAR_S_MAX,
-    RoundAtStore,
 )
+from peloton.runtime.shells.round_at_store import RoundAtStore
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import (
     Commit,

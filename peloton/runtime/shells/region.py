@@ -125,10 +125,10 @@ class Region:
             else:
                 batches[ref] = [envelope]
         for ref, batch in batches.items():
-            self.deliver_to(ref, batch, stamp)
+            self.deliver_to(ref, batch, stamp=stamp)
         return others, batches
 
-    def deliver_to(self, ref: Ref, batch: list[Envelope], stamp: Stamp) -> None:
+    def deliver_to(self, ref: Ref, batch: list[Envelope], *, stamp: Stamp) -> None:
         """Put messages of a local shard into the inbox of a local actor."""
         if not send(ref, Mail(batch, stamp)):
             self._refuse(batch, "the shard is moving")

@@ -22,20 +22,20 @@ journal. The shell and its shards run on one thread, and call each other.
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.ports import (
     ROUND_SHARDS_MAX,
     Answer,
-    Committed,
     RoundRefused,
     ShardId,
     Unclear,
     Work,
 )
 from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.round_at_store import RoundAtStore, RoundShard
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import (
     Commit,
@@ -54,101 +54,6 @@ UNCLEAR_S_MAX = 15.0
 SETTLE_FIRST_S = 0.1
 SETTLE_S_MAX = 2.0
 NOBODY_LEFT = "the shards whose frames could be settled have ended"
-
-
-class RoundShard(Protocol):
-    """What a round needs of the shell of a shard."""
-
-    shard: ShardId
-
-    @property
-    def ref(self) -> Ref:
-        """Its address, under which the journal's answers find it and no successor."""
-
-    def close_frame(self) -> Work | None:
-        """Take no more turns; what the journal has to write, if anything."""
-
-    def done(self, answer: Answer) -> None:
-        """The outcome of its work, or, without work, of the round; it is not Unclear."""
-
-    def wake_soon(self) -> None:
-        """Take turns at the next grant."""
-
-    def failed(self, error: BaseException) -> None:
-        """Closing the frame raised."""
-
-    def unclear(self, text: str) -> None:
-        """The outcome is not known yet; it will be settled."""
-
-    def give_up(self, text: str, *, unclear: bool = False) -> None:
-        """End: what is in memory is not, or not surely, what is in the journal."""
-
-
-class RoundAtStore:
-    """A round at the store."""
-
-    def __init__(
-        self, shards: Mapping[Ref, RoundShard], works: Mapping[Ref, Work], *, told: Iterable[Ref]
-    ) -> None:
-        self.works = works
-        self.shards = dict(shards)  # that do not know their outcome
-        self._told = (*told,)  # services
-        self._frames = [ref for ref, work in works.items() if work.frame is not None]
-        self._outcome: Answer | None = None if self._frames else Committed()  # of the frames
-        self._final: dict[Ref, Answer] = {}
-        self._is_unclear = False  # the frames have to be settled
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether it is known that its frames are committed, or that they never will be."""
-        return self._outcome is not None
-
-    def answered(self, answers: Mapping[Ref, Answer]) -> None:
-        """Tell the shards what is final by these answers and those before."""
-        for ref in self.works:
-            answer = answers.get(ref)
-            if isinstance(answer, Unclear):
-                self._is_unclear = self._is_unclear or ref in self._frames
-            elif answer is not None:
-                self._final[ref] = answer
-        if self._outcome is None:
-            known = [self._final[ref] for ref in self._frames if ref in self._final]
-            committed = (each for each in known if isinstance(each, Committed))
-            self._outcome = next(committed, known[0] if known else None)
-        if self._outcome is None:
-            return
-        if not isinstance(self._outcome, Committed):
-            self.forget()
-        for ref in [*self.shards]:
-            answer = self._answer_to(ref, self._outcome)
-            shard = self.shards.pop(ref, None) if answer is not None else None
-            if shard is not None and answer is not None:
-                _tell(shard, answer)
-
-    def forget(self) -> None:
-        """What it has told services may never have happened."""
-        told, self._told = self._told, ()
-        for ref in told:
-            send(ref, RoundLost())
-
-    def is_hopeless(self, asked: Container[Ref]) -> bool:
-        """Whether nobody is left whose frame could be settled."""
-        left = (ref in self.shards or ref in asked for ref in self._frames)
-        return self._outcome is None and self._is_unclear and not any(left)
-
-    def _answer_to(self, ref: Ref, outcome: Answer) -> Answer | None:
-        """The outcome of one. Without a frame its memory may follow from the frames of others."""
-        if ref not in self._frames and not isinstance(outcome, Committed):
-            return RoundRefused(outcome.text)
-        return self._final.get(ref) if ref in self.works else outcome
-
-
-def _tell(shard: RoundShard, answer: Answer) -> None:
-    try:
-        shard.done(answer)
-    except Exception as error:
-        # As when a turn of it raises. Its frame is decided, so it ends alone.
-        shard.failed(error)
 
 
 class RoundShell(Shell):

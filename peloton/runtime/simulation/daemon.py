@@ -215,10 +215,10 @@ class SimulatedDaemon:
             some = company if self.hands_over() else ()
             return hand_over(envelopes, stamp, company=some, held=held)
 
-        def within(ref: Ref, batch: list[Envelope], stamp: Stamp) -> None:
+        def within(ref: Ref, batch: list[Envelope], *, stamp: Stamp) -> None:
             left = [*self.outlet(batch, stamp)]
             if left:
-                deliver_to(ref, left, stamp)
+                deliver_to(ref, left, stamp=stamp)
 
         region.hand_over = maybe  # type: ignore[method-assign]
         region.deliver_to = within  # type: ignore[method-assign]
