@@ -141,9 +141,17 @@ def _register(shard: ShardId) -> ProtocolCoroutine[RegisterRow]:
 
 
 def write_frames(members: Sequence[tuple[Hold, RoundPlan]]) -> ProtocolCoroutine[None]:
-    """The rows of the frames of one round. None of them counts before its register has moved."""
+    """The rows of the frames of one round. None of them counts before its register has moved.
+
+    And what their registers will not list any more: deleted first, or nobody would find it again.
+    """
     yield from _write(
-        InsertRow(hold.shard, row) for hold, plan in members for row in plan.frame_rows
+        write
+        for hold, plan in members
+        for write in (
+            *(InsertRow(hold.shard, row) for row in plan.frame_rows),
+            *(DeleteSegment(hold.shard, one.segment, one.last) for one in plan.unlisted),
+        )
     )
 
 

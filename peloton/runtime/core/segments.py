@@ -59,7 +59,7 @@ class Segments:
 
 
 def extended(listed: SegmentList, start: SegmentStart, *, cut_to: int) -> SegmentList:
-    """The list with a segment that begins at this position, without the oldest of those that were
+    """The list with a segment that begins at this position, without the oldest of those that are
     cut: positions up to `cut_to`."""
     cut = sum(1 for one in listed[1:] if one.first <= cut_to + 1)
     return (*listed[max(0, cut - SWEEP_SEGMENTS) :], start)
