@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from peloton.runtime.core import chain, segments
-from peloton.runtime.core.segments import TAIL_SEGMENTS_MAX, SegmentPart, Segments
+from peloton.runtime.core.segments import TAIL_SEGMENTS_MAX, SegmentList, SegmentPart, Segments
 from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow, SegmentStart
 from peloton.runtime.ports import (
     CHECKPOINT_PART_BYTES_MAX,
@@ -150,7 +150,7 @@ class RoundPlan(Struct, gc=False):
     part_rows: tuple[PartRow, ...]
     written: Writing | None
     floor_op: bytes
-    segments: tuple[SegmentStart, ...] | None = None
+    segments: SegmentList | None = None
     """The list with the frame's segment, if that is not the one before."""
     unlisted: tuple[SegmentPart, ...] = ()
     """To delete before the list without them is written: nobody would find them after."""
@@ -185,29 +185,31 @@ def plan(hold: Hold, work: Work, *, ops: OpNames, names: Segments | None = None)
         if writing is None or not writing.complete or writing.position != work.floor.position:
             raise JournalRefused(f"floor {work.floor.position}: its checkpoint is not complete")
         floor_op = ops.next()
-    begun, unlisted = _begun(hold, rows)
+    begun = _begun(hold, rows)
+    unlisted = tuple(one for one in _uncut(hold) if one.last <= begun[0].first) if begun else ()
     return RoundPlan(work, hold.op, op, value, rows, part_rows, writing, floor_op, begun, unlisted)
 
 
-def _begun(
-    hold: Hold, rows: tuple[FrameRow, ...]
-) -> tuple[tuple[SegmentStart, ...] | None, tuple[SegmentPart, ...]]:
-    """The list of segments, if the frame of these rows begins one, and what has to be deleted
-    because it is not listed any more.
+def _begun(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
+    """The list of segments, if the frame of these rows begins one.
 
-    An owner does not know what those before it cut. If it kept all they listed until it has cut it
+    An owner does not know what those before it cut. If it listed all of that until it has cut it
     again, a list would grow with each owner that begins one segment and ends.
     """
     if not rows or not rows[0].segment:
-        return None, ()
+        return None
     if hold.segments and hold.segments[-1].segment == rows[0].segment:
-        return None, ()
+        return None
     start = SegmentStart(rows[0].position, rows[0].segment)
-    below = hold.manifest.previous[0] if hold.manifest is not None else 0
-    uncut = segments.ended(hold.segments, after=hold.cut_to, upto=below)[:UNLISTED_SEGMENTS_MAX]
+    uncut = _uncut(hold)
     cut_to = uncut[-1].last - 1 if uncut else hold.cut_to
-    listed = segments.extended(hold.segments, start, cut_to=cut_to)
-    return listed, tuple(part for part in uncut if part.last <= listed[0].first)
+    return segments.extended(hold.segments, start, cut_to=cut_to)
+
+
+def _uncut(hold: Hold) -> list[SegmentPart]:
+    """What could be cut, and was not by us: some of it, the oldest."""
+    below = hold.manifest.previous[0] if hold.manifest is not None else 0
+    return segments.ended(hold.segments, after=hold.cut_to, upto=below)[:UNLISTED_SEGMENTS_MAX]
 
 
 def _frame_rows(
