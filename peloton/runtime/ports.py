@@ -260,7 +260,8 @@ class Journal(Protocol):
         """Record that the shard has no owner, for a fast takeover; it is not held any more.
 
         Best effort: the next owner bumps the epoch anyway. Nothing is done if another epoch is
-        held by now: a late call must not undo a younger claim. 0: whichever it is.
+        held by now: a late call must not undo a younger claim. 0: whichever it is. With pending
+        work it is a `drop`: after another write nobody could tell whether that work was done.
         """
 
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
