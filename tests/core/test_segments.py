@@ -8,10 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from peloton.runtime.adapters import cassandra_statements as statements
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core import register, segments
+from peloton.runtime.core.journal_reading import wrong_with
 from peloton.runtime.core.segments import (
     ROW_BYTES,
     SEGMENT_BYTES_MAX,
@@ -26,7 +30,9 @@ from peloton.runtime.core.segments import (
 )
 from peloton.runtime.core.statements import (
     DeleteSegment,
+    ReadRegister,
     ReadSegment,
+    RegisterRow,
     SegmentStart,
     Statement,
     StatementReply,
@@ -36,6 +42,7 @@ from peloton.runtime.ports import (
     Claimed,
     Committed,
     Cut,
+    Damaged,
     Floor,
     Frame,
     ShardId,
@@ -116,7 +123,42 @@ def test_a_list_is_stored_whole_and_small() -> None:
     assert len(pack(of_one)) < 100 * 10, "all registers of a round may be written with theirs"
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"\xff",
+        pack(LISTED)[:-1],
+        pack(LISTED) + b"!",
+        msgspec.msgpack.encode([(b"short", [(1, 1)])]),
+        msgspec.msgpack.encode([(bytes(16), [(1, -1)])]),
+        msgspec.msgpack.encode([(bytes(16), [(1, 2**64 - 1)])]),
+    ],
+)
+def test_a_stored_list_that_is_none_is_damage_of_its_register_alone(stored: bytes) -> None:
+    row = (2, A, "", 5, B, 0, 0)
+    found = statements.found(ReadRegister(BUSY), [(*row, stored), (*row, pack(LISTED))])
+    spoilt, good = found.rows
+    assert isinstance(spoilt, RegisterRow) and "does not decode" in spoilt.damage
+    assert good == RegisterRow(*row, LISTED)
+
+
 # ---- a journal ----
+
+
+@pytest.mark.parametrize("floor", [False, True])
+def test_a_shard_whose_list_does_not_decode_is_damaged_and_others_go_on(floor: bool) -> None:
+    fleet = Fleet()
+    journal = fleet.owner(1, BUSY, QUIET)
+    fleet.frames(journal, BUSY, QUIET)
+    if floor:
+        fleet.floor(journal, BUSY)
+    registers = fleet.rows.registers
+    registers[BUSY] = replace(registers[BUSY], segments=(), damage="it does not decode")
+    heir = fleet.owner(2)
+    with pytest.raises(Damaged, match="does not decode"):
+        fleet.claim(heir, BUSY)
+    assert fleet.claim(heir, QUIET) == [1]
+    assert "register: it does not decode" in wrong_with(registers[BUSY])
 
 
 class Counting(MemoryRows):

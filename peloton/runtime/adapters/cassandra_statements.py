@@ -246,13 +246,7 @@ def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFoun
         return RowsFound(tuple(json.loads(row[0])["name"] for row in rows))
     if isinstance(statement, ReadRegister):
         # A row without an epoch does not count: a refused write of ours may leave one behind.
-        return RowsFound(
-            tuple(
-                RegisterRow(*(*row[:-1], segments.unpack(row[-1])))
-                for row in rows
-                if row[0] is not None
-            )
-        )
+        return RowsFound(tuple(_register(row) for row in rows if row[0] is not None))
     if isinstance(statement, ReadSegment):
         return RowsFound(tuple(FrameRow(*(*row, statement.segment)) for row in rows))
     if isinstance(statement, ReadBucket):
@@ -260,3 +254,11 @@ def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFoun
     return RowsFound(
         tuple(EndedRow(statement.kind, statement.key, row[0], row[2], row[1]) for row in rows)
     )
+
+
+def _register(row: tuple[Any, ...]) -> RegisterRow:
+    """One that is damaged is a value too: an exception here would end more than its shard."""
+    try:
+        return RegisterRow(*(*row[:-1], segments.unpack(row[-1])))
+    except segments.Undecodable as error:
+        return RegisterRow(*row[:-1], damage=str(error))

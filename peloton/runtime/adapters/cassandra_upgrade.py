@@ -26,7 +26,7 @@ from typing import Any
 
 from cassandra.query import SimpleStatement
 from msgspec import Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from peloton.runtime.adapters.cassandra_session import CONDITIONAL, SERIAL
 from peloton.runtime.adapters.cassandra_statements import CQL, REGISTERS_PART, values
@@ -149,7 +149,8 @@ def _insert(
     listed: SegmentList | None = None,
 ) -> None:
     """Insert a register, if there is none."""
-    columns, bound = f"shard_group, shard_number, {COLUMNS}", [*shard, *astuple(row)[:-1]]
+    columns = f"shard_group, shard_number, {COLUMNS}"
+    bound = [*shard, *(getattr(row, name) for name in COLUMNS.split(", "))]
     if table != "register":
         columns, bound = f"part, {columns}", [REGISTERS_PART, *bound]
     if listed is not None:

@@ -69,6 +69,7 @@ class Hold:
         self.last_position = start.last_position
         self.chain = start.last_chain
         self.segments = start.segments
+        self.damage = start.damage
         self.floor = (start.floor, start.floor_epoch, 0)
         """Position, epoch and number of rows; the last 0 until read or written."""
         self.manifest: chain.Manifest | None = None
