@@ -468,6 +468,10 @@ def test_a_move_may_die_anywhere_and_goes_on(server: Connected, old: OldTables) 
                 deaths += 1
             with pytest.raises(JournalRefused, match=r"has format (-1|0|1|2),.*schema apply"):
                 early.bootstrap({"g": 3}, name="west")
+            if deaths in (1, 20):
+                told = [each.text for each in findings_of(read_cluster(server, keyspace))]
+                words = f"has format {old.format}," if deaths == 1 else "is being moved"
+                assert [words in text for text in told].count(True) == 1, told
             refused += 1
     assert deaths == refused > 40
     segments_made = {segment for (segment,) in session.execute("SELECT segment FROM frames")}

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from peloton.runtime.core import segments
 from peloton.runtime.core.chain import GENESIS
 from peloton.runtime.core.statements import (
@@ -261,4 +263,4 @@ def _register(row: tuple[Any, ...]) -> RegisterRow:
     try:
         return RegisterRow(*(*row[:-1], segments.unpack(row[-1])))
     except segments.Undecodable as error:
-        return RegisterRow(*row[:-1], damage=str(error))
+        return replace(RegisterRow(*row[:-1]), damage=str(error))

@@ -72,6 +72,7 @@ MOVES = (
     FormatMove(1, under_way=0, after=2, old="register", new="registers"),
     FormatMove(2, under_way=-1, after=3, old="registers", new="shard_registers"),
 )
+UNDER_WAY = tuple(move.under_way for move in MOVES)
 OLD_TABLES = tuple(move.old for move in MOVES)
 
 
