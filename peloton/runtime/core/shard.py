@@ -69,7 +69,7 @@ from peloton.runtime.core.supervision import (
 )
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
-from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
+from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId, Work
 from peloton.runtime.vocabulary import (
     Due,
     Fact,
@@ -125,6 +125,14 @@ class Ready(NamedTuple):
     def writes(self) -> bool:
         """Whether the journal has anything to write."""
         return bool(self.frame or self.ended or self.parts or self.floor or self.cut)
+
+    def work(self, shard: ShardId, epoch: int) -> Work | None:
+        """That, for this shard under this claim."""
+        if not self.writes:
+            return None
+        frame = Frame(self.position, self.frame) if self.frame is not None else None
+        ended, parts, floor, cut = self.ended, self.parts, self.floor, self.cut
+        return Work(shard, epoch, frame, ended=ended, parts=parts, floor=floor, cut=cut)
 
 
 class Shard:

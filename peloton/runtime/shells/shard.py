@@ -17,7 +17,7 @@ from peloton.runtime.core.condition import shown
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import AFTER_FRAME, IN_ROUND, Ready, Shard
-from peloton.runtime.ports import Answer, Committed, Fenced, Frame, ShardId, Work
+from peloton.runtime.ports import Answer, Committed, Fenced, ShardId, Work
 from peloton.runtime.shells.daemon_context import DaemonContext
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import (
@@ -200,6 +200,7 @@ class ShardShell(Shell):
             limits=context.limits,
         )
         core.epoch = taken.claimed.epoch
+        core.checkpointer.scattered = taken.claimed.scattered
         try:
             restore(core, taken.parts, frames=taken.frames, floor=taken.claimed.floor)
         except Exception as error:
@@ -324,21 +325,7 @@ class ShardShell(Shell):
         self._wake_core_s = ready.wake_at
         self._in_flight = ready
         self._held_in_flight, self._held = self._held, []
-        return self._work(ready)
-
-    def _work(self, ready: Ready) -> Work | None:
-        if not ready.writes:
-            return None
-        assert self.core is not None
-        return Work(
-            shard=self.shard,
-            epoch=self.core.epoch,
-            frame=Frame(ready.position, ready.frame) if ready.frame is not None else None,
-            ended=ready.ended,
-            parts=ready.parts,
-            floor=ready.floor,
-            cut=ready.cut,
-        )
+        return ready.work(self.shard, self.core.epoch)
 
     def done(self, answer: Answer) -> None:
         """See `RoundShard`."""
