@@ -32,7 +32,9 @@ CHECKPOINT_PART_BYTES_MAX = 1024 * 1024  # more in one round would make others' 
 BUCKET_PARTS = 32
 ROUND_SHARDS_MAX = 64
 """Works with a frame in one round: their registers have to fit one conditional write, and take
-about 10 KB; a few times as much, seldom, when all of them begin a segment (`core/segments.py`)."""
+about 10 KB. When all of them begin a segment, their lists of segments are written with them: up to
+60 KB more if each lists a hundred of one process, and 170 KB if each of these is of another one,
+after as many restarts (`core/segments.py`)."""
 
 
 class ShardId(NamedTuple):
@@ -107,12 +109,16 @@ class Work(Struct, frozen=True, gc=False):
 
 
 class Claimed(Struct, frozen=True, gc=False):
-    """The shard is ours under `epoch`: read the checkpoint at the floor, then the tail."""
+    """The shard is ours under `epoch`: read the checkpoint at the floor, then the tail.
+
+    `scattered` as in `Committed`.
+    """
 
     epoch: int
     last_position: int
     floor: int
     floor_epoch: int
+    scattered: bool = False
 
 
 class Committed(Struct, frozen=True, gc=False):
@@ -254,7 +260,8 @@ class Journal(Protocol):
         """Record that the shard has no owner, for a fast takeover; it is not held any more.
 
         Best effort: the next owner bumps the epoch anyway. Nothing is done if another epoch is
-        held by now: a late call must not undo a younger claim. 0: whichever it is.
+        held by now: a late call must not undo a younger claim. 0: whichever it is. With pending
+        work it is a `drop`: after another write nobody could tell whether that work was done.
         """
 
     def drop(self, shard: ShardId, epoch: int = 0) -> None:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,7 +30,7 @@ from peloton.runtime.adapters.cassandra_session import (
     CassandraSettings,
     Connected,
 )
-from peloton.runtime.adapters.cassandra_store import CassandraRows
+from peloton.runtime.adapters.cassandra_store import BYTES_IN_FLIGHT_MAX, CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core import segments
 from peloton.runtime.core.statements import (
@@ -48,6 +48,7 @@ from peloton.runtime.core.statements import (
     WriteTogether,
 )
 from peloton.runtime.ports import (
+    FRAME_BYTES_MAX,
     FRAME_PART_BYTES_MAX,
     ROUND_SHARDS_MAX,
     ROWS_FORMAT,
@@ -249,6 +250,9 @@ OLD_FRAMES = 300
 """More than an old segment has."""
 
 
+LARGEST = bytes(range(256)) * (FRAME_BYTES_MAX // 256)
+
+
 class OldTables(NamedTuple):
     """Where a journal of an older format has its registers."""
 
@@ -264,7 +268,13 @@ class OldTables(NamedTuple):
 OLD = {1: OldTables(1, "register"), 2: OldTables(2, "registers", "part = 0 AND ")}
 
 
-def of_format(old: OldTables, server: Connected, keyspace: str) -> CassandraSettings:
+def of_format(
+    old: OldTables,
+    server: Connected,
+    keyspace: str,
+    *,
+    write: Callable[[FencedRows], None] | None = None,
+) -> CassandraSettings:
     """A keyspace with frames of two shards, laid out as an earlier version did.
 
     The first has a checkpoint at 280 and frames up to 300, the second frames only, of two owners.
@@ -275,7 +285,7 @@ def of_format(old: OldTables, server: Connected, keyspace: str) -> CassandraSett
     with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"o" * 16)) as owner:
         owner.bootstrap({"g": 3}, name="west")
         owner.raise_level(1)
-        write_some(owner)
+        (write or write_some)(owner)
     session = server.session
     session.execute(OLD_REGISTER if old.format == 1 else cassandra_upgrade.REGISTERS)
     session.execute(OLD_JOURNAL)
@@ -313,6 +323,12 @@ def write_some(owner: FencedRows) -> None:
         list(owner.read_checkpoint(second))
         body = bytes([epoch]) * (FRAME_PART_BYTES_MAX + 1)
         commit(owner, Work(second, epoch, Frame(epoch, body)))
+
+
+def write_largest(owner: FencedRows) -> None:
+    shard = ShardId("g", 0)
+    assert isinstance(owner.claim(shard, "old"), Claimed)
+    commit(owner, Work(shard, 1, Frame(1, LARGEST)))
 
 
 def forget_the_new(session: Any) -> None:
@@ -377,6 +393,40 @@ def test_a_journal_of_an_older_format_is_moved_and_its_owners_fenced(
     assert cassandra_schema.apply(server, keyspace, replication=COPIES).moved == 0
 
 
+class Weighed:
+    """A session that notes how many bytes it ever had in flight."""
+
+    def __init__(self, session: Any) -> None:
+        self.session, self.lock = session, threading.Lock()
+        self.now = self.most = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    def execute_async(self, statement: Any, bound: Any) -> Any:
+        size = sum(len(value) for value in bound if isinstance(value, bytes))
+        self._add(size)
+        future = self.session.execute_async(statement, bound)
+        future.add_callbacks(lambda _: self._add(-size), lambda _: self._add(-size))
+        return future
+
+    def _add(self, size: int) -> None:
+        with self.lock:
+            self.now += size
+            self.most = max(self.most, self.now)
+
+
+def test_the_largest_frame_is_moved_within_what_a_server_takes(server: Connected) -> None:
+    where = of_format(OLD[2], server, "largest", write=write_largest)
+    session = Weighed(server.session)
+    assert cassandra_upgrade.upgrade(session, server.session.execute) == 4
+    assert FRAME_PART_BYTES_MAX < session.most <= BYTES_IN_FLIGHT_MAX
+    with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"n" * 16)) as heir:
+        assert isinstance(heir.claim(ShardId("g", 0), "new"), Claimed)
+        assert [*heir.read_checkpoint(ShardId("g", 0))] == []
+        assert [*heir.read_tail(ShardId("g", 0))] == [Frame(1, LARGEST)]
+
+
 class Killed(Exception):
     """The command dies here."""
 
@@ -418,6 +468,10 @@ def test_a_move_may_die_anywhere_and_goes_on(server: Connected, old: OldTables) 
                 deaths += 1
             with pytest.raises(JournalRefused, match=r"has format (-1|0|1|2),.*schema apply"):
                 early.bootstrap({"g": 3}, name="west")
+            if deaths in (1, 20):
+                told = [each.text for each in findings_of(read_cluster(server, keyspace))]
+                words = f"has format {old.format}," if deaths == 1 else "is being moved"
+                assert [words in text for text in told].count(True) == 1, told
             refused += 1
     assert deaths == refused > 40
     segments_made = {segment for (segment,) in session.execute("SELECT segment FROM frames")}

@@ -14,6 +14,7 @@ from peloton.runtime.adapters.cassandra_doctor import (
     findings_of,
     milliseconds,
 )
+from peloton.runtime.ports import ROWS_FORMAT
 
 GOOD_SETTINGS = {
     "commitlog_sync": "batch", "commitlog_sync_group_window": "0ms", "paxos_variant": "v2",
@@ -68,6 +69,11 @@ def test_a_good_cluster_has_no_findings() -> None:
         (replace(GOOD, replication={"class": "x", "elsewhere": "3"}), True, "3 copies, 0 servers"),
         (replace(GOOD, replication={"class": "x", "replication_factor": "5"}), True, "5 copies"),
         (replace(GOOD, differences=("table ended is missing",)), True, "ended is missing"),
+        (replace(GOOD, format=2), True, "has format 2, daemons of this version need 3"),
+        (replace(GOOD, format=0), True, "is being moved"),
+        (replace(GOOD, format=-1), True, "is being moved"),
+        (replace(GOOD, format=4), True, "has format 4, this program has 3"),
+        (replace(GOOD, unread="Unavailable"), True, "cannot be read: Unavailable"),
         (with_options("gc_grace_seconds", 3600), True, "gc_grace_seconds is 3600"),
         (with_options("default_time_to_live", 60), True, "vanish after 60 s"),
     ],
@@ -76,6 +82,13 @@ def test_what_is_not_kept_is_named(reading: ClusterReading, wrong: bool, text: s
     findings = [finding for finding in findings_of(reading) if text in finding.text]
     assert [finding.wrong for finding in findings] == [wrong]
     assert findings[0].remedy
+
+
+@pytest.mark.parametrize("old", [-1, 0, 1, 2])
+def test_an_older_format_is_moved_by_the_command_that_makes_the_tables(old: int) -> None:
+    (finding,) = findings_of(replace(GOOD, format=old))
+    assert finding.remedy == "peloton schema apply --replication dc1:3"
+    assert findings_of(replace(GOOD, format=ROWS_FORMAT)) == []
 
 
 def test_a_window_counts_only_where_there_is_one() -> None:

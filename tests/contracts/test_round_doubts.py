@@ -84,6 +84,18 @@ def test_a_shard_that_was_dropped_does_not_hinder_the_others(rig: JournalRig, do
 
 
 @pytest.mark.parametrize("done", [False, True])
+def test_a_release_in_doubt_writes_nothing_and_the_others_settle(
+    rig: JournalRig, done: bool
+) -> None:
+    journal = doubted(rig, done=done)
+    journal.release(SECOND)
+    assert isinstance(journal.settle([SECOND])[0], Fenced), "it is not held"
+    assert settle(journal, SHARD) == Committed()
+    assert settle(journal, OTHER) == Committed()
+    assert positions(rig) == [1, 1, 1], "its frame stands with theirs"
+
+
+@pytest.mark.parametrize("done", [False, True])
 def test_a_shard_claimed_again_gets_no_answer_of_the_round(rig: JournalRig, done: bool) -> None:
     journal = doubted(rig, done=done)
     assert claim(journal, SECOND).last_position == done

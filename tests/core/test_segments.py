@@ -8,10 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from peloton.runtime.adapters import cassandra_statements as statements
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core import register, segments
+from peloton.runtime.core.journal_reading import wrong_with
 from peloton.runtime.core.segments import (
     ROW_BYTES,
     SEGMENT_BYTES_MAX,
@@ -26,7 +30,9 @@ from peloton.runtime.core.segments import (
 )
 from peloton.runtime.core.statements import (
     DeleteSegment,
+    ReadRegister,
     ReadSegment,
+    RegisterRow,
     SegmentStart,
     Statement,
     StatementReply,
@@ -36,6 +42,7 @@ from peloton.runtime.ports import (
     Claimed,
     Committed,
     Cut,
+    Damaged,
     Floor,
     Frame,
     ShardId,
@@ -116,7 +123,42 @@ def test_a_list_is_stored_whole_and_small() -> None:
     assert len(pack(of_one)) < 100 * 10, "all registers of a round may be written with theirs"
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"\xff",
+        pack(LISTED)[:-1],
+        pack(LISTED) + b"!",
+        msgspec.msgpack.encode([(b"short", [(1, 1)])]),
+        msgspec.msgpack.encode([(bytes(16), [(1, -1)])]),
+        msgspec.msgpack.encode([(bytes(16), [(1, 2**64 - 1)])]),
+    ],
+)
+def test_a_stored_list_that_is_none_is_damage_of_its_register_alone(stored: bytes) -> None:
+    row = (2, A, "", 5, B, 0, 0)
+    found = statements.found(ReadRegister(BUSY), [(*row, stored), (*row, pack(LISTED))])
+    spoilt, good = found.rows
+    assert isinstance(spoilt, RegisterRow) and "does not decode" in spoilt.damage
+    assert good == RegisterRow(*row, LISTED)
+
+
 # ---- a journal ----
+
+
+@pytest.mark.parametrize("floor", [False, True])
+def test_a_shard_whose_list_does_not_decode_is_damaged_and_others_go_on(floor: bool) -> None:
+    fleet = Fleet()
+    journal = fleet.owner(1, BUSY, QUIET)
+    fleet.frames(journal, BUSY, QUIET)
+    if floor:
+        fleet.floor(journal, BUSY)
+    registers = fleet.rows.registers
+    registers[BUSY] = replace(registers[BUSY], segments=(), damage="it does not decode")
+    heir = fleet.owner(2)
+    with pytest.raises(Damaged, match="does not decode"):
+        fleet.claim(heir, BUSY)
+    assert fleet.claim(heir, QUIET) == [1]
+    assert "register: it does not decode" in wrong_with(registers[BUSY])
 
 
 class Counting(MemoryRows):
@@ -135,6 +177,7 @@ class Fleet:
     def __init__(self) -> None:
         self.rows = Counting()
         self.epochs: dict[ShardId, int] = {}
+        self.claims: dict[ShardId, Claimed] = {}
         self.positions = {BUSY: 0, QUIET: 0}
         self.owner(9).bootstrap({"g": 2})
 
@@ -148,6 +191,7 @@ class Fleet:
         claimed = journal.claim(shard, "x")
         assert isinstance(claimed, Claimed)
         self.epochs[shard] = claimed.epoch
+        self.claims[shard] = claimed
         list(journal.read_checkpoint(shard))
         return [frame.position for frame in journal.read_tail(shard)]
 
@@ -219,16 +263,19 @@ def test_a_process_that_owns_a_shard_again_goes_on_in_its_segment() -> None:
 def test_one_delete_for_each_segment_and_a_few_again_with_each_floor(small: None) -> None:
     fleet = Fleet()
     journal = fleet.owner(1, BUSY)
+    counts, lists = [], []
     for _ in range(10):
         for _ in range(12):
             fleet.frames(journal, BUSY)
         fleet.floor(journal, BUSY)
         deleted = fleet.cut(journal, BUSY)
         previous = fleet.positions[BUSY] - 12
-        new = previous // 4 - (previous - 12) // 4 if previous else 0
-        assert new <= len(deleted) <= new + SWEEP_SEGMENTS + 1
         assert len({each.segment for each in deleted}) == len(deleted)
-        assert len(fleet.rows.registers[BUSY].segments) <= 2 * 3 + SWEEP_SEGMENTS + 1
+        counts.append(len(deleted))
+        lists.append(len(fleet.rows.registers[BUSY].segments))
+    new = 12 // 4
+    assert counts == [0, new, 2 * new, *[new + SWEEP_SEGMENTS] * 7], "those of a floor, and a few"
+    assert lists == [new, 2 * new, 3 * new, *[2 * new + SWEEP_SEGMENTS] * 7]
     left = [key[0] for rows in fleet.rows.journal.values() for key in rows]
     assert min(left) > previous - 4
 
@@ -250,12 +297,53 @@ def test_a_quiet_shard_beside_busy_ones_is_told_that_its_tail_is_scattered(
     assert fleet.frames(journal, QUIET) == [False], "they are listed until they are cut"
 
 
+def test_a_claim_tells_that_the_tail_is_scattered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register, "TAIL_SEGMENTS_MAX", 3)
+    fleet = Fleet()
+    told = []
+    for process in range(1, 7):
+        journal = fleet.owner(process, QUIET)
+        told.append(fleet.claims[QUIET].scattered)
+        fleet.frames(journal, QUIET)
+    assert told == [False, False, False, False, True, True]
+    fleet.floor(journal, QUIET)
+    fleet.owner(7, QUIET)
+    assert not fleet.claims[QUIET].scattered
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+@pytest.mark.parametrize("cuts", [False, True])
+def test_many_owners_of_few_frames_each_keep_the_list_and_the_rows_bounded(
+    monkeypatch: pytest.MonkeyPatch, frames: int, cuts: bool
+) -> None:
+    """Each makes a checkpoint if its claim says so, and ends before or after the cut."""
+    monkeypatch.setattr(register, "TAIL_SEGMENTS_MAX", 3)
+    fleet = Fleet()
+    lists, rows = [], []
+    for process in range(1, 101):
+        journal = fleet.owner(process, QUIET)
+        fleet.frames(journal, QUIET)
+        if fleet.claims[QUIET].scattered:
+            fleet.floor(journal, QUIET)
+            if cuts:
+                fleet.cut(journal, QUIET)
+        for _ in range(frames - 1):
+            fleet.frames(journal, QUIET)
+        lists.append(len(fleet.rows.registers[QUIET].segments))
+        rows.append(sum(len(each) for each in fleet.rows.journal.values()))
+    assert max(lists) == max(lists[:30]) <= 3 * (3 + 2) + SWEEP_SEGMENTS
+    assert max(rows) == max(rows[:30]), "what is not listed any more was deleted"
+    tail = fleet.claim(fleet.owner(999), QUIET)
+    assert tail == [*range(fleet.claims[QUIET].floor + 1, fleet.positions[QUIET] + 1)]
+
+
 def test_a_scattered_tail_is_replaced_by_a_checkpoint_however_small_it_is() -> None:
     bench = Bench()
     bench.send(NOTE, w.Add(1))
     bench.rest()
     assert bench.checkpoint[0] == 0
     bench.shard.committed(scattered=True)
+    bench.shard.committed()  # a round that had nothing to write
     bench.send(NOTE, w.Add(2))
     bench.rest()
     floor = bench.checkpoint[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Envelope, Stamp
@@ -75,6 +76,19 @@ def test_a_shard_from_its_claim_to_its_release():
     assert stage.root.taken() == [Closed(stage.shard)]
     assert shell.actor_stopped.is_set()
     assert isinstance(stage.region.ask(NOTE, w.Add(5)).result(0), Unavailable)
+
+
+def test_a_shard_whose_tail_was_scattered_makes_a_checkpoint_with_its_first_frame():
+    stage = Stage()
+    shell = stage.shell()
+    taken = stage.claim(stage.shard)
+    stage.ask(shell, w.Add(1))
+    stage.give(shell, taken._replace(claimed=replace(taken.claimed, scattered=True)))
+    [work] = stage.works()
+    stage.answer((shell, commit(stage, work)))
+    stage.driver.after(1.0)
+    [work] = stage.works()
+    assert work.frame is None and work.parts and work.parts[0].position == 1
 
 
 def test_what_is_sent_to_another_shard_waits_until_its_frame_is_safe():

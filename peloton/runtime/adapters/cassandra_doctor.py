@@ -16,7 +16,7 @@ from cassandra import ConsistencyLevel
 from cassandra.query import SimpleStatement
 from msgspec import Struct
 
-from peloton.runtime.adapters import cassandra_schema
+from peloton.runtime.adapters import cassandra_schema, cassandra_upgrade
 from peloton.runtime.adapters.cassandra_session import (
     CONDITIONAL,
     FAILURES,
@@ -24,6 +24,7 @@ from peloton.runtime.adapters.cassandra_session import (
     Connected,
     asking,
 )
+from peloton.runtime.ports import ROWS_FORMAT
 
 VERSION_MIN = (4, 1, 6)
 COPIES_MIN = 3
@@ -60,6 +61,10 @@ class ClusterReading(Struct, frozen=True):
     differences: tuple[str, ...] = ()
     """How the tables differ from `schema.cql`."""
     table_options: dict[str, dict[str, int]] = {}
+    format: int | None = None
+    """That of the journal; None: no daemon has ever used it."""
+    unread: str = ""
+    """Why the format could not be read."""
 
 
 class ServerFinding(Struct, frozen=True):
@@ -80,6 +85,7 @@ def findings_of(reading: ClusterReading) -> list[ServerFinding]:
         *_agreement(reading),
         *_keyspace(reading),
         *_tables(reading),
+        *_format(reading),
     ]
 
 
@@ -189,6 +195,22 @@ def _tables(reading: ClusterReading) -> Iterator[ServerFinding]:
         yield ServerFinding(True, text, remedy)
 
 
+def _format(reading: ClusterReading) -> Iterator[ServerFinding]:
+    if reading.unread:
+        text = f"the format of the journal cannot be read: {reading.unread}"
+        yield ServerFinding(True, text, "enough servers have to be up: run the doctor again then")
+    if reading.format in (None, ROWS_FORMAT):
+        return
+    if reading.format > ROWS_FORMAT:
+        text = f"the journal has format {reading.format}, this program has {ROWS_FORMAT}"
+        yield ServerFinding(True, text, "use the newer version that the journal was moved on with")
+        return
+    text = f"the journal has format {reading.format}, daemons of this version need {ROWS_FORMAT}"
+    if reading.format in cassandra_upgrade.UNDER_WAY:
+        text = "the journal is being moved to another format, or the command that did it has died"
+    yield ServerFinding(True, text, _apply(reading))
+
+
 def milliseconds(text: str) -> float:
     """A duration in the server's notation; 0 if there is none."""
     match = re.fullmatch(r"(\d+)\s*([a-zµ]+)", text)
@@ -222,6 +244,8 @@ def _read(connected: Connected, keyspace: str) -> ClusterReading:
         keyspace,
     )
     names = [table.name for table in cassandra_schema.tables()]
+    has_record = any(row["table_name"] == "cluster" for row in options)
+    record, unread = _read_format(session, keyspace) if has_record else (None, "")
     return ClusterReading(
         servers,
         keyspace,
@@ -236,7 +260,22 @@ def _read(connected: Connected, keyspace: str) -> ClusterReading:
             for row in options
             if row["table_name"] in names
         },
+        record,
+        unread,
     )
+
+
+def _read_format(session: Any, keyspace: str) -> tuple[int | None, str]:
+    """The format, or why it cannot be read; with too few servers the rest is told all the same."""
+    read = SimpleStatement(
+        f'SELECT format FROM "{keyspace}".cluster WHERE one = 0',
+        consistency_level=ConsistencyLevel.SERIAL,
+    )
+    try:
+        row = session.execute(read, execution_profile=CONDITIONAL).one()
+    except FAILURES as error:
+        return None, f"{type(error).__name__}: {error}"
+    return (row["format"] if row is not None else None), ""
 
 
 def _read_server(session: Any, host: Any) -> ServerReading:

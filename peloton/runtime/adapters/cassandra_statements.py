@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from peloton.runtime.core import segments
 from peloton.runtime.core.chain import GENESIS
 from peloton.runtime.core.statements import (
@@ -246,13 +248,7 @@ def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFoun
         return RowsFound(tuple(json.loads(row[0])["name"] for row in rows))
     if isinstance(statement, ReadRegister):
         # A row without an epoch does not count: a refused write of ours may leave one behind.
-        return RowsFound(
-            tuple(
-                RegisterRow(*(*row[:-1], segments.unpack(row[-1])))
-                for row in rows
-                if row[0] is not None
-            )
-        )
+        return RowsFound(tuple(_register(row) for row in rows if row[0] is not None))
     if isinstance(statement, ReadSegment):
         return RowsFound(tuple(FrameRow(*(*row, statement.segment)) for row in rows))
     if isinstance(statement, ReadBucket):
@@ -260,3 +256,11 @@ def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFoun
     return RowsFound(
         tuple(EndedRow(statement.kind, statement.key, row[0], row[2], row[1]) for row in rows)
     )
+
+
+def _register(row: tuple[Any, ...]) -> RegisterRow:
+    """One that is damaged is a value too: an exception here would end more than its shard."""
+    try:
+        return RegisterRow(*(*row[:-1], segments.unpack(row[-1])))
+    except segments.Undecodable as error:
+        return replace(RegisterRow(*row[:-1]), damage=str(error))

@@ -26,16 +26,17 @@ from typing import Any
 
 from cassandra.query import SimpleStatement
 from msgspec import Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from peloton.runtime.adapters.cassandra_session import CONDITIONAL, SERIAL
 from peloton.runtime.adapters.cassandra_statements import CQL, REGISTERS_PART, values
+from peloton.runtime.adapters.cassandra_store import BYTES_IN_FLIGHT_MAX
 from peloton.runtime.core import segments
 from peloton.runtime.core.chain import GENESIS
 from peloton.runtime.core.fencing import pick_frames
 from peloton.runtime.core.segments import SegmentList, Segments
 from peloton.runtime.core.statements import FrameRow, InsertRow, RegisterRow, SegmentStart
-from peloton.runtime.ports import ShardId, Unreachable
+from peloton.runtime.ports import FRAME_PART_BYTES_MAX, ShardId, Unreachable
 
 NEVER = 2**63 - 1
 """The epoch of a register that was moved. The next one does not fit into its column. Its owner is
@@ -43,6 +44,8 @@ then the epoch that it had, as text."""
 COLUMNS = "epoch, op, owner, last_position, last_chain, floor, floor_epoch"
 OLD_SEGMENT_FRAMES = 256
 OLD_PAGE_ROWS = 16
+PARTS_IN_FLIGHT = BYTES_IN_FLIGHT_MAX // FRAME_PART_BYTES_MAX // 2
+"""Half of what a server takes, as it has daemons of the version before to serve."""
 REGISTERS = """CREATE TABLE registers (part int, shard_group text, shard_number int,
     epoch bigint, op blob, owner text, last_position bigint, last_chain blob,
     floor bigint, floor_epoch bigint, PRIMARY KEY ((part), shard_group, shard_number)
@@ -69,6 +72,7 @@ MOVES = (
     FormatMove(1, under_way=0, after=2, old="register", new="registers"),
     FormatMove(2, under_way=-1, after=3, old="registers", new="shard_registers"),
 )
+UNDER_WAY = tuple(move.under_way for move in MOVES)
 OLD_TABLES = tuple(move.old for move in MOVES)
 
 
@@ -146,7 +150,8 @@ def _insert(
     listed: SegmentList | None = None,
 ) -> None:
     """Insert a register, if there is none."""
-    columns, bound = f"shard_group, shard_number, {COLUMNS}", [*shard, *astuple(row)[:-1]]
+    columns = f"shard_group, shard_number, {COLUMNS}"
+    bound = [*shard, *(getattr(row, name) for name in COLUMNS.split(", "))]
     if table != "register":
         columns, bound = f"part, {columns}", [REGISTERS_PART, *bound]
     if listed is not None:
@@ -193,9 +198,11 @@ class _Copier:
         return listed
 
     def _write(self, shard: ShardId, parts: list[FrameRow]) -> None:
-        bound = (values(InsertRow(shard, part)) for part in parts)
-        for future in [self._session.execute_async(self._insert, each) for each in bound]:
-            future.result()
+        bound = [values(InsertRow(shard, part)) for part in parts]
+        for at in range(0, len(bound), PARTS_IN_FLIGHT):
+            some = bound[at : at + PARTS_IN_FLIGHT]
+            for future in [self._session.execute_async(self._insert, each) for each in some]:
+                future.result()
 
 
 def _listed(listed: SegmentList, start: SegmentStart) -> SegmentList:

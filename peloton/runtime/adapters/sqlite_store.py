@@ -147,8 +147,9 @@ class SqliteJournal:
             hold = self._holds.get(shard)
             if hold is not None and hold.is_younger(epoch):
                 return
+            in_doubt = shard in self._pending
             self._forget(shard)
-            if hold is None:
+            if hold is None or in_doubt:
                 return
             try:
                 db = self._begin()

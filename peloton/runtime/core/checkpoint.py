@@ -124,7 +124,9 @@ class Checkpointer:
 
     def committed(self, more_to_cut: bool, *, scattered: bool = False) -> None:
         """The last round is durable."""
-        self.scattered = scattered
+        # A round that writes nothing tells nothing, and only a floor makes the tail shorter.
+        floored = self._floor_due and self._floor_moves
+        self.scattered = scattered or (self.scattered and not floored)
         if self._floor_due and self._floor_moves:
             self._floor_due = self._floor_moves = False
             self._cutting = True

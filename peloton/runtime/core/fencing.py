@@ -21,7 +21,7 @@ Why a claim reads after its bump, and compares `op`:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -141,10 +141,19 @@ def _register(shard: ShardId) -> ProtocolCoroutine[RegisterRow]:
 
 
 def write_frames(members: Sequence[tuple[Hold, RoundPlan]]) -> ProtocolCoroutine[None]:
-    """The rows of the frames of one round. None of them counts before its register has moved."""
-    yield from _write(
-        InsertRow(hold.shard, row) for hold, plan in members for row in plan.frame_rows
-    )
+    """The rows of the frames of one round. None of them counts before its register has moved.
+
+    And what their registers will not list any more: deleted first, or nobody would find it again.
+    """
+    yield from _write(_frame_writes(members))
+
+
+def _frame_writes(members: Sequence[tuple[Hold, RoundPlan]]) -> Iterator[Statement]:
+    for hold, plan in members:
+        for row in plan.frame_rows:
+            yield InsertRow(hold.shard, row)
+        for one in plan.unlisted:
+            yield DeleteSegment(hold.shard, one.segment, one.last)
 
 
 # ---- coroutines of the owner -----------------------------------------------------------------
@@ -318,6 +327,8 @@ def load_tail(hold: Hold) -> ReadCoroutine:
     """The frames after the floor, up to the last that we know to be committed."""
     if hold.manifest is None:
         raise JournalRefused(f"{hold.shard}: read the checkpoint first")
+    if hold.damage:
+        yield from _raise_damage(hold, f"{hold.shard}: {hold.damage}")
     floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
     walk = chain.Walk(hold.shard, floor=floor, note=hold.manifest.chain)
     try:

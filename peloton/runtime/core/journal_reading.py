@@ -130,7 +130,9 @@ def wrong_with(row: RegisterRow) -> list[str]:
     if row.last_position and not row.epoch:
         wrong.append(f"register: position {row.last_position} without any claim")
     starts = [start.first for start in row.segments]
-    if starts != sorted(set(starts)) or starts[-1:] > [row.last_position]:
+    if row.damage:
+        wrong.append(f"register: {row.damage}")
+    elif starts != sorted(set(starts)) or starts[-1:] > [row.last_position]:
         wrong.append(f"register: segments begin at {starts}, position {row.last_position}")
     elif row.last_position > row.floor and (not starts or starts[0] > row.floor + 1):
         wrong.append(f"register: no segment is listed for position {row.floor + 1}")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from peloton.runtime.core import chain, segments
-from peloton.runtime.core.segments import TAIL_SEGMENTS_MAX, Segments
+from peloton.runtime.core.segments import TAIL_SEGMENTS_MAX, SegmentList, SegmentPart, Segments
 from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow, SegmentStart
 from peloton.runtime.ports import (
     CHECKPOINT_PART_BYTES_MAX,
@@ -33,6 +33,10 @@ from peloton.runtime.ports import (
 
 RECENT_CHAINS_MAX = 1024
 """Frames that may be committed between a checkpoint's cut and its first part."""
+
+
+UNLISTED_SEGMENTS_MAX = 8
+"""Segments that are deleted with a frame, at most. It begins one, so the list gets shorter."""
 
 
 class OpNames:
@@ -65,6 +69,7 @@ class Hold:
         self.last_position = start.last_position
         self.chain = start.last_chain
         self.segments = start.segments
+        self.damage = start.damage
         self.floor = (start.floor, start.floor_epoch, 0)
         """Position, epoch and number of rows; the last 0 until read or written."""
         self.manifest: chain.Manifest | None = None
@@ -88,7 +93,8 @@ class Hold:
         """Listed segments that end at or before this position were cut, acknowledged."""
 
     def claimed(self) -> Claimed:
-        return Claimed(self.epoch, self.last_position, self.floor[0], self.floor[1])
+        scattered = self.is_scattered()
+        return Claimed(self.epoch, self.last_position, *self.floor[:2], scattered)
 
     def is_younger(self, epoch: int) -> bool:
         """Whether this claim is not the one of `epoch`, whose end is reported late; 0 is any."""
@@ -145,8 +151,10 @@ class RoundPlan(Struct, gc=False):
     part_rows: tuple[PartRow, ...]
     written: Writing | None
     floor_op: bytes
-    segments: tuple[SegmentStart, ...] | None = None
+    segments: SegmentList | None = None
     """The list with the frame's segment, if that is not the one before."""
+    unlisted: tuple[SegmentPart, ...] = ()
+    """To delete before the list without them is written: nobody would find them after."""
 
     @property
     def last_op(self) -> bytes:
@@ -179,17 +187,30 @@ def plan(hold: Hold, work: Work, *, ops: OpNames, names: Segments | None = None)
             raise JournalRefused(f"floor {work.floor.position}: its checkpoint is not complete")
         floor_op = ops.next()
     begun = _begun(hold, rows)
-    return RoundPlan(work, hold.op, op, value, rows, part_rows, writing, floor_op, begun)
+    unlisted = tuple(one for one in _uncut(hold) if one.last <= begun[0].first) if begun else ()
+    return RoundPlan(work, hold.op, op, value, rows, part_rows, writing, floor_op, begun, unlisted)
 
 
-def _begun(hold: Hold, rows: tuple[FrameRow, ...]) -> tuple[SegmentStart, ...] | None:
-    """The list of segments, if the frame of these rows begins one."""
+def _begun(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
+    """The list of segments, if the frame of these rows begins one.
+
+    An owner does not know what those before it cut. If it listed all of that until it has cut it
+    again, a list would grow with each owner that begins one segment and ends.
+    """
     if not rows or not rows[0].segment:
         return None
     if hold.segments and hold.segments[-1].segment == rows[0].segment:
         return None
     start = SegmentStart(rows[0].position, rows[0].segment)
-    return segments.extended(hold.segments, start, cut_to=hold.cut_to)
+    uncut = _uncut(hold)
+    cut_to = uncut[-1].last - 1 if uncut else hold.cut_to
+    return segments.extended(hold.segments, start, cut_to=cut_to)
+
+
+def _uncut(hold: Hold) -> list[SegmentPart]:
+    """What could be cut, and was not by us: some of it, the oldest."""
+    below = hold.manifest.previous[0] if hold.manifest is not None else 0
+    return segments.ended(hold.segments, after=hold.cut_to, upto=below)[:UNLISTED_SEGMENTS_MAX]
 
 
 def _frame_rows(

@@ -14,9 +14,10 @@ and of two frames at one position takes that of the higher epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from peloton.runtime.core import chain
 from peloton.runtime.core.statements import SegmentStart
@@ -59,7 +60,7 @@ class Segments:
 
 
 def extended(listed: SegmentList, start: SegmentStart, *, cut_to: int) -> SegmentList:
-    """The list with a segment that begins at this position, without the oldest of those that were
+    """The list with a segment that begins at this position, without the oldest of those that are
     cut: positions up to `cut_to`."""
     cut = sum(1 for one in listed[1:] if one.first <= cut_to + 1)
     return (*listed[max(0, cut - SWEEP_SEGMENTS) :], start)
@@ -98,11 +99,15 @@ def ended(listed: SegmentList, *, after: int, upto: int) -> list[SegmentPart]:
     ]
 
 
+class Undecodable(Exception):
+    """A stored list is none; the text says why."""
+
+
 class _Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Segments of one process that follow each other in a list."""
 
-    process: bytes
-    starts: list[tuple[int, int]]
+    process: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    starts: list[tuple[Annotated[int, Meta(ge=1)], Annotated[int, Meta(ge=0, le=2**63 - 1)]]]
     """First position and number, of each."""
 
 
@@ -118,8 +123,11 @@ def pack(listed: SegmentList) -> bytes:
 
 
 def unpack(stored: bytes | None) -> SegmentList:
-    """The list of a register; one without frames has none."""
-    runs = msgspec.msgpack.decode(stored, type=list[_Run]) if stored else []
+    """The list of a register; one without frames has none. Raises Undecodable."""
+    try:
+        runs = msgspec.msgpack.decode(stored, type=list[_Run]) if stored else []
+    except msgspec.MsgspecError as error:
+        raise Undecodable(f"the list of segments does not decode: {error}") from error
     return tuple(
         SegmentStart(first, chain.op_name(run.process, number))
         for run in runs

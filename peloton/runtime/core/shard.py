@@ -10,8 +10,10 @@ One round of a shard:
     (the shell journals the frame)
     committed()        the frame is durable
 
-At most one frame is in flight. Messages to shards whose frames commit together with this one may be
-handed over before `close`; all others, and replies, wait until the frame is durable.
+At most one frame is in flight, and the turns of the next may run meanwhile: they see the newest
+state, and nothing that follows from them leaves before their own frame is durable. Messages to
+shards whose frames commit together with this one may be handed over before `close`; all others, and
+replies, wait until the frame is durable.
 A shard must not wait or read a clock, and only `committed` may tell it that a frame is durable.
 
 The parts of a shard, each in a module of its own:
@@ -67,7 +69,7 @@ from peloton.runtime.core.supervision import (
 )
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
-from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
+from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId, Work
 from peloton.runtime.vocabulary import (
     Due,
     Fact,
@@ -123,6 +125,14 @@ class Ready(NamedTuple):
     def writes(self) -> bool:
         """Whether the journal has anything to write."""
         return bool(self.frame or self.ended or self.parts or self.floor or self.cut)
+
+    def work(self, shard: ShardId, epoch: int) -> Work | None:
+        """That, for this shard under this claim."""
+        if not self.writes:
+            return None
+        frame = Frame(self.position, self.frame) if self.frame is not None else None
+        ended, parts, floor, cut = self.ended, self.parts, self.floor, self.cut
+        return Work(shard, epoch, frame, ended=ended, parts=parts, floor=floor, cut=cut)
 
 
 class Shard:
@@ -234,7 +244,7 @@ class Shard:
         self.pump.run()
         self.endings.known_absent = {}
         self.is_full = self.has_mail
-        self._undurable.framed(self.turns.touched)
+        self._undurable.open(self.turns.touched)
         load, self._to_load = tuple(self._to_load), {}
         return Turned(load, self.turns.outbox.drain())
 
@@ -252,6 +262,7 @@ class Shard:
             self.holding.hold()
         else:
             frame = self._close_frame()
+            self._undurable.framed()
         parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
         self._pack_idle()
         replies, self.turns.outbox.replies = self.turns.outbox.replies, []
@@ -270,9 +281,9 @@ class Shard:
         """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
         self.reads.commit()
-        self._undurable.framed(self.turns.touched if self.holding else {})
+        self._undurable.committed()
         safe = self.changes.commit()
-        evicted = self.endings.committed()
+        evicted = self.endings.committed(self.turns.touched if self.is_open else ())
         for key in evicted:
             self.reports.forget(key)
         self.views.drop(evicted)

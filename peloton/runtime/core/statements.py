@@ -38,6 +38,8 @@ class RegisterRow(Struct, frozen=True, gc=False):
     floor_epoch: int
     segments: tuple[SegmentStart, ...] = ()
     """Where the committed frames are that were not cut, ascending."""
+    damage: str = ""
+    """Why `segments` is not what is stored: that does not decode. Nobody can read the tail."""
 
 
 class FrameRow(Struct, frozen=True, gc=False):

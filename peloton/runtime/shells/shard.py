@@ -2,7 +2,7 @@
 
 Passes mail to the core, and the core's frame to the round of the daemon (`round.py`). Messages to
 shards of the same round are handed over at once; all others, and replies, leave only when the frame
-is committed. At most one frame is in flight; what arrives meanwhile makes the next. It must not
+is committed. At most one frame is in flight; the turns of the next run meanwhile. It must not
 decide, and never sends anything of a frame whose commit is unclear.
 """
 
@@ -17,7 +17,7 @@ from peloton.runtime.core.condition import shown
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import AFTER_FRAME, IN_ROUND, Ready, Shard
-from peloton.runtime.ports import Answer, Committed, Fenced, Frame, ShardId, Work
+from peloton.runtime.ports import Answer, Committed, Fenced, ShardId, Work
 from peloton.runtime.shells.daemon_context import DaemonContext
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import (
@@ -72,7 +72,8 @@ class ShardShell(Shell):
         self._reply_addresses: dict[Any, None] = {}
         self._waits = False  # for the outcome of a round, and takes no turns
         self._in_flight: Ready | None = None  # what it has done in that round, if anything
-        self._held: list[Envelope] = []  # of the open frame or the one in flight: not sent yet
+        self._held: list[Envelope] = []  # of the open frame: not sent yet
+        self._held_in_flight: list[Envelope] = []
         self._held_for: dict[Hashable, None] = {}  # shards and services that it goes to
         self._after_frame: list[Envelope] = []  # queries that wait for the frame in flight
         self._wake_core_s: float | None = None
@@ -199,6 +200,7 @@ class ShardShell(Shell):
             limits=context.limits,
         )
         core.epoch = taken.claimed.epoch
+        core.checkpointer.scattered = taken.claimed.scattered
         try:
             restore(core, taken.parts, frames=taken.frames, floor=taken.claimed.floor)
         except Exception as error:
@@ -259,7 +261,7 @@ class ShardShell(Shell):
         self._unpublish()
         self._phase = ShardPhase.OVER
         self._in_flight, self._waits = None, False
-        self._held, self._after_frame = [], []
+        self._held, self._held_in_flight, self._after_frame = [], [], []
         self.core = None
         self._context.round.ended(self, text)
         self._report_trouble(text)
@@ -291,7 +293,7 @@ class ShardShell(Shell):
 
     def _pump(self) -> None:
         core = self.core
-        if self._waits or core is None or core.is_full:
+        if core is None or core.is_full:
             return
         if core.is_open:
             if not core.has_mail:
@@ -322,21 +324,8 @@ class ShardShell(Shell):
         ready = self.core.close(may_hold=self._context.region.routes.current)
         self._wake_core_s = ready.wake_at
         self._in_flight = ready
-        return self._work(ready)
-
-    def _work(self, ready: Ready) -> Work | None:
-        if not ready.writes:
-            return None
-        assert self.core is not None
-        return Work(
-            shard=self.shard,
-            epoch=self.core.epoch,
-            frame=Frame(ready.position, ready.frame) if ready.frame is not None else None,
-            ended=ready.ended,
-            parts=ready.parts,
-            floor=ready.floor,
-            cut=ready.cut,
-        )
+        self._held_in_flight, self._held = self._held, []
+        return ready.work(self.shard, self.core.epoch)
 
     def done(self, answer: Answer) -> None:
         """See `RoundShard`."""
@@ -369,15 +358,21 @@ class ShardShell(Shell):
         # A committed frame proves that we owned the shard at its commit. Without a frame only the
         # session proves it, and is checked now: this process may have been paused since the turn.
         sure = ready.frame is not None or self._context.region.routes.current
-        held, self._held, self._held_for = self._held, [], {}
+        held, self._held_in_flight = self._held_in_flight, []
+        if not self.core.is_open:  # else what it holds back may go to the same shards
+            self._held_for = {}
         if held and sure:
             self._context.region.tell(held, Stamp(self.shard, self.core.epoch))
         for reply in (*followed, *ready.replies):
             self._reply_addresses.pop(reply.reply_to, None)
             resolve(reply.reply_to, reply.value if sure else Unavailable(IN_DOUBT))
         if self._after_frame:
+            # What the next frame has changed already is answered in its round: asked again after
+            # each frame, a query might never find a moment without one.
             waiting, self._after_frame = self._after_frame, []
             self.core.take([each for each in waiting if not self._answered(each)])
+            self.core.take(self._after_frame)
+            self._after_frame = []
 
     def unclear(self, text: str) -> None:
         """See `RoundShard`."""

@@ -127,8 +127,9 @@ class MemoryJournal:
         hold, files = self._holds.get(shard), self._files(shard)
         if hold is not None and hold.is_younger(epoch):
             return
+        in_doubt = shard in self._pending
         self.drop(shard)
-        if hold is None:
+        if hold is None or in_doubt:
             return
 
         def free() -> None:
