@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Container
 from itertools import islice
 from typing import Any
 
@@ -118,18 +117,14 @@ class Endings:
         """A checkpoint was cut: no frame after it holds the deletions up to here."""
         self._before_cut = dict(self._deleted)
 
-    def committed(self, touched: Container[Key] = ()) -> list[Key]:
+    def committed(self) -> list[Key]:
         """The rows of the last round are durable: evict the entities that did not change since.
 
-        `touched`: those with facts in the frame that is open. Returns the keys of the evicted.
+        Returns their keys.
         """
         population = self._turns.population
         evicted = []
         for key, (state, classes) in self._writing.items():
-            # With a fact in the open frame it may have changed, and changed back: the eviction
-            # would be journaled in front of the facts, and they would be folded upon nothing.
-            if key in touched:
-                continue
             if population.cells.get(key) == state and self._crowd_classes(key) == classes:
                 self.evict(key)
                 self._evicted.append(key)

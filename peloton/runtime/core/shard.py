@@ -10,10 +10,8 @@ One round of a shard:
     (the shell journals the frame)
     committed()        the frame is durable
 
-At most one frame is in flight, and the turns of the next may run meanwhile: they see the newest
-state, and nothing that follows from them leaves before their own frame is durable. Messages to
-shards whose frames commit together with this one may be handed over before `close`; all others, and
-replies, wait until the frame is durable.
+At most one frame is in flight. Messages to shards whose frames commit together with this one may be
+handed over before `close`; all others, and replies, wait until the frame is durable.
 A shard must not wait or read a clock, and only `committed` may tell it that a frame is durable.
 
 The parts of a shard, each in a module of its own:
@@ -244,7 +242,7 @@ class Shard:
         self.pump.run()
         self.endings.known_absent = {}
         self.is_full = self.has_mail
-        self._undurable.open(self.turns.touched)
+        self._undurable.framed(self.turns.touched)
         load, self._to_load = tuple(self._to_load), {}
         return Turned(load, self.turns.outbox.drain())
 
@@ -262,7 +260,6 @@ class Shard:
             self.holding.hold()
         else:
             frame = self._close_frame()
-            self._undurable.framed()
         parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
         self._pack_idle()
         replies, self.turns.outbox.replies = self.turns.outbox.replies, []
@@ -281,9 +278,9 @@ class Shard:
         """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
         self.reads.commit()
-        self._undurable.committed()
+        self._undurable.framed(self.turns.touched if self.holding else {})
         safe = self.changes.commit()
-        evicted = self.endings.committed(self.turns.touched if self.is_open else ())
+        evicted = self.endings.committed()
         for key in evicted:
             self.reports.forget(key)
         self.views.drop(evicted)

@@ -2,7 +2,7 @@
 
 Passes mail to the core, and the core's frame to the round of the daemon (`round.py`). Messages to
 shards of the same round are handed over at once; all others, and replies, leave only when the frame
-is committed. At most one frame is in flight; the turns of the next run meanwhile. It must not
+is committed. At most one frame is in flight; what arrives meanwhile makes the next. It must not
 decide, and never sends anything of a frame whose commit is unclear.
 """
 
@@ -72,8 +72,7 @@ class ShardShell(Shell):
         self._reply_addresses: dict[Any, None] = {}
         self._waits = False  # for the outcome of a round, and takes no turns
         self._in_flight: Ready | None = None  # what it has done in that round, if anything
-        self._held: list[Envelope] = []  # of the open frame: not sent yet
-        self._held_in_flight: list[Envelope] = []
+        self._held: list[Envelope] = []  # of the open frame or the one in flight: not sent yet
         self._held_for: dict[Hashable, None] = {}  # shards and services that it goes to
         self._after_frame: list[Envelope] = []  # queries that wait for the frame in flight
         self._wake_core_s: float | None = None
@@ -261,7 +260,7 @@ class ShardShell(Shell):
         self._unpublish()
         self._phase = ShardPhase.OVER
         self._in_flight, self._waits = None, False
-        self._held, self._held_in_flight, self._after_frame = [], [], []
+        self._held, self._after_frame = [], []
         self.core = None
         self._context.round.ended(self, text)
         self._report_trouble(text)
@@ -293,7 +292,7 @@ class ShardShell(Shell):
 
     def _pump(self) -> None:
         core = self.core
-        if core is None or core.is_full:
+        if self._waits or core is None or core.is_full:
             return
         if core.is_open:
             if not core.has_mail:
@@ -324,7 +323,6 @@ class ShardShell(Shell):
         ready = self.core.close(may_hold=self._context.region.routes.current)
         self._wake_core_s = ready.wake_at
         self._in_flight = ready
-        self._held_in_flight, self._held = self._held, []
         return ready.work(self.shard, self.core.epoch)
 
     def done(self, answer: Answer) -> None:
@@ -358,21 +356,15 @@ class ShardShell(Shell):
         # A committed frame proves that we owned the shard at its commit. Without a frame only the
         # session proves it, and is checked now: this process may have been paused since the turn.
         sure = ready.frame is not None or self._context.region.routes.current
-        held, self._held_in_flight = self._held_in_flight, []
-        if not self.core.is_open:  # else what it holds back may go to the same shards
-            self._held_for = {}
+        held, self._held, self._held_for = self._held, [], {}
         if held and sure:
             self._context.region.tell(held, Stamp(self.shard, self.core.epoch))
         for reply in (*followed, *ready.replies):
             self._reply_addresses.pop(reply.reply_to, None)
             resolve(reply.reply_to, reply.value if sure else Unavailable(IN_DOUBT))
         if self._after_frame:
-            # What the next frame has changed already is answered in its round: asked again after
-            # each frame, a query might never find a moment without one.
             waiting, self._after_frame = self._after_frame, []
             self.core.take([each for each in waiting if not self._answered(each)])
-            self.core.take(self._after_frame)
-            self._after_frame = []
 
     def unclear(self, text: str) -> None:
         """See `RoundShard`."""
