@@ -25,7 +25,7 @@ from peloton.runtime.core.statements import (
     StatementReply,
     single_writes,
 )
-from peloton.runtime.ports import Journal, ShardId
+from peloton.runtime.ports import Claimed, Frame, Journal, ShardId, Work
 from peloton.runtime.simulation.cells import Partition
 from peloton.runtime.simulation.memory_journal import (
     AnswerLost,
@@ -40,7 +40,21 @@ from tests.servers import keyspaces
 
 GROUPS = {"a": 2, "b": 1}
 SHARD = ShardId("a", 0)
+SECOND = ShardId("a", 1)
 OTHER = ShardId("b", 0)
+ROUND = [SHARD, SECOND, OTHER]
+
+
+def claim(journal: Journal, shard: ShardId = SHARD) -> Claimed:
+    """A claim that nobody is in the way of."""
+    claimed = journal.claim(shard, "somebody")
+    assert isinstance(claimed, Claimed)
+    return claimed
+
+
+def frames(journal: Journal, position: int = 1) -> list[Work]:
+    """A frame of each shard of a round, claimed for it."""
+    return [Work(one, claim(journal, one).epoch, Frame(position, b"ours")) for one in ROUND]
 
 
 class JournalRig:

@@ -22,13 +22,7 @@ from peloton.runtime.ports import (
     ShardId,
     Work,
 )
-from tests.contracts.journals import GROUPS, OTHER, SHARD, JournalRig
-
-
-def claim(journal: Journal, shard: ShardId = SHARD) -> Claimed:
-    claimed = journal.claim(shard, "somebody")
-    assert isinstance(claimed, Claimed)
-    return claimed
+from tests.contracts.journals import GROUPS, OTHER, SHARD, JournalRig, claim
 
 
 def one(journal: Journal, work: Work) -> Answer:

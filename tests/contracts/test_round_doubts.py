@@ -9,7 +9,6 @@ import pytest
 
 from peloton.runtime.ports import (
     Answer,
-    Claimed,
     Committed,
     Cut,
     EndedRow,
@@ -22,22 +21,13 @@ from peloton.runtime.ports import (
     Unclear,
     Work,
 )
-from tests.contracts.journals import OTHER, SHARD, JournalRig
-
-SECOND = ShardId("a", 1)
-SHARDS = [SHARD, SECOND, OTHER]
-
-
-def claim(journal: Journal, shard: ShardId) -> Claimed:
-    claimed = journal.claim(shard, "somebody")
-    assert isinstance(claimed, Claimed)
-    return claimed
+from tests.contracts.journals import OTHER, ROUND, SECOND, SHARD, JournalRig, claim, frames
 
 
 def doubted(rig: JournalRig, *, done: bool) -> Journal:
     """A journal with a round of all shards in doubt."""
     journal = rig.open()
-    works = [Work(one, claim(journal, one).epoch, Frame(1, b"ours")) for one in SHARDS]
+    works = frames(journal)
     rig.lose_commit(journal, done=done)
     assert [type(each) for each in journal.commit(works)] == [Unclear] * 3
     return journal
@@ -54,7 +44,7 @@ def settle(journal: Journal, shard: ShardId) -> Answer:
 
 def positions(rig: JournalRig) -> list[int]:
     heir = rig.open()
-    return [claim(heir, shard).last_position for shard in SHARDS]
+    return [claim(heir, shard).last_position for shard in ROUND]
 
 
 @pytest.mark.parametrize("done", [False, True])
@@ -110,7 +100,7 @@ def test_a_shard_claimed_again_gets_no_answer_of_the_round(rig: JournalRig, done
 def test_of_a_round_in_doubt_one_is_fenced(rig: JournalRig, done: bool) -> None:
     journal, thief = doubted(rig, done=done), rig.open()
     assert claim(thief, SECOND).last_position == done
-    first, fenced, last = (settle(journal, shard) for shard in SHARDS)
+    first, fenced, last = (settle(journal, shard) for shard in ROUND)
     assert isinstance(fenced, Fenced) and (not fenced.definite or not done)
     assert type(first) is type(last) is (Committed if done else RoundRefused)
     assert positions(rig) == [int(done)] * 3
@@ -119,9 +109,9 @@ def test_of_a_round_in_doubt_one_is_fenced(rig: JournalRig, done: bool) -> None:
 @pytest.mark.parametrize("done", [False, True])
 def test_of_a_round_in_doubt_all_are_fenced(rig: JournalRig, done: bool) -> None:
     journal, thief = doubted(rig, done=done), rig.open()
-    for shard in SHARDS:
+    for shard in ROUND:
         claim(thief, shard)
-    for answer in journal.settle(SHARDS):
+    for answer in journal.settle(ROUND):
         assert isinstance(answer, Fenced) and (not answer.definite or not done)
     assert positions(rig) == [int(done)] * 3
 
@@ -131,10 +121,10 @@ def test_what_follows_a_frame_in_doubt_is_done_when_its_shard_asks(
     rig: JournalRig, done: bool
 ) -> None:
     journal = rig.open()
-    rows = {shard: (EndedRow("kind", "key", 1, b"end"),) for shard in SHARDS}
+    rows = {shard: (EndedRow("kind", "key", 1, b"end"),) for shard in ROUND}
     works = [
         Work(one, claim(journal, one).epoch, Frame(1, b"ours"), rows[one], cut=Cut())
-        for one in SHARDS
+        for one in ROUND
     ]
     rig.lose_commit(journal, done=done)
     assert [type(each) for each in journal.commit(works)] == [Unclear] * 3

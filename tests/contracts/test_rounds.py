@@ -10,40 +10,24 @@ import pytest
 from peloton.runtime.ports import (
     ROUND_SHARDS_MAX,
     CheckpointPart,
-    Claimed,
     Committed,
     Cut,
     EndedRow,
     Fenced,
     Floor,
     Frame,
-    Journal,
     JournalRefused,
     RoundRefused,
     ShardId,
     Work,
 )
-from tests.contracts.journals import OTHER, SHARD, JournalRig
-
-SECOND = ShardId("a", 1)
-SHARDS = [SHARD, SECOND, OTHER]
-
-
-def claim(journal: Journal, shard: ShardId) -> Claimed:
-    claimed = journal.claim(shard, "somebody")
-    assert isinstance(claimed, Claimed)
-    return claimed
-
-
-def frames(journal: Journal, position: int = 1) -> list[Work]:
-    """A frame of each shard, claimed for it."""
-    return [Work(one, claim(journal, one).epoch, Frame(position, b"ours")) for one in SHARDS]
+from tests.contracts.journals import OTHER, ROUND, SECOND, SHARD, JournalRig, claim, frames
 
 
 def tails(rig: JournalRig) -> list[list[bytes]]:
     """What the next owner of each shard reads."""
     heir, found = rig.open(), []
-    for shard in SHARDS:
+    for shard in ROUND:
         claim(heir, shard)
         list(heir.read_checkpoint(shard))
         found.append([frame.body for frame in heir.read_tail(shard)])
@@ -66,7 +50,7 @@ def test_the_frames_of_a_round_are_committed_together(rig: JournalRig) -> None:
     assert tails(rig) == [[b"ours", b"more"]] * 3
 
 
-@pytest.mark.parametrize("stolen", SHARDS)
+@pytest.mark.parametrize("stolen", ROUND)
 def test_if_one_shard_is_fenced_no_frame_of_the_round_is_committed(
     rig: JournalRig, stolen: ShardId
 ) -> None:

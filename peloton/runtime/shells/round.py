@@ -35,12 +35,11 @@ from peloton.runtime.ports import (
     Work,
 )
 from peloton.runtime.shells.region import Region
-from peloton.runtime.shells.round_at_store import RoundAtStore, RoundShard
+from peloton.runtime.shells.round_at_store import RoundAtStore, RoundShard, lose
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import (
     Commit,
     Ref,
-    RoundLost,
     Settle,
     ShellFailed,
     WorkDone,
@@ -173,8 +172,7 @@ class RoundShell(Shell):
         if self._flights:
             self.wake_soon()
         if ref in self._telling:
-            for service in self._told:
-                send(service, RoundLost())
+            lose(self._told)
         if ref in self._giving:
             for other in self._closed().values():
                 other.give_up(f"its round was lost with {shard.shard}: {text}")

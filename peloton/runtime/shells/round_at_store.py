@@ -42,6 +42,12 @@ class RoundShard(Protocol):
         """End: what is in memory is not, or not surely, what is in the journal."""
 
 
+def lose(services: Iterable[Ref]) -> None:
+    """They were told what may never have happened."""
+    for ref in services:
+        send(ref, RoundLost())
+
+
 class RoundAtStore:
     """A round at the store."""
 
@@ -86,8 +92,7 @@ class RoundAtStore:
     def forget(self) -> None:
         """What it has told services may never have happened."""
         told, self._told = self._told, ()
-        for ref in told:
-            send(ref, RoundLost())
+        lose(told)
 
     def is_hopeless(self, asked: Container[Ref]) -> bool:
         """Whether nobody is left whose frame could be settled."""
