@@ -33,7 +33,7 @@ class RoundShard(Protocol):
         """Take turns at the next grant."""
 
     def failed(self, error: BaseException) -> None:
-        """Closing the frame raised."""
+        """Closing its frame raised, or what follows its outcome."""
 
     def unclear(self, text: str) -> None:
         """The outcome is not known yet; it will be settled."""
