@@ -118,7 +118,7 @@ class JournalWatch:
         """The frames of all shards, in about the order in which they were made.
 
         All daemons of one machine have one clock. A frame has the time at which its first turn was
-        taken, and takes more for `ROUND_S_MAX` at most: so of two of which one was caused by the
+        taken, and takes more for `GATHERS_S_MAX` at most: so of two of which one was caused by the
         other the later one may come first, but not by more.
         """
         codec = Codec(self.kinds)

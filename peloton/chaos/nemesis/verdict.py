@@ -39,7 +39,7 @@ DOES_NOT_FOLD = (UnknownFact, AttributeError, LookupError, TypeError, ValueError
 """What a fact raises that does not fit the state it is applied to: a finding, no crash here."""
 CONTRADICTIONS_MAX = 5
 """A ledger that was wrong once is wrong about all that follows."""
-UNORDERED_S = 0.1
+UNORDERED_S = 0.25
 """Frames that are closer in time may be in a wrong order: see `JournalWatch.frames`."""
 
 

@@ -106,22 +106,34 @@ class DurableReads:
 
 
 class Undurable:
-    """What the frame in flight has changed: a query that would show any of it has to wait."""
+    """What frames have changed that are not durable: a query that would show it has to wait."""
 
     def __init__(self, population: Population) -> None:
         self._population = population
-        self._changed: Mapping[Key, None] = {}
+        self._in_flight: Mapping[Key, None] = {}
+        self._open: Mapping[Key, None] = {}
         self._indexes: frozenset[Key] | None = None  # that these entities see; made when needed
 
-    def framed(self, changed: Mapping[Key, None]) -> None:
-        """These have changed in the frame that is in flight now."""
-        self._changed, self._indexes = changed, None
+    def open(self, changed: Mapping[Key, None]) -> None:
+        """These have changed since the last frame was closed."""
+        self._open, self._indexes = changed, None
+
+    def framed(self) -> None:
+        """The frame is closed, and in flight from now on."""
+        self._in_flight, self._open, self._indexes = self._open, {}, None
+
+    def committed(self) -> None:
+        """The frame in flight is durable."""
+        self._in_flight, self._indexes = {}, None
 
     def shown_by(self, key: Key) -> bool:
         """Whether the entity, or the index it sees, is among it."""
-        if not self._changed or key in self._changed:
-            return bool(self._changed)
+        if not self._in_flight and not self._open:
+            return False
+        if key in self._in_flight or key in self._open:
+            return True
         see = self._population.index_key
         if self._indexes is None:
-            self._indexes = frozenset(see(each) for each in self._changed)
+            changed = (*self._in_flight, *self._open)
+            self._indexes = frozenset(see(each) for each in changed)
         return see(key) in self._indexes

@@ -10,7 +10,8 @@ One round of a shard:
     (the shell journals the frame)
     committed()        the frame is durable
 
-At most one frame is in flight. Messages to shards whose frames commit together with this one may be
+At most one frame is in flight, and the turns of the next run meanwhile, unless rows or parts are
+written beside it (`is_full`). Messages to shards whose frames commit together with this one may be
 handed over before `close`; all others, and replies, wait until the frame is durable.
 A shard must not wait or read a clock, and only `committed` may tell it that a frame is durable.
 
@@ -185,7 +186,7 @@ class Shard:
         self._undurable = Undurable(self.population)
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
         self._tick, self._tick_due = 0, 0.0  # of the resends
-        self.is_open = self.is_full = False  # a frame has begun; it has all that it takes
+        self.is_open = self.is_full = False  # a frame has begun; more turns have to wait
 
     # ---- what the shell calls ----
 
@@ -242,7 +243,7 @@ class Shard:
         self.pump.run()
         self.endings.known_absent = {}
         self.is_full = self.has_mail
-        self._undurable.framed(self.turns.touched)
+        self._undurable.open(self.turns.touched)
         load, self._to_load = tuple(self._to_load), {}
         return Turned(load, self.turns.outbox.drain())
 
@@ -252,7 +253,7 @@ class Shard:
         With `may_hold` lazy facts may wait for a later frame: then messages leave without one,
         which proves that we own the shard.
         """
-        self.is_open = self.is_full = False
+        self.is_open = False
         self.pump.closed()
         ended = self.endings.rows(self.position, self.reports)
         if may_hold and not ended and self._may_wait():
@@ -260,9 +261,12 @@ class Shard:
             self.holding.hold()
         else:
             frame = self._close_frame()
+            self._undurable.framed()
         parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
         self._pack_idle()
         replies, self.turns.outbox.replies = self.turns.outbox.replies, []
+        # Rows tell how entities are now: one that remembered a reply meanwhile would be evicted.
+        self.is_full = bool(ended or parts or floor or cut)
         return Ready(
             frame=frame,
             position=self.position,
@@ -278,7 +282,8 @@ class Shard:
         """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
         self.reads.commit()
-        self._undurable.framed(self.turns.touched if self.holding else {})
+        self._undurable.committed()
+        self.is_full = self.is_full and self.is_open
         safe = self.changes.commit()
         evicted = self.endings.committed()
         for key in evicted:

@@ -49,6 +49,8 @@ from peloton.runtime.shells.shell_messages import (
 ROUND_S_MAX = 0.01
 """A round that lasts longer takes no more turns, and is closed: what it has gathered must not wait
 for what goes on arriving, and a frame has the time of its first turn."""
+GATHERS_S_MAX = 0.1
+"""Likewise, while the round before it is at the store."""
 UNCLEAR_S_MAX = 15.0
 SETTLE_FIRST_S = 0.1
 SETTLE_S_MAX = 2.0
@@ -121,8 +123,9 @@ class RoundShell(Shell):
         """
         if not self._open or self.now < self._opened_s + ROUND_S_MAX:
             return True
-        if begins and not self._may_close():
-            return True  # the store is slower than the round is long, and so it goes on
+        # The store is slower than the round is long, and so it goes on.
+        if (begins or self.now < self._opened_s + GATHERS_S_MAX) and not self._may_close():
+            return True
         self._later[shard.ref] = shard
         return False
 

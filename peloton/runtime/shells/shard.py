@@ -2,7 +2,7 @@
 
 Passes mail to the core, and the core's frame to the round of the daemon (`round.py`). Messages to
 shards of the same round are handed over at once; all others, and replies, leave only when the frame
-is committed. At most one frame is in flight; what arrives meanwhile makes the next. It must not
+is committed. At most one frame is in flight; the turns of the next run meanwhile. It must not
 decide, and never sends anything of a frame whose commit is unclear.
 """
 
@@ -70,9 +70,10 @@ class ShardShell(Shell):
         self._waiting_mail_count = 0
         self.refused = 0  # batches over the limit of waiting mail, for metrics
         self._reply_addresses: dict[Any, None] = {}
-        self._waits = False  # for the outcome of a round, and takes no turns
+        self._waits = False  # for the outcome of a round
         self._in_flight: Ready | None = None  # what it has done in that round, if anything
-        self._held: list[Envelope] = []  # of the open frame or the one in flight: not sent yet
+        self._held: list[Envelope] = []  # of the open frame: not sent yet
+        self._held_in_flight: list[Envelope] = []
         self._held_for: dict[Hashable, None] = {}  # shards and services that it goes to
         self._after_frame: list[Envelope] = []  # queries that wait for the frame in flight
         self._wake_core_s: float | None = None
@@ -260,7 +261,7 @@ class ShardShell(Shell):
         self._unpublish()
         self._phase = ShardPhase.OVER
         self._in_flight, self._waits = None, False
-        self._held, self._after_frame = [], []
+        self._held, self._held_in_flight, self._after_frame = [], [], []
         self.core = None
         self._context.round.ended(self, text)
         self._report_trouble(text)
@@ -292,7 +293,7 @@ class ShardShell(Shell):
 
     def _pump(self) -> None:
         core = self.core
-        if self._waits or core is None or core.is_full:
+        if core is None or core.is_full:
             return
         if core.is_open:
             if not core.has_mail:
@@ -323,6 +324,9 @@ class ShardShell(Shell):
         ready = self.core.close(may_hold=self._context.region.routes.current)
         self._wake_core_s = ready.wake_at
         self._in_flight = ready
+        self._held_in_flight, self._held = self._held, []
+        if self.core.has_mail:
+            self.wake_soon()  # more than a frame takes: the next one begins with it
         return ready.work(self.shard, self.core.epoch)
 
     def done(self, answer: Answer) -> None:
@@ -356,15 +360,22 @@ class ShardShell(Shell):
         # A committed frame proves that we owned the shard at its commit. Without a frame only the
         # session proves it, and is checked now: this process may have been paused since the turn.
         sure = ready.frame is not None or self._context.region.routes.current
-        held, self._held, self._held_for = self._held, [], {}
+        held, self._held_in_flight = self._held_in_flight, []
+        region = self._context.region
+        # Nobody waits for what is told now; for what the next frame holds back, somebody does.
+        self._held_for = dict.fromkeys(region.routes.here(each.to)[0] for each in self._held)
         if held and sure:
-            self._context.region.tell(held, Stamp(self.shard, self.core.epoch))
+            region.tell(held, Stamp(self.shard, self.core.epoch))
         for reply in (*followed, *ready.replies):
             self._reply_addresses.pop(reply.reply_to, None)
             resolve(reply.reply_to, reply.value if sure else Unavailable(IN_DOUBT))
         if self._after_frame:
+            # What the next frame has changed already is answered in its round: asked again after
+            # each frame, a query might never find a moment without one.
             waiting, self._after_frame = self._after_frame, []
             self.core.take([each for each in waiting if not self._answered(each)])
+            self.core.take(self._after_frame)
+            self._after_frame = []
 
     def unclear(self, text: str) -> None:
         """See `RoundShard`."""
