@@ -413,8 +413,7 @@ class Shard:
         message = envelope.message
         if isinstance(message, Seen):
             assert envelope.sender is not None
-            self.reports.pending.seen(envelope.sender, envelope.to, message=message)
-            self.endings.check(envelope.to)
+            self._seen(kind, envelope.to, by=envelope.sender, message=message)
         elif envelope.to in self.deferred.loading or self._must_load(kind, envelope):
             if self.deferred.wait_for_load(envelope):
                 self._to_load[envelope.to] = None
@@ -454,14 +453,25 @@ class Shard:
             failed = self.turns.cell(kind, envelope)
             if failed is not None:
                 self.deferred.failed(envelope, 0, failure=failed)
-            self.endings.check(envelope.to)
+            self.endings.touched(kind, envelope.to)
             if envelope.to not in self.population.cells:
                 self.reports.forget(envelope.to)
             if failed is not None:
                 return  # it is retried, and so must not be acknowledged yet
         if isinstance(message, Latest) and envelope.sender is not None:
-            seen = Seen(type(message).__name__, message.version)
-            self.turns.outbox.add(Envelope(envelope.sender, seen, sender=envelope.to))
+            self._acknowledge(envelope.sender, message, by=envelope.to)
+
+    def _acknowledge(self, sender: Key, report: Latest, *, by: Key) -> None:
+        """The report was decided; a sender of this shard commits together with that."""
+        seen = Seen(type(report).__name__, report.version)
+        if self.is_mine(sender):
+            self._seen(self.kinds[kind_of(sender)], sender, by=by, message=seen)
+        else:
+            self.turns.outbox.add(Envelope(sender, seen, sender=by))
+
+    def _seen(self, kind: Kind, sender: Key, *, by: Key, message: Seen) -> None:
+        self.reports.pending.seen(by, sender, message=message)
+        self.endings.touched(kind, sender)
 
     def _pursue_parent(self, key: Key) -> None:
         kind = self.kinds[kind_of(key)]
@@ -472,7 +482,7 @@ class Shard:
             if not isinstance(step, Rest):
                 self.deliver(Envelope(key, Pursue(step)))
             self.reports.schedule(key, kind, state=self.population.cells.get(key, state))
-        self.endings.check(key)
+        self.endings.touched(kind, key)
 
     def _deliver_due(self) -> None:
         self.turns.outbox.replies += self.followers.expired(self.turns.now)
