@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+import pytest
+
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.resends import REPORT_RESEND_FAST_MAX, RESEND_SLOW_TICKS, UnseenReports
-from peloton.runtime.vocabulary import Seen, key
+from peloton.runtime.vocabulary import Decision, Key, Kind, Seen, key
 from tests.toy import messages as w
+from tests.toy.bench import START_S, Bench
+from tests.toy.kinds import KINDS, bulbs, panel
 
 NOTE, GRID = key("note", "x"), key("grid", "g")
 
@@ -57,3 +64,86 @@ def test_a_hurried_try_brings_the_slow_rate_no_nearer():
         pending.hurry()
         pending.due(tick)
     assert ticks(pending, 20, 26), "a fleet that moved for long has not used up its tries"
+
+
+def reported(**more: Any) -> tuple[Bench, list[float]]:
+    """A panel whose bulbs are switched on and get power later; and the times of its reports."""
+    times: list[float] = []
+
+    def report(state: Any, at: Any) -> Any:
+        times.append(at.now)
+        return KINDS["panel"].report(state, at)  # type: ignore[misc]
+
+    def phase(state: Any, crowd: Any) -> bool:
+        return bool(state.version)
+
+    kind = msgspec.structs.replace(KINDS["panel"], report=report, phase=phase, **more)
+    bench = Bench(kinds={**KINDS, "panel": kind})
+    bench.send(panel("a"), w.Install(2))
+    bench.send(panel("a"), w.Switch(True))
+    bench.rest()
+    bench.send(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
+    bench.after(2)
+    return bench, times
+
+
+RECALL_S = START_S + 60.0
+
+
+def noting(pursue: Any) -> Kind:
+    """A panel with notes."""
+    return msgspec.structs.replace(KINDS["panel"], pursue=pursue, recall_s=lambda notes: RECALL_S)
+
+
+def test_within_a_final_phase_there_is_one_report():
+    bench, times = reported()
+    assert len(times) == 2 and bench.shard.population.cells[key("note", "a")].heard == 2
+    bench, times = reported(final=lambda phase: phase)
+    assert len(times) == 1 and bench.shard.reports.next_s is None
+
+
+def test_a_report_within_a_shard_is_seen_without_a_message():
+    bench, times = reported()
+    assert len(times) == 2 and not bench.shard.reports.pending
+    to_panel = ["Install", "Switch"]
+    to_others = ["Fit", "BulbGoal", "Lamps", "Granted", "Lamps"]
+    # Mail for the panel is taken twice: it waits for the `ended` row in between.
+    assert bench.shard.delivered == 2 * len(to_panel) + len(to_others)
+
+
+@pytest.mark.parametrize(("because", "turns"), [("", 0), ("to tell why", 1)])
+def test_a_step_of_notes_alone_needs_no_turn(because: str, turns: int):
+    def pursue(state: Any, at: Any) -> Any:
+        looked = at.notes == "looked"
+        return own(state, at) if looked else Decision(notes="looked", because=because)
+
+    own = KINDS["panel"].pursue
+
+    bench = Bench(kinds={**KINDS, "panel": noting(pursue)})
+    bench.send(panel("a"), w.Install(2))
+    bench.send(panel("a"), w.Switch(True))
+    bench.after(1)
+    bench.shard.population.notes.clear()
+    before = bench.shard.delivered
+    bench.send(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
+    bench.rest()
+    assert bench.shard.population.notes[panel("a")] == "looked"
+    assert bench.shard.delivered == before + 1 + turns
+    assert bench.shard.turns.alarms.next_s() == RECALL_S, "notes are recalled"
+    told = [line.because for line in bench.shard.turns.story.of(panel("a"), None)]
+    assert ("to tell why" in told) is bool(because)
+
+
+def test_notes_that_cannot_be_recalled_are_a_failure_of_the_actor():
+    def pursue(state: Any, at: Any) -> Any:
+        return Decision(notes="looked")
+
+    def broken(notes: Any) -> Any:
+        raise ValueError("no time")
+
+    kind = msgspec.structs.replace(noting(pursue), recall_s=broken)
+    bench = Bench(kinds={**KINDS, "panel": kind})
+    bench.send(panel("a"), w.Install(2))
+    bench.rest()
+    assert panel("a") not in bench.shard.population.notes
+    assert panel("a") in bench.shard.deferred.retrying

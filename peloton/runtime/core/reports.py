@@ -3,7 +3,7 @@
 Turns "something below this parent changed" into reports, versioned so that the newest wins, and
 resent until it is seen. A change of the parent's phase, which its kind names, is reported at once:
 nobody who waits for a beginning or an end waits for an interval. Changes within a phase are
-gathered, one report per interval. It must not read a report, and keeps at most one for each
+gathered, one report per interval; within a final phase there are none that a report would tell. It must not read a report, and keeps at most one for each
 (sender, receiver, class).
 """
 
@@ -59,7 +59,10 @@ class Reports:
         last = self._last.get(key)
         if last is None:
             last = self._last[key] = LastReport(now, None)
-        phase = self._phases[key] = self._phase(key, kind, state=state)
+        phase = self._phase(key, kind, state=state)
+        if phase == last.phase and key not in self.due and kind.final(phase):
+            return
+        self._phases[key] = phase
         due = now if phase != last.phase else max(now, last.at_s + kind.report_interval_s)
         if due < self.due.get(key, float("inf")):
             self._set_due(key, due)

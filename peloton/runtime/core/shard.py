@@ -69,6 +69,7 @@ from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId, Work
 from peloton.runtime.vocabulary import (
+    Decision,
     Due,
     Fact,
     Key,
@@ -479,10 +480,14 @@ class Shard:
         if state is not None:
             # Most parents have nothing to do. Finding that out here, first, spares them a turn.
             step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
-            if not isinstance(step, Rest):
+            if not isinstance(step, Rest) and not self._noted(kind, key, step=step):
                 self.deliver(Envelope(key, Pursue(step)))
             self.reports.schedule(key, kind, state=self.population.cells.get(key, state))
         self.endings.touched(kind, key)
+
+    def _noted(self, kind: Kind, key: Key, *, step: Decision | None) -> bool:
+        """Carry out a step that changes nothing but notes: that needs no turn."""
+        return step is not None and self.deferred.is_idle and self.turns.noted(kind, key, step=step)
 
     def _deliver_due(self) -> None:
         self.turns.outbox.replies += self.followers.expired(self.turns.now)

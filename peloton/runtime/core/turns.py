@@ -24,6 +24,7 @@ from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import (
     At,
     Bits,
+    Decision,
     Due,
     Fact,
     Key,
@@ -201,6 +202,16 @@ class Turns:
         if envelope.reply_to is not None:
             self.outbox.replies.append(Reply(envelope.reply_to, outcome.reply))
         return outcome
+
+    def noted(self, kind: Kind, key: Key, *, step: Decision) -> bool:
+        """Take the notes of a step that has nothing else; False where it needs a turn."""
+        if step.notes is None or step.facts or step.sends or step.because:
+            return False
+        recall_s = attempt(kind.recall_s, step.notes)
+        if isinstance(recall_s, Failure):
+            return False  # the turn raises it again, and it is retried
+        self._note(key, step.notes, recall_s=recall_s)
+        return True
 
     def _note(self, key: Key, notes: Any, *, recall_s: float | None) -> None:
         self.population.notes[key] = notes
