@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.resends import REPORT_RESEND_FAST_MAX, RESEND_SLOW_TICKS, UnseenReports
-from peloton.runtime.vocabulary import Decision, Key, Kind, Seen, key
+from peloton.runtime.vocabulary import Decision, Key, Kind, Seen, Send, key
 from tests.toy import messages as w
 from tests.toy.bench import START_S, Bench
 from tests.toy.kinds import KINDS, bulbs, panel
@@ -111,27 +110,30 @@ def test_a_report_within_a_shard_is_seen_without_a_message():
     assert bench.shard.delivered == 2 * len(to_panel) + len(to_others)
 
 
-@pytest.mark.parametrize(("because", "turns"), [("", 0), ("to tell why", 1)])
-def test_a_step_of_notes_alone_needs_no_turn(because: str, turns: int):
+def test_a_step_without_facts_needs_no_turn():
     def pursue(state: Any, at: Any) -> Any:
-        looked = at.notes == "looked"
-        return own(state, at) if looked else Decision(notes="looked", because=because)
+        if at.notes == "looked":
+            return own(state, at)
+        meter = Send(Key("meter/0"), w.Draw(1))
+        return Decision(sends=(meter,), notes="looked", because="to tell why")
 
     own = KINDS["panel"].pursue
-
     bench = Bench(kinds={**KINDS, "panel": noting(pursue)})
     bench.send(panel("a"), w.Install(2))
     bench.send(panel("a"), w.Switch(True))
     bench.after(1)
     bench.shard.population.notes.clear()
+    bench.taken()
     before = bench.shard.delivered
     bench.send(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
     bench.rest()
+    assert bench.shard.delivered == before + 1
     assert bench.shard.population.notes[panel("a")] == "looked"
-    assert bench.shard.delivered == before + 1 + turns
     assert bench.shard.turns.alarms.next_s() == RECALL_S, "notes are recalled"
-    told = [line.because for line in bench.shard.turns.story.of(panel("a"), None)]
-    assert ("to tell why" in told) is bool(because)
+    (sent,) = [each for each in bench.taken() if isinstance(each.message, w.Draw)]
+    assert sent.sender == panel("a") and bench.shard.turns.resolver.owed_sends.of(panel("a"))
+    told = bench.shard.turns.story.of(panel("a"), None)[-1]
+    assert (told.cause, told.because) == ("Pursue", "to tell why")
 
 
 def test_notes_that_cannot_be_recalled_are_a_failure_of_the_actor():

@@ -65,7 +65,7 @@ from peloton.runtime.core.supervision import (
     attempt_query,
     attempt_test,
 )
-from peloton.runtime.core.turns import Turns
+from peloton.runtime.core.turns import PURSUE, Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId, Work
 from peloton.runtime.vocabulary import (
@@ -85,7 +85,6 @@ from peloton.runtime.vocabulary import (
 )
 
 REQUEST_LOG_EXPIRE_TICKS = 600
-PURSUE = Pursue()
 MANY = "is a crowd, and its members cannot reply as one: ask their parent"
 NO_MEMBER = "is a crowd, and the message names no member of it"
 NO_CROWD = "is no crowd, and the message names members of it"
@@ -421,9 +420,11 @@ class Shard:
         elif isinstance(message, Query):
             self._replies.query(kind, envelope)
         else:
-            passed = self.deferred.pass_or_defer(envelope)
-            if passed is not None and not self._replies.repeat(passed):
-                self._turn(kind, passed)
+            deferred = self.deferred
+            passed = envelope if deferred.is_idle else deferred.pass_or_defer(envelope)
+            if passed is None or (passed.request is not None and self._replies.repeat(passed)):
+                return
+            self._turn(kind, passed)
 
     def _deliver_to_shard(self, envelope: Envelope) -> None:
         if isinstance(envelope.message, Redrive):
@@ -480,14 +481,14 @@ class Shard:
         if state is not None:
             # Most parents have nothing to do. Finding that out here, first, spares them a turn.
             step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
-            if not isinstance(step, Rest) and not self._noted(kind, key, step=step):
+            if not isinstance(step, Rest) and not self._stepped(kind, key, step=step):
                 self.deliver(Envelope(key, Pursue(step)))
             self.reports.schedule(key, kind, state=self.population.cells.get(key, state))
         self.endings.touched(kind, key)
 
-    def _noted(self, kind: Kind, key: Key, *, step: Decision | None) -> bool:
-        """Carry out a step that changes nothing but notes: that needs no turn."""
-        return step is not None and self.deferred.is_idle and self.turns.noted(kind, key, step=step)
+    def _stepped(self, kind: Kind, key: Key, *, step: Decision | None) -> bool:
+        """Take a step that needs no turn, unless turns of this shard wait for something."""
+        return step is not None and self.deferred.is_idle and self.turns.step(kind, key, step)
 
     def _deliver_due(self) -> None:
         self.turns.outbox.replies += self.followers.expired(self.turns.now)
