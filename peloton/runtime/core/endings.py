@@ -206,7 +206,7 @@ class Endings:
 
     def revive(self, key: Key) -> None:
         """A message has to be decided: put the entity of a loaded row back into memory."""
-        loaded = self._loaded.pop(key, None)
+        loaded = self._loaded.pop(key, None) if self._loaded else None
         if loaded is None:
             return
         body, (state, crowd, answers) = loaded

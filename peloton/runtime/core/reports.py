@@ -51,15 +51,13 @@ class Reports:
             heapq.heappop(self._queue)
         return self._queue[0][0] if self._queue else None
 
-    def schedule(self, key: Key, kind: Kind, *, state: Any) -> None:
+    def schedule(self, key: Key, kind: Kind, *, state: Any, index: Any) -> None:
         """The parent's children changed: it reports now, or when its interval is over."""
-        if kind.report is None:
-            return
         now = self._turns.now
         last = self._last.get(key)
         if last is None:
             last = self._last[key] = LastReport(now, None)
-        phase = self._phase(key, kind, state=state)
+        phase = self._phase(key, kind, state=state, index=index)
         if phase == last.phase and key not in self.due and kind.final(phase):
             return
         self._phases[key] = phase
@@ -106,10 +104,10 @@ class Reports:
                 self.pending.sent(envelope, tick)
             self._turns.outbox.add(envelope)
 
-    def _phase(self, key: Key, kind: Kind, *, state: Any) -> Any:
+    def _phase(self, key: Key, kind: Kind, *, state: Any, index: Any) -> Any:
         if kind.phase is no_phase:
             return None
-        phase = attempt(kind.phase, state, self._turns.population.index_for(kind, key))
+        phase = attempt(kind.phase, state, index)
         if isinstance(phase, Failure):
             self._turns.record_failure(key, "phase", failure=phase)
             return None

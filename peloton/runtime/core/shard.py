@@ -401,26 +401,29 @@ class Shard:
 
     def is_mine(self, key: Key) -> bool:
         """Whether entities of this key live here."""
+        known = self._sharding.known.get(key)
+        if known is not None:
+            return known == self.id
         return kind_of(key) in self.kinds and self._sharding.shard_of(key) == self.id
 
     def deliver(self, envelope: Envelope) -> None:
         """Hand one message to its entity, within this frame."""
         self.delivered += 1
-        if kind_of(envelope.to) == SHARD_KIND:
+        key, message, deferred = envelope.to, envelope.message, self.deferred
+        name = kind_of(key)
+        if name == SHARD_KIND:
             self._deliver_to_shard(envelope)
             return
-        kind = self.kinds[kind_of(envelope.to)]
-        message = envelope.message
-        if isinstance(message, Seen):
+        kind = self.kinds[name]
+        if type(message) is Seen:
             assert envelope.sender is not None
-            self._seen(kind, envelope.to, by=envelope.sender, message=message)
-        elif envelope.to in self.deferred.loading or self._must_load(kind, envelope):
-            if self.deferred.wait_for_load(envelope):
-                self._to_load[envelope.to] = None
+            self._seen(kind, key, by=envelope.sender, message=message)
+        elif key in deferred.loading or (kind.lookup and self._must_load(kind, envelope)):
+            if deferred.wait_for_load(envelope):
+                self._to_load[key] = None
         elif isinstance(message, Query):
             self._replies.query(kind, envelope)
         else:
-            deferred = self.deferred
             passed = envelope if deferred.is_idle else deferred.pass_or_defer(envelope)
             if passed is None or (passed.request is not None and self._replies.repeat(passed)):
                 return
@@ -451,13 +454,14 @@ class Shard:
             if envelope.reply_to is not None:
                 self._replies.reply(envelope, Unavailable(f"{envelope.to} {MANY}"))
         else:
-            self.endings.revive(envelope.to)
+            key = envelope.to
+            self.endings.revive(key)
             failed = self.turns.cell(kind, envelope)
             if failed is not None:
                 self.deferred.failed(envelope, 0, failure=failed)
-            self.endings.touched(kind, envelope.to)
-            if envelope.to not in self.population.cells:
-                self.reports.forget(envelope.to)
+            self.endings.touched(kind, key)
+            if kind.report is not None and key not in self.population.cells:
+                self.reports.forget(key)
             if failed is not None:
                 return  # it is retried, and so must not be acknowledged yet
         if isinstance(message, Latest) and envelope.sender is not None:
@@ -480,10 +484,14 @@ class Shard:
         state = self.population.cells.get(key)
         if state is not None:
             # Most parents have nothing to do. Finding that out here, first, spares them a turn.
-            step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
+            at = self.turns.at(kind, Envelope(key, PURSUE))
+            step, index = attempt_pursue(kind, state, at), at.index
             if not isinstance(step, Rest) and not self._stepped(kind, key, step=step):
                 self.deliver(Envelope(key, Pursue(step)))
-            self.reports.schedule(key, kind, state=self.population.cells.get(key, state))
+                state = self.population.cells.get(key, state)
+                index = self.population.index_for(kind, key)
+            if kind.report is not None:
+                self.reports.schedule(key, kind, state=state, index=index)
         self.endings.touched(kind, key)
 
     def _stepped(self, kind: Kind, key: Key, *, step: Decision | None) -> bool:
