@@ -71,9 +71,9 @@ class Reports:
         self._phases.pop(key, None)
         self.due.pop(key, None)
 
-    def send_due(self, tick: int) -> None:
-        """Make and send all reports whose time has come."""
-        turns = self._turns
+    def send_due(self, tick: int) -> bool:
+        """Make and send all reports whose time has come; whether there were any."""
+        turns, any_sent = self._turns, False
         while (at_s := self.next_s) is not None and at_s <= turns.now:
             _, key = heapq.heappop(self._queue)
             del self.due[key]
@@ -91,6 +91,8 @@ class Reports:
                 continue
             self._last[key] = LastReport(turns.now, self._phases.pop(key, None))
             self._send(key, sends, tick=tick)
+            any_sent = True
+        return any_sent
 
     def resend(self, tick: int) -> None:
         """Send again the reports that were not seen in time."""

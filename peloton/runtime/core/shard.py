@@ -33,6 +33,7 @@ The parts of a shard, each in a module of its own:
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -238,8 +239,8 @@ class Shard:
         if epochs is not None:
             self.turns.write(epochs)
         self.pump.run()
-        self.reports.send_due(self._tick)
-        self.pump.run()
+        if self.reports.due and self.reports.send_due(self._tick):
+            self.pump.run()
         self.endings.known_absent = {}
         self.is_full = self.has_mail
         self._undurable.framed(self.turns.touched)
@@ -610,10 +611,18 @@ class Shard:
         return not self.endings.knows(key)
 
     def _wake_at(self) -> float | None:
-        tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
-        wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
-        waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
-        others = self.reports.next_s, self.endings.next_s, self.holding.next_s
-        times = (tick, *wheels, *waits, *others)
-        at_s = min((at for at in times if at is not None), default=None)
-        return None if at_s is None else at_s - (self._clock_lag_s or 0.0)
+        turns = self.turns
+        at_s = self._tick_due if turns.resolver.owed_sends or self.reports.pending else math.inf
+        for next_s in (
+            turns.wheel.next_s(),
+            turns.alarms.next_s(),
+            self.idleness.next_s,
+            self.deferred.next_s,
+            self.followers.next_s,
+            self.reports.next_s if self.reports.due else None,
+            self.endings.next_s,
+            self.holding.next_s,
+        ):
+            if next_s is not None and next_s < at_s:
+                at_s = next_s
+        return None if at_s == math.inf else at_s - (self._clock_lag_s or 0.0)
