@@ -101,13 +101,30 @@ def test_within_a_final_phase_there_is_one_report():
     assert len(times) == 1 and bench.shard.reports.next_s is None
 
 
-def test_a_report_within_a_shard_is_seen_without_a_message():
-    bench, times = reported()
-    assert len(times) == 2 and not bench.shard.reports.pending
-    to_panel = ["Install", "Switch"]
-    to_others = ["Fit", "BulbGoal", "Lamps", "Granted", "Lamps"]
-    # Mail for the panel is taken twice: it waits for the `ended` row in between.
-    assert bench.shard.delivered == 2 * len(to_panel) + len(to_others)
+def test_a_report_within_a_shard_is_seen_once_its_turn_did_not_fail():
+    failing = [True]
+    note = KINDS["note"]
+
+    def hear(*args: Any) -> Any:
+        if failing:
+            raise ValueError("not yet")
+        state, message, at = args if len(args) == 3 else (None, *args)
+        decide: Any = note.decide if state is not None else note.absent
+        return decide[w.Lamps](*args)
+
+    kind = msgspec.structs.replace(
+        note, decide={**note.decide, w.Lamps: hear}, absent={**note.absent, w.Lamps: hear}
+    )
+    bench = Bench(kinds={**KINDS, "note": kind})
+    bench.send(panel("a"), w.Install(2))
+    bench.send(panel("a"), w.Switch(True))
+    bench.send(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
+    bench.after(0.8)
+    assert bench.shard.reports.pending.from_key(panel("a"))
+    failing.clear()
+    bench.after(3)
+    assert not bench.shard.reports.pending
+    assert not [each for each in bench.taken() if isinstance(each.message, Seen)]
 
 
 def test_a_step_without_facts_needs_no_turn():

@@ -3,8 +3,8 @@
 Turns "something below this parent changed" into reports, versioned so that the newest wins, and
 resent until it is seen. A change of the parent's phase, which its kind names, is reported at once:
 nobody who waits for a beginning or an end waits for an interval. Changes within a phase are
-gathered, one report per interval; within a final phase there are none that a report would tell. It must not read a report, and keeps at most one for each
-(sender, receiver, class).
+gathered, one report per interval; a final phase says all that a report would, so there are none. It
+must not read a report, and keeps at most one for each (sender, receiver, class).
 """
 
 from __future__ import annotations
@@ -51,13 +51,15 @@ class Reports:
             heapq.heappop(self._queue)
         return self._queue[0][0] if self._queue else None
 
-    def schedule(self, key: Key, kind: Kind, *, state: Any, index: Any) -> None:
+    def schedule(self, key: Key, kind: Kind, *, state: Any) -> None:
         """The parent's children changed: it reports now, or when its interval is over."""
+        if kind.report is None:
+            return
         now = self._turns.now
         last = self._last.get(key)
         if last is None:
             last = self._last[key] = LastReport(now, None)
-        phase = self._phase(key, kind, state=state, index=index)
+        phase = self._phase(key, kind, state=state)
         if phase == last.phase and key not in self.due and kind.final(phase):
             return
         self._phases[key] = phase
@@ -106,10 +108,10 @@ class Reports:
                 self.pending.sent(envelope, tick)
             self._turns.outbox.add(envelope)
 
-    def _phase(self, key: Key, kind: Kind, *, state: Any, index: Any) -> Any:
+    def _phase(self, key: Key, kind: Kind, *, state: Any) -> Any:
         if kind.phase is no_phase:
             return None
-        phase = attempt(kind.phase, state, index)
+        phase = attempt(kind.phase, state, self._turns.population.index_for(kind, key))
         if isinstance(phase, Failure):
             self._turns.record_failure(key, "phase", failure=phase)
             return None

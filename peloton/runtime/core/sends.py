@@ -176,10 +176,7 @@ class SendResolver:
 
 def _owes(sends: tuple[Send, ...]) -> bool:
     """Whether one of the sends must arrive."""
-    for send in sends:
-        if send.message.delivery is Delivery.OWED:
-            return True
-    return False
+    return Delivery.OWED in [send.message.delivery for send in sends]
 
 
 def _targets(crowd: Crowd, raw: int, *, to: Any, envelope: Envelope) -> list[tuple[Key, int]]:

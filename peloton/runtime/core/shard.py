@@ -33,7 +33,6 @@ The parts of a shard, each in a module of its own:
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -70,7 +69,6 @@ from peloton.runtime.core.turns import PURSUE, Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId, Work
 from peloton.runtime.vocabulary import (
-    Decision,
     Due,
     Fact,
     Key,
@@ -402,10 +400,7 @@ class Shard:
 
     def is_mine(self, key: Key) -> bool:
         """Whether entities of this key live here."""
-        known = self._sharding.known.get(key)
-        if known is not None:
-            return known == self.id
-        return kind_of(key) in self.kinds and self._sharding.shard_of(key) == self.id
+        return self._sharding.is_at(key, self.id)
 
     def deliver(self, envelope: Envelope) -> None:
         """Hand one message to its entity, within this frame."""
@@ -418,7 +413,8 @@ class Shard:
         kind = self.kinds[name]
         if type(message) is Seen:
             assert envelope.sender is not None
-            self._seen(kind, key, by=envelope.sender, message=message)
+            self.reports.pending.seen(envelope.sender, key, message=message)
+            self.endings.touched(kind, key)
         elif key in deferred.loading or (kind.lookup and self._must_load(kind, envelope)):
             if deferred.wait_for_load(envelope):
                 self._to_load[key] = None
@@ -426,9 +422,8 @@ class Shard:
             self._replies.query(kind, envelope)
         else:
             passed = envelope if deferred.is_idle else deferred.pass_or_defer(envelope)
-            if passed is None or (passed.request is not None and self._replies.repeat(passed)):
-                return
-            self._turn(kind, passed)
+            if passed is not None and not self._replies.repeat(passed):
+                self._turn(kind, passed)
 
     def _deliver_to_shard(self, envelope: Envelope) -> None:
         if isinstance(envelope.message, Redrive):
@@ -455,49 +450,32 @@ class Shard:
             if envelope.reply_to is not None:
                 self._replies.reply(envelope, Unavailable(f"{envelope.to} {MANY}"))
         else:
-            key = envelope.to
-            self.endings.revive(key)
+            self.endings.revive(envelope.to)
             failed = self.turns.cell(kind, envelope)
             if failed is not None:
                 self.deferred.failed(envelope, 0, failure=failed)
-            self.endings.touched(kind, key)
-            if kind.report is not None and key not in self.population.cells:
-                self.reports.forget(key)
+            self.endings.touched(kind, envelope.to)
+            if kind.report is not None and envelope.to not in self.population.cells:
+                self.reports.forget(envelope.to)
             if failed is not None:
                 return  # it is retried, and so must not be acknowledged yet
         if isinstance(message, Latest) and envelope.sender is not None:
-            self._acknowledge(envelope.sender, message, by=envelope.to)
-
-    def _acknowledge(self, sender: Key, report: Latest, *, by: Key) -> None:
-        """The report was decided; a sender of this shard commits together with that."""
-        seen = Seen(type(report).__name__, report.version)
-        if self.is_mine(sender):
-            self._seen(self.kinds[kind_of(sender)], sender, by=by, message=seen)
-        else:
-            self.turns.outbox.add(Envelope(sender, seen, sender=by))
-
-    def _seen(self, kind: Kind, sender: Key, *, by: Key, message: Seen) -> None:
-        self.reports.pending.seen(by, sender, message=message)
-        self.endings.touched(kind, sender)
+            seen = Seen(type(message).__name__, message.version)
+            answer = Envelope(envelope.sender, seen, sender=envelope.to)
+            # A sender of this shard commits together with this turn.
+            (self.deliver if self.is_mine(answer.to) else self.turns.outbox.add)(answer)
 
     def _pursue_parent(self, key: Key) -> None:
         kind = self.kinds[kind_of(key)]
         state = self.population.cells.get(key)
         if state is not None:
             # Most parents have nothing to do. Finding that out here, first, spares them a turn.
-            at = self.turns.at(kind, Envelope(key, PURSUE))
-            step, index = attempt_pursue(kind, state, at), at.index
-            if not isinstance(step, Rest) and not self._stepped(kind, key, step=step):
+            step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
+            idle = self.deferred.is_idle
+            if not (isinstance(step, Rest) or idle and self.turns.step(kind, key, step=step)):
                 self.deliver(Envelope(key, Pursue(step)))
-                state = self.population.cells.get(key, state)
-                index = self.population.index_for(kind, key)
-            if kind.report is not None:
-                self.reports.schedule(key, kind, state=state, index=index)
+            self.reports.schedule(key, kind, state=self.population.cells.get(key, state))
         self.endings.touched(kind, key)
-
-    def _stepped(self, kind: Kind, key: Key, *, step: Decision | None) -> bool:
-        """Take a step that needs no turn, unless turns of this shard wait for something."""
-        return step is not None and self.deferred.is_idle and self.turns.step(kind, key, step)
 
     def _deliver_due(self) -> None:
         self.turns.outbox.replies += self.followers.expired(self.turns.now)
@@ -611,18 +589,10 @@ class Shard:
         return not self.endings.knows(key)
 
     def _wake_at(self) -> float | None:
-        turns = self.turns
-        at_s = self._tick_due if turns.resolver.owed_sends or self.reports.pending else math.inf
-        for next_s in (
-            turns.wheel.next_s(),
-            turns.alarms.next_s(),
-            self.idleness.next_s,
-            self.deferred.next_s,
-            self.followers.next_s,
-            self.reports.next_s if self.reports.due else None,
-            self.endings.next_s,
-            self.holding.next_s,
-        ):
-            if next_s is not None and next_s < at_s:
-                at_s = next_s
-        return None if at_s == math.inf else at_s - (self._clock_lag_s or 0.0)
+        tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
+        wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
+        waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
+        others = self.reports.next_s, self.endings.next_s, self.holding.next_s
+        times = (tick, *wheels, *waits, *others)
+        at_s = min((at for at in times if at is not None), default=None)
+        return None if at_s is None else at_s - (self._clock_lag_s or 0.0)

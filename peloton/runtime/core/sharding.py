@@ -25,11 +25,11 @@ class Sharding:
             group: [ShardId(group, number) for number in range(size)]
             for group, size in sizes.items()
         }
-        self.known: dict[Key, ShardId] = {}  # of keys of entities that were looked up before
+        self._known: dict[Key, ShardId] = {}
 
     def shard_of(self, key: Key) -> ShardId:
         """The shard of a key; a partition that is a number is that of the shard itself."""
-        found = self.known.get(key)
+        found = self._known.get(key)
         if found is None:
             if kind_of(key) == SHARD_KIND:
                 _, group, at = key.split("/")
@@ -39,7 +39,14 @@ class Sharding:
             number = partition if isinstance(partition, int) else zlib.crc32(partition.encode())
             shards = self._shards[kind.group]
             found = shards[number % len(shards)]
-            if len(self.known) >= PARTITIONS_KEPT_MAX:
-                self.known.clear()
-            self.known[key] = found
+            if len(self._known) >= PARTITIONS_KEPT_MAX:
+                self._known.clear()
+            self._known[key] = found
         return found
+
+    def is_at(self, key: Key, shard: ShardId) -> bool:
+        """Whether the key is of an entity of that shard."""
+        known = self._known.get(key)
+        if known is not None:
+            return known == shard
+        return kind_of(key) in self._kinds and self.shard_of(key) == shard

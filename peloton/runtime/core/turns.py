@@ -209,9 +209,9 @@ class Turns:
             self.outbox.replies.append(Reply(envelope.reply_to, outcome.reply))
         return outcome
 
-    def step(self, kind: Kind, key: Key, step: Decision) -> bool:
+    def step(self, kind: Kind, key: Key, *, step: Decision | None) -> bool:
         """Take a step that leaves the state of a cell as it is; False where it needs a turn."""
-        if step.facts:
+        if step is None or step.facts:
             return False
         if step.notes is not None:
             recall_s = attempt(kind.recall_s, step.notes)
