@@ -29,7 +29,7 @@ PLACE_RETRY_S = 1.0
 """A wish that no placer keeps, because there are too many, is repeated after this time."""
 
 
-class SliceStates(enum.Enum):
+class SliceStates(enum.StrEnum):
     """How far the instances are, as derived from the crowd."""
 
     ACTIVE = "active"  # some instance has not ended, or holds a ticket
