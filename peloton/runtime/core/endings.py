@@ -151,6 +151,7 @@ class Endings:
         if key in population.cells:
             population.drop(key)
         self._turns.revived.pop(key, None)
+        self._to_check.pop(key, None)  # else it would count as deleted
         self._request_log.forget(key)
 
     def evicted_entry(self) -> Entry | None:
