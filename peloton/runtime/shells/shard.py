@@ -311,8 +311,9 @@ class ShardShell(Shell):
         context.round.join(self, is_full=core.has_mail)  # what is left is more than a frame takes
         if turned.load:
             send(context.reader_of(self.shard), Load(self.shard, turned.load, self.ref))
-        stamp = Stamp(self.shard, core.epoch)
-        self._held += context.round.hand_over(self, turned.mail, stamp=stamp, held=self._held_for)
+        if turned.mail:
+            stamp, held = Stamp(self.shard, core.epoch), self._held_for
+            self._held += context.round.hand_over(self, turned.mail, stamp=stamp, held=held)
 
     def close_frame(self) -> Work | None:
         """See `RoundShard`."""
