@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from peloton.config import BadSetting
+from peloton.printable import escaped
 from peloton.schema import CANNOT_REACH, USAGE, WRONG, fail
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def check(**where: Any) -> None:
     with _opened("check", where) as reader:
         for shard, findings in reader.findings():
             for finding in findings:
-                click.echo(f"wrong   {finding}")
+                click.echo(escaped(f"wrong   {finding}"))
             if not findings:
                 click.echo(f"ok      {shard}")
             wrong += len(findings)

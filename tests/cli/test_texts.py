@@ -243,7 +243,7 @@ def test_task_list_and_get(peloton: Terminal) -> None:
         "", "", "",
     ]  # fmt: skip
     assert rows[2][2:9] == [
-        "PENDING", "DISABLED", "--", "", "", "", "no host fits: 8 cpus wanted, 4 free at most",
+        "PENDING", "DISABLED", "--", "", "", "", "no host fits: 8 cpus wanted,\\n4 free at most",
     ]  # fmt: skip
     assert rows[3][9] == "FAILED: exit code 3"
     assert len(peloton.lines("task", "list", JOB, "-r", "1:")) == 3
