@@ -315,7 +315,9 @@ class Daemon:
         self._undo.append(self._listeners.close)
         self.http = self._listeners.listen_http(self._region)
         if "api" in self._settings.roles:
-            self.grpc = self._listeners.listen_grpc(self._region, http=self.http)
+            self.grpc = self._listeners.listen_grpc(
+                self._region, http=self.http, broken=self._root.broken
+            )
 
     def _stop_root(self) -> None:
         self._root.stop(drain=False)
