@@ -51,6 +51,8 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     others_turns_max: int = OTHERS_TURNS_MAX
     commands_max: int = COMMANDS_MAX
     ended_rows_per_round: int = ENDED_ROWS_PER_ROUND
+    ended_rows_gathered: int = 1
+    """So many ended entities wait for each other; on a store with buckets `GATHERED_MIN`."""
     redriven_per_frame_max: int = REDRIVEN_PER_FRAME_MAX
     changes_max: int = CHANGES_MAX
     lines_max: int = LINES_MAX
