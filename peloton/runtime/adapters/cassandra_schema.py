@@ -105,7 +105,7 @@ def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Schem
         moved = 0
         if "cluster" in there:
             change = functools.partial(_change, session)
-            moved = cassandra_upgrade.upgrade(session, change, lock.keep)
+            moved = cassandra_upgrade.upgrade(session, change, keep_lock=lock.keep)
         differ = tuple(differences(session, keyspace))
     finally:
         lock.free()
@@ -147,7 +147,7 @@ class SchemaLock:
     """
 
     def __init__(
-        self, session: Any, keyspace: str, clock: Callable[[], float] = time.monotonic
+        self, session: Any, keyspace: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._session = session
         self._keyspace = keyspace

@@ -112,7 +112,7 @@ UNDER_WAY = tuple(move.under_way for move in MOVES)
 
 
 def upgrade(
-    session: Any, change: Callable[[str], object], keep_lock: Callable[[], object] = lambda: None
+    session: Any, change: Callable[[str], object], *, keep_lock: Callable[[], object] = lambda: None
 ) -> int:
     """Move the journal on, if its record has an old format; returns how many registers were moved.
 
@@ -167,12 +167,12 @@ def _move_all(
     return moved
 
 
-Found = tuple[RegisterRow, bytes | None]
+FencedRegister = tuple[RegisterRow, bytes | None]
 """A register, and its list of segments as it is stored: a damaged one is moved as it is, and stops
 its own shard later."""
 
 
-def _fenced(session: Any, move: FormatMove, *, shard: tuple[str, int]) -> Found | None:
+def _fenced(session: Any, move: FormatMove, *, shard: tuple[str, int]) -> FencedRegister | None:
     """The register as it was when it was fenced, which it is from now on; None if it is none."""
     row, listed = _read(session, move.old, shard=shard)
     if row.epoch is None:
@@ -210,7 +210,7 @@ def _insert(
     _conditional(session, text, bound=bound)
 
 
-def _read(session: Any, place: RegisterPlace, *, shard: tuple[str, int]) -> Found:
+def _read(session: Any, place: RegisterPlace, *, shard: tuple[str, int]) -> FencedRegister:
     text = f"SELECT {place.columns} FROM {place.table}{place.one}"
     row = session.execute(_serial(text), shard).one()
     if row is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,13 @@ _Row = tuple[bytes, bytes, list[RequestAnswered]]
 _Opened = tuple[Any, Crowd | None, list[RequestAnswered]]
 
 
+class EndingBounds(NamedTuple):
+    """How many rows one round may write, and how many entities wait for each other before."""
+
+    rows_per_round: int = ENDED_ROWS_PER_ROUND
+    gathered: int = 1
+
+
 class Endings:
     """The endings of one shard."""
 
@@ -42,10 +49,9 @@ class Endings:
         codec: Codec,
         *,
         request_log: RequestLog,
-        rows_per_round: int = ENDED_ROWS_PER_ROUND,
-        gathered: int = 1,
+        bounds: EndingBounds,
     ) -> None:
-        self._rows_per_round = rows_per_round
+        self._rows_per_round = bounds.rows_per_round
         self.full = 0  # entities left to the next round, for metrics
         self._turns = turns
         self._codec = codec
@@ -64,7 +70,7 @@ class Endings:
         # entry, nothing has changed, neither its state nor what it derives from children.
         self._checked: tuple[Key, int] | None = None
         self.known_absent: dict[Key, None] = {}  # loads of this round that found no row
-        self.waiting = Gathering(gathered)  # ended, and waiting for a row
+        self.waiting = Gathering(bounds.gathered)  # ended, and waiting for a row
 
     # ---- leaving ----
 

@@ -168,8 +168,7 @@ class Shard:
             self.turns,
             codec,
             request_log=self.request_log,
-            rows_per_round=limits.ended_rows_per_round,
-            gathered=limits.ended_rows_gathered,
+            bounds=limits.endings(),
         )
         self.holding = Holding(self.turns)
         self._replies = Replies(self.turns, self.endings, request_log=self.request_log)
