@@ -376,6 +376,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     report: Callable[[Any, At], tuple[Send, ...]] | None = None  # sent when children changed
     report_interval_s: float = 0.0
     phase: Callable[[Any, Any], Any] = no_phase  # of (state, index): changes reported at once
+    final: Callable[[Any], bool] = lambda phase: False  # a phase that says all a report would
     inspect: Mapping[type, Callable[..., Any]] = {}
     depends: Callable[[Any], str] | None = None  # of a query: OWN_STATE, KIND_STATES, "" (more)
     recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes need a `Pursue`

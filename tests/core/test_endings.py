@@ -53,6 +53,26 @@ def test_what_has_ended_leaves_memory_once_its_row_is_safe():
     same(bench)
 
 
+def test_whether_it_has_ended_is_asked_once_in_a_frame():
+    asked: list[int] = []
+    ended = KINDS["note"].ended
+
+    def has_ended(state: Any, index: Any) -> bool:
+        asked.append(state.total)
+        return ended(state, index)
+
+    bench = Bench(kinds={**KINDS, "note": replace(KINDS["note"], ended=has_ended)})
+    for amount in (1, 2, 3):
+        bench.send(X, w.Add(amount))
+    bench.once()  # loads it
+    bench.once()
+    assert asked == [6]
+    bench.send(X, w.Close())
+    bench.rest()
+    assert X in bench.ended and X not in bench.shard.population.cells
+    same(bench)
+
+
 def test_an_ended_entity_answers_queries_and_repeats_unchanged():
     bench = closed()
     bench.send(X, w.Show(), reply_to=1)

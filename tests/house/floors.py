@@ -11,7 +11,7 @@ from tests.house.tree import Module, imports, under
 
 # All a kind has to say to another.
 SHARED_FILES = ("messages",)
-VALUES = ("peloton.actors.resources", "peloton.actors.delays", "peloton.actors.repeats")
+VALUES = ("peloton.actors.resources", "peloton.actors.delays")
 # A parent whose index is derived from its children's states, where the two share a shard, may be
 # named here with those children; it may then read their state.py as well: a slice counts its
 # tasks by state, the tree of pools sums its lots, an inventory its hosts. What they would say in

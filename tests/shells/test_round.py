@@ -67,7 +67,8 @@ class ShardStub:
         self.ref: Any = object()
         self.answers: list[Answer] = []
 
-    def done(self, answer: Answer) -> None:
+    def done(self, answer: Answer, *, had_turns: bool) -> None:
+        assert had_turns
         self.answers.append(answer)
 
 
@@ -339,17 +340,6 @@ def test_who_waits_for_frames_that_nobody_can_settle_is_given_up():
     town.answer(house=Unclear("no answer"))
     town.stage.give(town.house, Drop((town.house.shard,)))
     assert "settled" in town.lost()["city"]
-
-
-def test_nothing_is_handed_to_a_shard_whose_other_writes_are_unclear():
-    town = Town()
-    works = town.light()
-    town.answer(house=Committed(), city=Unclear("no answer"))
-    assert town.stage.round.has(town.city) and not town.stage.round.has(town.house)
-    held: dict[Any, None] = {}
-    mail = [Envelope(METER, w.Draw(9))]
-    stamp = Stamp(town.house.shard, works["house"].epoch)
-    assert town.stage.round.hand_over(town.house, mail, stamp=stamp, held=held) == mail
 
 
 def test_a_round_is_closed_though_there_is_always_mail():

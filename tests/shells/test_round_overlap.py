@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.ports import EndedRow, Fenced
+from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.ports import Fenced, Unclear, Work
+from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.daemon_context import DaemonLimits
-from peloton.runtime.shells.round import GATHERS_S_MAX, ROUND_S_MAX
-from peloton.runtime.shells.shell_messages import Commit, Mail, RoundLost
+from peloton.runtime.shells.round import GATHERS_S_MAX, ROUND_S_MAX, UNCLEAR_S_MAX
+from peloton.runtime.shells.shell_messages import (
+    Commit,
+    Drain,
+    Mail,
+    Release,
+    RoundLost,
+    ShardLost,
+)
 from peloton.runtime.simulation.scheduled import begun
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.vocabulary import Key, key
 from tests.shells.stage import Desk
 from tests.shells.test_round import CITY, Town, note_in
 from tests.toy import messages as w
@@ -100,14 +108,8 @@ def test_a_shard_that_is_never_idle_holds_nothing_back_for_good():
 def test_a_shard_whose_ended_rows_are_being_written_takes_no_turns():
     town = Town()
     stage = town.stage
-    note = note_in(town.house)
-    stage.ask(town.house, w.Add(1), note)
-    town.commit()
-    stage.ask(town.house, w.Close(), note)
-    while not (works := stage.works())[0].ended:
-        stage.answer((town.house, stage.journal.commit(works)[0]))
-    assert isinstance(works[0].ended[0], EndedRow)
-    late = stage.ask(town.house, w.Add(2), note)
+    works = ended_row_in_flight(town)
+    late = stage.ask(town.house, w.Add(2), note_in(town.house))
     assert town.house.core is not None and not town.house.core.is_open, "the row would be wrong"
     stage.answer((town.house, stage.journal.commit(works)[0]))
     town.commit()
@@ -164,3 +166,151 @@ def test_a_round_that_waits_for_the_store_gathers_for_a_while_and_no_longer():
     stage.answer((town.house, stage.journal.commit(first)[0]))
     town.commit()
     assert town.house.core.delivered == before + 2
+
+
+def ended_row_in_flight(town: Town) -> list[Work]:
+    """A note of the house has ended, and its row is at the store."""
+    stage, note = town.stage, note_in(town.house)
+    stage.ask(town.house, w.Add(1), note)
+    town.commit()
+    stage.ask(town.house, w.Close(), note)
+    while not (works := stage.works())[0].ended:
+        stage.answer((town.house, stage.journal.commit(works)[0]))
+    return works
+
+
+def test_a_shard_whose_rows_are_unclear_holds_up_nobody_though_it_is_told_something():
+    town = Town()
+    stage = town.stage
+    works = ended_row_in_flight(town)
+    stage.driver.paused = (stage.round,)
+    asked = stage.ask(town.city, w.Build(1), key("meter", 1))
+    told, stamp = [Envelope(note_in(town.house), w.Add(1))], Stamp(CITY, 1)
+    assert stage.round.hand_over(town.city, told, stamp=stamp, held={}) == []
+    stage.driver.paused = ()
+    stage.answer((town.house, Unclear("no answer")))
+    town.commit()
+    assert asked.result(0) == w.Done(1)
+    assert stage.round.has(town.house) and town.house.core is not None
+    before = town.house.core.delivered
+    stage.answer((town.house, stage.journal.commit(works)[0]))
+    town.commit()
+    assert town.house.core.delivered > before, "what it was told meanwhile"
+
+
+def test_a_drain_that_waits_for_rows_and_for_a_round_that_told_it_something_is_one_release():
+    town = Town()
+    stage = town.stage
+    works = ended_row_in_flight(town)
+    stage.driver.paused = (stage.round,)
+    stage.ask(town.city, w.Build(1), key("meter", 1))
+    told, stamp = [Envelope(note_in(town.house), w.Add(1))], Stamp(CITY, 1)
+    stage.round.hand_over(town.city, told, stamp=stamp, held={})
+    stage.driver.paused = ()
+    stage.answer((town.house, Unclear("no answer")))
+    stage.give(town.house, Drain())
+    [other] = stage.works()
+    stage.answer((town.house, stage.journal.commit(works)[0]))
+    assert stage.committer.taken() == [], "it holds a message of a round that is undecided"
+    stage.answer((town.city, stage.journal.commit([other])[0]))
+    assert [type(each) for each in stage.committer.taken()] == [Release]
+
+
+def test_what_was_held_back_in_doubt_does_not_hold_back_the_frames_after_it():
+    town = installed()
+    stage = town.stage
+    routes = stage.region.routes
+    routes.membership_status = MembershipStatus("m1", True, None, "")
+    routes.sure_for_s = lambda: 0.0
+    switch(town, 0)
+    routes.sure_for_s = lambda: 1.0
+    first = stage.works()
+    switch(town, 1)  # this frame has something for the city, too, as each after it has
+    assert town.city.core is not None
+    before = town.city.core.delivered
+    stage.answer((town.house, stage.journal.commit(first)[0]))
+    assert {*town.round()} == {"house", "city"}
+    assert town.city.core.delivered == before + 3, "what waited is told, and the other handed over"
+
+
+def both_in_flight(town: Town) -> dict[str, Work]:
+    """A round of the house and the city is at the store; in the next the house tells the city."""
+    stage = town.stage
+    stage.driver.paused = (stage.round,)
+    stage.ask(town.house, w.Add(1), note_in(town.house))
+    stage.ask(town.city, w.Build(1), key("meter", 1))
+    stage.driver.paused = ()
+    stage.driver.run()
+    works = town.round()
+    switch(town, 0)
+    assert {*works} == {"house", "city"} and town.city.core is not None and town.city.core.is_open
+    return works
+
+
+def lost(town: Town) -> dict[str, ShardLost]:
+    letters = [each for each in town.stage.root.taken() if isinstance(each, ShardLost)]
+    return {each.shard.group: each for each in letters}
+
+
+def test_shards_that_are_unclear_for_long_are_all_given_up_for_that():
+    town = installed()
+    stage = town.stage
+    works = both_in_flight(town)
+    town.answer(**{group: Unclear("no answer") for group in works})
+    while not (gone := lost(town)):
+        stage.driver.after(UNCLEAR_S_MAX / 4)
+        if stage.committer.taken():
+            town.answer(**{group: Unclear("no answer") for group in works})
+    assert {group: each.gave_up for group, each in gone.items()} == {"house": True, "city": True}
+    outages = stage.region.status._outages.values()
+    assert not any(any(outage.shards.values()) for outage in outages), "nobody is left to mend it"
+
+
+def test_of_two_shards_that_are_fenced_each_is_told_so():
+    town = installed()
+    works = both_in_flight(town)
+    town.answer(**{group: Fenced("epoch 9 has begun") for group in works})
+    assert {group: each.by_another for group, each in lost(town).items()} == {
+        "house": False,
+        "city": False,
+    }
+
+
+def test_a_service_is_told_of_a_lost_round_whoever_of_it_has_told_it_something():
+    town = installed()
+    stage = town.stage
+    placer = begun(Desk("placer", stage.driver))
+    stage.region.routes.services["placer"] = placer.ref
+    stage.round.enter_service(placer.ref)
+    stage.ask(town.house, w.Add(1), note_in(town.house))
+    stage.works()
+    switch(town, 0)
+    mail = [Envelope(key("placer", "any"), w.Add(1))]
+    assert stage.round.hand_over(town.city, mail, stamp=Stamp(CITY, 1), held={}) == []
+    stage.driver.run()
+    stage.answer((town.house, Fenced("epoch 9 has begun")))
+    assert {*town.lost()} == {"house", "city"}
+    assert [type(each) for each in placer.taken()] == [Mail, RoundLost]
+
+
+def test_a_shard_with_rows_in_each_frame_has_turns_in_each_round_of_a_slow_store():
+    town = Town()
+    stage = town.stage
+    shard_of = stage.context.sharding.shard_of
+    every = (key("note", f"n{at}") for at in range(999))
+    notes = [name for name in every if shard_of(name) == town.house.shard][:20]
+    stage.give(town.house, Mail([Envelope(each, w.Add(1)) for each in notes]))
+    town.commit()
+    stage.ask(town.house, w.Close(), notes[0])
+    works, frames = stage.works(), 0
+    shells = {"house": town.house, "city": town.city}
+    for at, note in enumerate(notes[1:]):
+        stage.ask(town.city, w.Build(1), key("meter", at + 1))
+        stage.ask(town.house, w.Close(), note)
+        stage.driver.after(3 * ROUND_S_MAX)
+        answers = stage.journal.commit(works)
+        done = zip(works, answers, strict=True)
+        stage.answer(*((shells[work.shard.group], answer) for work, answer in done))
+        works = stage.works()
+        frames += any(work.shard.group == "house" and work.frame is not None for work in works)
+    assert frames == len(notes) - 1

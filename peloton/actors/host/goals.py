@@ -19,7 +19,7 @@ from peloton.actors.host.state import Host, HostStates
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
 
 
-class HostGoals(enum.Enum):
+class HostGoals(enum.StrEnum):
     """What should be."""
 
     UP = "up"

@@ -18,7 +18,6 @@ from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec, Override
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, has_begun, job_state_of, total
-from peloton.actors.repeats import kept_for_repeat
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -85,7 +84,6 @@ def _given(job: Job | None, fact: f.OverridesGiven) -> Job:
     return replace(job, overrides=job.overrides.set(fact.slice_number, fact.overrides))
 
 
-@kept_for_repeat
 def _made(job: Job | None, fact: f.JobMade) -> Job:
     job = job if job is not None else Job()
     return replace(
@@ -142,7 +140,6 @@ def _confirmed(job: Job, number: int) -> Job:
     return replace(job, confirmed=job.confirmed | Bits.of(number), overrides=overrides)
 
 
-@kept_for_repeat
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
     spec = job.spec
     assert spec is not None

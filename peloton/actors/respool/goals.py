@@ -15,13 +15,13 @@ from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, counted
 
 
-class PoolGoals(enum.Enum):
+class PoolGoals(enum.StrEnum):
     """What should be."""
 
     SERVING = "serving"
 
 
-class PoolStates(enum.Enum):
+class PoolStates(enum.StrEnum):
     """What is."""
 
     ROOT = "root"

@@ -52,7 +52,7 @@ def release_ticket(task: Task) -> Decision | Rest:
     return Decision(facts=(AdmissionReleasing(),), sends=(release,))
 
 
-class AdmissionGoals(enum.Enum):
+class AdmissionGoals(enum.StrEnum):
     """Whether a task should hold a ticket in its pool."""
 
     HELD = "held"

@@ -120,7 +120,7 @@ def rows() -> dict[str, Fault]:
     """Every fault there is, by name."""
     mine = [
         *_backend_rows(), *STROKES, *OTHERS, *workload.STROKES, *outages.FAULTS, *larger.STROKES,
-        *single.FAULTS,
+        *single.FAULTS, outages.SLOW_COMMITS,
     ]  # fmt: skip
     return {**shocks.rows(), **{fault.name: fault for fault in mine}}
 
@@ -137,6 +137,7 @@ ADDED = [fault.name for fault in (*outages.FAULTS, *larger.STROKES)]
 """Drawn separately from all others, so that older seeds keep their storms."""
 SINGLE = [fault.name for fault in single.FAULTS]
 """Drawn by `single.drawn`, likewise."""
+SLOW = outages.SLOW_COMMITS.name
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **larger.WORK, **levels.WORK,
 }  # fmt: skip

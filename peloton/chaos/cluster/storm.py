@@ -19,7 +19,14 @@ from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import larger, levels, tiny, workload
 from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
-from peloton.chaos.cluster.faults import ADDED, ALL_FAULTS, CLUSTER_ACTIONS, SINGLE, calm
+from peloton.chaos.cluster.faults import (
+    ADDED,
+    ALL_FAULTS,
+    CLUSTER_ACTIONS,
+    SINGLE,
+    SLOW,
+    calm,
+)
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.chaos.cluster.observer import Observer
 from peloton.runtime.simulation import single
@@ -40,6 +47,7 @@ STEPS_MAX = 300_000
 CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
 POISON = ("poison", "redrive")
 ADDED_SHARE = 0.12
+SLOW_SHARE = 0.25
 STRENGTHS = (0.2, 0.5, 1.0)
 
 
@@ -87,7 +95,7 @@ def draw(seed: int) -> ClusterPlan:
     """The plan of a seed: first which faults, then their strengths, then their times."""
     chance = random.Random(f"{seed} plan")
     storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
-    names = [*some_of(chance, [name for name in ALL_FAULTS if name not in (*ADDED, *SINGLE)])]
+    names = [*some_of(chance, [name for name in ALL_FAULTS if name not in (*ADDED, *SINGLE, SLOW)])]
     faults, actions = _faults(chance, names, storm_s=storm_s)
     actions += workload.drawn(chance, actions=chance.randint(3, 14), storm_s=storm_s)
     # What was added later has a generator of its own: older seeds keep their storms.
@@ -111,7 +119,7 @@ def draw(seed: int) -> ClusterPlan:
         checkpoint_bytes_min=chance.choice(CHECKPOINTS),
         limits=limits,
         furnish_s_max=_late(seed),
-        faults={**faults, **added[0], **single.drawn(seed)},
+        faults={**faults, **added[0], **single.drawn(seed), **_slow(seed)},
         actions=tuple(sorted(actions, key=lambda action: action.at_s)),
         storm_s=storm_s,
         duration_s=chance.choice((0.5, 2.0, 15.0)),
@@ -139,6 +147,12 @@ def _faults(
 def _late(seed: int) -> float:
     """How late services are registered; drawn separately, so that older seeds keep their storms."""
     return random.Random(f"{seed} furnish").choice((0.0, 0.0, 0.05, 3.0))
+
+
+def _slow(seed: int) -> dict[str, float]:
+    """Whether commits take a moment; drawn separately, likewise."""
+    chance = random.Random(f"{seed} slow")
+    return {SLOW: chance.choice(STRENGTHS)} if chance.random() < SLOW_SHARE else {}
 
 
 def _fates(plan: ClusterPlan) -> RunFates:

@@ -130,21 +130,13 @@ class Codec:
 
     def encode_entry(self, entry: Entry) -> bytes:
         """One row of a frame."""
-        plain = self._plain
-        return encode(
-            (
-                entry.key,
-                [
-                    (plain[type(fact)], fact) if type(fact) in plain else self._numbered(fact)
-                    for fact in entry.facts
-                ],
-                Bits(entry.members).pack() if entry.members else b"",
-                entry.values,
-                entry.cause,
-                entry.because,
-                entry.who,
-            )
-        )
+        key, facts, members, values, cause, because, who = msgspec.structs.astuple(entry)
+        plain, rows = self._plain, []
+        for fact in facts:
+            number = plain.get(type(fact))
+            rows.append(self._numbered(fact) if number is None else (number, fact))
+        packed = members.to_bytes((members.bit_length() + 7) // 8, "little") if members else b""
+        return encode((key, rows, packed, values, cause, because, who))
 
     def _numbered(self, fact: Fact) -> tuple[Any, ...]:
         self._allowed(type(fact))

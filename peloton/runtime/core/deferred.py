@@ -55,6 +55,11 @@ class DeferredMail:
         self.dead_letters: dict[Key, DeadLetters] = {}
         self.quarantined: dict[Key, int] = {}  # members of a crowd; 1 for a cell
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no actor of the shard is retried, quarantined or has dead letters."""
+        return not (self.retrying or self.quarantined or self.dead_letters)
+
     def pass_or_defer(self, envelope: Envelope) -> Envelope | None:
         """The part of an envelope to deliver now, or None; the rest waits or was answered."""
         key = envelope.to

@@ -66,24 +66,30 @@ class Endings:
         self._before_cut: dict[Key, None] = {}  # deletions that the floor waits for
         self.floor_may_move = True
         self._evicted: list[Key] = []  # out of memory, and not journaled as such yet
-        # The last one that `check` has looked at, and the entries by then: again without another
-        # entry, nothing has changed, neither its state nor what it derives from children.
-        self._checked: tuple[Key, int] | None = None
+        self._to_check: dict[Key, None] = {}  # touched in this frame
         self.known_absent: dict[Key, None] = {}  # loads of this round that found no row
         self.waiting = Gathering(bounds.gathered)  # ended, and waiting for a row
 
     # ---- leaving ----
 
+    def touched(self, kind: Kind, key: Key) -> None:
+        """The entity was touched. Whether it has ended is asked once, when the frame is closed.
+
+        A deletion is noted at once: a message in the same frame must not load its older row.
+        """
+        if kind.ended is never_ends:
+            return
+        if key in self._turns.population.cells:
+            self._to_check[key] = None
+        else:
+            self.check(key)
+
     def check(self, key: Key) -> None:
-        """The entity was touched: note it if it has ended or was deleted."""
+        """Note the entity if it has ended or was deleted."""
         population = self._turns.population
         kind = population.kind(key)
         if kind.ended is never_ends:
             return
-        checked = key, self._turns.written
-        if checked == self._checked:
-            return
-        self._checked = checked
         state = population.cells.get(key)
         if state is None:
             self._forget_kept(kind, key)
@@ -104,7 +110,9 @@ class Endings:
         An entity whose last report is not seen yet stays; it is checked again when that is seen.
         A round looks at no more entities than it may write rows: the others wait where they are.
         """
-        self._checked = None
+        checks, self._to_check = self._to_check, {}
+        for key in checks:
+            self.check(key)
         self._let_go()
         if not self.busy:
             self.floor_may_move = not self._before_cut
@@ -151,6 +159,7 @@ class Endings:
         if key in population.cells:
             population.drop(key)
         self._turns.revived.pop(key, None)
+        self._to_check.pop(key, None)  # else it would count as deleted
         self._request_log.forget(key)
 
     def evicted_entry(self) -> Entry | None:
@@ -210,10 +219,9 @@ class Endings:
 
     def revive(self, key: Key) -> None:
         """A message has to be decided: put the entity of a loaded row back into memory."""
-        loaded = self._loaded.pop(key, None)
+        loaded = self._loaded.pop(key, None) if self._loaded else None
         if loaded is None:
             return
-        self._checked = None
         body, (state, crowd, answers) = loaded
         population = self._turns.population
         if crowd is not None:

@@ -113,12 +113,13 @@ class Outbox:
         if self._is_local(envelope.to):
             self.local.append(envelope)
             return
-        older = envelope.message.replaced()
+        message = envelope.message
+        older = message.replaced()
         if older is not None:
             self._withdraw(envelope, older)
         sender = envelope.sender
         if envelope.members and not envelope.values and sender is not None and not envelope.origin:
-            slot = (envelope.to, envelope.message)
+            slot = (envelope.to, message)
             waiting = self._mergeable.get(slot)
             if waiting is None:
                 self._mergeable[slot] = [(envelope.members, sender)]

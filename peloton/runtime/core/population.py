@@ -68,12 +68,12 @@ class Population:
         found: Crowd | None = self.crowds.warm.get(key) or self.crowds.get(key)
         return found if found is not None else Crowd(self.kind(key), key)
 
-    def put(self, key: Key, new: Any) -> None:
+    def put(self, key: Key, new: Any, *, kind: Kind | None = None) -> None:
         """Set the state of a cell; None deletes it."""
-        kind = self.kind(key)
-        old = self.cells.get(key)
-        # First: if the index raises, the cell must stay as it was.
-        self._follow(kind, key, old=old, new=new)
+        kind = kind if kind is not None else self.kind(key)
+        if kind.index is not None or kind.parent is not no_parent:
+            # First: if the index raises, the cell must stay as it was.
+            self._follow(kind, key, old=self.cells.get(key), new=new)
         if new is None:
             self.cells.pop(key, None)
             self.since.pop(key, None)

@@ -3,8 +3,8 @@
 Turns "something below this parent changed" into reports, versioned so that the newest wins, and
 resent until it is seen. A change of the parent's phase, which its kind names, is reported at once:
 nobody who waits for a beginning or an end waits for an interval. Changes within a phase are
-gathered, one report per interval. It must not read a report, and keeps at most one for each
-(sender, receiver, class).
+gathered, one report per interval; a final phase says all that a report would, so there are none. It
+must not read a report, and keeps at most one for each (sender, receiver, class).
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class Reports:
         last = self._last.get(key)
         if last is None:
             last = self._last[key] = LastReport(now, None)
-        phase = self._phases[key] = self._phase(key, kind, state=state)
+        phase = self._phase(key, kind, state=state)
+        if phase == last.phase and key not in self.due and kind.final(phase):
+            return
+        self._phases[key] = phase
         due = now if phase != last.phase else max(now, last.at_s + kind.report_interval_s)
         if due < self.due.get(key, float("inf")):
             self._set_due(key, due)
@@ -70,9 +73,9 @@ class Reports:
         self._phases.pop(key, None)
         self.due.pop(key, None)
 
-    def send_due(self, tick: int) -> None:
-        """Make and send all reports whose time has come."""
-        turns = self._turns
+    def send_due(self, tick: int) -> bool:
+        """Make and send all reports whose time has come; whether there were any."""
+        turns, any_sent = self._turns, False
         while (at_s := self.next_s) is not None and at_s <= turns.now:
             _, key = heapq.heappop(self._queue)
             del self.due[key]
@@ -90,6 +93,8 @@ class Reports:
                 continue
             self._last[key] = LastReport(turns.now, self._phases.pop(key, None))
             self._send(key, sends, tick=tick)
+            any_sent = True
+        return any_sent
 
     def resend(self, tick: int) -> None:
         """Send again the reports that were not seen in time."""

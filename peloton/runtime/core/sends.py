@@ -48,8 +48,6 @@ class SendResolver:
 
     def of_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
         """Queue the sends of a cell after its turn on `envelope`."""
-        if not sends:
-            return
         if _owes(sends):
             self.owed_sends.sent_more(envelope.to, 1)
         failure = attempt(self._from_cell, envelope, sends)
@@ -60,8 +58,6 @@ class SendResolver:
         self, crowd: Crowd, raw: int, *, sends: tuple[Send, ...], envelope: Envelope
     ) -> None:
         """Queue the sends of a class after its turn on `envelope`."""
-        if not sends:
-            return
         if _owes(sends):
             self.owed_sends.sent(crowd.key, raw)
         failure = attempt(self._from_class, crowd, raw, sends=sends, envelope=envelope)

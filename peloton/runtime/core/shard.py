@@ -66,7 +66,7 @@ from peloton.runtime.core.supervision import (
     attempt_query,
     attempt_test,
 )
-from peloton.runtime.core.turns import Turns
+from peloton.runtime.core.turns import PURSUE, Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId, Work
 from peloton.runtime.vocabulary import (
@@ -85,7 +85,6 @@ from peloton.runtime.vocabulary import (
 )
 
 REQUEST_LOG_EXPIRE_TICKS = 600
-PURSUE = Pursue()
 MANY = "is a crowd, and its members cannot reply as one: ask their parent"
 NO_MEMBER = "is a crowd, and the message names no member of it"
 NO_CROWD = "is no crowd, and the message names members of it"
@@ -239,8 +238,8 @@ class Shard:
         if epochs is not None:
             self.turns.write(epochs)
         self.pump.run()
-        self.reports.send_due(self._tick)
-        self.pump.run()
+        if self.reports.due and self.reports.send_due(self._tick):
+            self.pump.run()
         self.endings.known_absent = {}
         self.is_full = self.has_mail
         self._undurable.open(self.turns.touched)
@@ -406,27 +405,28 @@ class Shard:
 
     def is_mine(self, key: Key) -> bool:
         """Whether entities of this key live here."""
-        return kind_of(key) in self.kinds and self._sharding.shard_of(key) == self.id
+        return self._sharding.is_at(key, self.id)
 
     def deliver(self, envelope: Envelope) -> None:
         """Hand one message to its entity, within this frame."""
         self.delivered += 1
-        if kind_of(envelope.to) == SHARD_KIND:
+        key, message, deferred = envelope.to, envelope.message, self.deferred
+        name = kind_of(key)
+        if name == SHARD_KIND:
             self._deliver_to_shard(envelope)
             return
-        kind = self.kinds[kind_of(envelope.to)]
-        message = envelope.message
-        if isinstance(message, Seen):
+        kind = self.kinds[name]
+        if type(message) is Seen:
             assert envelope.sender is not None
-            self.reports.pending.seen(envelope.sender, envelope.to, message=message)
-            self.endings.check(envelope.to)
-        elif envelope.to in self.deferred.loading or self._must_load(kind, envelope):
-            if self.deferred.wait_for_load(envelope):
-                self._to_load[envelope.to] = None
+            self.reports.pending.seen(envelope.sender, key, message=message)
+            self.endings.touched(kind, key)
+        elif key in deferred.loading or (kind.lookup and self._must_load(kind, envelope)):
+            if deferred.wait_for_load(envelope):
+                self._to_load[key] = None
         elif isinstance(message, Query):
             self._replies.query(kind, envelope)
         else:
-            passed = self.deferred.pass_or_defer(envelope)
+            passed = envelope if deferred.is_idle else deferred.pass_or_defer(envelope)
             if passed is not None and not self._replies.repeat(passed):
                 self._turn(kind, passed)
 
@@ -459,14 +459,16 @@ class Shard:
             failed = self.turns.cell(kind, envelope)
             if failed is not None:
                 self.deferred.failed(envelope, 0, failure=failed)
-            self.endings.check(envelope.to)
-            if envelope.to not in self.population.cells:
+            self.endings.touched(kind, envelope.to)
+            if kind.report is not None and envelope.to not in self.population.cells:
                 self.reports.forget(envelope.to)
             if failed is not None:
                 return  # it is retried, and so must not be acknowledged yet
         if isinstance(message, Latest) and envelope.sender is not None:
             seen = Seen(type(message).__name__, message.version)
-            self.turns.outbox.add(Envelope(envelope.sender, seen, sender=envelope.to))
+            answer = Envelope(envelope.sender, seen, sender=envelope.to)
+            # A sender of this shard commits together with this turn.
+            (self.deliver if self.is_mine(answer.to) else self.turns.outbox.add)(answer)
 
     def _pursue_parent(self, key: Key) -> None:
         kind = self.kinds[kind_of(key)]
@@ -474,10 +476,11 @@ class Shard:
         if state is not None:
             # Most parents have nothing to do. Finding that out here, first, spares them a turn.
             step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
-            if not isinstance(step, Rest):
+            idle = self.deferred.is_idle
+            if not (isinstance(step, Rest) or idle and self.turns.step(kind, key, step=step)):
                 self.deliver(Envelope(key, Pursue(step)))
             self.reports.schedule(key, kind, state=self.population.cells.get(key, state))
-        self.endings.check(key)
+        self.endings.touched(kind, key)
 
     def _deliver_due(self) -> None:
         self.turns.outbox.replies += self.followers.expired(self.turns.now)

@@ -43,3 +43,10 @@ class Sharding:
                 self._known.clear()
             self._known[key] = found
         return found
+
+    def is_at(self, key: Key, shard: ShardId) -> bool:
+        """Whether the key is of an entity of that shard."""
+        known = self._known.get(key)
+        if known is not None:
+            return known == shard
+        return kind_of(key) in self._kinds and self.shard_of(key) == shard

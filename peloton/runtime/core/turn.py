@@ -65,11 +65,9 @@ def _pursued(
     because, notes = decided.because, decided.notes
     if state is None:
         return TurnOutcome(state, facts, sends, reply, because, notes)
-    steps = []
-    for _ in range(PURSUE_STEPS_MAX):
-        step, first = (kind.pursue(state, at) if first is None else first), None
-        if isinstance(step, Rest):
-            return TurnOutcome(state, facts, sends, reply, because, notes)
+    step = kind.pursue(state, at) if first is None else first
+    steps: list[str] = []
+    while not isinstance(step, Rest):
         for fact in step.facts:
             state = kind.evolve[type(fact)](state, fact)
         facts += step.facts
@@ -79,8 +77,11 @@ def _pursued(
         steps.append(step.because)
         # A step without facts leaves the state as it was, so the next call would return it again.
         if not step.facts or state is None:
-            return TurnOutcome(state, facts, sends, reply, because, notes)
-    raise Unsettled(f"{kind.name} did not settle after {PURSUE_STEPS_MAX} steps: {steps}")
+            break
+        if len(steps) == PURSUE_STEPS_MAX:
+            raise Unsettled(f"{kind.name} did not settle after {PURSUE_STEPS_MAX} steps: {steps}")
+        step = kind.pursue(state, at)
+    return TurnOutcome(state, facts, sends, reply, because, notes)
 
 
 def fold_facts(kind: Kind, state: Any, *, facts: Iterable[Fact]) -> Any:

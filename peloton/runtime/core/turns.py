@@ -24,16 +24,19 @@ from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import (
     At,
     Bits,
+    Decision,
     Due,
     Fact,
     Key,
     Kind,
+    Pursue,
     Refused,
     no_deadline,
 )
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
 """A frame holds up to `LOCAL_BYTES_MAX` and one turn more, and must fit the journal's limit."""
+PURSUE = Pursue()
 
 
 class EntryTooLarge(Exception):
@@ -92,18 +95,19 @@ class Turns:
 
     def at(self, kind: Kind, envelope: Envelope) -> At:
         """The context of a turn on this envelope."""
+        population, key = self.population, envelope.to
         return At(
-            now=self.now,
-            key=envelope.to,
-            sender=envelope.sender,
-            members=Bits(envelope.origin) if envelope.origin else None,
-            values=envelope.values,
-            index=self.population.index_for(kind, envelope.to),
-            who=envelope.who,
-            notes=self.population.notes.get(envelope.to),
-            epoch=self.epoch,
-            position=self.position,
-            level=self.level,
+            self.now,
+            key,
+            envelope.sender,
+            Bits(envelope.origin) if envelope.origin else None,
+            envelope.values,
+            population.index_for(kind, key),
+            envelope.who,
+            population.notes.get(key),
+            self.epoch,
+            self.position,
+            self.level,
         )
 
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
@@ -181,14 +185,15 @@ class Turns:
         if facts:
             self._note_class(kind, facts)
             revived = self._revived_row(key, beside=row) if self.revived else None
-            if outcome.state is not None:
+            if outcome.state is not None and kind.deadline is not no_deadline:
                 kind.deadline(outcome.state)
-            self.population.put(key, outcome.state)
+            self.population.put(key, outcome.state, kind=kind)
             if revived is not None:
                 self._add_revived(key, revived)
             size = len(row)
             self.touched[key] = None
-            self.time_cell(key, kind, old=state, new=outcome.state)
+            if kind.deadline is not no_deadline:
+                self.time_cell(key, kind, old=state, new=outcome.state)
         if facts or answered:
             self._add(row)
         for fact in answered:
@@ -196,11 +201,28 @@ class Turns:
             self.request_log.remember(key, fact)
         if notes is not None:
             self._note(key, notes, recall_s=recall_s)
-        self._add_line(envelope, 0, outcome=outcome, size=size)
-        self.resolver.of_cell(envelope, outcome.sends)
+        if facts or outcome.because:
+            self._add_line(envelope, 0, outcome=outcome, size=size)
+        if outcome.sends:
+            self.resolver.of_cell(envelope, outcome.sends)
         if envelope.reply_to is not None:
             self.outbox.replies.append(Reply(envelope.reply_to, outcome.reply))
         return outcome
+
+    def step(self, kind: Kind, key: Key, *, step: Decision | None) -> bool:
+        """Take a step that leaves the state of a cell as it is; False where it needs a turn."""
+        if step is None or step.facts:
+            return False
+        if step.notes is not None:
+            recall_s = attempt(kind.recall_s, step.notes)
+            if isinstance(recall_s, Failure):
+                return False  # the turn raises it again, and it is retried
+            self._note(key, step.notes, recall_s=recall_s)
+        if step.because:
+            self.story.add(StoryLine(self.now, key, 0, Pursue.__name__, (), step.because))
+        if step.sends:
+            self.resolver.of_cell(Envelope(key, PURSUE), step.sends)
+        return True
 
     def _note(self, key: Key, notes: Any, *, recall_s: float | None) -> None:
         self.population.notes[key] = notes
@@ -266,8 +288,10 @@ class Turns:
             size = len(row)
             self.touched[self.population.changed(crowd)] = None
             self.time_crowd(crowd)
-        self._add_line(envelope, raw, outcome=outcome, size=size)
-        self.resolver.of_class(crowd, raw, sends=outcome.sends, envelope=envelope)
+        if outcome.facts or outcome.because:
+            self._add_line(envelope, raw, outcome=outcome, size=size)
+        if outcome.sends:
+            self.resolver.of_class(crowd, raw, sends=outcome.sends, envelope=envelope)
         return outcome
 
     def _encoded(self, entry: Entry) -> bytes:
@@ -321,16 +345,10 @@ class Turns:
     ) -> bytes:
         if values and not any(type(fact) in self._per_member(envelope.to) for fact in facts):
             values = ()
-        entry = Entry(
-            key=envelope.to,
-            facts=facts,
-            members=members,
-            values=values,
-            cause=type(envelope.message).__name__,
-            because=because,
-            who=envelope.who,
+        cause = type(envelope.message).__name__
+        return self._encoded(
+            Entry(envelope.to, facts, members, values, cause, because, envelope.who)
         )
-        return self._encoded(entry)
 
     def _per_member(self, key: Key) -> Any:
         crowd = self.population.kind(key).crowd
@@ -338,9 +356,8 @@ class Turns:
 
     def _add_line(self, envelope: Envelope, raw: int, *, outcome: TurnOutcome, size: int) -> None:
         facts, because = outcome.facts, outcome.because
-        if facts or because:
-            cause = type(envelope.message).__name__
-            line = StoryLine(self.now, envelope.to, raw, cause, facts, because, size, envelope.who)
-            self.story.add(line)
-            if facts:
-                self.lines.append(line)
+        cause = type(envelope.message).__name__
+        line = StoryLine(self.now, envelope.to, raw, cause, facts, because, size, envelope.who)
+        self.story.add(line)
+        if facts:
+            self.lines.append(line)

@@ -22,7 +22,7 @@ journal. The shell and its shards run on one thread, and call each other.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Any
 
 from peloton.runtime.core.envelope import Envelope, Stamp
@@ -30,7 +30,6 @@ from peloton.runtime.ports import (
     ROUND_SHARDS_MAX,
     Answer,
     RoundRefused,
-    ShardId,
     Unclear,
     Work,
 )
@@ -76,17 +75,16 @@ class RoundShell(Shell):
         self._company: dict[Ref, RoundShard | None] = {}
         """Who may be handed messages of open frames: shards, and services (None)."""
         self._open: dict[Ref, RoundShard] = {}
+        self._untouched: dict[Ref, None] = {}  # of these, who got messages and had no turn yet
         self._giving: dict[Ref, None] = {}  # those of the open round that told other shards
         self._telling: dict[Ref, None] = {}  # those that told services
         self._told: dict[Ref, None] = {}  # these services
         self._later: dict[Ref, RoundShard] = {}  # who has mail for the next round
         self._opened_s = 0.0
         self._passes = 0
+        self._last_pass = False  # turns are taken although the round has lasted long enough
         self._is_full = False
         self._flights: list[RoundAtStore] = []
-        self._stragglers: dict[ShardId, None] = {}
-        """Their frames are decided, and what they write besides is not. Nothing is handed over to
-        them: the round would have to wait for it."""
         self._unclear: dict[Ref, float] = {}  # since when, in seconds
         self._asked: dict[Ref, None] = {}
         """Of these the journal was told to settle: once per unclear answer, as a second one would
@@ -124,7 +122,8 @@ class RoundShell(Shell):
         if not self._open or self.now < self._opened_s + ROUND_S_MAX:
             return True
         # The store is slower than the round is long, and so it goes on.
-        if (begins or self.now < self._opened_s + GATHERS_S_MAX) and not self._may_close():
+        in_time = begins or self.now < self._opened_s + GATHERS_S_MAX
+        if in_time and (self._last_pass or not self._may_close()):
             return True
         self._later[shard.ref] = shard
         return False
@@ -135,6 +134,7 @@ class RoundShell(Shell):
             self._opened_s, self._passes = self.now, 0
             self.wake_soon()
         self._open[shard.ref] = shard
+        self._untouched.pop(shard.ref, None)
         self._is_full = self._is_full or is_full
 
     def hand_over(
@@ -152,14 +152,15 @@ class RoundShell(Shell):
         # While our session is in doubt another owner may have newer state, and only a commit
         # proves that there is none.
         sure = shard.ref in self._company and self._region.routes.current
-        held.update(self._stragglers)
         company = self._company if sure else {}
         left, receivers = self._region.hand_over(envelopes, stamp, company=company, held=held)
         for ref in receivers:
             receiver = self._company[ref]
             if receiver is not None:
                 self._giving[shard.ref] = None
-                self.join(receiver)
+                if ref not in self._open:
+                    self.join(receiver)
+                    self._untouched[ref] = None
             else:
                 self._telling[shard.ref] = self._told[ref] = None
         return left
@@ -170,15 +171,19 @@ class RoundShell(Shell):
         for known in (self._shards, self._strangers, self._company, self._later, self._unclear):
             known.pop(ref, None)
         was_open = self._open.pop(ref, None) is not None
+        self._untouched.pop(ref, None)
         for flight in self._flights:
             flight.shards.pop(ref, None)
         if self._flights:
             self.wake_soon()
-        if ref in self._telling:
-            lose(self._told)
+        if ref in self._telling or ref in self._giving:
+            lose(self._told)  # by others, too, that are lost with it
         if ref in self._giving:
             for other in self._closed().values():
-                other.give_up(f"its round was lost with {shard.shard}: {text}")
+                if not any(other.ref in flight.doomed for flight in self._flights):
+                    unclear = other.ref in self._unclear
+                    why = f"its round was lost with {shard.shard}: {text}"
+                    other.give_up(why, unclear=unclear)
         elif was_open and not self._open:
             self._closed()
 
@@ -197,7 +202,10 @@ class RoundShell(Shell):
             self._settle()
         if self._open and self._may_close():
             self._passes += 1
-            if self._goes_on():
+            # The answers have woken shards that had to wait for them, and would miss each second
+            # round of a slow store.
+            self._last_pass = isinstance(message, WorkDone) and self.driver.busy
+            if self._last_pass or self._goes_on():
                 self.wake_soon()
             else:
                 self._close()
@@ -209,8 +217,10 @@ class RoundShell(Shell):
     # ---- closing ----
 
     def _may_close(self) -> bool:
+        # Who had no turn has no frame to close, whatever else of it is still being written.
+        turned = [ref for ref in self._open if ref not in self._untouched]
         return all(
-            flight.is_decided and not any(ref in flight.shards for ref in self._open)
+            flight.is_decided and not any(ref in flight.shards for ref in turned)
             for flight in self._flights
         )
 
@@ -224,6 +234,8 @@ class RoundShell(Shell):
     def _close(self) -> None:
         works: dict[Ref, Work] = {}
         for ref, shard in [*self._open.items()]:
+            if ref in self._untouched:
+                continue
             try:
                 work = shard.close_frame()
             except Exception as error:
@@ -234,14 +246,14 @@ class RoundShell(Shell):
                 return
             if work is not None:
                 works[ref] = work
-        told = [*self._told]
+        told, untouched = [*self._told], self._untouched
         shards = self._closed()
         together = [ref for ref in shards if ref not in self._strangers]
         others = [ref for ref in shards if ref in self._strangers]
-        self._commit(together, shards=shards, works=works, told=told)
+        self._commit(together, shards=shards, works=works, told=told, untouched=untouched)
         for at in range(0, len(others), ROUND_SHARDS_MAX):
             some = others[at : at + ROUND_SHARDS_MAX]
-            self._commit(some, shards=shards, works=works, told=())
+            self._commit(some, shards=shards, works=works)
         self._answered({})
 
     def _commit(
@@ -250,18 +262,21 @@ class RoundShell(Shell):
         *,
         shards: Mapping[Ref, RoundShard],
         works: Mapping[Ref, Work],
-        told: Iterable[Ref],
+        told: Iterable[Ref] = (),
+        untouched: Container[Ref] = (),
     ) -> None:
         """One round."""
         own = {ref: works[ref] for ref in refs if ref in works}
         if refs:
-            self._flights.append(RoundAtStore({ref: shards[ref] for ref in refs}, own, told=told))
+            members = {ref: shards[ref] for ref in refs}
+            self._flights.append(RoundAtStore(members, own, told=told, untouched=untouched))
         if own:
             send(self._journal, Commit(own, self.ref))
 
     def _closed(self) -> dict[Ref, RoundShard]:
         """No round is open any more; who was in it."""
-        shards, self._open, self._giving, self._is_full = self._open, {}, {}, False
+        shards, self._open, self._giving = self._open, {}, {}
+        self._untouched, self._is_full, self._last_pass = {}, False, False
         self._telling, self._told = {}, {}
         later, self._later = self._later, {}
         for shard in later.values():
@@ -280,11 +295,10 @@ class RoundShell(Shell):
             flight.answered(answers)
             for ref, shard in [*flight.shards.items()]:
                 answer = answers.get(ref)
-                if isinstance(answer, Unclear):
+                # One that was given up may have taken others of them with it.
+                if isinstance(answer, Unclear) and ref in flight.shards:
                     self._wait(shard, answer.text)
         self._flights = [flight for flight in self._flights if flight.shards]
-        decided = [flight.shards for flight in self._flights if flight.is_decided]
-        self._stragglers = {one.shard: None for some in decided for one in some.values()}
         waiting = {ref: None for flight in self._flights for ref in flight.shards}
         self._unclear = {ref: since for ref, since in self._unclear.items() if ref in waiting}
         if not self._unclear:

@@ -26,8 +26,11 @@ class RoundShard(Protocol):
     def close_frame(self) -> Work | None:
         """Take no more turns; what the journal has to write, if anything."""
 
-    def done(self, answer: Answer) -> None:
-        """The outcome of its work, or, without work, of the round; it is not Unclear."""
+    def done(self, answer: Answer, *, had_turns: bool) -> None:
+        """The outcome of its work, or, without work, of the round; it is not Unclear.
+
+        Without a turn it had got messages of the round, and may be in the one before, too.
+        """
 
     def wake_soon(self) -> None:
         """Take turns at the next grant."""
@@ -52,15 +55,23 @@ class RoundAtStore:
     """A round at the store."""
 
     def __init__(
-        self, shards: Mapping[Ref, RoundShard], works: Mapping[Ref, Work], *, told: Iterable[Ref]
+        self,
+        shards: Mapping[Ref, RoundShard],
+        works: Mapping[Ref, Work],
+        *,
+        told: Iterable[Ref],
+        untouched: Container[Ref] = (),
     ) -> None:
         self.works = works
+        self._untouched = untouched
         self.shards = dict(shards)  # that do not know their outcome
         self._told = (*told,)  # services
         self._frames = [ref for ref, work in works.items() if work.frame is not None]
         self._outcome: Answer | None = None if self._frames else Committed()  # of the frames
         self._final: dict[Ref, Answer] = {}
         self._is_unclear = False  # the frames have to be settled
+        self.doomed: list[Ref] = []
+        """Who is being told that its work failed, and why, so nobody else is to tell it."""
 
     @property
     def is_decided(self) -> bool:
@@ -83,11 +94,14 @@ class RoundAtStore:
             return
         if not isinstance(self._outcome, Committed):
             self.forget()
-        for ref in [*self.shards]:
-            answer = self._answer_to(ref, self._outcome)
-            shard = self.shards.pop(ref, None) if answer is not None else None
-            if shard is not None and answer is not None:
-                _tell(shard, answer)
+        answered = ((ref, self._answer_to(ref, self._outcome)) for ref in self.shards)
+        told = {ref: answer for ref, answer in answered if answer is not None}
+        self.doomed = [ref for ref, answer in told.items() if not isinstance(answer, Committed)]
+        for ref, answer in told.items():
+            shard = self.shards.pop(ref, None)
+            if shard is not None:
+                _tell(shard, answer, had_turns=ref not in self._untouched)
+        self.doomed = []
 
     def forget(self) -> None:
         """What it has told services may never have happened."""
@@ -106,9 +120,10 @@ class RoundAtStore:
         return self._final.get(ref) if ref in self.works else outcome
 
 
-def _tell(shard: RoundShard, answer: Answer) -> None:
+def _tell(shard: RoundShard, answer: Answer, *, had_turns: bool) -> None:
     try:
-        shard.done(answer)
+        shard.done(answer, had_turns=had_turns)
     except Exception as error:
-        # As when a turn of it raises. Its frame is decided, so it ends alone.
+        # As when a turn of it raises. Its frame is decided, so it ends with those alone that it
+        # has told more since.
         shard.failed(error)

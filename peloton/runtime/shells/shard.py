@@ -70,8 +70,7 @@ class ShardShell(Shell):
         self._waiting_mail_count = 0
         self.refused = 0  # batches over the limit of waiting mail, for metrics
         self._reply_addresses: dict[Any, None] = {}
-        self._waits = False  # for the outcome of a round
-        self._in_flight: Ready | None = None  # what it has done in that round, if anything
+        self._in_flight: Ready | None = None  # what it has done in the round at the store
         self._held: list[Envelope] = []  # of the open frame: not sent yet
         self._held_in_flight: list[Envelope] = []
         self._held_for: dict[Hashable, None] = {}  # shards and services that it goes to
@@ -260,7 +259,7 @@ class ShardShell(Shell):
     def _end(self, text: str, *, damaged: bool = False) -> None:
         self._unpublish()
         self._phase = ShardPhase.OVER
-        self._in_flight, self._waits = None, False
+        self._in_flight = None
         self._held, self._held_in_flight, self._after_frame = [], [], []
         self.core = None
         self._context.round.ended(self, text)
@@ -312,15 +311,13 @@ class ShardShell(Shell):
         context.round.join(self, is_full=core.has_mail)  # what is left is more than a frame takes
         if turned.load:
             send(context.reader_of(self.shard), Load(self.shard, turned.load, self.ref))
-        stamp = Stamp(self.shard, core.epoch)
-        self._held += context.round.hand_over(self, turned.mail, stamp=stamp, held=self._held_for)
+        if turned.mail:
+            stamp, held = Stamp(self.shard, core.epoch), self._held_for
+            self._held += context.round.hand_over(self, turned.mail, stamp=stamp, held=held)
 
     def close_frame(self) -> Work | None:
         """See `RoundShard`."""
         assert self.core is not None
-        self._waits = True
-        if not self.core.is_open:
-            return None  # it has got messages of the round, and had no turn yet
         ready = self.core.close(may_hold=self._context.region.routes.current)
         self._wake_core_s = ready.wake_at
         self._in_flight = ready
@@ -329,9 +326,9 @@ class ShardShell(Shell):
             self.wake_soon()  # more than a frame takes: the next one begins with it
         return ready.work(self.shard, self.core.epoch)
 
-    def done(self, answer: Answer) -> None:
+    def done(self, answer: Answer, *, had_turns: bool) -> None:
         """See `RoundShard`."""
-        if self.core is None or not self._waits:
+        if self.core is None:
             return
         if not isinstance(answer, Committed):
             if isinstance(answer, Fenced):
@@ -339,8 +336,9 @@ class ShardShell(Shell):
             else:
                 self._lose(answer.text, by_another=True)
             return
-        ready, self._in_flight, self._waits = self._in_flight, None, False
+        ready = self._in_flight if had_turns else None
         if ready is not None:
+            self._in_flight = None
             if ready.writes:
                 self._status.answered(self._context.store, self.shard)
                 self._unclear_before = False
@@ -362,10 +360,15 @@ class ShardShell(Shell):
         sure = ready.frame is not None or self._context.region.routes.current
         held, self._held_in_flight = self._held_in_flight, []
         region = self._context.region
-        # Nobody waits for what is told now; for what the next frame holds back, somebody does.
-        self._held_for = dict.fromkeys(region.routes.here(each.to)[0] for each in self._held)
+        stamp = Stamp(self.shard, self.core.epoch)
         if held and sure:
-            region.tell(held, Stamp(self.shard, self.core.epoch))
+            region.tell(held, stamp)
+        # What the open frame holds back waited perhaps for these alone.
+        later, self._held, self._held_for = self._held, [], {}
+        if later:
+            self._held = self._context.round.hand_over(
+                self, later, stamp=stamp, held=self._held_for
+            )
         for reply in (*followed, *ready.replies):
             self._reply_addresses.pop(reply.reply_to, None)
             resolve(reply.reply_to, reply.value if sure else Unavailable(IN_DOUBT))

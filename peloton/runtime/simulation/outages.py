@@ -7,12 +7,18 @@ strike anything of its own accord.
 
 from __future__ import annotations
 
+from functools import partial
+
 from peloton.runtime.core.statements import Bump, Statement, StatementFailed, StatementReply
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
+from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.process import SimulatedProcess
 from peloton.runtime.simulation.shocks import weaken
 from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFault, Storm
+
+COMMIT_S_MAX = 3.0
 
 
 def slow_store(storm: Storm, action: StormAction) -> None:
@@ -61,6 +67,28 @@ def power_off(storm: Storm, action: StormAction) -> None:
     storm.later(min(action.for_s, 5.0), then)
 
 
+def slow_commits(storm: Storm, strength: float) -> None:
+    """Each commit of a daemon takes a moment, so that turns of the next are taken meanwhile."""
+
+    def delayed(process: SimulatedProcess, shell: Shell) -> bool:
+        if not storm.raging or not isinstance(shell, JournalShell):
+            return False
+        for_s = storm.chance.random() * strength * COMMIT_S_MAX
+        storm.later(for_s, partial(process.release, shell))
+        return True
+
+    def replied(daemon: SimulatedDaemon, sent: list[tuple[Statement, StatementReply]]) -> None:  # noqa: ARG001
+        process = daemon.process
+        if storm.raging and process is not None and process.delays is None:
+            process.delays = partial(delayed, process)
+
+    storm.world.on_replies.append(replied)
+
+
+SLOW_COMMITS = LastingFault(
+    "F16", "slow commits", "each commit of a daemon takes a moment", slow_commits, lambda storm: 1
+)
+"""Drawn by itself, like those that were added before it."""
 FAULTS: tuple[Fault, ...] = (
     LastingFault(
         "F12", "late turnover", "a claim or a release is applied late", late_turnover,

@@ -6,6 +6,8 @@ driver of its shells, which cannot distinguish it from a thread. It must not kno
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.stepper import Stepper
 
@@ -31,6 +33,8 @@ class SimulatedProcess:
         self.frozen = False
         self.shells: list[Shell] = []
         self.by_class: dict[type[Shell], list[Shell]] = {}
+        self.delays: Callable[[Shell], bool] | None = None
+        """Asked of a shell that has mail: whether that waits until `release`."""
         self._stepper = stepper
         self._mail_waiting: list[Shell] = []
         self._waiting: dict[Shell, None] = {}  # for an answer from outside, as a blocked thread
@@ -54,6 +58,8 @@ class SimulatedProcess:
 
     def mail_waiting(self, shell: Shell) -> None:
         """The shell has mail; while the process is frozen it is not stepped."""
+        if self.delays is not None and not shell.queued and self.delays(shell):
+            self._waiting[shell] = None
         if not self.frozen and shell not in self._waiting:
             self._stepper.mail_waiting(shell)
         elif not shell.queued:
@@ -99,6 +105,14 @@ class SimulatedProcess:
         self._waiting = {}
         if not self.frozen:
             self._ring()
+
+    def release(self, shell: Shell) -> None:
+        """The shell gets the mail that it was delayed for."""
+        self._waiting.pop(shell, None)
+        if shell in self._mail_waiting and not self.frozen:
+            self._mail_waiting.remove(shell)
+            shell.queued = False
+            self._stepper.mail_waiting(shell)
 
     def _ring(self) -> None:
         rung, self._mail_waiting = self._mail_waiting, []

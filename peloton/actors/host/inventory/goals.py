@@ -12,13 +12,13 @@ from peloton.actors.host.inventory.state import Inventory
 from peloton.runtime.vocabulary import SETTLED, At, Decision, Rest
 
 
-class InventoryGoals(enum.Enum):
+class InventoryGoals(enum.StrEnum):
     """What should be."""
 
     OPEN = "open"
 
 
-class InventoryStates(enum.Enum):
+class InventoryStates(enum.StrEnum):
     """What is."""
 
     OPEN = "open"

@@ -29,7 +29,7 @@ PLACE_RETRY_S = 1.0
 """A wish that no placer keeps, because there are too many, is repeated after this time."""
 
 
-class SliceStates(enum.Enum):
+class SliceStates(enum.StrEnum):
     """How far the instances are, as derived from the crowd."""
 
     ACTIVE = "active"  # some instance has not ended, or holds a ticket
@@ -73,22 +73,25 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     ready: int = at.index.where(looks_for_host)
     if not (ready or notes.wished or notes.kept or notes.resting):
         return WAITING
-    waiting = notes.wished.raw if at.now < notes.wished_at + WISH_TIMEOUT_S else 0
-    kept = notes.kept.raw if at.now < notes.kept_at + KEPT_REPEAT_S else 0
-    resting = notes.resting.raw if at.now < notes.retry_at else 0
+    waiting = ready & notes.wished.raw if at.now < notes.wished_at + WISH_TIMEOUT_S else 0
+    kept = ready & notes.kept.raw if at.now < notes.kept_at + KEPT_REPEAT_S else 0
+    resting = ready & notes.resting.raw if at.now < notes.retry_at else 0
+    fresh = Bits(ready & ~(waiting | kept | resting))
+    noted = notes.wished.raw, notes.kept.raw, notes.resting.raw
+    if not fresh and noted == (waiting, kept, resting):
+        return WAITING
     # Members that launched leave `wished`, or their next run would wait for the old wish's timeout.
     # An expired time is cleared too, or it would hide the next one (`recall_s`).
     launched = notes.wished.raw & ~ready
     after = msgspec.structs.replace(
         notes,
-        wished=Bits(waiting & ready),
-        kept=Bits(kept & ready),
-        resting=Bits(resting & ready),
+        wished=Bits(waiting),
+        kept=Bits(kept),
+        resting=Bits(resting),
         refused=() if launched else notes.refused,
     )
-    fresh = Bits(ready & ~(waiting | kept | resting))
     if not fresh:
-        return WAITING if after == notes else Decision(notes=after)
+        return Decision(notes=after)
     number = notes.number
     sends = []
     for row, members in _by_shape(slice_, fresh, at):

@@ -9,7 +9,7 @@ from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import FACTS
 from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_state_of
 from peloton.actors.job.slice.state import EVOLVE, Slice
-from peloton.actors.job.slice.tally import list_instances, phase, report
+from peloton.actors.job.slice.tally import is_final, list_instances, phase, report
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.vocabulary import Key, Kind
 
@@ -53,6 +53,7 @@ KIND = Kind(
     report=report,
     report_interval_s=TALLY_INTERVAL_S,
     phase=phase,
+    final=is_final,
     recall_s=recall_s,
     inspect={m.ListInstances: list_instances},
     queries={501: m.ListInstances},

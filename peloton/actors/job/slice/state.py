@@ -16,7 +16,6 @@ import msgspec
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.messages import Command, SliceOpening, TaskConfig, effective
-from peloton.actors.repeats import kept_for_repeat
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, lot_key
 from peloton.actors.task.messages import SLICE_SIZE, Policy, TaskGoals
@@ -83,7 +82,6 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     placer: Key | None = None  # the one that was the last to keep members
 
 
-@kept_for_repeat
 def spec_rows(number: int, opening: SliceOpening) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:
     """The distinct configs of a slice, and the members of each."""
     groups: dict[TaskConfig, int] = {}

@@ -56,9 +56,12 @@ def tally(slice_: Slice, at: At) -> Tally:
     return Tally(tuple(counts), controller)
 
 
-def phase(slice_: Slice, index: Any) -> tuple[bool, int] | None:
-    """None before any instance runs; then whether all have ended, and how many are active where
-    each end frees a grant for other slices.
+Phase = tuple[bool, int, tuple[tuple[str, int], ...]]
+
+
+def phase(slice_: Slice, index: Any) -> Phase | None:
+    """None before any instance runs; then whether all have ended, how many are active where each
+    end frees a grant for other slices, and how those ended that will not act any more.
 
     A slice that has begun all its instances uses no more of its grant than it has active ones: what
     it frees is granted to other slices by its tally, so each end is reported at once.
@@ -73,8 +76,15 @@ def phase(slice_: Slice, index: Any) -> tuple[bool, int] | None:
     if not begun:
         return None
     waiting = bool(slice_.closed and slice_.waiting)
+    if not (active or waiting):
+        return True, 0, tuple(sorted(index.count(client_state).items()))
     ends_free_grants = slice_.grant is not None and not waiting
-    return not (active or waiting), active if ends_free_grants else 0
+    return False, active if ends_free_grants else 0, ()
+
+
+def is_final(phase: Phase | None) -> bool:
+    """Whether all have ended: how is part of the phase, and a tally tells no more than that."""
+    return phase is not None and phase[0]
 
 
 def report(slice_: Slice, at: At) -> tuple[Send, ...]:

@@ -14,13 +14,13 @@ from peloton.actors.respool.lot.state import Lot
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest
 
 
-class LotGoals(enum.Enum):
+class LotGoals(enum.StrEnum):
     """What should be."""
 
     ADMITTED = "admitted"
 
 
-class LotStates(enum.Enum):
+class LotStates(enum.StrEnum):
     """What is."""
 
     QUEUED = "queued"  # some member waits
