@@ -234,8 +234,7 @@ class Shard:
             self._begin_frame(now)
         else:
             self.redrives.run(self)  # what they wait for may have been loaded
-        epochs = self.epoch_filter.raised()
-        if epochs is not None:
+        if (epochs := self.epoch_filter.raised()) is not None:
             self.turns.write(epochs)
         self.pump.run()
         if self.reports.due and self.reports.send_due(self._tick):
@@ -589,15 +588,13 @@ class Shard:
 
     def _is_unread(self, key: Key, kind: Kind) -> bool:
         """Whether it is not in memory, and may have an `ended` row that was not read yet."""
-        if not kind.lookup or key in self.population.cells:
-            return False
-        return not self.endings.knows(key)
+        absent = bool(kind.lookup) and key not in self.population.cells
+        return absent and not self.endings.knows(key)
 
     def _wake_at(self) -> float | None:
         tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
         waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
         others = self.reports.next_s, self.endings.next_s, self.holding.next_s
-        times = (tick, *wheels, *waits, *others)
-        at_s = min((at for at in times if at is not None), default=None)
-        return None if at_s is None else at_s - (self._clock_lag_s or 0.0)
+        times = [at for at in (tick, *wheels, *waits, *others) if at is not None]
+        return min(times) - (self._clock_lag_s or 0.0) if times else None
