@@ -77,7 +77,7 @@ def slow_commits(storm: Storm, strength: float) -> None:
         storm.later(for_s, partial(process.release, shell))
         return True
 
-    def replied(daemon: SimulatedDaemon, sent: list[tuple[Statement, StatementReply]]) -> None:  # noqa: ARG001
+    def replied(daemon: SimulatedDaemon, _: object) -> None:
         process = daemon.process
         if storm.raging and process is not None and process.delays is None:
             process.delays = partial(delayed, process)
