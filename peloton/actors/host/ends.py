@@ -32,7 +32,7 @@ def joined(*some: Ends) -> Ends:
     return ends
 
 
-def add_started(starts: Starts, found: tuple[Key, RunSet], raw: int, *, at: float | None) -> None:
+def add_started(starts: Starts, found: tuple[Key, RunSet], *, raw: int, at: float | None) -> None:
     """These members of a set of the ledger have started at this time.
 
     A clock that was set back must not make a run start before it was accepted.
@@ -51,7 +51,7 @@ def starts_before_ends(host: Host, reported: Iterable[m.RunEnd]) -> Starts:
         found = host.runs.find(end.run) if end.started_at is not None else None
         if found is not None and found.of.phase == RunPhase.ACCEPTED:
             raw = 1 << found.member
-            add_started(starts, (found.crowd, found.of), raw, at=end.started_at)
+            add_started(starts, (found.crowd, found.of), raw=raw, at=end.started_at)
     return starts
 
 

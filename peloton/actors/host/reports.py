@@ -79,7 +79,7 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
         for some in host.runs.of(crowd, run):
             hit, do = some.members.raw & raw, step(some, RunEvent.STARTED)
             if hit and do == RunStep.STARTED:
-                add_started(fresh, (crowd, some), hit, at=message.at)
+                add_started(fresh, (crowd, some), raw=hit, at=message.at)
             if do != RunStep.KILL_UNOWNED:
                 left &= ~hit
         unowned += names_of(crowd, left, run=run)
@@ -179,7 +179,7 @@ def _compared(
         if listed:
             do = step(some, RunEvent.LISTED)
             if do == RunStep.STARTED:
-                _add_listed(started, (crowd, some), listed, message=message)
+                _add_listed(started, (crowd, some), listed=listed, message=message)
             elif do == RunStep.KILL_AGAIN:
                 kills += names_of(crowd, listed, run=some.run)
         if unlisted:
@@ -193,17 +193,17 @@ def _compared(
 
 
 def _add_listed(
-    starts: Starts, found: tuple[Key, RunSet], listed: int, *, message: m.RunsListed
+    starts: Starts, found: tuple[Key, RunSet], *, listed: int, message: m.RunsListed
 ) -> None:
     """A list shows that these members of a set of the ledger have started."""
     if not message.times:
-        add_started(starts, found, listed, at=None)
+        add_started(starts, found, raw=listed, at=None)
         return
     times = dict(zip(message.running, message.times, strict=False))
     crowd, some = found
     for member in members_of(listed):
         at = times.get(t.pod_id(crowd, member, run=some.run)) or None  # 0: it waits for its start
-        add_started(starts, found, 1 << member, at=at)
+        add_started(starts, found, raw=1 << member, at=at)
 
 
 def _reconciled(host: Host, message: m.RunsListed, *, agreed: bool) -> tuple[Fact, ...]:

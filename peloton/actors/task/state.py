@@ -183,7 +183,9 @@ def _time_of(fact: f.TaskStarted | f.RunEnded, now: float) -> float:
 
 def end_after(started_at: float | None, ended_at: float | None) -> float | None:
     """When a run ended, as it is shown: not before its start, which may be known less exactly."""
-    return ended_at if None in (started_at, ended_at) else max(started_at, ended_at)
+    if started_at is None or ended_at is None:
+        return ended_at
+    return max(started_at, ended_at)
 
 
 WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
