@@ -273,7 +273,9 @@ class Daemon:
         names = [host.name for host in setting.hosts]
         if setting.process is not None:
             owner = keeper_owner(self._record)
-            return ProcessBackend(setting.process.folder, names, owner=owner)
+            kept = setting.process.keep_sandboxes
+            folder = setting.process.folder
+            return ProcessBackend(folder, names, owner=owner, keep_sandboxes=kept)
         assert setting.simulated is not None
         fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
         return SimulatedBackend(names, fates)

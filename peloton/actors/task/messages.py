@@ -125,13 +125,14 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run's process has started."""
+    """Host to tasks: this run's process has started. `at` is when, if the backend knows."""
 
     run: int
+    at: float | None = None
 
 
 class Ended(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run ended. `at` is when, where that is long ago."""
+    """Host to tasks: this run ended. `at` is when, if the backend knows."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 

@@ -21,7 +21,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import process
 from peloton.backends.keeper_messages import RUN_BYTES_MAX, RunReport, RunRequest, wire_form
-from peloton.backends.process_runs import KeeperHeartbeat
+from peloton.backends.process_runs import KeeperHeartbeat, KeeperSettings
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
 
@@ -101,6 +101,26 @@ def wary(folder: Path) -> Iterator[Machine]:
     made.backend.close()
 
 
+def test_a_keeper_is_started_with_the_number_of_sandboxes_to_keep(folder: Path) -> None:
+    backend, hosts = process.ProcessBackend(folder, ["a"], keep_sandboxes=7), Hosts()
+    backend.start(hosts.tell, hosts.trouble)
+    try:
+        hosts.next_report(m.BackendUp)
+        lines = [_words(Path("/proc") / name) for name in os.listdir("/proc") if name.isdigit()]
+    finally:
+        backend.close()
+    (settings,) = [words[words.index(str(folder)) + 1 :] for words in lines if str(folder) in words]
+    kept = KeeperSettings._fields.index("sandboxes_kept_max")
+    assert settings[kept] == "7"
+
+
+def _words(of: Path) -> list[str]:
+    try:
+        return (of / "cmdline").read_text().split("\0")
+    except OSError:  # it has ended
+        return []
+
+
 def test_an_end_is_told_with_its_time(machine: Machine) -> None:
     machine.hosts.next_report(m.BackendUp)
     machine.order(m.StartRuns(HOST, 1, (start("r-0-1", "exit 3"),)))
@@ -109,6 +129,19 @@ def test_an_end_is_told_with_its_time(machine: Machine) -> None:
     machine.order(m.ListRuns(HOST, 1))
     (listed,) = machine.hosts.next_report(m.RunsListed).ends
     assert listed == end
+
+
+def test_a_run_has_its_own_times_however_late_they_are_told(machine: Machine) -> None:
+    machine.hosts.next_report(m.BackendUp)
+    machine.order(m.StartRuns(HOST, 1, (start("r-0-1", "sleep 0.5"),)))
+    started = machine.hosts.next_report(m.RunsStarted)
+    machine.order(m.ListRuns(HOST, 1))
+    running = machine.hosts.next_report(m.RunsListed)
+    assert (running.running, running.times) == (("r-0-1",), (started.at,))
+    (end,) = machine.hosts.next_report(m.RunsEnded).ends
+    assert end.started_at == started.at and end.at >= started.at + 0.5
+    machine.order(m.ListRuns(HOST, 1))
+    assert machine.hosts.next_report(m.RunsListed).ends == (end,)
 
 
 @pytest.mark.parametrize(
