@@ -124,10 +124,10 @@ def _count_lists() -> dict[str, int]:
     counts = {"lists": 0, "runs": 0}
     plain = SimulatedBackend._list
 
-    def counted(backend: SimulatedBackend, order: Any) -> Any:
+    def counted(backend: SimulatedBackend, order: Any, now: float) -> Any:
         counts["lists"] += 1
         before = len(backend._ends)
-        answer = plain(backend, order)
+        answer = plain(backend, order, now)
         counts["runs"] += sum(map(_size, backend._ends[before:]))
         return answer
 

@@ -212,7 +212,7 @@ class ProcessBackend:
         elif isinstance(report, km.KeeperDown):
             self._status_changed(f"keeper: {report.why}")
         elif isinstance(report, km.RunStarted):
-            self._report(report.host, m.RunsStarted((report.run_id,), report.at))
+            self._report(report.host, m.RunsStarted((report.run_id,)))
         elif isinstance(report, km.KeeperRunEnded):
             self._not_alive(report.run_id)
             self._report(report.host, m.RunsEnded((_end(report),)))
@@ -284,7 +284,7 @@ def _end(report: km.KeeperRunEnded) -> m.RunEnd:
         message=report.message,
         system=report.outcome == "LOST",
     )
-    return m.RunEnd(report.run_id, outcome, report.at, report.started_at)
+    return m.RunEnd(report.run_id, outcome, report.at)
 
 
 def _signal_name(number: int) -> str:
@@ -295,7 +295,6 @@ def _signal_name(number: int) -> str:
 
 
 def _listed(report: km.KeeperRunsListed) -> m.RunsListed:
-    running = [run for run in report.runs if run.ended is None]
-    names, times = tuple(run.run_id for run in running), tuple(run.started_at for run in running)
+    running = tuple(run.run_id for run in report.runs if run.ended is None)
     ends = tuple(_end(run.ended) for run in report.runs if run.ended is not None)
-    return m.RunsListed(names, ends, report.asked_at, times=times)
+    return m.RunsListed(running, ends, report.asked_at)

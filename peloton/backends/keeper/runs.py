@@ -115,13 +115,9 @@ class Runs:
 
     def _report_again(self, run: KeeperRun) -> None:
         if run.end_safe and run.end is not None:
-            self._report_end(run, run.end)
+            self.events.append((run.host, kinds.ended_event(run.run_id, run.end)))
         elif run.live:
             self.events.append((run.host, kinds.started_event(run)))
-
-    def _report_end(self, run: KeeperRun, end: Record) -> None:
-        event = kinds.ended_event(run.run_id, end, started_at=run.started_at)
-        self.events.append((run.host, event))
 
     # What the loop calls.
 
@@ -173,7 +169,7 @@ class Runs:
         ended, self._ending = self._ending, []
         for run in ended:
             run.end_safe = True
-            self._report_end(run, run.end or {})
+            self.events.append((run.host, kinds.ended_event(run.run_id, run.end or {})))
         self._start(batch)
 
     def _next_batch(self) -> list[KeeperRun]:
@@ -333,8 +329,9 @@ class Runs:
     def _finish(
         self, run: KeeperRun, outcome: str, *, reason: str, message: str, status: int | None = None
     ) -> None:
-        at = max(time.time(), run.started_at)  # the clock may have been set back
-        run.end = kinds.end_of(outcome, reason=reason, message=message, status=status, at=at)
+        run.end = kinds.end_of(
+            outcome, reason=reason, message=message, status=status, at=time.time()
+        )
         run.command.pop("environment", None)
         self._ending.append(run)
 

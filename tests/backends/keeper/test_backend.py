@@ -131,19 +131,6 @@ def test_an_end_is_told_with_its_time(machine: Machine) -> None:
     assert listed == end
 
 
-def test_a_run_has_its_own_times_however_late_they_are_told(machine: Machine) -> None:
-    machine.hosts.next_report(m.BackendUp)
-    machine.order(m.StartRuns(HOST, 1, (start("r-0-1", "sleep 0.5"),)))
-    started = machine.hosts.next_report(m.RunsStarted)
-    machine.order(m.ListRuns(HOST, 1))
-    running = machine.hosts.next_report(m.RunsListed)
-    assert (running.running, running.times) == (("r-0-1",), (started.at,))
-    (end,) = machine.hosts.next_report(m.RunsEnded).ends
-    assert end.started_at == started.at and end.at >= started.at + 0.5
-    machine.order(m.ListRuns(HOST, 1))
-    assert machine.hosts.next_report(m.RunsListed).ends == (end,)
-
-
 @pytest.mark.parametrize(
     "poison",
     [
