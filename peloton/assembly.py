@@ -34,6 +34,7 @@ from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, T
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK
+from peloton.runtime.core.gathering import GATHERED_MIN
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.ports import ClusterRecord, Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
@@ -233,7 +234,11 @@ class Daemon:
         if fleet is None:
             # The journal is a file. A server's answers are waited for on a thread of their own.
             drivers.lend("journal")
-        limits = DaemonLimits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
+        limits = DaemonLimits(
+            checkpoint_bytes_min=settings.limits.checkpoint_bytes_min,
+            # In a file a row costs the same alone and with others.
+            ended_rows_gathered=1 if fleet is None else GATHERED_MIN,
+        )
         store = DISK if fleet is None else CASSANDRA
         try:
             root = assemble(
@@ -268,7 +273,9 @@ class Daemon:
         names = [host.name for host in setting.hosts]
         if setting.process is not None:
             owner = keeper_owner(self._record)
-            return ProcessBackend(setting.process.folder, names, owner=owner)
+            kept = setting.process.keep_sandboxes
+            folder = setting.process.folder
+            return ProcessBackend(folder, names, owner=owner, keep_sandboxes=kept)
         assert setting.simulated is not None
         fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
         return SimulatedBackend(names, fates)

@@ -16,6 +16,7 @@ from peloton.config import Address
 from peloton.failures import CannotStart
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
+from peloton.port_holder import port_holder
 from peloton.runtime.shells.region import Region
 from peloton.settings import DaemonSettings
 from peloton.start_options import StartOptions
@@ -43,15 +44,15 @@ class ClientListeners:
 
     def refuse_busy(self) -> None:
         """Raise CannotStart if an address that must be had is busy now."""
-        settings = self._settings
-        _refuse_busy(self._names.http, settings.http)
+        settings, remedy = self._settings, self._names.other_ports
+        _refuse_busy(self._names.http, settings.http, remedy=remedy)
         if "api" in settings.roles:
-            _refuse_busy(self._names.grpc, settings.grpc)
+            _refuse_busy(self._names.grpc, settings.grpc, remedy=remedy)
 
     def listen_http(self, region: Region) -> Address:
         """Serve health, metrics and files; the address, with the port that was found."""
         wanted = self._settings.http
-        _refuse_busy(self._names.http, wanted)
+        _refuse_busy(self._names.http, wanted, remedy=self._names.other_ports)
         try:
             server = HttpServer(wanted, region, sandboxes=self._sandboxes)
         except OSError as error:
@@ -73,7 +74,7 @@ class ClientListeners:
                 addresses.append(address)
             else:
                 self._report(f"warning: classic port {address} is busy: not listening there")
-        _refuse_busy(self._names.grpc, wanted)
+        _refuse_busy(self._names.grpc, wanted, remedy=self._names.other_ports)
         try:
             server, ports = build_server(
                 region,
@@ -117,15 +118,16 @@ def why_not(address: Address) -> str:
             probe.bind((address.host, address.port))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            return "is busy: another program listens there"
+            holder = port_holder(address)
+            return f"is busy: {holder or 'another program'} listens there"
         return f"cannot be had: {error.strerror or error}"
     return ""
 
 
-def _refuse_busy(setting: str, address: Address) -> None:
+def _refuse_busy(setting: str, address: Address, *, remedy: str) -> None:
     why = why_not(address) if address.port else ""
     if why:
-        raise CannotStart(f"{setting}: {address} {why}")
+        raise CannotStart(f"{setting}: {address} {why}. {remedy}")
 
 
 def _with_port(address: Address) -> str:

@@ -19,6 +19,8 @@ from click.core import ParameterSource
 from peloton import config
 from peloton.config import Address, BadSetting, HostSetting
 from peloton.settings import (
+    SANDBOXES_KEPT,
+    SANDBOXES_KEPT_MAX,
     BackendSetting,
     DaemonSettings,
     JournalSetting,
@@ -44,6 +46,7 @@ NAMES = SettingNames(
     other_backend="Start it with --backend {known}, or name another --data-dir; --fresh begins "
     "anew, and ends all tasks of the old cluster",
     other_keeper="--fresh starts empty, and kills all tasks of the old cluster",
+    other_ports="Stop it, or start a second one with --grpc, --http and --data-dir of its own",
 )
 Made = TypeVar("Made")
 
@@ -76,6 +79,13 @@ def command() -> click.Command:
     "--fresh",
     is_flag=True,
     help="Delete all jobs and pools, kill the tasks that still run, and start empty.",
+)
+@click.option(
+    "--keep-sandboxes",
+    type=int,
+    default=SANDBOXES_KEPT,
+    show_default=True,
+    help="Ended runs whose files are kept. While tasks run, the number of their start counts.",
 )
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
@@ -128,11 +138,14 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
     duration_s = _number(options, "simulated_duration_s")
     if not 0 <= duration_s < DURATION_S_MAX:
         texts.append(f"--simulated-duration-s: must be ≥ 0, got {duration_s}")
+    kept = int(_number(options, "keep_sandboxes"))
+    if not 0 <= kept <= SANDBOXES_KEPT_MAX:
+        texts.append(f"--keep-sandboxes: {kept} is not between 0 and {SANDBOXES_KEPT_MAX}")
     if texts:
         raise BadSetting(*texts)
     folder = _folder(options)
     if options["backend"] == "process":
-        process = ProcessBackendSettings(folder=folder / KEEPER, hosts=hosts)
+        process = ProcessBackendSettings(folder=folder / KEEPER, hosts=hosts, keep_sandboxes=kept)
         backend = BackendSetting(process=process)
     else:
         seed = int(_number(options, "simulated_seed"))

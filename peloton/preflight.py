@@ -41,7 +41,7 @@ def of_daemon(settings: DaemonSettings, options: StartOptions = STANDARD_START) 
 def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
     names = options.names
     for name in settings.doors:
-        yield from _port(names.listener(name), settings.door(name))
+        yield from _port(names.listener(name), settings.door(name), remedy=names.other_ports)
     if settings.tls is not None:
         yield from _tls(settings.tls)
     if settings.journal.sqlite is not None:
@@ -65,10 +65,10 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
 # ---- what there is on this machine ----
 
 
-def _port(setting: str, address: Address) -> Iterator[str]:
+def _port(setting: str, address: Address, *, remedy: str) -> Iterator[str]:
     why = why_not(address) if address.port else ""
     if why:
-        yield f"{setting}: {address} {why}"
+        yield f"{setting}: {address} {why}. {remedy}"
 
 
 def _folder(setting: str, folder: Path) -> Iterator[str]:

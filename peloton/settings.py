@@ -41,6 +41,8 @@ ALONE_SHARDS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 SHARDS_MAX = 4096
 EXCHANGE_DEFAULT = "127.0.0.1:5399"
 CHECKPOINT_BYTES_MIN = 1024 * 1024
+SANDBOXES_KEPT, SANDBOXES_KEPT_MAX = 1000, 1_000_000
+"""Ended runs whose files are kept: how many, and the most that may be asked for."""
 SESSION_S_MIN, SESSION_S_MAX = 1.0, 300.0
 SERVER = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 
@@ -108,6 +110,7 @@ class ProcessBackendSettings(_Record, frozen=True):
 
     folder: Path
     hosts: list[HostSetting]
+    keep_sandboxes: int = SANDBOXES_KEPT
 
 
 class SimulatedBackendSettings(_Record, frozen=True):
@@ -366,6 +369,9 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
     yield from _between(limits.receive_max_bytes, name, least=1024, most=2**31 - 1)
     name = "limits.checkpoint_bytes_min"
     yield from _between(limits.checkpoint_bytes_min, name, least=1, most=2**40)
+    if found.backend.process is not None:
+        kept, name = found.backend.process.keep_sandboxes, "backend.process.keep_sandboxes"
+        yield from _between(kept, name, least=0, most=SANDBOXES_KEPT_MAX)
     if found.zookeeper is not None:
         timeout_s, name = found.zookeeper.session_timeout_s, "zookeeper.session_timeout_s"
         yield from _between(timeout_s, name, least=SESSION_S_MIN, most=SESSION_S_MAX)

@@ -14,8 +14,8 @@ from peloton.config import Address
 class SettingNames(NamedTuple):
     """How texts for people name the settings: by the fields of a file or the options of a command.
 
-    The last two are the remedies where a folder belongs to something else; `{known}` is the backend
-    that a data folder was created with.
+    The last three are the remedies where a folder belongs to something else, or a port is busy;
+    `{known}` is the backend that a data folder was created with.
     """
 
     process: str = "daemon"
@@ -29,6 +29,7 @@ class SettingNames(NamedTuple):
         "Name another backend.process.folder; or, to end the runs there for good, start "
         "one daemon with --adopt-keeper"
     )
+    other_ports: str = "Stop it, or name other addresses in listen"
 
     def listener(self, name: str) -> str:
         """The setting of an address of `listen`."""

@@ -24,7 +24,7 @@ from peloton.backends import keeper_messages as km
 from peloton.backends.keeper.kinds import NOT_RUNNABLE
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
-from peloton.backends.process_runs import SILENT_MAX_S, ProcessRuns
+from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
 from peloton.backends.roster import Roster
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
@@ -48,10 +48,12 @@ class ProcessBackend:
         *,
         silent_max_s: float = SILENT_MAX_S,
         owner: KeeperOwner | None = None,
+        keep_sandboxes: int = KeeperSettings().sandboxes_kept_max,
     ) -> None:
         self._folder = folder
         self._owner = owner
         self._silent_max_s = silent_max_s
+        self._keeper_settings = KeeperSettings(sandboxes_kept_max=keep_sandboxes)
         self._roster = Roster(PROCESS_BACKEND, [key("host", name) for name in hosts])
         self._runs: ProcessRuns | None = None
         self._tell: Tell | None = None
@@ -70,7 +72,11 @@ class ProcessBackend:
         self._tell = tell
         self._trouble = trouble
         self._runs = ProcessRuns(
-            self._folder, self._received, silent_max_s=self._silent_max_s, owner=self._owner
+            self._folder,
+            self._received,
+            settings=self._keeper_settings,
+            silent_max_s=self._silent_max_s,
+            owner=self._owner,
         )
         self._started.set()
 

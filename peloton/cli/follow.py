@@ -35,8 +35,9 @@ MESSAGES_MAX = 100
 def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
     """What JOB does, as it happens, until it has ended; or a pool or kinds, until Ctrl-C.
 
-    With `--output json` every line is an event, a gap (changes that are no longer kept: read the
-    present state instead) or a token: `--resume TOKEN` continues after the lines before it.
+    What it prints of a job begins with its present state. With `--output json` every line is that
+    state, an event, a gap (changes that are no longer kept: read the present state instead) or a
+    token: `--resume TOKEN` continues after the lines before it.
 
     \b
     peloton follow JOB
@@ -53,13 +54,18 @@ def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
             watch = peloton.ops.watch
             stream = watch(job=job, kinds=kinds, pool=pool, resume=resume, silent=hint)
             end = EndOfJob(peloton, job, resumed=bool(resume))
+            begun = not job or bool(resume)
             # Only a resumed stream of a job can be silent because nothing is left to deliver.
             for message in with_pauses(stream) if job and resume else stream:
                 if message is not None:
                     token = message.resume
                     for line in lines(message, form):
                         click.echo(line)
-                if job and end.reached(message):
+                is_over = bool(job) and end.reached(message)
+                if not begun and end.now is not None:
+                    begun = True
+                    click.echo(state_line(job, end.now, form=form))
+                if is_over:
                     hint(f"job {job} has ended: {end.state}")
                     return
         except KeyboardInterrupt:
@@ -76,6 +82,7 @@ class EndOfJob:
         self._peloton = peloton
         self._job = job
         self._resumed = resumed
+        self.now: Any | None = None  # as it was when last asked
         self.state = ""
 
     def reached(self, message: Any | None) -> bool:
@@ -93,7 +100,7 @@ class EndOfJob:
         return bool(message.gaps) or any(event.key.startswith("job/") for event in message.events)
 
     def _ended(self, *, is_last: bool) -> bool:
-        ended = self._peloton.ops.wait(self._job, timeout_s=0)
+        ended = self.now = self._peloton.ops.wait(self._job, timeout_s=0)
         self.state = ended.state if ended.done else ""
         return bool(ended.done) and is_last
 
@@ -145,6 +152,18 @@ def lines(message: Any, form: str) -> Iterator[str]:
             yield escaped(event.key if form == "name" else text_of(event))
     if form in ("json", "yaml"):
         yield _data({"resume": message.resume}, form)
+
+
+def state_line(job: str, now: Any, *, form: str) -> str:
+    """The state in which a job is when following it begins."""
+    counts = dict(sorted(now.counts.items()))
+    if form in ("json", "yaml"):
+        state = {"key": f"job/{job}", "state": now.state, "counts": counts}
+        return _data({"state": state}, form)
+    if form == "name":
+        return f"job/{job}"
+    told = ", ".join(f"{number} {name}" for name, number in counts.items())
+    return f"-- job/{job} is {now.state}" + (f": {told}" if told else "")
 
 
 def text_of(event: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from peloton.cli import exits
-from peloton.cli.options import OwnCommand
+from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.values import COUNT, duration
@@ -52,6 +52,9 @@ def why(job: str, instance: int | None) -> None:
             compact=True,
         )
     )
+    failed = [reason.instance for reason in answer.reasons if reason.state == "FAILED"]
+    if failed and not click.get_current_context().ensure_object(CliSettings).output:
+        hint(f"next: {command('task', 'logs', job, str(min(failed)), '-f', 'stderr')}")
 
 
 def row(reason: Any, now: float) -> Sequence[object]:

@@ -110,7 +110,7 @@ def rows(pools: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
 def delete(path: str) -> None:
     """Delete the pool at PATH."""
     texts = {
-        "notFound": "ResPool Not Found: {path}: {m}",
+        "notFound": "ResPool Not Found: {path}",
         "isBusy": "ResPool is busy: {m}",
         "isNotLeaf": "ResPool is not leaf: {m}",
         "notDeleted": "ResPool not deleted: {m}",

@@ -18,7 +18,16 @@ from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.task_texts import TASK_TEXTS, print_ended
 from peloton.cli.unimplemented import entries
-from peloton.cli.values import ALL_INSTANCES, COUNT, from_to, ranges_option, within, words
+from peloton.cli.values import (
+    ALL_INSTANCES,
+    COUNT,
+    from_to,
+    range_text,
+    ranges_option,
+    within,
+    words,
+)
+from peloton.sdk.errors import OutOfRange
 
 InstanceRange = tuple[int, int]
 INSTANCE = click.IntRange(min=0, max=2**32 - 1)
@@ -171,9 +180,14 @@ def start(job: str, ranges: tuple[InstanceRange, ...]) -> int:
 @ranges_option
 def stop(job: str, ranges: tuple[InstanceRange, ...]) -> int:
     """Stop instances of JOB; without a range, the job."""
-    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
+    wanted = " ".join(map(range_text, ranges))
+    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=wanted):
         answer = peloton.tasks.stop(job, ranges)
         count = peloton.jobs.get(job).jobInfo.config.instanceCount
+        if ranges and not within(ranges, count):
+            # The server takes a range that is empty for this job, and stops nothing.
+            text = f"the job has instances 0 to {count - 1}"
+            raise OutOfRange(text, instance_count=count)
     text = task_texts.stop_text(answer)
     show(OutputForms(answer, text=text, names=lambda: ids(job, answer.stoppedInstanceIds)))
     print_ended(answer, within(ranges or (ALL_INSTANCES,), count))

@@ -52,6 +52,14 @@ def from_to(value: str) -> tuple[int, int]:
     return min(low, INSTANCE_MAX), min(high, INSTANCE_MAX)
 
 
+def range_text(some: tuple[int, int]) -> str:
+    """A range as it is typed."""
+    low, high = some
+    if high == low + 1:
+        return str(low)
+    return f"{low}:" if high == INSTANCE_MAX else f"{low}:{high}"
+
+
 def duration(value: str | float) -> float:
     """Seconds of a length of time as Go writes it (`20s`, `1m30s`); a bare number is seconds."""
     try:

@@ -23,9 +23,9 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 JOURNAL_FORMAT = 1
-ROWS_FORMAT = 3
+ROWS_FORMAT = 4
 """Of a journal in a store of rows: registers lie in one partition since format 2, the frames of a
-round since format 3."""
+round since format 3, final states in a few partitions a shard since format 4."""
 FRAME_PART_BYTES_MAX = 256 * 1024
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 CHECKPOINT_PART_BYTES_MAX = 1024 * 1024  # more in one round would make others' frames wait

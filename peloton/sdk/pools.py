@@ -5,6 +5,7 @@ Must not know files or terminals; a pool is named by its path ("/research/vision
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from peloton.api.v0 import peloton_pb2
@@ -29,6 +30,21 @@ def split(path: str) -> tuple[str, str]:
     return parent or ROOT, name
 
 
+def give_shares(built: respool.ResourcePoolConfig, config: Any) -> None:
+    """A resource whose share is left out has the one of a kind that is left out, which is 1.
+
+    On the wire that cannot be told from a share of 0.
+    """
+    if not isinstance(config, Mapping):
+        return
+    given = next(
+        (value for key, value in config.items() if specs.plain(str(key)) == "resources"), ()
+    )
+    for one, written in zip(built.resources, given or (), strict=False):
+        if not any(specs.plain(str(key)) == "share" for key in written):
+            one.share = 1.0
+
+
 class PoolCalls:
     """The calls about pools."""
 
@@ -46,6 +62,7 @@ class PoolCalls:
             raise BadSpec(
                 f"is {built.name!r} and must be {name!r}, the last part of the path", field="name"
             )
+        give_shares(built, config)
         built.parent.value = self.lookup(parent)
         request = respool.CreateRequest(config=built)
         how = keyed(request_key)

@@ -188,7 +188,8 @@ class SpecValue:
         except BadSpec:
             number = -1
         if number not in names.values():
-            raise self.wrong("one of " + ", ".join(f"{v.name} ({v.number})" for v in kind.values))
+            known = [value for value in kind.values if not means_nothing(value)]
+            raise self.wrong("one of " + ", ".join(f"{v.name} ({v.number})" for v in known))
         return number
 
     def data(self) -> bytes:
@@ -203,6 +204,11 @@ class SpecValue:
         except (binascii.Error, ValueError, TypeError):
             pass
         raise self.wrong("bytes, as base64 or as a list of numbers")
+
+
+def means_nothing(value: Any) -> bool:
+    """Whether an enum has this number for what is not given."""
+    return value.number == 0 and ("UNKNOWN" in value.name or "INVALID" in value.name)
 
 
 def put(message: Any, field: Any, *, value: SpecValue) -> None:

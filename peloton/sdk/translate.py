@@ -133,6 +133,9 @@ def carried(name: str, error: Any) -> errors.PelotonError:
         text = f"the job has instances 0 to {count - 1}" if count else "the job has no instances"
         return errors.OutOfRange(text, instance_count=count)
     kind = BY_FIELD.get(name, errors.ServerError)
+    if name == "invalidResourcePoolConfig" and text.endswith(" already exists"):
+        # The original's field for any config that the rules refuse, a taken name among them.
+        return errors.AlreadyExists(text, kind="alreadyExists")
     if kind is errors.BadSpec:
         return bad_spec(text or name, kind=name)
     return kind(text or name, kind=name)

@@ -131,6 +131,21 @@ def test_the_first_broken_rule_is_reported(pool: Key, fields: dict[str, Any], te
     assert refused is not None and text in refused.text, refused
 
 
+def test_a_cluster_that_has_shrunk_takes_what_reserves_no_more() -> None:
+    shrunk = standing()
+    shrunk.put(ROOT, old=None, new=root(capacity=20))
+    assert check(shrunk, NEW, config=config("c", limit=20)) is None
+    assert check(shrunk, B, config=config("b", limit=20)) is None
+    assert check(shrunk, A, config=config("a", reserved=10, limit=20)) is None, "less than before"
+    refused = check(shrunk, NEW, config=config("c", reserved=1, limit=20))
+    assert refused is not None and refused.text == (
+        "resource cpu: reservations of all children 31 exceed reservation 20 of parent /: "
+        "the cluster has shrunk below the 30 that are reserved"
+    )
+    own = check(standing(), NEW, config=config("c", reserved=71, limit=99))
+    assert own is not None and "shrunk" not in own.text
+
+
 def test_before_a_host_is_up_no_limit_can_be_checked() -> None:
     young = Tree()
     young.put(ROOT, old=None, new=root(capacity=0))

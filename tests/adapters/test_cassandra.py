@@ -7,6 +7,7 @@ server; those tests have one of their own, in test_cassandra_faults.py.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT
 from cassandra.io.asyncioreactor import AsyncioConnection
 from cassandra.policies import FallthroughRetryPolicy, NoSpeculativeExecutionPolicy
+from msgspec.structs import replace
 
 from peloton.runtime.adapters import cassandra_schema, cassandra_session, cassandra_upgrade
 from peloton.runtime.adapters.cassandra_doctor import findings_of, read_cluster
@@ -30,15 +32,21 @@ from peloton.runtime.adapters.cassandra_session import (
     CassandraSettings,
     Connected,
 )
-from peloton.runtime.adapters.cassandra_store import BYTES_IN_FLIGHT_MAX, CassandraRows
+from peloton.runtime.adapters.cassandra_store import (
+    BYTES_IN_FLIGHT_MAX,
+    CassandraRows,
+    requests,
+)
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core import segments
+from peloton.runtime.core.gathering import bucket_of
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
     CreateRegister,
     FrameRow,
     InsertRow,
+    ReadEnded,
     ReadRegister,
     ReadSegment,
     RegisterRow,
@@ -56,6 +64,7 @@ from peloton.runtime.ports import (
     Claimed,
     Committed,
     Cut,
+    EndedRow,
     Floor,
     Frame,
     JournalRefused,
@@ -226,12 +235,62 @@ def test_of_two_that_claim_and_write_all_the_time_no_acknowledged_frame_is_lost(
         one.close()
 
 
+# ---- final states ----------------------------------------------------------------------------
+
+
+def state_of(key: str, position: int = 1) -> EndedRow:
+    return EndedRow("job", key, position, f"{key} at {position}".encode())
+
+
+def test_final_states_of_one_bucket_are_one_write_and_each_is_found() -> None:
+    keyspaces.empty()
+    shard, owner = ShardId("g", 0), journal()
+    owner.bootstrap({"g": 1})
+    claimed = owner.claim(shard, "me")
+    assert isinstance(claimed, Claimed)
+    keys = [f"job/{number}" for number in range(400)]
+    some = [state_of(key) for key in keys if bucket_of(key) in (3, 4)]
+    asked = requests([InsertRow(shard, row) for row in some])
+    assert len(some) > 8 and [len(request.places) for request in asked] == [
+        [bucket_of(row.key) for row in some].count(number)
+        for number in dict.fromkeys(bucket_of(row.key) for row in some)
+    ]
+    commit(owner, Work(shard, claimed.epoch, Frame(1, b"they end"), ended=tuple(some)))
+    newest = state_of(some[0].key, 2)
+    commit(owner, Work(shard, claimed.epoch, Frame(2, b"again"), ended=(newest,)))
+    for row in [newest, *some[1:]]:
+        assert owner.read_ended(shard, kind="job", key=row.key) == row
+    absent = next(key for key in keys if bucket_of(key) == 5)
+    assert owner.read_ended(shard, kind="job", key=absent) is None
+    assert owner.read_ended(shard, kind="task", key=some[0].key) is None
+    owner.close()
+
+
+def test_where_there_are_no_final_states_of_older_formats_none_are_looked_for(
+    server: Connected,
+) -> None:
+    """A keyspace that never had an older format pays for one read once."""
+    where = CassandraSettings(port=cassandra.shared().port, keyspace="never_older")
+    cassandra_schema.apply(server, "never_older", replication=COPIES)
+    with contextlib.closing(CassandraRows.open(where)) as rows:
+        read = ReadEnded(ShardId("g", 0), OLD_STATE.kind, OLD_STATE.key)
+        assert rows.run([read, read]) == [RowsFound(), RowsFound()]
+        server.session.execute(
+            INSERT_OLD_STATE.replace("ended", "never_older.ended", 1),
+            [OLD_STATE.kind, OLD_STATE.key, 7, OLD_STATE.body],
+        )
+        assert rows.run([read]) == [RowsFound()], "no daemon writes such a row any more"
+    with contextlib.closing(CassandraRows.open(where)) as rows:
+        assert rows.run([read]) == [RowsFound((OLD_STATE,))]
+
+
 # ---- schema ----------------------------------------------------------------------------------
 
 
 def test_the_schema_is_applied_once_and_then_left_alone(server: Connected) -> None:
     first = cassandra_schema.apply(server, "applied", replication=COPIES)
-    assert first.made == ("cluster", "shard_registers", "frames", "checkpoint", "ended")
+    tables = ("cluster", "shard_registers", "frames", "checkpoint", "ended_states", "ended")
+    assert first.made == tables
     again = cassandra_schema.apply(server, "applied", replication=COPIES)
     assert (again.made, again.there, again.differ) == ((), first.made, ())
 
@@ -265,7 +324,15 @@ class OldTables(NamedTuple):
         return session.prepare(f"{text}{OF_SHARD_0} IF epoch = ?")
 
 
-OLD = {1: OldTables(1, "register"), 2: OldTables(2, "registers", "part = 0 AND ")}
+OLD = {
+    1: OldTables(1, "register"),
+    2: OldTables(2, "registers", "part = 0 AND "),
+    3: OldTables(3, "shard_registers", "part = 0 AND "),
+}
+OLD_STATE = EndedRow("job", "job/old", 7, b"final")
+INSERT_OLD_STATE = """INSERT INTO ended
+    (shard_group, shard_number, kind, key, position, deleted, body)
+    VALUES ('g', 0, %s, %s, %s, false, %s)"""
 
 
 def of_format(
@@ -287,24 +354,31 @@ def of_format(
         owner.raise_level(1)
         (write or write_some)(owner)
     session = server.session
-    session.execute(OLD_REGISTER if old.format == 1 else cassandra_upgrade.REGISTERS)
-    session.execute(OLD_JOURNAL)
-    for key in ("shard_group, shard_number",):
-        part, mark = ("part, ", "0, ") if old.part else ("", "")
-        marks = ", ".join(["%s"] * 9)
-        insert = f"INSERT INTO {old.table} ({part}{key}, {REGISTER_COLUMNS}) VALUES ({mark}{marks})"
-        for row in session.execute(f"SELECT {key}, {REGISTER_COLUMNS} FROM shard_registers"):
-            session.execute(f"{insert} IF NOT EXISTS", row)
+    session.execute(INSERT_OLD_STATE, [OLD_STATE.kind, OLD_STATE.key, 7, OLD_STATE.body])
+    key, columns = "shard_group, shard_number", REGISTER_COLUMNS
+    if old.format < 3:
+        session.execute(OLD_REGISTER if old.format == 1 else cassandra_upgrade.REGISTERS)
+        session.execute(OLD_JOURNAL)
         insert = session.prepare(
             f"INSERT INTO journal ({key}, segment, {FRAME_COLUMNS})"
             f" VALUES ({', '.join(['?'] * 11)})"
         )
         for row in session.execute(f"SELECT {key}, {FRAME_COLUMNS} FROM frames"):
             session.execute(insert, (*row[:2], (row[2] - 1) // 256, *row[2:]))
+        for row in session.execute("SELECT DISTINCT segment FROM frames"):
+            session.execute("DELETE FROM frames WHERE segment = %s", row)
+    else:
+        columns = f"{columns}, segments"
+    registers = list(session.execute(f"SELECT {key}, {columns} FROM shard_registers"))
     forget_the_new(session)
+    part, mark = ("part, ", "0, ") if old.part else ("", "")
+    marks = ", ".join(["%s"] * len(registers[0]))
+    insert = f"INSERT INTO {old.table} ({part}{key}, {columns}) VALUES ({mark}{marks})"
+    for row in registers:
+        session.execute(f"{insert} IF NOT EXISTS", row, execution_profile=CONDITIONAL)
     session.execute(
-        "UPDATE cluster SET format = %s WHERE one = 0 IF format = 3",
-        [old.format],
+        "UPDATE cluster SET format = %s WHERE one = 0 IF format = %s",
+        [old.format, ROWS_FORMAT],
         execution_profile=CONDITIONAL,
     )
     return where
@@ -332,7 +406,7 @@ def write_largest(owner: FencedRows) -> None:
 
 
 def forget_the_new(session: Any) -> None:
-    """As if the tables of this version had just been made."""
+    """As if no daemon of this version had been there."""
     key = "part, shard_group, shard_number"
     where = "part = %s AND shard_group = %s AND shard_number = %s"
     for row in session.execute(f"SELECT {key} FROM shard_registers"):
@@ -341,8 +415,6 @@ def forget_the_new(session: Any) -> None:
             row,
             execution_profile=CONDITIONAL,
         )
-    for row in session.execute("SELECT DISTINCT segment FROM frames"):
-        session.execute("DELETE FROM frames WHERE segment = %s", row)
 
 
 def recover_all(where: CassandraSettings, process: bytes) -> None:
@@ -363,9 +435,16 @@ def recover_all(where: CassandraSettings, process: bytes) -> None:
             commit(heir, Work(ShardId("g", number), claimed.epoch, frame))
             assert claimed.last_position == (tail[-1].position if tail else 0)
         assert [len([*heir.read_tail(ShardId("g", number))]) for number in range(3)] == [21, 3, 1]
+        assert heir.read_ended(ShardId("g", 0), kind="job", key="job/old") == OLD_STATE
+        assert heir.read_ended(ShardId("g", 1), kind="job", key="job/old") is None
+        for row in (EndedRow("job", "job/old", 8, b"newer"), replace(OLD_STATE, deleted=True)):
+            newer = replace(row, position=max(row.position, 8) + row.deleted)
+            commit(heir, Work(ShardId("g", 0), 2, ended=(newer,)))
+            found = heir.read_ended(ShardId("g", 0), kind="job", key="job/old")
+            assert found == (None if row.deleted else newer), "an older row is not looked at"
 
 
-@pytest.mark.parametrize("old", OLD.values(), ids=["1", "2"])
+@pytest.mark.parametrize("old", OLD.values(), ids=["1", "2", "3"])
 def test_a_journal_of_an_older_format_is_moved_and_its_owners_fenced(
     server: Connected, old: OldTables
 ) -> None:
@@ -453,7 +532,7 @@ class Mortal:
         return self.session.execute_async(*words, **more)
 
 
-@pytest.mark.parametrize("old", OLD.values(), ids=["1", "2"])
+@pytest.mark.parametrize("old", OLD.values(), ids=["1", "2", "3"])
 def test_a_move_may_die_anywhere_and_goes_on(server: Connected, old: OldTables) -> None:
     """At each request in turn; what was done stays done, so the lives add up to one move."""
     keyspace = f"broken_{old.format}"
@@ -466,16 +545,16 @@ def test_a_move_may_die_anywhere_and_goes_on(server: Connected, old: OldTables) 
                 break
             except Killed:
                 deaths += 1
-            with pytest.raises(JournalRefused, match=r"has format (-1|0|1|2),.*schema apply"):
+            with pytest.raises(JournalRefused, match=r"has format (-2|-1|0|1|2|3),.*schema apply"):
                 early.bootstrap({"g": 3}, name="west")
-            if deaths in (1, 20):
+            if deaths in (1, 12):
                 told = [each.text for each in findings_of(read_cluster(server, keyspace))]
                 words = f"has format {old.format}," if deaths == 1 else "is being moved"
                 assert [words in text for text in told].count(True) == 1, told
             refused += 1
-    assert deaths == refused > 40
+    assert deaths == refused > (40 if old.format < 3 else 15)
     segments_made = {segment for (segment,) in session.execute("SELECT segment FROM frames")}
-    assert len(segments_made) == 2, "a copy that is made again is the same"
+    assert len(segments_made) == (2 if old.format < 3 else 1), "copied again, it is the same"
     recover_all(where, b"n" * 16)
 
 
@@ -486,12 +565,35 @@ def test_two_commands_that_move_one_journal_do_not_mix(server: Connected) -> Non
         cassandra_upgrade.upgrade(Mortal(session, 20), session.execute)
     assert cassandra_upgrade.upgrade(session, session.execute) == 4
     recover_all(where, b"n" * 16)
-    read = f"SELECT epoch, segments FROM shard_registers WHERE part = 0 AND {OF_SHARD_0}"
+    read = f"SELECT epoch, segments FROM shard_registers WHERE part = 1 AND {OF_SHARD_0}"
     (before,) = session.execute(read)
-    move = cassandra_upgrade.MOVES[1]
-    assert cassandra_upgrade._move_all(session, move, groups={"g": 3}) == 4
+    for move in cassandra_upgrade.MOVES[1:]:
+        assert cassandra_upgrade._move_all(session, move, groups={"g": 3}) == 4
     (after,) = session.execute(read)
     assert after == before, "what has moved on is not moved back"
+
+
+def test_the_lock_is_renewed_while_a_journal_is_moved(
+    server: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, session = of_format(OLD[2], server, "slow"), server.session
+    times = itertools.count(0.0, cassandra_schema.LOCK_RENEWED_S)
+    session.execute("USE slow")
+    lock = cassandra_schema.SchemaLock(session, "slow", clock=lambda: next(times))
+    read = f"SELECT TTL(holder) FROM {cassandra_schema.LOCK_TABLE} WHERE one = 0"
+    assert session.execute(read).one()[0] <= 120
+    monkeypatch.setattr(cassandra_schema, "LOCK_TTL_S", 5000)
+    lock.keep()
+    assert 4900 < session.execute(read).one()[0] <= 5000
+    renewals = next(times)
+    assert cassandra_upgrade.upgrade(session, session.execute, keep_lock=lock.keep) == 4
+    asked = (next(times) - renewals) / cassandra_schema.LOCK_RENEWED_S
+    assert asked > 4 * 3, "for each register, and for each part of a tail that is copied"
+    lock.free()
+    with pytest.raises(JournalRefused, match="its lock on slow has expired: run it again"):
+        lock.keep()
+    assert cassandra_schema.apply(server, "slow", replication=COPIES).moved == 0
+    recover_all(where, b"n" * 16)
 
 
 def test_of_commands_at_the_same_time_one_makes_the_tables(server: Connected) -> None:

@@ -118,6 +118,12 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
         r"^journal\.sqlite\.folder: .* is inside of backend",
     ),
     (
+        ALONE | {"backend": {"process": {"folder": "b", "hosts": [{"name": "a"}]}}},
+        "backend.process.keep_sandboxes",
+        -1,
+        r"^backend\.process\.keep_sandboxes: -1 is not between 0 and 1e\+06$",
+    ),
+    (
         ALONE,
         "journal.sqlite.folder",
         "~no-such-user/x",

@@ -180,7 +180,8 @@ def test_a_busy_port_is_named_with_its_setting(door: str, busy: int, tmp_path: P
     )
     assert (found, errors) == (
         69,
-        f"peloton minicluster: {door}: 127.0.0.1:{busy} is busy: another program listens there\n",
+        f"peloton minicluster: {door}: 127.0.0.1:{busy} is busy: another program listens there. "
+        "Stop it, or start a second one with --grpc, --http and --data-dir of its own\n",
     )
 
 

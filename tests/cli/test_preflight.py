@@ -311,11 +311,11 @@ def test_a_minicluster_is_checked_alike(busy: int, tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in printed.err.splitlines()] == ["--grpc", "--data-dir"]
     printed = typed(
         "minicluster", "--grpc", there, "--http", there, "--hosts", "0",
-        "--simulated-duration-s", "nan",
+        "--simulated-duration-s", "nan", "--keep-sandboxes", "-1",
     )  # fmt: skip
     assert printed.code == 64, "also without --check, before anything is opened"
     found = [line.split(": ")[1] for line in printed.err.splitlines()]
-    assert found == ["--hosts", "--http", "--simulated-duration-s"]
+    assert found == ["--hosts", "--http", "--simulated-duration-s", "--keep-sandboxes"]
 
 
 def test_all_mistakes_of_a_cluster_file_are_named(tmp_path: Path) -> None:

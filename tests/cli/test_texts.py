@@ -49,6 +49,11 @@ def test_respool_create(peloton: Terminal, pool: Path) -> None:
     assert printed == Printed(0, "Resource Pool new-pool created at /new\n", "")
     again = peloton("respool", "create", "/new", str(pool))
     assert again == Printed(73, "", "Already exists: resource pool exists\n")
+    peloton.cluster.invalid_pool = "resource pool /new already exists"
+    again = peloton("respool", "create", "/new", str(pool))
+    assert again == Printed(73, "", "Already exists: resource pool /new already exists\n")
+    peloton.cluster.invalid_pool = "resource cpu: reservation 2 exceeds limit 1"
+    assert peloton("respool", "create", "/new", str(pool)).code == 65
     assert peloton("respool", "create", "/", str(pool)).code == 65
     assert peloton("respool", "create", "/other", str(pool)).code == 65
     assert peloton("respool", "create", "/new", "/no/such/file").code == 66
@@ -62,9 +67,7 @@ def test_respool_delete(peloton: Terminal) -> None:
     )
     peloton.cluster.busy.clear()
     assert peloton("respool", "delete", "/hello").out == "Resource Pool /hello is deleted \n"
-    assert peloton("respool", "delete", "/hello") == Printed(
-        66, "", "ResPool Not Found: /hello: resource pool not found\n"
-    )
+    assert peloton("respool", "delete", "/hello") == Printed(66, "", "ResPool Not Found: /hello\n")
 
 
 def test_respool_dump(peloton: Terminal) -> None:
@@ -263,6 +266,9 @@ def test_task_errors(peloton: Terminal) -> None:
     words = f"Requested instances:[7] of job {JOB} is not in the valid range"
     printed = peloton("task", "get", JOB, "7")
     assert printed == Printed(66, "", f"{words}: the job has instances 0 to 1\n")
+    printed = peloton("task", "stop", JOB, "-r", "50:60", "-r", "7")
+    words = f"Requested instances:[50:60 7] of job {JOB} is not in the valid range"
+    assert printed == Printed(66, "", f"{words}: the job has instances 0 to 1\n")
     assert peloton("task", "get", JOB, "-1").code == 64
     assert peloton("task", "get", JOB, "x").code == 64
 
@@ -324,6 +330,18 @@ def test_why(peloton: Terminal) -> None:
     assert not peloton.cluster.called("Why")[0].request.HasField("instance")
     assert peloton.cluster.called("Why")[-1].request.instance == 0
     assert peloton("why", "other").code == 66
+
+
+def test_why_of_a_failed_job_names_the_next_command(peloton: Terminal) -> None:
+    peloton.cluster.add_job("FAILED", "FAILED")
+    for instance, state in ((9, "FAILED"), (2, "KILLED"), (4, "FAILED")):
+        reason = ops.Reason(instance=instance, state=state, code="x", text=f"exit {instance}")
+        peloton.cluster.reasons.append(reason)
+    printed = peloton("why", JOB).err
+    assert printed == f"next: peloton --api {peloton.address} task logs {JOB} 4 -f stderr\n"
+    assert "next" not in peloton("why", JOB, "--output", "json").err
+    del peloton.cluster.reasons[2], peloton.cluster.reasons[0]
+    assert "next" not in peloton("why", JOB).err
 
 
 @pytest.mark.parametrize(
@@ -543,7 +561,7 @@ def followed(peloton: Terminal, *words: str) -> Printed:
             ops.WatchResponse(resume="t2", gaps=[gap], events=[last]),
         ]
     ]
-    going = ops.WaitJobResponse(state="RUNNING")
+    going = ops.WaitJobResponse(state="RUNNING", counts={"RUNNING": 1, "PENDING": 2})
     peloton.cluster.waits = [going, ops.WaitJobResponse(state="KILLED", done=True)]
     return peloton("follow", JOB, *words)
 
@@ -552,6 +570,7 @@ def test_follow_prints_what_happens_until_the_job_has_ended(peloton: Terminal) -
     printed = followed(peloton)
     assert printed == Printed(
         0,
+        f"-- job/{JOB} is RUNNING: 2 PENDING, 1 RUNNING\n"
         f"1970-01-01T00:00:00.500Z task/{JOB} [0-2] TaskRunning (Started): launched\n"
         "-- changes of jobmgr/0 up to 5 are no longer kept: read the state anew\n"
         f"1970-01-01T00:00:01.500Z job/{JOB} StopOrdered "
@@ -563,11 +582,13 @@ def test_follow_prints_what_happens_until_the_job_has_ended(peloton: Terminal) -
 def test_follow_prints_lines_of_json(peloton: Terminal) -> None:
     told = [json.loads(line) for line in followed(peloton, "--output", "json").out.splitlines()]
     assert [[*line] for line in told] == [
-        ["resume"], ["event"], ["resume"], ["gap"], ["event"], ["resume"],
+        ["resume"], ["state"], ["event"], ["resume"], ["gap"], ["event"], ["resume"],
     ]  # fmt: skip
-    assert told[1]["event"]["instances"] == [{"first": 0, "last": 2}]
-    assert told[3]["gap"] == {"shard": "jobmgr/0", "after": "3", "until": "5"}
-    assert told[5] == {"resume": "t2"}
+    counts = {"PENDING": 2, "RUNNING": 1}
+    assert told[1] == {"state": {"key": f"job/{JOB}", "state": "RUNNING", "counts": counts}}
+    assert told[2]["event"]["instances"] == [{"first": 0, "last": 2}]
+    assert told[4]["gap"] == {"shard": "jobmgr/0", "after": "3", "until": "5"}
+    assert told[6] == {"resume": "t2"}
 
 
 def test_follow_ends_however_the_id_is_spelled(peloton: Terminal) -> None:

@@ -56,6 +56,7 @@ class Cluster:
         self.troubles: dict[str, list[tuple[grpc.StatusCode, str] | grpc.Status]] = {}
         self.made_by_key: dict[str, str] = {}
         self.next_id = JOB
+        self.invalid_pool = ""  # what CreateResourcePool says is wrong where the pool exists
         self.invalid_config = ""  # what Create says is wrong with whatever is sent
 
     def called(self, name: str) -> list[Call]:
@@ -140,7 +141,10 @@ class Pools(respool_pb2_grpc.ResourceManagerServicer):
         answer = respool.CreateResponse()
         path = f"/{request.config.name}"
         if path in self.cluster.pools:
-            answer.error.alreadyExists.message = "resource pool exists"
+            if self.cluster.invalid_pool:
+                answer.error.invalidResourcePoolConfig.message = self.cluster.invalid_pool
+            else:
+                answer.error.alreadyExists.message = "resource pool exists"
             return answer
         self.cluster.pools[path] = answer.result.value = "new-pool"
         return answer

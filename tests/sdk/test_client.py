@@ -191,6 +191,15 @@ def test_errors_inside_answers_are_raised(client: Client, cluster: Cluster) -> N
         client.jobs.delete(JOB)
 
 
+def test_a_share_that_is_left_out_is_one_as_for_a_kind_that_is_left_out(
+    client: Client, cluster: Cluster
+) -> None:
+    resources = [{"kind": "cpu", "limit": 4}, {"kind": "memory", "Share": 0}]
+    client.pools.create("/new", {"name": "new", "Resources": resources})
+    (call,) = cluster.called("CreateResourcePool")
+    assert [one.share for one in call.request.config.resources] == [1.0, 0.0]
+
+
 def test_pools_are_named_by_their_path(client: Client, cluster: Cluster) -> None:
     assert client.pools.create("/new", {"name": "new"}) == "new-pool"
     assert cluster.called("CreateResourcePool")[0].request.config.parent.value == "root"

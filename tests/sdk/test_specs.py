@@ -98,6 +98,7 @@ def test_three_ways_to_write_a_job_mean_the_same() -> None:
         ("instanceconfig: {1: }", "instanceconfig.1", "expected a value"),
         ("type: CRON", "type", "one of BATCH (0), SERVICE (1), DAEMON (2)"),
         ("type: 7", "type", "one of BATCH (0)"),
+        ("placementStrategy: x", "placementStrategy", "one of PLACEMENT_STRATEGY_PACK"),
         ("sla: {preemptible: maybe}", "sla.preemptible", "true or false"),
         ("sla: 3", "sla", "expected keys and values, found '3'"),
         ("labels: {a: b}", "labels", "expected a list"),

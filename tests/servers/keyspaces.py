@@ -22,6 +22,7 @@ PLAIN = {
     "frames": ("segment",),
     "checkpoint": ("shard_group", "shard_number", "position", "epoch", "bucket"),
     "ended": ("shard_group", "shard_number", "kind", "key"),
+    "ended_states": ("shard_group", "shard_number", "bucket"),
 }
 
 

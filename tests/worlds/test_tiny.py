@@ -63,9 +63,9 @@ def test_each_value_is_below_what_production_has_and_is_taken_by_a_daemon() -> N
     "name",
     [
         "part_bytes", "piece_bytes_max", "frame_bytes_soft", "turns_per_frame_max",
-        "ended_rows_per_round", "redriven_per_frame_max", "changes_max", "cold_after_s",
-        "cold_per_check_max", "batch_bytes", "parcel_bytes", "window_parcels", "window_bytes",
-        "finished_jobs_max", "segment_frames", "frame_part_bytes_max",
+        "ended_rows_per_round", "ended_rows_gathered", "redriven_per_frame_max", "changes_max",
+        "cold_after_s", "cold_per_check_max", "batch_bytes", "parcel_bytes", "window_parcels",
+        "window_bytes", "finished_jobs_max", "segment_frames", "frame_part_bytes_max",
     ],
 )  # fmt: skip
 def test_a_limit_is_met_and_stops_nobody(name: str) -> None:

@@ -110,20 +110,30 @@ def _siblings(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
 
 
 def _reservations(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
-    total = tree.reserved(config.parent) + config.reservation
+    """What reserves no more than before is accepted, though the sum may be too high: the cluster
+    may have shrunk below the reservations that exist."""
     known = tree.pools.get(pool)
-    if known is not None:
-        total = total - known.config.reservation  # of the same parent, as was checked before
+    # Of the same parent, as was checked before.
+    before = known.config.reservation if known is not None else Resources()
+    others = tree.reserved(config.parent) - before
     if config.parent == ROOT:
         most = tree.limit(ROOT)
     else:
         most = tree.pools[config.parent].config.reservation
-    for kind, reserved, above in _kinds(total, most):
-        if reserved - above >= EPSILON:
+    raised = [now > then for _, now, then in _kinds(config.reservation, before)]
+    for is_raised, (kind, reserved, above), (_, rest, _) in zip(
+        raised,
+        _kinds(others + config.reservation, most),
+        _kinds(others + before, most),
+        strict=True,
+    ):
+        if is_raised and reserved - above >= EPSILON:
             text = (
                 f"resource {kind}: reservations of all children {amount(reserved):g} exceed "
                 f"reservation {amount(above):g} of parent {tree.path(config.parent)}"
             )
+            if config.parent == ROOT and rest - above >= EPSILON:
+                text += f": the cluster has shrunk below the {amount(rest):g} that are reserved"
             return Refused(INVALID, text, f"config.resources[{kind}].reservation")
     return None
 

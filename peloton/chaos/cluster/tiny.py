@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.runtime.core import register, segments
+from peloton.runtime.core.gathering import GATHERED_MIN
 from peloton.runtime.core.parcels import Link
 from peloton.runtime.core.segments import SEGMENT_FRAMES
 from peloton.runtime.core.shard import Shard
@@ -50,6 +51,8 @@ SHARDS: dict[str, Tiny] = {
                          lambda core: core.deferred.full),
     "ended_rows_per_round": Tiny((1, 2, 3), "final states wait for the next round",
                                  lambda core: core.endings.full),
+    "ended_rows_gathered": Tiny((2, 5), "ended entities wait for each other",
+                                lambda core: len(core.endings.waiting)),
     "redriven_per_frame_max": Tiny((1,), "a redrive takes several frames",
                                    lambda core: core.redrives.waited),
     "changes_max": Tiny((1, 8), "the change feed drops old changes",
@@ -89,13 +92,16 @@ STORE: dict[str, Tiny] = {
 """Limits that are seen in the statements to the store."""
 ALL_TINY = {**SHARDS, **SHELLS, **LINKS, **STORE}
 DRAWN_APART = ("round_passes_max",)
-"""Added later: older seeds keep the limits that they had."""
+DRAWN_ALONE = ("ended_rows_gathered",)
+"""Both were added later: older seeds keep the other limits that they had."""
 USUAL_NUMBERS: dict[str, Number] = {
     **{name: getattr(DaemonLimits(), name) for name in (*SHARDS, *SHELLS, *LINKS)},
+    "ended_rows_gathered": GATHERED_MIN,  # on Cassandra
     "finished_jobs_max": FINISHED_JOBS_MAX,
     "segment_frames": SEGMENT_FRAMES,
     "frame_part_bytes_max": FRAME_PART_BYTES_MAX,
 }
+ALONE_SHARE = 0.3
 COLD_LOOK_S = 0.5
 """In s: entities that are packed early are searched for often."""
 
@@ -120,11 +126,17 @@ def drawn(seed: int) -> dict[str, Number]:
     chance = random.Random(f"{seed} limits")
     found: dict[str, Number] = {}
     if chance.random() >= 0.5:
-        names = some_of(chance, [name for name in ALL_TINY if name not in DRAWN_APART])
+        later = (*DRAWN_APART, *DRAWN_ALONE)
+        names = some_of(chance, [name for name in ALL_TINY if name not in later])
         found = {name: chance.choice(ALL_TINY[name].values) for name in names}
     more = random.Random(f"{seed} more limits")
     apart = [name for name in DRAWN_APART if more.random() < 0.5]
-    return found | {name: more.choice(ALL_TINY[name].values) for name in apart}
+    found |= {name: more.choice(ALL_TINY[name].values) for name in apart}
+    for name in DRAWN_ALONE:
+        alone = random.Random(f"{seed} {name}")
+        if alone.random() < ALONE_SHARE:
+            found[name] = alone.choice(ALL_TINY[name].values)
+    return found
 
 
 def limits(drawn: Mapping[str, Number], *, checkpoint_bytes_min: int) -> DaemonLimits:

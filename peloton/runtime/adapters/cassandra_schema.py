@@ -7,9 +7,11 @@ person decides.
 
 from __future__ import annotations
 
+import functools
 import re
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Any
 
@@ -22,7 +24,9 @@ from peloton.runtime.adapters.cassandra_session import CONDITIONAL, Connected, a
 from peloton.runtime.ports import JournalRefused, Unreachable
 
 LOCK_TTL_S = 120
-"""A command that died holds the lock for as long. Schema changes take a few seconds."""
+"""A command that died holds the lock for as long. Schema changes take a few seconds; a command that
+moves a journal renews the lock."""
+LOCK_RENEWED_S = LOCK_TTL_S / 4
 CHANGE_TIMEOUT_S = 30.0
 LOCK_TABLE = "schema_lock"
 LOCK_NAMESPACE = uuid.UUID("6c6f6361-6c20-7363-6865-6d61206c6f63")
@@ -92,18 +96,19 @@ def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Schem
         f"{{'class': 'NetworkTopologyStrategy', {parts}}} AND durable_writes = true",
     )
     session.set_keyspace(keyspace)
-    holder = _lock(session, keyspace)
+    lock = SchemaLock(session, keyspace)
     try:
         there = set(_columns(session, keyspace))
         missing = [table for table in tables() if table.name not in there]
         for table in missing:
             _change(session, table.text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
         moved = 0
-        if there.intersection(cassandra_upgrade.OLD_TABLES):
-            moved = cassandra_upgrade.upgrade(session, lambda text: _change(session, text))
+        if "cluster" in there:
+            change = functools.partial(_change, session)
+            moved = cassandra_upgrade.upgrade(session, change, keep_lock=lock.keep)
         differ = tuple(differences(session, keyspace))
     finally:
-        session.execute(f"DELETE FROM {LOCK_TABLE} WHERE one = 0 IF holder = %s", [holder])
+        lock.free()
     made = tuple(table.name for table in missing)
     kept = tuple(table.name for table in tables() if table.name not in made)
     return SchemaApplied(made, kept, differ, moved)
@@ -134,31 +139,61 @@ def _change(session: Any, text: str) -> None:
         raise Unreachable("the servers do not agree on the schema; try again when all are up")
 
 
-def _lock(session: Any, keyspace: str) -> uuid.UUID:
-    """Take the lock, or raise JournalRefused.
+class SchemaLock:
+    """The lock on one keyspace's schema, held from the start on. Raises JournalRefused if taken.
 
-    The lock's own table has an id that follows from the keyspace's name: two commands that create
-    it at the same time create the same.
+    Its own table has an id that follows from the keyspace's name: two commands that create it at
+    the same time create the same.
     """
-    table_id = uuid.uuid5(LOCK_NAMESPACE, keyspace)
-    _change(
-        session,
-        f"CREATE TABLE IF NOT EXISTS {LOCK_TABLE} (one int PRIMARY KEY, holder uuid)"
-        f" WITH ID = {table_id}",
-    )
-    holder = uuid.uuid4()
-    insert = (
-        f"INSERT INTO {LOCK_TABLE} (one, holder) VALUES (0, %s) IF NOT EXISTS"
-        f" USING TTL {LOCK_TTL_S}"
-    )
-    row = session.execute(insert, [holder], execution_profile=CONDITIONAL).one()
-    # Our own id in a refusal: an earlier copy of this very statement was done.
-    if not row["[applied]"] and row["holder"] != holder:
-        raise JournalRefused(
-            f"another command is changing the schema of {keyspace}; if it died, "
-            f"its lock lasts {LOCK_TTL_S} s"
+
+    def __init__(
+        self, session: Any, keyspace: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._session = session
+        self._keyspace = keyspace
+        self._clock = clock
+        self._holder = uuid.uuid4()
+        table_id = uuid.uuid5(LOCK_NAMESPACE, keyspace)
+        _change(
+            session,
+            f"CREATE TABLE IF NOT EXISTS {LOCK_TABLE} (one int PRIMARY KEY, holder uuid)"
+            f" WITH ID = {table_id}",
         )
-    return holder
+        row = self._write(
+            f"INSERT INTO {LOCK_TABLE} (one, holder) VALUES (0, %s) IF NOT EXISTS"
+            f" USING TTL {LOCK_TTL_S}"
+        )
+        # Our own id in a refusal: an earlier copy of this very statement was done.
+        if not row["[applied]"] and row["holder"] != self._holder:
+            raise JournalRefused(
+                f"another command is changing the schema of {keyspace}; if it died, "
+                f"its lock lasts {LOCK_TTL_S} s"
+            )
+
+    def keep(self) -> None:
+        """Renew it, if it is time to. Raises JournalRefused if it is ours no more."""
+        if self._clock() < self._renewed_s + LOCK_RENEWED_S:
+            return
+        row = self._write(
+            f"UPDATE {LOCK_TABLE} USING TTL {LOCK_TTL_S} SET holder = %s WHERE one = 0"
+            " IF holder = %s"
+        )
+        if not row["[applied]"]:
+            raise JournalRefused(
+                f"this command took longer than {LOCK_TTL_S} s for one step, and its lock on "
+                f"{self._keyspace} has expired: run it again, it goes on where it was"
+            )
+
+    def free(self) -> None:
+        """Let others change the schema."""
+        delete = f"DELETE FROM {LOCK_TABLE} WHERE one = 0 IF holder = %s"
+        self._session.execute(delete, [self._holder])
+
+    def _write(self, text: str) -> Any:
+        """Its time begins before the request, which is earlier than at the server."""
+        self._renewed_s = self._clock()
+        bound = [self._holder] * text.count("%s")
+        return self._session.execute(text, bound, execution_profile=CONDITIONAL).one()
 
 
 def differences(session: Any, keyspace: str) -> Iterator[str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from peloton.runtime.core import segments
 from peloton.runtime.core.chain import GENESIS
+from peloton.runtime.core.gathering import bucket_of
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
@@ -54,15 +55,24 @@ from peloton.runtime.ports import BUCKET_PARTS, ClusterRecord, EndedRow, ShardId
 SHARD_CONDITION = "shard_group = ? AND shard_number = ?"
 REGISTER = f"WHERE part = ? AND {SHARD_CONDITION}"
 OURS = f"{REGISTER} IF epoch = ? AND op = ?"
-REGISTERS_PART = 0
+REGISTERS_PART = 1
 """All registers lie in one partition, so that one conditional write can move many of them. It is
-bound, not written into the text: the driver finds the partition's servers by the bound values."""
+bound, not written into the text: the driver finds the partition's servers by the bound values. In
+format 3 it was 0: daemons of that version find nothing here that they could claim."""
 SEGMENT = f"FROM frames WHERE segment = ? AND {SHARD_CONDITION}"
 BUCKET = f"FROM checkpoint WHERE {SHARD_CONDITION} AND position = ? AND epoch = ? AND bucket = ?"
 
 
 class AdvanceInto:
     """Key of the text of an `Advance` with the first frame in a segment."""
+
+
+class ReadEndedBefore:
+    """Key of the text of a `ReadEnded` among the rows of formats 1 to 3."""
+
+
+class AnyEndedBefore:
+    """Key of the text that finds one of those, if there is any."""
 
 
 CQL: dict[type, str] = {
@@ -89,14 +99,16 @@ CQL: dict[type, str] = {
     " parts, op, prev_chain, chain, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     PartRow: "INSERT INTO checkpoint (shard_group, shard_number, position, epoch, bucket, part,"
     " parts, body, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    EndedRow: "INSERT INTO ended (shard_group, shard_number, kind, key, position, deleted, body)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+    EndedRow: "INSERT INTO ended_states (shard_group, shard_number, bucket, kind, key, position,"
+    " deleted, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     ReadSegment: f"SELECT position, epoch, part, parts, op, prev_chain, chain, body {SEGMENT}"
     " AND position >= ? AND position <= ?",
     ReadBucket: f"SELECT position, epoch, part, parts, body, digest {BUCKET}",
-    ReadEnded: f"SELECT position, deleted, body FROM ended WHERE {SHARD_CONDITION}"
-    " AND kind = ? AND key = ?"
-    " LIMIT 1",
+    ReadEnded: f"SELECT position, deleted, body FROM ended_states WHERE {SHARD_CONDITION}"
+    " AND bucket = ? AND kind = ? AND key = ? LIMIT 1",
+    ReadEndedBefore: f"SELECT position, deleted, body FROM ended WHERE {SHARD_CONDITION}"
+    " AND kind = ? AND key = ? LIMIT 1",
+    AnyEndedBefore: "SELECT position, deleted, body FROM ended LIMIT 1",
     DeleteSegment: f"DELETE {SEGMENT} AND position <= ?",
     DeleteBucket: f"DELETE {BUCKET}",
 }
@@ -142,7 +154,7 @@ def values(statement: Statement) -> Sequence[Any]:
     if isinstance(statement, (ReadBucket, DeleteBucket)):
         return (*shard, statement.position, statement.epoch, statement.bucket)
     if isinstance(statement, ReadEnded):
-        return (*shard, statement.kind, statement.key)
+        return (*shard, bucket_of(statement.key), statement.kind, statement.key)
     return shard
 
 
@@ -192,7 +204,20 @@ def _row(shard: ShardId, row: FrameRow | PartRow | EndedRow) -> Sequence[Any]:
             *shard, row.position, row.epoch, row.number // BUCKET_PARTS, row.number, row.parts,
             row.body, row.digest,
         )  # fmt: skip
-    return (*shard, row.kind, row.key, row.position, row.deleted, row.body)
+    return (
+        *shard, bucket_of(row.key), row.kind, row.key, row.position, row.deleted, row.body,
+    )  # fmt: skip
+
+
+def partition_of(statement: Statement) -> Hashable:
+    """The partition of a row that may travel with others in one request; None: it travels alone."""
+    row = statement.row if isinstance(statement, InsertRow) else None
+    if isinstance(row, FrameRow):
+        return row.segment
+    if isinstance(row, EndedRow):
+        assert isinstance(statement, InsertRow)
+        return (statement.shard, bucket_of(row.key))
+    return None
 
 
 def size_bytes(statement: Statement) -> int:

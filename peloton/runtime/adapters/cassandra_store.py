@@ -1,15 +1,15 @@
 """Port `Rows` on Cassandra, through its driver, configured to send every statement once.
 
-`run` has many requests in flight at a time and waits for all of them. Frames for one segment, of
-whatever shards, travel in one request, which is one write of one partition. If a request ends in
-any way but with rows, its statements are unclear: `StatementFailed`. It must not send anything
-again, read a body, or take an error as proof that nothing happened.
+`run` has many requests in flight at a time and waits for all of them. Rows for one partition, such
+as frames of whatever shards for one segment, travel in one request, which is one write. If a
+request ends in any way but with rows, its statements are unclear: `StatementFailed`. It must not
+send anything again, read a body, or take an error as proof that nothing happened.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -28,7 +28,10 @@ from peloton.runtime.adapters.cassandra_statements import (
     CQL,
     LARGE,
     LINEARIZABLE,
+    AnyEndedBefore,
+    ReadEndedBefore,
     found,
+    partition_of,
     size_bytes,
     text_of,
     values,
@@ -38,9 +41,9 @@ from peloton.runtime.core import chain, segments
 from peloton.runtime.core.statements import (
     ConditionalWrite,
     FrameRow,
-    InsertRow,
     PartRow,
     ReadBucket,
+    ReadEnded,
     ReadRegister,
     ReadSegment,
     ReadStatement,
@@ -67,7 +70,7 @@ BYTES_IN_FLIGHT_MAX = 4 * 1024 * 1024
 SILENT_MAX_S = 3 * cassandra_session.REQUEST_TIMEOUT_S
 """The driver ends each request by a timer; this limits the wait for one that never ends."""
 BATCH_BYTES_MAX = 512 * 1024
-"""Of frames in one request: a server refuses a write of more than half a segment of its commit log,
+"""Of rows in one request: a server refuses a write of more than half a segment of its commit log,
 and one that is large keeps others waiting."""
 LARGE_PAGE_ROWS = 16
 """Rows of 256 KiB a page: four times as fast as the default of 5,000, which is one huge page."""
@@ -84,21 +87,21 @@ class RowsRequest(Struct, gc=False):
 
 
 def requests(statements: Sequence[Statement]) -> list[RowsRequest]:
-    """The statements, with those frames in one request that lie in one segment."""
+    """The statements, with those rows in one request that lie in one partition."""
     made: list[RowsRequest] = []
-    open_batches: dict[bytes, RowsRequest] = {}
+    open_batches: dict[Hashable, RowsRequest] = {}
     for place, statement in enumerate(statements):
         size = size_bytes(statement)
-        row = statement.row if isinstance(statement, InsertRow) else None
-        batch = open_batches.get(row.segment) if isinstance(row, FrameRow) else None
+        partition = partition_of(statement)
+        batch = open_batches.get(partition) if partition is not None else None
         if batch is not None and batch.size_bytes + size <= BATCH_BYTES_MAX:
             batch.places.append(place)
             batch.size_bytes += size
             continue
         request = RowsRequest(statement, [place], size)
         made.append(request)
-        if isinstance(row, FrameRow):
-            open_batches[row.segment] = request
+        if partition is not None:
+            open_batches[partition] = request
     return made
 
 
@@ -163,6 +166,8 @@ class CassandraRows:
     def __init__(self, connected: Connected) -> None:
         self._connected = connected
         self._prepared = {kind: self._prepare(kind, text) for kind, text in CQL.items()}
+        # Whether there are final states of formats 1 to 3; asked when one could be found.
+        self._has_ended_before: bool | None = None
 
     @classmethod
     def open(cls, settings: CassandraSettings) -> CassandraRows:
@@ -211,7 +216,27 @@ class CassandraRows:
                 finish(first)
         for pending in in_flight:
             finish(pending)
-        return [reply for reply in replies if reply is not None]
+        done = [reply for reply in replies if reply is not None]
+        for place, statement in enumerate(statements):
+            if isinstance(statement, ReadEnded) and done[place] == RowsFound():
+                done[place] = self._ended_before(statement)
+        return done
+
+    def _ended_before(self, statement: ReadEnded) -> StatementReply:
+        """A final state of formats 1 to 3; nobody writes such rows any more."""
+        if self._has_ended_before is None:
+            reply = self._found_before(statement, self._prepared[AnyEndedBefore].bind(()))
+            if not isinstance(reply, RowsFound):
+                return reply
+            self._has_ended_before = bool(reply.rows)
+        if not self._has_ended_before:
+            return RowsFound()
+        key = (*statement.shard, statement.kind, statement.key)
+        return self._found_before(statement, self._prepared[ReadEndedBefore].bind(key))
+
+    def _found_before(self, statement: ReadEnded, bound: Any) -> StatementReply:
+        future = self._connected.session.execute_async(bound)
+        return RequestInFlight(RowsRequest(statement, [], 0), future).reply()
 
     def _send(self, request: RowsRequest, statements: Sequence[Statement]) -> RequestInFlight:
         single = [each for place in request.places for each in single_writes(statements[place])]

@@ -57,7 +57,6 @@ from peloton.runtime.ports import (
     EndedRow,
     Fenced,
     Frame,
-    JournalRefused,
     RoundRefused,
     ShardId,
     Sizes,
@@ -184,34 +183,21 @@ class FencedRows:
         return ask
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        rounds.check_size(works)
-        planned: dict[ShardId, tuple[Hold, RoundPlan]] = {}
-        fenced: dict[ShardId, Fenced] = {}
-        for work in works:
-            with self._lock:
-                hold, pending = self._holds.get(work.shard), work.shard in self._pending
-            if pending:
-                raise JournalRefused(f"{work.shard}: settle what is pending first")
-            if work.shard in planned or work.shard in fenced:
-                raise JournalRefused(f"{work.shard} is duplicate in one round")
-            if hold is None or hold.epoch != work.epoch:
-                text = f"{work.shard}: epoch {work.epoch} is not held here"
-                fenced[work.shard] = Fenced(text, definite=True)
-            else:
-                plan = register.plan(hold, work, ops=self._ops, names=self._segments)
-                planned[work.shard] = hold, plan
-        framed = [work.shard for work in works if work.frame is not None]
-        frames = FrameRound([planned[shard] for shard in framed if shard in planned])
-        lost = {shard: fenced[shard] for shard in framed if shard in fenced}
-        if lost:
-            frames.refusals = rounds.with_the_others(lost, framed)
+        with self._lock:
+            holds, pending = {**self._holds}, {*self._pending}
+        planned = rounds.plan(
+            works, holds=holds, pending=pending, ops=self._ops, names=self._segments
+        )
+        framed = planned.frames
+        frames = FrameRound([*framed.values()])
+        frames.refusals = planned.refusals
         started = {
             shard: PendingWork(
-                hold, frames if plan.work.frame else None, fencing.finish(hold, plan)
+                hold, frames if shard in framed else None, fencing.finish(hold, plan)
             )
-            for shard, (hold, plan) in planned.items()
+            for shard, (hold, plan) in planned.plans.items()
         }
-        answers = {**fenced, **self._drive(started)}
+        answers = {**planned.fenced, **self._drive(started)}
         return [answers[work.shard] for work in works]
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:

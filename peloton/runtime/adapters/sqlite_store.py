@@ -28,7 +28,7 @@ from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.sqlite_round import RoundAnswers, WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.core import chain, register, rounds
-from peloton.runtime.core.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.register import Hold, OpNames
 from peloton.runtime.core.statements import FEATURES, FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
     JOURNAL_FORMAT,
@@ -176,29 +176,15 @@ class SqliteJournal:
     # ---- writing ----
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        rounds.check_size(works)
         with self._lock:
-            plans: dict[ShardId, tuple[Hold, RoundPlan]] = {}
-            fenced: dict[ShardId, Fenced] = {}
-            for work in works:
-                hold = self._holds.get(work.shard)
-                if work.shard in self._pending or work.shard in plans or work.shard in fenced:
-                    raise JournalRefused(
-                        f"{work.shard}: one work at a time; settle what is pending"
-                    )
-                if hold is None or hold.epoch != work.epoch:
-                    text = f"{work.shard}: epoch {work.epoch} is not held here"
-                    fenced[work.shard] = Fenced(text, definite=True)
-                else:
-                    plans[work.shard] = hold, register.plan(hold, work, ops=self._ops)
-            framed = dict.fromkeys(work.shard for work in works if work.frame is not None)
-            frames = WritesTogether({shard: plans[shard] for shard in framed if shard in plans})
-            lost = {shard: one for shard, one in fenced.items() if shard in framed}
-            if lost:
-                frames.answers = rounds.with_the_others(lost, framed)
-            others = [WritesTogether({one: plans[one]}) for one in plans if one not in framed]
+            planned = rounds.plan(works, holds=self._holds, pending=self._pending, ops=self._ops)
+            plans = planned.plans
+            frames = WritesTogether(planned.frames)
+            if planned.refusals is not None:
+                frames.answers = {**planned.refusals}
+            others = [WritesTogether({one: plans[one]}) for one in plans if one not in frames.plans]
             doubt = self._transaction([frames, *others], repeated=False)
-            answers: dict[ShardId, Answer] = {**fenced}
+            answers: dict[ShardId, Answer] = {**planned.fenced}
             for together in (frames, *others):
                 answers |= {one: self._answer(one, together, doubt=doubt) for one in together.plans}
             return [answers[work.shard] for work in works]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.gathering import Gathering
 from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted, RequestAnswered
 from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.reports import Reports
@@ -32,6 +33,13 @@ _Row = tuple[bytes, bytes, list[RequestAnswered]]
 _Opened = tuple[Any, Crowd | None, list[RequestAnswered]]
 
 
+class EndingBounds(NamedTuple):
+    """How many rows one round may write, and how many entities wait for each other before."""
+
+    rows_per_round: int = ENDED_ROWS_PER_ROUND
+    gathered: int = 1
+
+
 class Endings:
     """The endings of one shard."""
 
@@ -41,17 +49,17 @@ class Endings:
         codec: Codec,
         *,
         request_log: RequestLog,
-        rows_per_round: int = ENDED_ROWS_PER_ROUND,
+        bounds: EndingBounds,
     ) -> None:
-        self._rows_per_round = rows_per_round
+        self._rows_per_round = bounds.rows_per_round
         self.full = 0  # entities left to the next round, for metrics
         self._turns = turns
         self._codec = codec
         self._request_log = request_log
         self._loaded: dict[Key, tuple[bytes, _Opened]] = {}  # rows read and not revived
         self._kept: dict[str, Retained] = {}  # by kind: ended, and cached
-        # To be written as deleted. This and `waiting` are ordered dicts, because each round takes
-        # some from the front: a plain dict would walk over all that were ever taken there.
+        # To be written as deleted. An ordered dict, because each round takes some from the front: a
+        # plain dict would walk over all that were ever taken there.
         self._deleted: OrderedDict[Key, None] = OrderedDict()
         self._writing: dict[Key, Any] = {}  # rows in flight, with their states
         self._deleting: dict[Key, None] = {}  # in flight as deleted
@@ -60,7 +68,7 @@ class Endings:
         self._evicted: list[Key] = []  # out of memory, and not journaled as such yet
         self._to_check: dict[Key, None] = {}  # touched in this frame
         self.known_absent: dict[Key, None] = {}  # loads of this round that found no row
-        self.waiting: OrderedDict[Key, None] = OrderedDict()  # ended, and waiting for a row
+        self.waiting = Gathering(bounds.gathered)  # ended, and waiting for a row
 
     # ---- leaving ----
 
@@ -111,13 +119,13 @@ class Endings:
             return ()
         rows = self._deletions(position)
         room = self._rows_per_round - len(rows)
-        self.full += max(0, len(self.waiting) - room)
-        for key in [*islice(self.waiting, room)]:
+        now = self._turns.now
+        taken = self.waiting.take(room, now=now)
+        self.full += len(self.waiting) if self.waiting.is_due(now) else 0
+        for key in taken:
             if key in self._turns.touched:
-                self.waiting.move_to_end(key)
-                continue
-            del self.waiting[key]
-            if key not in reports.due and attempt_test(self._may_leave, key, reports):
+                self._wait(key)
+            elif key not in reports.due and attempt_test(self._may_leave, key, reports):
                 rows.append(self._row(key, position))
         return tuple(rows)
 
@@ -173,13 +181,17 @@ class Endings:
     @property
     def busy(self) -> bool:
         """Whether rows are to be written."""
-        return bool(self.waiting or self._deleted)
+        return bool(self._deleted) or self.waiting.is_due(self._turns.now)
+
+    def wait_for(self, touched: dict[Key, None]) -> bool:
+        """Whether no row can be written before a frame with these entities."""
+        return not self.waiting.is_due(self._turns.now) or self.waiting.only(touched)
 
     @property
     def next_s(self) -> float | None:
-        """When the next entity is too old to stay, in seconds since the epoch."""
-        times = [at for kept in self._kept.values() if (at := kept.next_s) is not None]
-        return min(times, default=None)
+        """When the next entity is too old to stay or to wait, in seconds since the epoch."""
+        found = self.waiting.next_s, *(kept.next_s for kept in self._kept.values())
+        return min((at for at in found if at is not None), default=None)
 
     def note_evicted(self, key: Key) -> None:
         """Recovery dropped an entity: the next frame journals it as evicted."""
@@ -262,20 +274,27 @@ class Endings:
 
     def _note(self, kind: Kind, key: Key) -> None:
         if kind.keep == 0:
-            self.waiting[key] = None
+            self._wait(key)
             return
         kept = self._kept.get(kind.name)
         if kept is None:
             kept = self._kept[kind.name] = Retained(kind)
         if key not in kept:
-            kept.add(key, now=self._turns.now, size=self._bytes_of(kind, key))
+            size = 0 if kind.keep_bytes == math.inf else self._bytes_of(key)
+            kept.add(key, now=self._turns.now, size=size)
             self._let_go()
 
-    def _bytes_of(self, kind: Kind, key: Key) -> int:
-        """How large the row of an ended entity would be; 0 where nobody asks."""
-        if kind.keep_bytes == math.inf:
-            return 0
+    def _wait(self, key: Key) -> None:
+        if key not in self.waiting:
+            size = self._bytes_of(key) if self.waiting.least > 1 else 0
+            self.waiting.add(key, now=self._turns.now, size=size)
+
+    def _bytes_of(self, key: Key) -> int:
+        """How large the row of an ended entity would be."""
         population = self._turns.population
+        kind = population.kind(key)
+        if key not in population.cells:
+            return 0
         crowd = population.crowds.get(kind.follows(key)) if kind.follows is not None else None
         size = len(self._codec.encode_cell(key, population.cells[key]))
         return size + (len(self._codec.encode_crowd(crowd)) if crowd is not None else 0)
@@ -284,7 +303,7 @@ class Endings:
         """Entities beyond the bounds of their kinds are to leave."""
         for kept in self._kept.values():
             for key in kept.leaving(self._turns.now, self._rows_per_round):
-                self.waiting[key] = None
+                self._wait(key)
 
     def _forget_kept(self, kind: Kind, key: Key) -> None:
         if kind.name in self._kept:

@@ -19,7 +19,7 @@ from peloton.runtime.core.checkpoint import (
 )
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.dead_letters import REDRIVEN_PER_FRAME_MAX
-from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
+from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND, EndingBounds
 from peloton.runtime.core.mailbox import COMMANDS_MAX
 from peloton.runtime.core.passivation import (
     COLD_AFTER_S,
@@ -51,6 +51,8 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     others_turns_max: int = OTHERS_TURNS_MAX
     commands_max: int = COMMANDS_MAX
     ended_rows_per_round: int = ENDED_ROWS_PER_ROUND
+    ended_rows_gathered: int = 1
+    """So many ended entities wait for each other; on a store with buckets `GATHERED_MIN`."""
     redriven_per_frame_max: int = REDRIVEN_PER_FRAME_MAX
     changes_max: int = CHANGES_MAX
     lines_max: int = LINES_MAX
@@ -66,6 +68,10 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             part_bytes=self.part_bytes,
             piece_bytes_max=self.piece_bytes_max,
         )
+
+    def endings(self) -> EndingBounds:
+        """The bounds of what leaves memory."""
+        return EndingBounds(self.ended_rows_per_round, self.ended_rows_gathered)
 
     def idleness(self) -> Idleness:
         """A tracker of idle entities with these limits."""

@@ -19,11 +19,13 @@ The module must not do I/O, and must not know when a round is repeated or who wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from peloton.runtime.core import fencing, register
 from peloton.runtime.core.fencing import ProtocolCoroutine
-from peloton.runtime.core.register import Hold, RoundPlan
+from peloton.runtime.core.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.segments import Segments
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
@@ -47,11 +49,54 @@ Refusals = dict[ShardId, Fenced | RoundRefused]
 """Whose frames are not committed, or in doubt for good; empty if all are committed."""
 
 
-def check_size(works: Sequence[Work]) -> None:
-    """Raise JournalRefused if more shards have a frame than fit one conditional write."""
-    count = sum(work.frame is not None for work in works)
-    if count > ROUND_SHARDS_MAX:
-        raise JournalRefused(f"a round of {count} shards with a frame, limit {ROUND_SHARDS_MAX}")
+class PlannedRound(NamedTuple):
+    """What is to be written of the works of a round, and what never can be."""
+
+    plans: dict[ShardId, tuple[Hold, RoundPlan]]
+    fenced: dict[ShardId, Fenced]  # whose claims are not held here
+    framed: tuple[ShardId, ...]  # with a frame; of these some may be fenced
+    refusals: Refusals | None  # of all frames, because one of them is fenced; None: not decided
+
+    @property
+    def frames(self) -> dict[ShardId, tuple[Hold, RoundPlan]]:
+        """The plans of those with a frame."""
+        return {shard: self.plans[shard] for shard in self.framed if shard in self.plans}
+
+
+def plan(
+    works: Sequence[Work],
+    *,
+    holds: Mapping[ShardId, Hold],
+    pending: Container[ShardId],
+    ops: OpNames,
+    names: Segments | None = None,
+) -> PlannedRound:
+    """Plan the works of one round, one for each shard.
+
+    `pending`: shards with a work that is not settled. Raises JournalRefused for these, for two
+    works of one shard, and if more shards have a frame than fit one conditional write.
+    """
+    framed = tuple(work.shard for work in works if work.frame is not None)
+    if len(framed) > ROUND_SHARDS_MAX:
+        text = f"a round of {len(framed)} shards with a frame, limit {ROUND_SHARDS_MAX}"
+        raise JournalRefused(text)
+    plans: dict[ShardId, tuple[Hold, RoundPlan]] = {}
+    fenced: dict[ShardId, Fenced] = {}
+    for work in works:
+        shard = work.shard
+        if shard in plans or shard in fenced:
+            raise JournalRefused(f"{shard} is duplicate in one round")
+        if shard in pending:
+            raise JournalRefused(f"{shard}: settle what is pending first")
+        hold = holds.get(shard)
+        if hold is None or hold.epoch != work.epoch:
+            text = f"{shard}: epoch {work.epoch} is not held here"
+            fenced[shard] = Fenced(text, definite=True)
+        else:
+            plans[shard] = hold, register.plan(hold, work, ops=ops, names=names)
+    lost = {shard: fenced[shard] for shard in framed if shard in fenced}
+    refusals = with_the_others(lost, framed) if lost else None
+    return PlannedRound(plans, fenced, framed, refusals)
 
 
 def commit_frames(members: Sequence[tuple[Hold, RoundPlan]]) -> ProtocolCoroutine[Refusals]:

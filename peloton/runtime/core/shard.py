@@ -167,7 +167,7 @@ class Shard:
             self.turns,
             codec,
             request_log=self.request_log,
-            rows_per_round=limits.ended_rows_per_round,
+            bounds=limits.endings(),
         )
         self.holding = Holding(self.turns)
         self._replies = Replies(self.turns, self.endings, request_log=self.request_log)
@@ -359,7 +359,7 @@ class Shard:
             return False
         if self._inbox or self._local or self.population.dirty:
             return False  # left over, because the frame is full
-        return all(key in self.turns.touched for key in self.endings.waiting)
+        return self.endings.wait_for(self.turns.touched)
 
     def _close_frame(self) -> bytes | None:
         """Encode the facts of this round's turns; None if there are none."""

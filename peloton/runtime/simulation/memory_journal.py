@@ -156,30 +156,14 @@ class MemoryJournal:
     # ---- writing ----
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        rounds.check_size(works)
-        plans: dict[ShardId, tuple[Hold, RoundPlan]] = {}
-        fenced: dict[ShardId, Fenced] = {}
-        for work in works:
-            if work.shard in plans or work.shard in fenced:
-                raise JournalRefused(f"{work.shard} is duplicate in one round")
-            if work.shard in self._pending:
-                raise JournalRefused(f"{work.shard}: settle what is pending first")
-            hold = self._holds.get(work.shard)
-            if hold is None or hold.epoch != work.epoch:
-                text = f"{work.shard}: epoch {work.epoch} is not held here"
-                fenced[work.shard] = Fenced(text, definite=True)
-            else:
-                plans[work.shard] = hold, register.plan(hold, work, ops=self._ops)
-        framed = [work.shard for work in works if work.frame is not None]
-        held = [(self._files(one), *plans[one]) for one in framed if one in plans]
-        frames = MemoryRound(held)
-        lost = {shard: fenced[shard] for shard in framed if shard in fenced}
-        if lost:
-            frames.refusals = rounds.with_the_others(lost, framed)
-        for shard, (hold, plan) in plans.items():
+        planned = rounds.plan(works, holds=self._holds, pending=self._pending, ops=self._ops)
+        framed = planned.frames
+        frames = MemoryRound([(self._files(one), *framed[one]) for one in framed])
+        frames.refusals = planned.refusals
+        for shard, (hold, plan) in planned.plans.items():
             steps = deque(self._steps(hold, plan))
             self._pending[shard] = UnfinishedWork(frames if shard in framed else None, steps)
-        answers = {**fenced, **self._run(list(plans))}
+        answers = {**planned.fenced, **self._run(list(planned.plans))}
         return [answers[work.shard] for work in works]
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:

@@ -21,7 +21,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import process
 from peloton.backends.keeper_messages import RUN_BYTES_MAX, RunReport, RunRequest, wire_form
-from peloton.backends.process_runs import KeeperHeartbeat
+from peloton.backends.process_runs import KeeperHeartbeat, KeeperSettings
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
 
@@ -99,6 +99,26 @@ def wary(folder: Path) -> Iterator[Machine]:
     made = Machine(folder, silent_max_s=SILENT_S)
     yield made
     made.backend.close()
+
+
+def test_a_keeper_is_started_with_the_number_of_sandboxes_to_keep(folder: Path) -> None:
+    backend, hosts = process.ProcessBackend(folder, ["a"], keep_sandboxes=7), Hosts()
+    backend.start(hosts.tell, hosts.trouble)
+    try:
+        hosts.next_report(m.BackendUp)
+        lines = [_words(Path("/proc") / name) for name in os.listdir("/proc") if name.isdigit()]
+    finally:
+        backend.close()
+    (settings,) = [words[words.index(str(folder)) + 1 :] for words in lines if str(folder) in words]
+    kept = KeeperSettings._fields.index("sandboxes_kept_max")
+    assert settings[kept] == "7"
+
+
+def _words(of: Path) -> list[str]:
+    try:
+        return (of / "cmdline").read_text().split("\0")
+    except OSError:  # it has ended
+        return []
 
 
 def test_an_end_is_told_with_its_time(machine: Machine) -> None:
