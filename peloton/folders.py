@@ -10,7 +10,7 @@ from pathlib import Path
 
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.calling import KeeperUnavailable
-from peloton.backends.keeper_folder import KeeperOwner
+from peloton.backends.keeper_folder import KeeperOwner, KeeperSeen
 from peloton.failures import CannotStart
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
@@ -56,16 +56,25 @@ def _hold(path: Path, names: SettingNames) -> DataFolder:
         raise CannotStart(f"data folder {path}: {error.strerror}") from error
 
 
+def keeper_seen(folder: Path) -> KeeperSeen:
+    """What the keeper of a folder has obeyed, of whichever cluster; empty where there is none."""
+    try:
+        return keeper_folder.seen(folder)
+    except OSError as error:
+        raise CannotStart(f"keeper folder {folder}: {error.strerror}") from error
+
+
 def keeper_owner(record: ClusterRecord) -> KeeperOwner:
     """The cluster of this record, as a keeper's folder remembers it."""
     return KeeperOwner(record.cluster_id.hex(), record.name)
 
 
-def claim_keeper(folder: Path, owner: KeeperOwner, *, options: StartOptions) -> None:
+def claim_keeper(folder: Path, record: ClusterRecord, *, options: StartOptions) -> None:
     """Take the keeper's folder for this cluster; the error has its owner and a remedy.
 
     With `adopt_keeper`, kill what runs there for another cluster, and start with an empty folder.
     """
+    owner, generation = keeper_owner(record), record.generation
     try:
         try:
             keeper_folder.claim(folder, owner)
@@ -73,6 +82,7 @@ def claim_keeper(folder: Path, owner: KeeperOwner, *, options: StartOptions) -> 
             if not options.adopt_keeper:
                 raise
             keeper_folder.adopt(folder, owner)
+        keeper_folder.begin_generation(folder, generation)
     except keeper_folder.OwnedByAnother as error:
         raise CannotStart(f"{error}. {options.names.other_keeper}") from error
     except KeeperUnavailable as error:

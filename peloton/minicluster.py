@@ -44,6 +44,7 @@ NAMES = SettingNames(
     other_backend="Start it with --backend {known}, or name another --data-dir; --fresh begins "
     "anew, and ends all tasks of the old cluster",
     other_keeper="--fresh starts empty, and kills all tasks of the old cluster",
+    no_journal="Put the newest copy of it back; --fresh begins anew, and ends all tasks",
 )
 Made = TypeVar("Made")
 
@@ -76,6 +77,12 @@ def command() -> click.Command:
     "--fresh",
     is_flag=True,
     help="Delete all jobs and pools, kill the tasks that still run, and start empty.",
+)
+@click.option(
+    "--accept-rollback",
+    is_flag=True,
+    help="Go on with a journal that lacks what it had acknowledged, such as an older copy. What is "
+    "missing is given up, and runs that the journal does not know are killed.",
 )
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
@@ -154,6 +161,7 @@ def _start_options(options: dict[str, object]) -> StartOptions:
         fresh=bool(options["fresh"]),
         all_or_nothing=True,
         stop_tasks=bool(options["stop_tasks_on_exit"]),
+        accept_rollback=bool(options["accept_rollback"]),
         classic=classic,
         names=NAMES,
     )

@@ -14,8 +14,8 @@ from peloton.config import Address
 class SettingNames(NamedTuple):
     """How texts for people name the settings: by the fields of a file or the options of a command.
 
-    The last two are the remedies where a folder belongs to something else; `{known}` is the backend
-    that a data folder was created with.
+    The last four are remedies: where a folder belongs to something else (`{known}` is the backend
+    that a data folder was created with), and where the journal is not the newest or is missing.
     """
 
     process: str = "daemon"
@@ -29,6 +29,11 @@ class SettingNames(NamedTuple):
         "Name another backend.process.folder; or, to end the runs there for good, start "
         "one daemon with --adopt-keeper"
     )
+    rollback: str = (
+        "Put the newest copy of it back; or start once with --accept-rollback, which gives up what "
+        "is missing and kills the runs that the journal does not know"
+    )
+    no_journal: str = "Put the newest copy of it back, or name another journal.sqlite.folder"
 
     def listener(self, name: str) -> str:
         """The setting of an address of `listen`."""
@@ -42,12 +47,14 @@ class StartOptions(NamedTuple):
     cluster, or the data folder. With `all_or_nothing` the daemon serves clients only once it is
     ready, and does not start if that takes too long or a shard is damaged. `classic` are further
     addresses for gRPC, which may be busy. `stop_tasks` kills all tasks at the end.
+    `accept_rollback`: go on with a journal that lacks what it had acknowledged.
     """
 
     adopt_keeper: bool = False
     fresh: bool = False
     all_or_nothing: bool = False
     stop_tasks: bool = False
+    accept_rollback: bool = False
     classic: Sequence[Address] = ()
     names: SettingNames = SettingNames()
 
