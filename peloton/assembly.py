@@ -200,7 +200,9 @@ class Daemon:
         try:
             return SqliteJournal(folder.journal_path, witness=witness)
         except RolledBack as error:
-            raise self._behind(error) from error
+            names = self._options.names
+            remedy = names.rollback if error.acceptable else names.no_journal
+            raise JournalBehind(f"{error}. {remedy}") from error
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
 
@@ -218,16 +220,10 @@ class Daemon:
                 epochs[shard] = max(epoch, epochs.get(shard, 0))
         return seen.owner.cluster_id, epochs
 
-    def _behind(self, error: RolledBack) -> JournalBehind:
-        names = self._options.names
-        return JournalBehind(f"{error}. {names.rollback if error.acceptable else names.no_journal}")
-
     def _bootstrap(self, journal: Journal) -> ClusterRecord:
         settings = self._settings
         try:
             return journal.bootstrap(settings.sizes, name=settings.cluster)
-        except RolledBack as error:
-            raise self._behind(error) from error
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
 

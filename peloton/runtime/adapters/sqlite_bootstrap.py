@@ -1,7 +1,6 @@
 """The first transaction on a SQLite journal: its cluster record, its registers, its witness.
 
-Turns the groups that a daemon has into rows that exist once for all, after it was verified that
-the journal is not behind its witness. It must not claim a shard.
+Turns the groups that a daemon has into rows that exist once for all. It must not claim a shard.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def bootstrap(
     ops: OpNames,
     witness: JournalWitness | None,
 ) -> ClusterRecord:
-    """Do `Journal.bootstrap` in the transaction that has begun. Raises RolledBack, too."""
+    """Do `Journal.bootstrap` in the transaction that has begun."""
     generation = witness.check(db, ops) if witness is not None else 0
     shards = [(group, n) for group, count in groups.items() for n in range(count)]
     record = (ops.process, JOURNAL_FORMAT, json.dumps(dict(groups), sort_keys=True))

@@ -39,7 +39,6 @@ from peloton.runtime.ports import (
     JournalBroken,
     JournalRefused,
     Overtaken,
-    RolledBack,
     RoundRefused,
     ShardId,
     Sizes,
@@ -73,7 +72,7 @@ class SqliteJournal:
         self._holds: dict[ShardId, Hold] = {}
         self._pending: dict[ShardId, WritesTogether] = {}
         self._writer: sqlite3.Connection | None = None
-        # Before the file is opened: SQLite makes the files that are missing.
+        # Before the file is opened for writing. Raises RolledBack.
         self._witness = JournalWitness(path, witness) if witness is not None else None
         try:
             self._connection()
@@ -89,7 +88,7 @@ class SqliteJournal:
                 cluster = sqlite_bootstrap.bootstrap(
                     self._begin(), groups, name=name, ops=self._ops, witness=self._witness
                 )
-            except (JournalRefused, RolledBack):
+            except JournalRefused:
                 self._discard()
                 raise
             except sqlite3.Error as error:
