@@ -57,6 +57,7 @@ READ_ALL_ENDED = (
     " AND (kind, key, position) > (?, ?, ?) ORDER BY kind, key, position LIMIT ?"
 )
 ENDED_AT_ONCE = 256
+WRONG_MAX = 10
 FRAMES_AT_ONCE = 256
 T = TypeVar("T")
 
@@ -82,6 +83,15 @@ class SqliteRows:
         """Rows of a table that journals of earlier versions do not have: then none are found."""
         there = self._read("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
         return self._read(query, values) if there else []
+
+    def wrong(self) -> list[str]:
+        """What SQLite itself finds wrong with the file: pages have no digests, its trees have an
+        order. Raises Unreachable."""
+        try:
+            found = [row[0] for row in self._read(f"PRAGMA integrity_check({WRONG_MAX})", ())]
+        except Damaged as error:
+            return [str(error)]
+        return [] if found == ["ok"] else found
 
     def snapshot(self, read: Callable[[], T]) -> T:
         """What `read` finds, all of it as of one moment, whatever a writer does meanwhile.

@@ -211,6 +211,17 @@ def _difference(
     return "", 0
 
 
+def differences(
+    witness: Witness | None, row: RegisterRow, *, of: tuple[ShardId, Mapping[int, bytes]]
+) -> list[Missing]:
+    """What one shard lacks; `of` names it, with the chain values of its frames."""
+    shard, chains = of
+    if witness is None or shard not in witness.known:
+        return []
+    one = Witness(witness.header, {shard: witness.known[shard]})
+    return missing(one, {shard: row}, lambda _, position: chains.get(position))
+
+
 def counted(found: Iterable[Missing]) -> str:
     """How much is missing, for people: a sum, and the shards with most of it."""
     all_of_it = sorted(found, key=lambda one: -one.frames)
