@@ -102,12 +102,20 @@ CUT_PARTS = (
 )
 SELECT_SIZES = "SELECT count(*), coalesce(sum(length(body)), 0) FROM"
 
-IO_ERROR, CORRUPT, NOT_A_DATABASE = 10, 11, 26
+IO_ERROR, CORRUPT, FULL, NOT_A_DATABASE = 10, 11, 13, 26
+NO_INDEX = (10 | 18 << 8, 10 | 19 << 8, 10 | 21 << 8)
+"""The index of the log (`-shm`) cannot be opened, extended or mapped, as on a full disk. It is made
+anew at each open, and nothing is lost with it."""
 
 
 def error_code(error: sqlite3.Error) -> int:
     """SQLite's primary result code, or 0 if the error is Python's own."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether the disk has no room: for pages, or for the index of the log."""
+    return error_code(error) == FULL or getattr(error, "sqlite_errorcode", 0) in NO_INDEX
 
 
 def open_writer(path: Path, *, page_count_max: int | None = None) -> sqlite3.Connection:

@@ -74,11 +74,12 @@ class SqliteJournal:
         self._writer: sqlite3.Connection | None = None
         # Before the file is opened for writing. Raises RolledBack.
         self._witness = JournalWitness(path, witness) if witness is not None else None
+        self._mover = WalMover(path, self._lock)
         try:
             self._connection()
         except sqlite3.Error as error:
+            self._mover.close()
             raise Unreachable(self._failed(error)) from error
-        self._mover = WalMover(path, self._lock)
 
     # ---- life of a shard ----
 
@@ -375,6 +376,9 @@ class SqliteJournal:
         self._discard()
         code = sql.error_code(error)
         text = f"{self.path}: {error}"
+        if sql.is_full(error):
+            self._mover.full()
+            return text
         if isinstance(error, sqlite3.IntegrityError):
             raise JournalBroken(f"{text}: a position was written twice") from error
         if code in (sql.IO_ERROR, sql.CORRUPT, sql.NOT_A_DATABASE):
