@@ -67,11 +67,11 @@ def daemon(config_: Path, roles: str | None, check: bool, **orders: bool) -> Non
             click.echo(f"peloton daemon: {text}", err=True)
         sys.exit(USAGE)
     if check:
-        sys.exit(_check(config_, settings, orders))
+        sys.exit(_check(config_, settings, orders=orders))
     sys.exit(_run(settings, orders))
 
 
-def _check(file: Path, settings: DaemonSettings, orders: dict[str, bool], /) -> int:
+def _check(file: Path, settings: DaemonSettings, *, orders: dict[str, bool]) -> int:
     """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_daemon

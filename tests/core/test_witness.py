@@ -78,11 +78,11 @@ def test_a_record_of_another_shard_or_cluster_is_none_of_ours() -> None:
 
 def test_a_journal_with_all_of_it_lacks_nothing() -> None:
     rows = registers()
-    assert witness.missing(SAMPLE, rows, nothing_cut) == []
+    assert witness.missing(SAMPLE, rows, chain_at=nothing_cut) == []
     for shard, row in rows.items():  # commits that nobody was told of
         rows[shard] = replace(row, last_position=row.last_position + 3, last_chain=b"later")
-    assert witness.missing(SAMPLE, rows, nothing_cut) == []
-    assert witness.missing(SAMPLE, rows, lambda shard, position: None) == [], "cut by now"
+    assert witness.missing(SAMPLE, rows, chain_at=nothing_cut) == []
+    assert witness.missing(SAMPLE, rows, chain_at=lambda shard, position: None) == [], "cut by now"
 
 
 def test_every_difference_is_named_and_counted() -> None:
@@ -90,7 +90,7 @@ def test_every_difference_is_named_and_counted() -> None:
     rows[SHARDS[0]] = replace(rows[SHARDS[0]], last_position=29)
     rows[SHARDS[1]] = replace(rows[SHARDS[1]], last_chain=b"another")
     del rows[SHARDS[2]]
-    found = witness.missing(SAMPLE, rows, nothing_cut)
+    found = witness.missing(SAMPLE, rows, chain_at=nothing_cut)
     assert [(one.shard, one.frames) for one in found] == [
         (SHARDS[0], 11), (SHARDS[1], 0), (SHARDS[2], 42),
     ]  # fmt: skip
@@ -102,12 +102,12 @@ def test_every_difference_is_named_and_counted() -> None:
 def test_a_history_that_went_another_way_is_noticed_although_it_is_longer() -> None:
     rows = registers()
     rows[SHARDS[0]] = replace(rows[SHARDS[0]], last_position=99, last_chain=b"other")
-    (found,) = witness.missing(SAMPLE, rows, lambda shard, position: b"another")
+    (found,) = witness.missing(SAMPLE, rows, chain_at=lambda shard, position: b"another")
     assert found.shard == SHARDS[0] and "another frame" in found.text
 
 
 def test_a_claim_that_is_missing_is_noticed() -> None:
     rows = registers()
     rows[SHARDS[1]] = replace(rows[SHARDS[1]], epoch=2)
-    (found,) = witness.missing(SAMPLE, rows, nothing_cut)
+    (found,) = witness.missing(SAMPLE, rows, chain_at=nothing_cut)
     assert found.shard == SHARDS[1] and "epoch is 2, 3 was claimed" in found.text

@@ -79,7 +79,7 @@ class SqliteRows:
         """Replies of reads. Raises Damaged if the file is no SQLite database."""
         return [self._run(statement) for statement in statements]
 
-    def query(self, table: str, query: str, values: Sequence[object] = ()) -> list[Any]:
+    def query(self, table: str, query: str, *, values: Sequence[object] = ()) -> list[Any]:
         """Rows of a table that journals of earlier versions do not have: then none are found."""
         there = self._read("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
         return self._read(query, values) if there else []

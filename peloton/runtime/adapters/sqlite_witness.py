@@ -107,12 +107,12 @@ class JournalWitness:
             raise RolledBack(text, acceptable=False)
 
         def chain_at(shard: ShardId, position: int) -> bytes | None:
-            found = rows.query("journal", sql.CHAIN_AT, (*shard, position))
+            found = rows.query("journal", sql.CHAIN_AT, values=(*shard, position))
             return found[0][0] if found else None
 
         for shard, known in self._found.known.items():
             self._epochs[shard] = known.epoch
-        lost = records.missing(self._found, registers, chain_at)
+        lost = records.missing(self._found, registers, chain_at=chain_at)
         problems = [records.counted(lost)] if lost else []
         if self._generation < header.generation:
             self._generation = header.generation

@@ -175,6 +175,7 @@ def known_of(row: RegisterRow) -> Known:
 def missing(
     witness: Witness,
     registers: Mapping[ShardId, RegisterRow],
+    *,
     chain_at: Callable[[ShardId, int], bytes | None],
 ) -> list[Missing]:
     """What the journal lacks; empty if all that was acknowledged is there.
@@ -219,7 +220,7 @@ def differences(
     if witness is None or shard not in witness.known:
         return []
     one = Witness(witness.header, {shard: witness.known[shard]})
-    return missing(one, {shard: row}, lambda _, position: chains.get(position))
+    return missing(one, {shard: row}, chain_at=lambda _, position: chains.get(position))
 
 
 def counted(found: Iterable[Missing]) -> str:
