@@ -24,7 +24,13 @@ from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.first_messages import FirstMessages, configured
-from peloton.folders import claim_keeper, keeper_owner, keeper_seen, take_data_folder
+from peloton.folders import (
+    behind_text,
+    claim_keeper,
+    keeper_owner,
+    take_data_folder,
+    witness_options,
+)
 from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.listeners import ClientListeners, with_chosen_ports
 from peloton.placer_service import PlacerService
@@ -32,10 +38,8 @@ from peloton.process_log import log_line
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
-from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK
-from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.ports import (
     ClusterRecord,
@@ -44,7 +48,6 @@ from peloton.runtime.ports import (
     MemberNode,
     Membership,
     RolledBack,
-    ShardId,
 )
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.daemon_context import DaemonLimits
@@ -189,36 +192,13 @@ class Daemon:
 
     def _open_sqlite(self, folder: DataFolder) -> Journal:
         self._journal_text = f"journal {folder.journal_path}"
-        cluster_id, epochs = self._keeper_epochs()
-        witness = WitnessOptions(
-            folder.path,
-            accept=self._options.accept_rollback,
-            keeper_of=cluster_id,
-            epochs=epochs,
-            report=log_line,
-        )
+        witness = witness_options(self._settings, self._options, report=log_line)
         try:
             return SqliteJournal(folder.journal_path, witness=witness)
         except RolledBack as error:
-            names = self._options.names
-            remedy = names.rollback if error.acceptable else names.no_journal
-            raise JournalBehind(f"{error}. {remedy}") from error
+            raise JournalBehind(behind_text(error, self._options.names)) from error
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
-
-    def _keeper_epochs(self) -> tuple[str, dict[ShardId, int]]:
-        """The cluster that our keeper serves, and the highest epoch of each shard of hosts that it
-        has obeyed: it outlives the journal, so it is a witness of it as well."""
-        setting = self._settings.backend.process
-        if setting is None:
-            return "", {}
-        seen, sizes = keeper_seen(setting.folder), self._settings.sizes
-        sharding, epochs = Sharding(kinds(sizes), sizes), dict[ShardId, int]()
-        for host, epoch in seen.epochs.items():
-            if host:
-                shard = sharding.shard_of(key("host", host))
-                epochs[shard] = max(epoch, epochs.get(shard, 0))
-        return seen.owner.cluster_id, epochs
 
     def _bootstrap(self, journal: Journal) -> ClusterRecord:
         settings = self._settings

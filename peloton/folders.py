@@ -6,15 +6,21 @@ the reason and the remedy. It must not take what belongs to another cluster, unl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.calling import KeeperUnavailable
-from peloton.backends.keeper_folder import KeeperOwner, KeeperSeen
+from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
+from peloton.kinds import kinds
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
-from peloton.runtime.ports import ClusterRecord
+from peloton.runtime.adapters.sqlite_witness import WitnessOptions
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import ClusterRecord, RolledBack, ShardId
+from peloton.runtime.vocabulary import key
+from peloton.settings import DaemonSettings
 from peloton.start_options import SettingNames, StartOptions
 
 
@@ -56,12 +62,35 @@ def _hold(path: Path, names: SettingNames) -> DataFolder:
         raise CannotStart(f"data folder {path}: {error.strerror}") from error
 
 
-def keeper_seen(folder: Path) -> KeeperSeen:
-    """What the keeper of a folder has obeyed, of whichever cluster; empty where there is none."""
+def witness_options(
+    settings: DaemonSettings, options: StartOptions, *, report: Callable[[str], object]
+) -> WitnessOptions:
+    """What a SQLite journal is compared with before it is opened.
+
+    That is its witness, and the epochs that our keeper has obeyed: it outlives the journal.
+    """
+    assert settings.journal.sqlite is not None
+    found = WitnessOptions(
+        settings.journal.sqlite.folder, accept=options.accept_rollback, report=report
+    )
+    setting = settings.backend.process
+    if setting is None or options.fresh:
+        return found
     try:
-        return keeper_folder.seen(folder)
+        seen = keeper_folder.seen(setting.folder)
     except OSError as error:
-        raise CannotStart(f"keeper folder {folder}: {error.strerror}") from error
+        raise CannotStart(f"keeper folder {setting.folder}: {error.strerror}") from error
+    sharding, epochs = Sharding(kinds(settings.sizes), settings.sizes), dict[ShardId, int]()
+    for host, epoch in seen.epochs.items():
+        if host:  # an epoch of no host is that of a ping
+            shard = sharding.shard_of(key("host", host))
+            epochs[shard] = max(epoch, epochs.get(shard, 0))
+    return found._replace(keeper_of=seen.owner.cluster_id, epochs=epochs)
+
+
+def behind_text(error: RolledBack, names: SettingNames) -> str:
+    """Why a journal is refused, and the ways on."""
+    return f"{error}. {names.rollback if error.acceptable else names.no_journal}"
 
 
 def keeper_owner(record: ClusterRecord) -> KeeperOwner:

@@ -89,6 +89,8 @@ def test_each_accident_is_refused_by_name_and_the_right_copy_goes_on(tmp_path: P
             before = journal_files(data)
             done = start_anyway(cluster)
             assert done.returncode == JOURNAL_BEHIND, (name, done.stderr)
+            checked = start_anyway(cluster, "--check")
+            assert checked.returncode != 0 and "acknowledged frames" in checked.stderr, name
             (line,) = [text for text in done.stderr.splitlines() if "rolled back" in text]
             found = re.search(r"(\d+) acknowledged frames are missing \((\w+-\d) \d+", line)
             assert found is not None and int(found[1]) > 0, (name, line)

@@ -66,6 +66,8 @@ class JournalWitness:
         if not there and (self._found is not None or self._damage):
             text = f"{path} is missing, and its witness {self._witness_path} is there"
             raise RolledBack(text, acceptable=False)
+        self._without = there and self._found is None and not self._damage
+        """Whether an earlier version made the journal."""
         self._problems = self._compare() if there else []
         if self._problems and not options.accept:
             raise RolledBack(f"{path} was rolled back: {'; '.join(self._problems)}")
@@ -183,7 +185,7 @@ class JournalWitness:
         except OSError as error:
             text = f"{self._witness_path}: {error.strerror or error}"
             raise JournalBroken(f"the witness cannot be written: {text}") from error
-        if self._found is None and not self._damage:
+        if self._without:
             self._options.report(f"witness of the journal created: {self._witness_path}")
         # Only now: a journal with this mark is refused without its witness.
         values = (cluster.generation, cluster.generation)
