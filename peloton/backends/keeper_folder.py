@@ -57,12 +57,11 @@ class KeeperOwner(NamedTuple):
 class KeeperSeen(NamedTuple):
     """What a keeper knows of its cluster, as its own journal has it: a witness of the daemon's.
 
-    `epochs`: the highest that it obeyed, by the name of the host. `runs`: not acknowledged yet.
+    `epochs`: the highest that it obeyed, by the name of the host.
     """
 
     owner: KeeperOwner
     epochs: dict[str, int]
-    runs: int = 0
 
 
 class OwnedByAnother(Exception):
@@ -91,15 +90,10 @@ def seen(folder: Path) -> KeeperSeen:
     except FileNotFoundError:
         return KeeperSeen(KeeperOwner("", ""), {})
     epochs: dict[str, int] = {}
-    runs: set[str] = set()
     for record in KeeperJournal(str(folder / "journal")).read():
         if record["is"] == "epoch":
             epochs[record["host"]] = record["epoch"]
-        elif record["is"] == "launch":
-            runs.add(record["run"])
-        elif record["is"] == "ack":
-            runs.discard(record["run"])
-    return KeeperSeen(KeeperOwner.read(mark), epochs, len(runs))
+    return KeeperSeen(KeeperOwner.read(mark), epochs)
 
 
 def begin_generation(folder: Path, generation: int) -> None:
