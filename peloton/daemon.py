@@ -43,11 +43,17 @@ def command() -> click.Command:
     help="Take the keeper folder from the cluster that it served, and end all that runs there.",
 )
 @click.option(
+    "--accept-rollback",
+    is_flag=True,
+    help="Go on with a SQLite journal that lacks what it had acknowledged, such as an older copy. "
+    "What is missing is given up, and runs that the journal does not know are killed.",
+)
+@click.option(
     "--check",
     is_flag=True,
     help="Only list everything that would prevent the start: settings, ports, files, servers.",
 )
-def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) -> None:
+def daemon(config_: Path, roles: str | None, check: bool, **orders: bool) -> None:
     """Run one daemon of a cluster in the foreground.
 
     \b
@@ -61,17 +67,17 @@ def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) ->
             click.echo(f"peloton daemon: {text}", err=True)
         sys.exit(USAGE)
     if check:
-        sys.exit(_check(config_, settings, adopt_keeper=adopt_keeper))
-    sys.exit(_run(settings, adopt_keeper))
+        sys.exit(_check(config_, settings, orders=orders))
+    sys.exit(_run(settings, orders))
 
 
-def _check(file: Path, settings: DaemonSettings, *, adopt_keeper: bool) -> int:
+def _check(file: Path, settings: DaemonSettings, *, orders: dict[str, bool]) -> int:
     """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_daemon
     from peloton.start_options import StartOptions
 
-    found = of_daemon(settings, StartOptions(adopt_keeper=adopt_keeper))
+    found = of_daemon(settings, StartOptions(**orders))
     for text in found:
         click.echo(f"peloton daemon: {file}: {text}", err=True)
     if found:
@@ -80,7 +86,7 @@ def _check(file: Path, settings: DaemonSettings, *, adopt_keeper: bool) -> int:
     return 0
 
 
-def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
+def _run(settings: DaemonSettings, orders: dict[str, bool]) -> int:
     """Start, print the addresses, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly import Daemon
@@ -88,7 +94,7 @@ def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
     from peloton.process_log import log_line
     from peloton.start_options import StartOptions
 
-    options = StartOptions(adopt_keeper=adopt_keeper)
+    options = StartOptions(**orders)
 
     def greet(running: Daemon) -> None:
         # No daemon can serve before pools and hosts have owners, which may start later.

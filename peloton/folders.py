@@ -6,15 +6,21 @@ the reason and the remedy. It must not take what belongs to another cluster, unl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.calling import KeeperUnavailable
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
+from peloton.kinds import kinds
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
-from peloton.runtime.ports import ClusterRecord
+from peloton.runtime.adapters.sqlite_witness import WitnessOptions
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import ClusterRecord, RolledBack, ShardId
+from peloton.runtime.vocabulary import key
+from peloton.settings import DaemonSettings
 from peloton.start_options import SettingNames, StartOptions
 
 
@@ -56,16 +62,48 @@ def _hold(path: Path, names: SettingNames) -> DataFolder:
         raise CannotStart(f"data folder {path}: {error.strerror}") from error
 
 
+def witness_options(
+    settings: DaemonSettings, options: StartOptions, *, report: Callable[[str], object]
+) -> WitnessOptions:
+    """What a SQLite journal is compared with before it is opened.
+
+    That is its witness, and the epochs that our keeper has obeyed: it outlives the journal.
+    """
+    assert settings.journal.sqlite is not None
+    found = WitnessOptions(
+        settings.journal.sqlite.folder, accept=options.accept_rollback, report=report
+    )
+    setting = settings.backend.process
+    if setting is None or options.fresh:
+        return found
+    try:
+        seen = keeper_folder.seen(setting.folder)
+    except OSError as error:
+        raise CannotStart(f"keeper folder {setting.folder}: {error.strerror}") from error
+    sharding, epochs = Sharding(kinds(settings.sizes), settings.sizes), dict[ShardId, int]()
+    for host, epoch in seen.epochs.items():
+        if host:  # an epoch of no host is that of a ping
+            shard = sharding.shard_of(key("host", host))
+            epochs[shard] = max(epoch, epochs.get(shard, 0))
+    return found._replace(keeper_of=seen.owner.cluster_id, epochs=epochs)
+
+
+def behind_text(error: RolledBack, names: SettingNames) -> str:
+    """Why a journal is refused, and the ways on."""
+    return f"{error}. {names.rollback if error.acceptable else names.no_journal}"
+
+
 def keeper_owner(record: ClusterRecord) -> KeeperOwner:
     """The cluster of this record, as a keeper's folder remembers it."""
     return KeeperOwner(record.cluster_id.hex(), record.name)
 
 
-def claim_keeper(folder: Path, owner: KeeperOwner, *, options: StartOptions) -> None:
+def claim_keeper(folder: Path, record: ClusterRecord, *, options: StartOptions) -> None:
     """Take the keeper's folder for this cluster; the error has its owner and a remedy.
 
     With `adopt_keeper`, kill what runs there for another cluster, and start with an empty folder.
     """
+    owner, generation = keeper_owner(record), record.generation
     try:
         try:
             keeper_folder.claim(folder, owner)
@@ -73,6 +111,7 @@ def claim_keeper(folder: Path, owner: KeeperOwner, *, options: StartOptions) -> 
             if not options.adopt_keeper:
                 raise
             keeper_folder.adopt(folder, owner)
+        keeper_folder.begin_generation(folder, generation)
     except keeper_folder.OwnedByAnother as error:
         raise CannotStart(f"{error}. {options.names.other_keeper}") from error
     except KeeperUnavailable as error:

@@ -105,7 +105,8 @@ def check(**where: Any) -> None:
 
     Registers, hash chains and the parts of checkpoints are verified, every frame is decoded, and
     each shard is recovered once, in memory. Final states of ended actors are decoded too where the
-    journal is in a data folder; Cassandra finds those by their key only.
+    journal is in a data folder; Cassandra finds those by their key only. A journal in a data
+    folder is compared with its witness, too: what was acknowledged and is missing is named.
     """
     wrong = 0
     with _opened("check", where) as reader:

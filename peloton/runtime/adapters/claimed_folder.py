@@ -16,11 +16,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-LOCK, KEEPER, MAKER = "lock", "keeper", "backend"
+LOCK, KEEPER, MAKER, WITNESS = "lock", "keeper", "backend", "witness"
 JOURNAL = "journal.sqlite"
 OWN = (
     JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal",
-    KEEPER, MAKER, f"{MAKER}.new",
+    KEEPER, MAKER, f"{MAKER}.new", WITNESS,
 )  # fmt: skip
 """All that is ever made at the top of a data folder, but for the lock, which stays."""
 IGNORED = ("lost+found",)
