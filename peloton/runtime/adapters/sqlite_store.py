@@ -26,7 +26,7 @@ from peloton.runtime.adapters.sqlite_round import RoundAnswers, WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.adapters.sqlite_witness import JournalWitness, WitnessOptions
 from peloton.runtime.core import chain, register, rounds
-from peloton.runtime.core.register import Hold, OpNames
+from peloton.runtime.core.register import Hold, OpNames, RoundPlan
 from peloton.runtime.core.statements import FEATURES, FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
     Answer,
