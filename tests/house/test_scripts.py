@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EXPLAINED = "demo quick planted replay sweep services points model nemesis".split()
+EXPLAINED = "demo quick planted mutants replay sweep services points model nemesis".split()
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
