@@ -13,7 +13,17 @@ import pytest
 
 from peloton.runtime.adapters import sqlite_schema
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
-from peloton.runtime.ports import Claimed, Committed, Frame, JournalBroken, Unclear, Work
+from peloton.runtime.ports import (
+    CheckpointPart,
+    Claimed,
+    Committed,
+    Cut,
+    Floor,
+    Frame,
+    JournalBroken,
+    Unclear,
+    Work,
+)
 from tests.contracts.journals import GROUPS, SHARD
 
 FULL = 2  # `PRAGMA synchronous`
@@ -89,3 +99,38 @@ def test_every_commit_and_every_move_of_the_log_is_synced(tmp_path: Path) -> Non
     for opened in (sqlite_schema.open_writer(path), sqlite_schema.open_mover(path)):
         assert opened.execute("PRAGMA synchronous").fetchone() == (FULL,)
         opened.close()
+
+
+@pytest.mark.parametrize("parts", [False, True], ids=["a frame", "no frame"])
+def test_a_file_that_lost_writes_of_our_epoch_ends_the_process(tmp_path: Path, parts: bool) -> None:
+    """As one that was put back to an earlier copy while we held the shard."""
+    path = tmp_path / "j"
+    journal = SqliteJournal(path)
+    journal.bootstrap(GROUPS)
+    claimed = journal.claim(SHARD, "somebody")
+    assert isinstance(claimed, Claimed)
+    assert journal.commit([Work(SHARD, claimed.epoch, Frame(1, b"one"))]) == [Committed()]
+    other = sqlite3.connect(path)
+    with other:
+        other.execute("UPDATE register SET op = x'00' WHERE shard_group = ?", (SHARD.group,))
+    other.close()
+    frame = None if parts else Frame(2, b"two")
+    part = CheckpointPart(1, 0, b"state", last=True)
+    with pytest.raises(JournalBroken, match="lost acknowledged writes"):
+        journal.commit([Work(SHARD, claimed.epoch, frame, parts=(part,) if parts else ())])
+    journal.close()
+
+
+def test_a_cut_leaves_the_checkpoint_that_becomes_the_floor_with_it(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "j")
+    journal.bootstrap(GROUPS)
+    claimed = journal.claim(SHARD, "somebody")
+    assert isinstance(claimed, Claimed)
+    part = CheckpointPart(1, 0, b"state", last=True)
+    frame = Frame(1, b"one")
+    work = Work(SHARD, claimed.epoch, frame, parts=(part,), floor=Floor(1), cut=Cut())
+    assert isinstance(journal.commit([work])[0], Committed)
+    again = journal.claim(SHARD, "somebody")
+    assert isinstance(again, Claimed) and again.floor == 1
+    assert [*journal.read_checkpoint(SHARD)] == [b"state"]
+    journal.close()

@@ -14,6 +14,8 @@ from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.statements import (
     InsertRow,
     PartRow,
+    ReadBucket,
+    RowsFound,
     Statement,
     StatementReply,
     WriteStored,
@@ -22,6 +24,7 @@ from peloton.runtime.ports import (
     CheckpointPart,
     Claimed,
     Committed,
+    Cut,
     EndedRow,
     Fenced,
     Floor,
@@ -97,3 +100,26 @@ def test_the_floor_does_not_move_to_a_checkpoint_whose_last_part_is_lost(at_once
         journal.commit([Work(SHARD, epoch, floor=Floor(1))])
     claimed = FencedRows(rows, process=bytes(16)).claim(SHARD, "heir")
     assert isinstance(claimed, Claimed) and claimed.floor == 0
+
+
+def test_no_cut_drops_the_floor_or_the_checkpoint_before_it() -> None:
+    """Whatever its caller takes for abandoned: the one before is what is left if the floor's is
+    damaged."""
+    rows = with_a_frame(MemoryRows())
+    journal, first = owner(rows, 2)
+    for position in (2, 3):
+        part = CheckpointPart(position, 0, b"state", last=True)
+        work = Work(SHARD, first, Frame(position, b"x"), parts=(part,), floor=Floor(position))
+        assert journal.commit([work]) == [Committed()]
+    heir = FencedRows(rows, process=bytes(16))
+    claimed = heir.claim(SHARD, "heir")
+    assert isinstance(claimed, Claimed) and [*heir.read_checkpoint(SHARD)] == [b"state"]
+    more = True
+    while more:
+        work = Work(SHARD, claimed.epoch, cut=Cut(((2, first), (3, first))))
+        (answer,) = heir.commit([work])
+        assert isinstance(answer, Committed)
+        more = answer.more_to_cut
+    for position in (2, 3):
+        (reply,) = rows.run([ReadBucket(SHARD, position, first, 0)])
+        assert isinstance(reply, RowsFound) and len(reply.rows) == 2, position

@@ -12,15 +12,20 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from peloton.actors.respool.messages import ROOT, GetPool, ListPools
+from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolConfig, PoolView
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway import cluster_client
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.guard import CallEnded
+from peloton.gateway.pool_limits import check_limits
 from peloton.gateway.principals import principal_of
 from peloton.gateway.requests import REQUEST_KEY, REQUEST_KEY_LENGTH_MAX, request_of
+from peloton.gateway.translate_job import ParsedJob
+from peloton.gateway.translate_task import BadConfig
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.core.principal import TLS, UNVERIFIED
 from peloton.runtime.vocabulary import Absent, DeadLettered, Key, ShardDamaged, Unavailable
@@ -192,3 +197,27 @@ def test_a_name_in_metadata_is_unverified_and_a_certificate_goes_before_it() -> 
 )
 def test_a_number_in_a_key_has_32_bits(text: str, number: int | None) -> None:
     assert parse_number(text) == number
+
+
+# ---- limits of pools ----
+
+
+def limited(name: str, cpu: int, parent: Key) -> PoolView:
+    config = PoolConfig(name, parent, Resources(), Resources(cpu=cpu, memory=UNIT, disk=UNIT))
+    return PoolView(Key(f"respool/{name}"), f"/{name}", config, (), Resources(), Resources())
+
+
+@pytest.mark.parametrize("narrow", ["leaf", "above"])
+def test_an_instance_fits_its_pool_and_all_above_it(narrow: str) -> None:
+    """Where it would never be admitted, its job would wait for ever without a word."""
+    cpu = {"leaf": 4 * UNIT, "above": 4 * UNIT, narrow: UNIT}
+    above = limited("above", cpu["above"], ROOT)
+    pools = [limited("leaf", cpu["leaf"], above.pool), above]
+    for wanted, fits in ((UNIT, True), (2 * UNIT, False)):
+        default = TaskConfig(resources=Resources(cpu=wanted))
+        parsed = ParsedJob(JobSpec("job", "ann", pools[0].pool, 3, default), {})
+        if fits:
+            check_limits(parsed, pools)
+        else:
+            with pytest.raises(BadConfig, match=f"the limit of pool /{narrow} is 1"):
+                check_limits(parsed, pools)
