@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.core import turns
 from peloton.runtime.core.digest import digest
-from peloton.runtime.vocabulary import Decision, Refused, key
+from peloton.runtime.vocabulary import KIND_STATES, Decision, Refused, key
 from tests.core.test_endings import Piecemeal
 from tests.toy import messages as w
 from tests.toy.bench import Bench, frames_after
@@ -83,3 +83,18 @@ def test_other_threads_read_what_was_recovered() -> None:
     bench.send(X, w.Add(5))
     bench.rest()
     assert bench.replay().reads.answer(X, w.Show()) == w.Total(5)
+
+
+def test_an_answer_made_of_many_states_is_over_with_a_change_of_any() -> None:
+    """A reader that was told of the change may not be shown what was before it."""
+    note = replace(KINDS["note"], depends=lambda query: KIND_STATES)
+    bench = Bench(kinds={**KINDS, "note": note})
+    bench.send(X, w.Add(5))
+    bench.rest()
+    reads = bench.shard.reads
+    state = bench.shard.population.cells[X]
+    reads.keep(note, X, query=w.Show(), state=state, answer=w.Total(5))
+    assert reads.answer(X, w.Show()) == w.Total(5)
+    bench.send(key("note", "y"), w.Add(1))
+    bench.rest()
+    assert reads.answer(X, w.Show()) is None

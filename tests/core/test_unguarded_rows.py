@@ -11,10 +11,16 @@ from collections.abc import Sequence
 import pytest
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.core import fencing
+from peloton.runtime.core.register import Hold
 from peloton.runtime.core.statements import (
+    FrameRow,
     InsertRow,
+    NotApplied,
     PartRow,
     ReadBucket,
+    ReadSegment,
+    RegisterRow,
     RowsFound,
     Statement,
     StatementReply,
@@ -25,12 +31,14 @@ from peloton.runtime.ports import (
     Claimed,
     Committed,
     Cut,
+    Damaged,
     EndedRow,
     Fenced,
     Floor,
     Frame,
     JournalBroken,
     JournalRefused,
+    Overtaken,
     ShardId,
     Work,
 )
@@ -123,3 +131,77 @@ def test_no_cut_drops_the_floor_or_the_checkpoint_before_it() -> None:
     for position in (2, 3):
         (reply,) = rows.run([ReadBucket(SHARD, position, first, 0)])
         assert isinstance(reply, RowsFound) and len(reply.rows) == 2, position
+
+
+def test_a_checkpoint_without_one_of_its_parts_is_refused() -> None:
+    rows = with_a_frame(MemoryRows())
+    journal, epoch = owner(rows, 2)
+    gap = (PARTS[0], CheckpointPart(1, 2, b"c", last=True))
+    with pytest.raises(JournalRefused, match="part 2 of checkpoint 1, not 1"):
+        journal.commit([Work(SHARD, epoch, parts=gap)])
+
+
+@pytest.mark.parametrize(
+    ("reply", "ends"),
+    [
+        (NotApplied(4, b"ours"), None),  # by an earlier copy of it
+        (NotApplied(4, b"another"), JournalBroken),
+        (NotApplied(3, b"before"), JournalBroken),
+        (NotApplied(), JournalBroken),
+        (NotApplied(5, b"theirs"), Fenced),
+    ],
+)
+def test_what_a_refusal_of_a_write_that_is_no_frame_tells(
+    reply: NotApplied, ends: type | None
+) -> None:
+    """In our epoch the register has an op of ours, or the store lost what it acknowledged."""
+    hold = Hold(SHARD, RegisterRow(4, b"before", "", 0, b"", 0, 0))
+    release = fencing.release(hold, b"ours")
+    next(release)
+    with pytest.raises((StopIteration, JournalBroken)) as caught:
+        release.send((reply,))
+    found = getattr(caught.value, "value", caught.value)
+    assert found is None if ends is None else isinstance(found, ends)
+
+
+# ---- what a recovery reads ----
+
+
+class Holed(MemoryRows):
+    """Has lost the frames, once it is told to."""
+
+    lost = False
+
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
+        return [
+            RowsFound()
+            if self.lost and isinstance(each, ReadSegment)
+            else super(Holed, self).run([each])[0]
+            for each in statements
+        ]
+
+
+@pytest.mark.parametrize(("overtaken", "raised"), [(False, Damaged), (True, Overtaken)])
+def test_a_gap_is_damage_only_while_the_shard_is_ours(
+    overtaken: bool, raised: type[Exception]
+) -> None:
+    """The next owner may have cut what we were about to read."""
+    rows = Holed()
+    with_a_frame(rows)
+    late = FencedRows(rows, process=bytes([2]) * 16)
+    assert isinstance(late.claim(SHARD, "late"), Claimed)
+    assert [*late.read_checkpoint(SHARD)] == []
+    rows.lost = True
+    if overtaken:
+        assert isinstance(FencedRows(rows, process=bytes(16)).claim(SHARD, "heir"), Claimed)
+    with pytest.raises(raised):
+        [*late.read_tail(SHARD)]
+
+
+def test_of_the_frames_at_a_position_ours_is_the_highest_epoch_up_to_our_claim() -> None:
+    def row(epoch: int, position: int = 1) -> FrameRow:
+        return FrameRow(position, epoch, 0, 1, b"op", b"", b"", b"%d" % epoch, b"segment")
+
+    found = (row(2), row(9), row(5), row(3), row(5, position=2), row(5, position=3))
+    picked = fencing.pick_frames(found, epoch=5, tail=range(1, 3))
+    assert [[each.body for each in rows] for rows in picked] == [[b"5"], [b"5"]]

@@ -20,12 +20,14 @@ from peloton.gateway import cluster_client
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.cluster_client import ClusterClient
+from peloton.gateway.feed import BadToken, marks_of
 from peloton.gateway.guard import CallEnded
 from peloton.gateway.pool_limits import check_limits
 from peloton.gateway.principals import principal_of
 from peloton.gateway.requests import REQUEST_KEY, REQUEST_KEY_LENGTH_MAX, request_of
 from peloton.gateway.translate_job import ParsedJob
 from peloton.gateway.translate_task import BadConfig
+from peloton.runtime.core.changes import ALL
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.core.principal import TLS, UNVERIFIED
 from peloton.runtime.vocabulary import Absent, DeadLettered, Key, ShardDamaged, Unavailable
@@ -197,6 +199,16 @@ def test_a_name_in_metadata_is_unverified_and_a_certificate_goes_before_it() -> 
 )
 def test_a_number_in_a_key_has_32_bits(text: str, number: int | None) -> None:
     assert parse_number(text) == number
+
+
+@pytest.mark.parametrize("token", ["jobmgr/0@1", "jobmgr/0@1,jobmgr/1@1,jobmgr/2@1"])
+def test_a_token_has_the_shards_of_its_query_and_no_others(token: str) -> None:
+    shards = [Key("shard/jobmgr/0"), Key("shard/jobmgr/1")]
+    assert marks_of("jobmgr/0@1,jobmgr/1@2.7", shards) == dict(
+        zip(shards, [(1, ALL), (2, 7)], strict=True)
+    )
+    with pytest.raises(BadToken, match="of another query"):
+        marks_of(token, shards)
 
 
 # ---- limits of pools ----
