@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import pytest
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core import fencing
+from peloton.runtime.core import fencing, segments
 from peloton.runtime.core.register import Hold
 from peloton.runtime.core.statements import (
+    DeleteSegment,
     FrameRow,
     InsertRow,
     NotApplied,
@@ -23,6 +24,7 @@ from peloton.runtime.core.statements import (
     RegisterRow,
     RowsFound,
     Statement,
+    StatementFailed,
     StatementReply,
     WriteStored,
 )
@@ -40,6 +42,7 @@ from peloton.runtime.ports import (
     JournalRefused,
     Overtaken,
     ShardId,
+    Unclear,
     Work,
 )
 from peloton.runtime.simulation.memory_rows import MemoryRows
@@ -205,3 +208,43 @@ def test_of_the_frames_at_a_position_ours_is_the_highest_epoch_up_to_our_claim()
     found = (row(2), row(9), row(5), row(3), row(5, position=2), row(5, position=3))
     picked = fencing.pick_frames(found, epoch=5, tail=range(1, 3))
     assert [[each.body for each in rows] for rows in picked] == [[b"5"], [b"5"]]
+
+
+def test_a_tail_is_read_behind_its_checkpoint_only() -> None:
+    """The chain of its first frame is in there."""
+    rows = with_a_frame(MemoryRows())
+    journal, epoch = owner(rows, 2)
+    assert journal.commit([Work(SHARD, epoch, parts=PARTS, floor=Floor(1))]) == [Committed()]
+    assert isinstance(journal.claim(SHARD, "again"), Claimed)
+    with pytest.raises(JournalRefused, match="read the checkpoint first"):
+        [*journal.read_tail(SHARD)]
+
+
+class Undeleted(MemoryRows):
+    """Answers no delete."""
+
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
+        return [
+            StatementFailed("no answer")
+            if isinstance(each, DeleteSegment)
+            else super(Undeleted, self).run([each])[0]
+            for each in statements
+        ]
+
+
+def test_a_segment_whose_delete_is_unclear_is_not_taken_for_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would leave the list, and nobody would find it again."""
+    monkeypatch.setattr(segments, "SEGMENT_FRAMES", 1)
+    journal, epoch = owner(Undeleted())
+    for position in range(1, 6):
+        assert journal.commit([Work(SHARD, epoch, Frame(position, b"x"))]) == [Committed()]
+        if position in (3, 5):
+            part = CheckpointPart(position, 0, b"state", last=True)
+            work = Work(SHARD, epoch, parts=(part,), floor=Floor(position))
+            assert journal.commit([work]) == [Committed()]
+    hold = journal._holds[SHARD]
+    (answer,) = journal.commit([Work(SHARD, epoch, cut=Cut())])
+    assert isinstance(answer, Unclear)
+    assert (hold.cut_next, hold.cut_to) == (0, 0)

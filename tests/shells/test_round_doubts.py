@@ -91,6 +91,26 @@ def test_a_full_frame_is_closed_though_others_have_mail() -> None:
     assert stage.round.cut_short == 0, "no time or pass was lost on it"
 
 
+def test_a_round_is_closed_however_long_others_have_mail() -> None:
+    town = Town(DaemonLimits(round_passes_max=5))
+    stage = town.stage
+    waiting = begun(Desk("waiting", stage.driver))
+    stage.driver.paused = (waiting, stage.round)
+    stage.give(waiting, "mail that makes the driver busy")
+    stage.ask(town.house, w.Add(1), note_in(town.house))
+    wake, woken = stage.round.wake_soon, [0]
+
+    def bounded() -> None:
+        woken[0] += 1
+        assert woken[0] < 100, "it goes on for ever"
+        wake()
+
+    stage.round.wake_soon = bounded  # type: ignore[method-assign]
+    stage.driver.paused = (waiting,)
+    stage.driver.run()
+    assert [*town.round()] == ["house"] and stage.round.cut_short == 1
+
+
 def test_who_gets_the_place_of_a_shard_that_left_hands_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
