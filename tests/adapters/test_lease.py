@@ -19,7 +19,8 @@ SESSION_S = 12.0
 def session() -> MemberSession:
     """A member that was sure a moment ago; it has no thread and no connection."""
     config = ZooKeeperConfig("127.0.0.1:1", "c")
-    made = MemberSession(config, member="m", node=MemberNode("a:1", roles=()), listener=lambda news: None)
+    node = MemberNode("a:1", roles=())
+    made = MemberSession(config, member="m", node=node, listener=lambda news: None)
     made._lease.reopened(now_s())
     made._lease.committed(now_s(), SESSION_S)
     assert made.sure_for_s() > 0.0

@@ -154,7 +154,10 @@ def test_pools_of_many_pages_are_all_found() -> None:
     assert [query.after for query in asked[:2]] == [None, (("2", Key("respool/2")),)]
 
 
-def test_a_listing_that_is_not_all_there_at_once_is_asked_for() -> None:
+def test_a_listing_that_is_not_all_there_at_once_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_client, "AT_ONCE_S_MAX", 60.0)
     call = client()
     cluster: Any = call.cluster
     query = ListViews("job")

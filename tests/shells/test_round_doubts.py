@@ -1,4 +1,4 @@
-"""Rounds whose outcome is not known, or whose daemon may have been overtaken: who waits for what."""
+"""Rounds whose outcome is not known, or whose daemon may be overtaken: who waits for what."""
 
 from __future__ import annotations
 

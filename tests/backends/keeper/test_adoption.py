@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.backends.keeper import adoption, kinds, processes, watch
+from peloton.backends.keeper import kinds, processes, watch
 from peloton.backends.keeper.adoption import adopt
 from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper.kinds import KeeperRun, Memory
@@ -35,11 +35,10 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
     made.wait()
 
 
-@pytest.fixture
-def signalled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The groups that would have got a signal: one that is on its way is not seen in time."""
+def signalled_by(runs: Runs) -> list[int]:
+    """The groups that would get a signal from now on: one on its way is not seen in time."""
     found: list[int] = []
-    monkeypatch.setattr(processes, "signal_group", lambda pid, number: found.append(pid))
+    runs.signal_group = lambda pid, number: found.append(pid)  # type: ignore[method-assign]
     return found
 
 
@@ -83,8 +82,9 @@ def test_the_very_process_is_adopted(stranger, runs_of):
     assert stranger.wait(60) == -signal.SIGTERM
 
 
-def test_a_process_that_got_the_pid_later_is_not_adopted(stranger, runs_of, signalled):
+def test_a_process_that_got_the_pid_later_is_not_adopted(stranger, runs_of):
     runs = runs_of(memory_of(stranger.pid, birth_of(stranger.pid) - 1))
+    signalled = signalled_by(runs)
     assert not runs.adopted
     (listed,) = runs.listing(HOST)
     assert (listed["state"], listed["end"]["reason"]) == ("ended", kinds.KEEPER_DIED)
@@ -111,12 +111,10 @@ def test_the_second_keeper_after_a_restart_knows_the_boot_of_the_first(
 
 
 @pytest.mark.parametrize("way", ["kill", "overdue", "all", "memory"])
-def test_no_signal_reaches_a_process_that_got_the_pid_of_an_adopted_run(
-    stranger, runs_of, signalled, way
-):
+def test_no_signal_reaches_a_process_that_got_the_pid_of_an_adopted_run(stranger, runs_of, way):
     """The adopted process ends, nobody of us reaps it, and its pid is free at once."""
     runs = runs_of(memory_of(stranger.pid, birth_of(stranger.pid)))
-    (run,) = runs.adopted.values()
+    (run,), signalled = runs.adopted.values(), signalled_by(runs)
     run.birth -= 1  # as if it were the process before
     ways = {
         "kill": lambda: runs.kill(HOST, "r-0-1", grace_s=60.0),
@@ -131,13 +129,11 @@ def test_no_signal_reaches_a_process_that_got_the_pid_of_an_adopted_run(
     assert signalled == [stranger.pid]
 
 
-def test_what_has_the_pid_of_an_adopted_run_does_not_keep_it_alive(runs_of, monkeypatch):
+def test_the_end_of_an_adopted_run_is_noticed_though_nobody_reaps_it(runs_of):
     made = subprocess.Popen(["sleep", "600"], start_new_session=True)
     runs = runs_of(memory_of(made.pid, birth_of(made.pid)))
-    killed: list[int] = []
-    monkeypatch.setattr(adoption, "kill_session", killed.append)
     watch.check_adopted(runs)
-    assert runs.adopted and not killed
+    assert runs.adopted
     made.kill()
     os.waitid(os.P_PID, made.pid, os.WEXITED | os.WNOWAIT)
     watch.check_adopted(runs)
@@ -167,17 +163,16 @@ def test_a_process_without_a_record_ends_and_one_of_an_adopted_run_does_not(runs
             made.wait()
 
 
-def test_a_successor_waits_for_an_exec_whose_mark_is_not_to_be_seen(runs_of, monkeypatch):
+def test_a_successor_waits_while_a_planted_exec_hides_its_mark(runs_of, monkeypatch):
     """Only if a launch is recorded whose start is not: else there can be no such process."""
     looks: list[int] = []
 
-    def seen(pid: int, found: processes.Stat) -> bool:
+    def planted_exec(pid: int, found: processes.Stat) -> bool:
         looks.append(pid)
         return len(looks) == 1  # at the first look one is in the middle of its exec
 
-    monkeypatch.setattr(processes, "in_exec", seen)
-    started = memory_of(0, 0)
-    started.runs["r-0-1"].pid, started.runs["r-0-1"].birth = os.getpid(), birth_of(os.getpid())
+    monkeypatch.setattr(processes, "in_exec", planted_exec)
+    started = memory_of(os.getpid(), birth_of(os.getpid()))
     runs_of(started)
     assert looks == []
     runs_of(memory_of(0, 0))
