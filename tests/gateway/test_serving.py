@@ -230,7 +230,7 @@ def test_calls_under_way_at_a_stop_are_unavailable(
     assert all("this daemon is stopping" in each.details() for each in asked)
 
 
-def test_calls_that_come_during_a_stop_are_unavailable(
+def test_calls_that_come_during_a_stop_end_and_are_no_failure_of_theirs(
     postponing: Postponing, ask: Callable[[str], Any], server: Server
 ) -> None:
     codes: list[grpc.StatusCode] = []
@@ -249,7 +249,8 @@ def test_calls_that_come_during_a_stop_are_unavailable(
     stopped.set()
     for caller in callers:
         caller.join(WAIT_S_MAX)
-    assert {*codes} <= {CODE.OK, CODE.UNAVAILABLE}
+    # gRPC's core itself cancels a call that it has not handed over when it shuts down.
+    assert {*codes} <= {CODE.OK, CODE.UNAVAILABLE, CODE.CANCELLED}
 
 
 def test_a_call_that_waits_takes_no_large_request(ask: Callable[[str], Any]) -> None:
