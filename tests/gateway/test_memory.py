@@ -23,7 +23,7 @@ from tests.conftest import ROOT
 MIB = 1024 * 1024
 CODE = grpc.StatusCode
 LARGE, CLIENTS = 60 * MIB, 12
-GROWTH_BYTES_MAX = 400 * MIB
+GROWTH_BYTES_MAX = 540 * MIB
 IDLE = 1000
 IDLE_BYTES_MAX = 150 * MIB
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
