@@ -216,9 +216,7 @@ class Daemon:
         """The folder where our tasks run serves this journal, and no other."""
         setting = self._settings.backend.process
         if setting is not None and "hostmgr" in self._settings.roles:
-            claim_keeper(
-                setting.folder, self._record, options=self._options, report=log_line
-            )
+            claim_keeper(setting.folder, self._record, options=self._options, report=log_line)
 
     def _meet(self, record: ClusterRecord) -> Membership | None:
         """The others, if there are any."""
