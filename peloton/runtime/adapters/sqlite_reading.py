@@ -191,7 +191,7 @@ class SqliteRows:
 
     @property
     def _log(self) -> Path:
-        return self.path.with_name(f"{self.path.name}-wal")
+        return sql.log_of(self.path)
 
     def _open(self) -> sqlite3.Connection:
         path, index = self.path.absolute(), self.path.with_name(f"{self.path.name}-shm")

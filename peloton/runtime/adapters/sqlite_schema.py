@@ -108,6 +108,11 @@ NO_INDEX = (10 | 18 << 8, 10 | 19 << 8, 10 | 21 << 8)
 anew at each open, and nothing is lost with it."""
 
 
+def log_of(path: Path) -> Path:
+    """Where SQLite keeps what is committed and not yet in the file."""
+    return path.with_name(f"{path.name}-wal")
+
+
 def error_code(error: sqlite3.Error) -> int:
     """SQLite's primary result code, or 0 if the error is Python's own."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -26,7 +26,7 @@ class WalMover:
 
     def __init__(self, path: Path, writer_lock: threading.Lock) -> None:
         self._path = path
-        self._log = path.with_name(path.name + "-wal")
+        self._log = sql.log_of(path)
         self._writer_lock = writer_lock
         self._wrote_bytes = 0
         self._make_room = False

@@ -19,6 +19,7 @@ from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters import witness_file
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.adapters.witness_file import WitnessFile, read_witness
+from peloton.runtime.core import journal_dump
 from peloton.runtime.core import witness as records
 from peloton.runtime.core.register import Hold, OpNames, RoundPlan
 from peloton.runtime.core.statements import FEATURES, RegisterRow
@@ -49,7 +50,7 @@ class JournalWitness:
 
     def __init__(self, path: Path, options: WitnessOptions) -> None:
         self._path, self._options = path, options
-        self._log = path.with_name(f"{path.name}-wal")
+        self._log = sql.log_of(path)
         self._file: WitnessFile | None = None
         self._found: Witness | None = None
         self._damage = ""
@@ -131,7 +132,7 @@ class JournalWitness:
                 self._epochs[shard] = max(epoch, self._epochs.get(shard, 0))
                 row = registers.get(shard)
                 if row is not None and row.epoch < epoch:
-                    name = f"{shard.group}-{shard.number}"
+                    name = journal_dump.name_of(shard)
                     text = f"the keeper obeyed epoch {epoch} of {name}, it has {row.epoch}"
                     problems.append(text)
         return problems

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from peloton.runtime.adapters import claimed_folder
+from peloton.runtime.adapters import claimed_folder, private_folder
 from peloton.runtime.core import witness as records
 from peloton.runtime.core.witness import Header, Known, Witness
 from peloton.runtime.ports import ShardId
@@ -40,7 +40,7 @@ class WitnessFile:
 
     def __init__(self, folder: Path, witness: Witness) -> None:
         self._path = folder / FOLDER / NAME
-        self._path.parent.mkdir(mode=0o700, exist_ok=True)
+        self._path.parent.mkdir(mode=private_folder.FOLDER_MODE, exist_ok=True)
         self._header, self._known = witness.header, dict(witness.known)
         shards = [ShardId(*name) for name in self._header.shards]
         self._numbers = {shard: at for at, shard in enumerate(shards)}
@@ -113,7 +113,8 @@ class WitnessFile:
 def _replace(path: Path, data: bytes) -> int:
     """Write the whole file, atomically also in a crash; its descriptor."""
     draft = path.with_name(f"{path.name}.new")
-    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, private_folder.FILE_MODE)
     try:
         view = memoryview(data)
         while view:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from peloton.runtime.core import journal_dump
 from peloton.runtime.core.chain import shard_bytes
 from peloton.runtime.core.statements import RegisterRow
 from peloton.runtime.ports import ShardId
@@ -75,7 +76,7 @@ class Missing(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.shard.group}-{self.shard.number}: {self.text}"
+        return f"{journal_dump.name_of(self.shard)}: {self.text}"
 
 
 # ---- records ----
@@ -89,7 +90,7 @@ def name_of(header: Header, shard: ShardId) -> bytes:
 def record(name: bytes, *, sequence: int, known: Known) -> bytes:
     """One record."""
     values = _VALUES.pack(sequence, *known)
-    return blake2b(name + values, digest_size=_DIGEST_BYTES).digest() + values
+    return _digest(name, values) + values
 
 
 def read_record(data: bytes, name: bytes) -> tuple[int, Known] | None:
@@ -159,7 +160,7 @@ def unpack(data: bytes) -> Witness:
         read = [read_record(piece, name_of(header, shard)) for piece in pieces]
         found = [one for one in read if one is not None]
         if not found:
-            raise WitnessDamaged(f"both records of {shard.group}-{shard.number} are damaged")
+            raise WitnessDamaged(f"both records of {journal_dump.name_of(shard)} are damaged")
         known[shard] = max(found)[1]
     return Witness(header, known)
 
@@ -228,7 +229,7 @@ def counted(found: Iterable[Missing]) -> str:
     all_of_it = sorted(found, key=lambda one: -one.frames)
     frames = sum(one.frames for one in all_of_it)
     shown = [
-        f"{one.shard.group}-{one.shard.number} "
+        f"{journal_dump.name_of(one.shard)} "
         + (f"{one.frames}" if one.frames else "has another history")
         for one in all_of_it[:SHOWN_MAX]
     ]
