@@ -74,6 +74,12 @@ class Data:
             ]
             assert journal.commit(works) == [Committed(), Committed()]
 
+    def live(self, count: int) -> None:
+        """Open the journal, commit, and close it."""
+        journal = self.open()
+        self.commit(journal, count)
+        journal.close()
+
     def crash(self, journal: SqliteJournal, to: Path) -> Data:
         """A copy of the files as they are now; what runs on does so in the old place."""
         shutil.copytree(self.folder, to)
@@ -142,9 +148,7 @@ def test_a_missing_log_is_refused_by_name(crashed: Data) -> None:
 def test_a_missing_log_with_a_part_of_the_history_is_refused(tmp_path: Path) -> None:
     living = Data(tmp_path / "living")
     living.folder.mkdir()
-    journal = living.open()
-    living.commit(journal, 5)
-    journal.close()
+    living.live(5)
     journal = living.open()
     living.commit(journal, FRAMES)
     data = living.crash(journal, tmp_path / "data")
@@ -171,15 +175,11 @@ def test_a_log_that_somebody_moved_into_its_file_is_said_and_no_loss(crashed: Da
 def test_an_older_copy_is_refused_and_the_right_one_is_not(tmp_path: Path) -> None:
     data = Data(tmp_path / "data")
     data.folder.mkdir()
-    journal = data.open()
-    data.commit(journal, 5)
-    journal.close()
+    data.live(5)
     for place in ("older", "newest"):
         (tmp_path / place).mkdir()
     shutil.copy(data.folder / NAME, tmp_path / "older" / NAME)
-    journal = data.open()
-    data.commit(journal, 20)
-    journal.close()
+    data.live(20)
     shutil.copy(data.folder / NAME, tmp_path / "newest" / NAME)
     shutil.copy(tmp_path / "older" / NAME, data.folder / NAME)
     assert "40 acknowledged frames are missing (a-0 20, b-0 20)" in refused(data)
@@ -193,15 +193,11 @@ def test_an_older_copy_is_refused_and_the_right_one_is_not(tmp_path: Path) -> No
 def test_an_accepted_rollback_begins_a_generation_with_higher_epochs(tmp_path: Path) -> None:
     data = Data(tmp_path / "data")
     data.folder.mkdir()
-    journal = data.open()
-    data.commit(journal, 5)
-    journal.close()
+    data.live(5)
     older = tmp_path / "older"
     shutil.copy(data.folder / NAME, older)
     for _ in range(4):
-        journal = data.open()
-        data.commit(journal, 3)
-        journal.close()
+        data.live(3)
     newest = tmp_path / "newest"
     shutil.copy(data.folder / NAME, newest)
     shutil.copy(older, data.folder / NAME)

@@ -117,9 +117,7 @@ def test_who_gets_the_place_of_a_shard_that_left_hands_over(
     monkeypatch.setattr(round_, "ROUND_SHARDS_MAX", 1)
     town = Town()
     stage = town.stage
-    placer = begun(Desk("placer", stage.driver))
-    stage.region.routes.services["placer"] = placer.ref
-    stage.round.enter_service(placer.ref)
+    town.placer()
     told = [Envelope(key("placer", "any"), w.Add(1))]
     stamp = Stamp(CITY, 1)
     assert stage.round.hand_over(town.city, told, stamp=stamp, held={}) == told
