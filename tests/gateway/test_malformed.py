@@ -103,10 +103,13 @@ def test_a_call_without_a_request_is_an_invalid_argument(
     assert caught.value.code() in (CODE.INVALID_ARGUMENT, CODE.UNIMPLEMENTED)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+@pytest.mark.parametrize(
+    "method",
+    # Well-formed requests of these two wait for what never happens.
+    [each for each in METHODS if each.name not in ("Watch", "WaitJob")],
+    ids=lambda method: method.full_name,
+)
 def test_extreme_values_are_refused_or_answered(well: Deployment, method: MethodDescriptor) -> None:
-    if method.full_name in ("peloton.ops.v1.Ops.Watch", "peloton.ops.v1.Ops.WaitJob"):
-        pytest.skip("waits")
     for seed in range(30):
         sent = valid(method.input_type, Random(f"{method.full_name} {seed}"))
         code, text = answered(well, method, sent.SerializePartialToString())
