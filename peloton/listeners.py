@@ -12,9 +12,12 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from peloton import access
+from peloton.access import ClientAccess
 from peloton.config import Address
 from peloton.failures import CannotStart
 from peloton.gateway.http import HttpServer
+from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import build_server
 from peloton.port_holder import port_holder
 from peloton.runtime.shells.region import Region
@@ -41,20 +44,31 @@ class ClientListeners:
         self._stop_grpc: list[Callable[[], object]] = []
         self._stop_http: list[Callable[[], object]] = []
         self._report = report
+        self._access: ClientAccess | None = None
 
-    def refuse_busy(self) -> None:
-        """Raise CannotStart if an address that must be had is busy now."""
+    @property
+    def access(self) -> ClientAccess:
+        """Who may call; its files are read, or made, when first needed."""
+        if self._access is None:
+            self._access = ClientAccess(self._settings, report=self._report)
+        return self._access
+
+    def check(self) -> None:
+        """Raise CannotStart if an address is busy now, or what says who may call is unusable."""
         settings, remedy = self._settings, self._names.other_ports
         _refuse_busy(self._names.http, settings.http, remedy=remedy)
         if "api" in settings.roles:
             _refuse_busy(self._names.grpc, settings.grpc, remedy=remedy)
+        texts = access.problems(settings)
+        if texts:
+            raise CannotStart("\n".join(texts))
 
     def listen_http(self, region: Region) -> Address:
         """Serve health, metrics and files; the address, with the port that was found."""
         wanted = self._settings.http
         _refuse_busy(self._names.http, wanted, remedy=self._names.other_ports)
         try:
-            server = HttpServer(wanted, region, sandboxes=self._sandboxes)
+            server = HttpServer(wanted, region, sandboxes=self._sandboxes, access=self.access.files)
         except OSError as error:
             raise CannotStart(f"{self._names.http}: {wanted}: {error.strerror}") from error
         self._stop_http.append(server.close)
@@ -75,19 +89,27 @@ class ClientListeners:
             else:
                 self._report(f"warning: classic port {address} is busy: not listening there")
         _refuse_busy(self._names.grpc, wanted, remedy=self._names.other_ports)
+        allowed, here = self.access, self._settings.backend.process is not None
+        unix = allowed.prepare_socket()
         try:
             server, ports = build_server(
                 region,
-                [str(address) for address in addresses],
-                http=http,
+                [*map(str, addresses), *([unix] if unix else [])],
+                authentication=allowed.authentication,
+                boxes=SandboxFiles(
+                    self._sandboxes if here else None,
+                    (http.host, http.port),
+                    links=allowed.files.links,
+                ),
                 receive_max_bytes=self._settings.limits.receive_max_bytes,
-                sandboxes=self._sandboxes if self._settings.backend.process is not None else None,
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
+        served = [Address(one.host, port) for one, port in zip(addresses, ports, strict=False)]
+        allowed.publish(served)
         server.start(broken=broken)
         self._stop_grpc.append(lambda: server.stop(grace_s=CALLS_GRACE_S).wait(CALLS_STOP_S_MAX))
-        return Address(wanted.host, ports[0])
+        return served[0]
 
     def stop_calls(self) -> None:
         """No call is answered any more; those under way have a moment to end."""
@@ -99,6 +121,8 @@ class ClientListeners:
         self.stop_calls()
         while self._stop_http:
             self._stop_http.pop()()
+        if self._access is not None:
+            self._access.close()
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

@@ -15,7 +15,7 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
-from peloton import missing_package, preflight_cluster
+from peloton import access, missing_package, preflight_cluster
 from peloton.config import Address
 from peloton.failures import CannotStart
 from peloton.folders import behind_text, witness_options
@@ -48,6 +48,7 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
         yield from _port(names.listener(name), settings.door(name), remedy=names.other_ports)
     if settings.tls is not None:
         yield from _tls(settings.tls)
+    yield from access.problems(settings)
     if settings.journal.sqlite is not None:
         folder = settings.journal.sqlite.folder
         yield from _folder(names.data_folder, folder)

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from peloton import mistyped
+from peloton.access_settings import Access, AuthSettings, ClientTls, TlsFiles
 from peloton.config import (
     GRPC_DEFAULT,
     HTTP_DEFAULT,
@@ -27,6 +28,7 @@ from peloton.config import (
     BadSetting,
     HostSetting,
     host_problems,
+    ip_address,
     loopback,
     read_yaml,
     same_port,
@@ -52,24 +54,17 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Listen(_Record, frozen=True):
-    """Where others reach this daemon. `advertise` is what peers dial, where that differs."""
+    """Where others reach this daemon. `advertise` is what peers dial, where that differs.
+
+    `tls` and `open_loopback` are for clients (`access_settings`).
+    """
 
     exchange: str = EXCHANGE_DEFAULT
     advertise: str = ""
     grpc: str = GRPC_DEFAULT
     http: str = HTTP_DEFAULT
-
-
-class TlsFiles(_Record, frozen=True):
-    """Certificates between daemons, in PEM; without them peers meet on loopback only.
-
-    `server_name` is the name in all certificates, if it is not the address.
-    """
-
-    ca: Path
-    certificate: Path
-    key: Path
-    server_name: str = ""
+    tls: ClientTls | None = None
+    open_loopback: bool = False
 
 
 class Zookeeper(_Record, frozen=True):
@@ -155,6 +150,7 @@ class DaemonSettings(_Record, frozen=True):
     listen: Listen = Listen()
     zookeeper: Zookeeper | None = None
     tls: TlsFiles | None = None
+    auth: AuthSettings = AuthSettings()
     backend: BackendSetting = BackendSetting()
     shards: dict[str, int] = {}
     limits: LimitSettings = LimitSettings()
@@ -172,7 +168,13 @@ class DaemonSettings(_Record, frozen=True):
     @property
     def grpc(self) -> Address:
         """Where clients call."""
-        return loopback(self.listen.grpc, "listen.grpc")
+        return ip_address(self.listen.grpc, "listen.grpc")
+
+    @property
+    def access(self) -> Access:
+        """Who may call."""
+        listen = self.listen
+        return Access(auth=self.auth, tls=listen.tls, open_loopback=listen.open_loopback)
 
     @property
     def http(self) -> Address:
@@ -279,7 +281,7 @@ def _listed(field: str, servers: list[str]) -> Iterator[str]:
 
 def _addresses(found: DaemonSettings) -> Iterator[str]:
     listen, known = found.listen, {}
-    for field, read_ in (("grpc", loopback), ("http", loopback), ("exchange", _address)):
+    for field, read_ in (("grpc", ip_address), ("http", loopback), ("exchange", _address)):
         try:
             known[field] = read_(getattr(listen, field), f"listen.{field}")
         except BadSetting as error:
@@ -301,12 +303,22 @@ def _addresses(found: DaemonSettings) -> Iterator[str]:
             loopback(listen.exchange, "listen.exchange")
         except BadSetting as error:
             yield from error.texts
+    yield from _for_clients(found, known.get("grpc"))
     used = found.doors
     names = [name for name in used if name in known]
     for number, name in enumerate(names):
         for other in names[:number]:
             if same_port(known[name], known[other]):
                 yield f"listen.{name}: {known[name]} is listen.{other} as well"
+
+
+def _for_clients(found: DaemonSettings, grpc: Address | None) -> Iterator[str]:
+    yield from found.access.problems()
+    if grpc is not None:
+        yield from found.access.problems_of(grpc, "listen.grpc")
+        if _is_any(grpc.host) and not found.alone:
+            what = f"clients cannot dial {grpc.host}, which ZooKeeper would tell them"
+            yield f"listen.grpc: {what}; give an address of this machine"
 
 
 def _address(text: str, field: str) -> Address:

@@ -8,7 +8,6 @@ client. It must not translate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from google.protobuf.descriptor import ServiceDescriptor
@@ -18,7 +17,8 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.config import RECEIVE_MAX_BYTES, Address
+from peloton.config import RECEIVE_MAX_BYTES
+from peloton.gateway.authentication import Authentication
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.health import Health
@@ -46,19 +46,18 @@ def build_server(
     cluster: ClusterPort,
     addresses: Sequence[str],
     *,
-    http: Address,
+    authentication: Authentication,
+    boxes: SandboxFiles,
     receive_max_bytes: int = RECEIVE_MAX_BYTES,
-    sandboxes: Path | None = None,
 ) -> tuple[Server, list[int]]:
     """A server on all these addresses, not started yet, and the ports it got.
 
-    `http` is where the files of sandboxes are served; `sandboxes` is where they lie, if they lie
-    on this machine: then a listing names all files, and else the customary ones. Raises
-    RuntimeError when an address cannot be had.
+    `authentication` knows its callers; `boxes` are the sandboxes, where those lie on this machine:
+    then a listing names all files, and else the customary ones. Raises RuntimeError when an address
+    cannot be had.
     """
-    server = _limited(receive_max_bytes)
+    server = _limited(receive_max_bytes, authentication)
     cluster_client = ClusterClient(cluster)
-    boxes = SandboxFiles(sandboxes, (http.host, http.port))
     served: list[tuple[ServiceDescriptor, Any]] = [
         (job_pb2.DESCRIPTOR.services_by_name["JobManager"], JobManager(cluster_client)),
         (task_pb2.DESCRIPTOR.services_by_name["TaskManager"], TaskManager(cluster_client, boxes)),
@@ -81,7 +80,7 @@ def build_server(
     return server, server.listen(addresses)
 
 
-def _limited(receive_max_bytes: int) -> Server:
+def _limited(receive_max_bytes: int, authentication: Authentication) -> Server:
     """A server with its limits."""
     return Server(
         [
@@ -103,6 +102,7 @@ def _limited(receive_max_bytes: int) -> Server:
         Intake(
             message_bytes_max=receive_max_bytes, bytes_max=MESSAGES_IN_FLIGHT * receive_max_bytes
         ),
+        authentication=authentication,
     )
 
 

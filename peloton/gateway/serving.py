@@ -21,18 +21,16 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeAlias
 
-import grpc
 import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from peloton.gateway.authentication import UNIX, Authentication, without_secrets
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
 from peloton.gateway.guard import CallCode, CallEnded, Guard
 from peloton.gateway.intake import Intake
-from peloton.gateway.principals import principal_of
 from peloton.gateway.receiving import answer_next, parsed, take_one
-from peloton.runtime.core.principal import Principal
 
 THREADS_MAX = 64
 CALLS_MAX = 1024
@@ -65,11 +63,6 @@ class LongCall(CallContext):
         self.name = name
         self._core = call
         self._server = server
-
-    @property
-    def principal(self) -> Principal:
-        """Who calls."""
-        return principal_of(self)
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call something that blocks on a thread of the pool; its last argument is a context."""
@@ -134,7 +127,14 @@ LOOP = _Loop()
 class Server:
     """One gRPC server, from construction to `stop`; called from any thread but the loop's."""
 
-    def __init__(self, options: Sequence[tuple[str, Any]], intake: Intake) -> None:
+    def __init__(
+        self,
+        options: Sequence[tuple[str, Any]],
+        intake: Intake,
+        *,
+        authentication: Authentication,
+    ) -> None:
+        self._authentication = authentication
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
         self._busy = 0  # calls that need a thread of the pool, or wait for a `Later`
         self._later: dict[CoreCall, tuple[float, Later, str]] = {}  # with when they are late
@@ -162,11 +162,17 @@ class Server:
         """Refuse calls of these paths that nothing serves, each with its text."""
         self._refusals = texts
 
-    def listen(
-        self, addresses: Sequence[str], credentials: grpc.ServerCredentials | None = None
-    ) -> list[int]:
-        """The ports it got. Raises RuntimeError when an address cannot be had."""
-        return [self._core.listen(address, credentials) for address in addresses]
+    def listen(self, addresses: Sequence[str]) -> list[int]:
+        """The ports it got; what is on no network is not encrypted.
+
+        Raises RuntimeError when an address cannot be had.
+        """
+        tls = self._authentication.tls
+        secret = tls.credentials if tls is not None else None
+        return [
+            self._core.listen(address, None if address.startswith(UNIX) else secret)
+            for address in addresses
+        ]
 
     def start(self, *, broken: Callable[[str], object] | None = None) -> None:
         """Begin to serve; `broken` is called with a text if it cannot go on."""
@@ -197,10 +203,15 @@ class Server:
         self._pool.shutdown(wait=False)
 
     def _begin(self, call: CoreCall) -> None:
-        begin = self._begins.get(call.method)
+        # From here on nobody else sees the secrets.
+        sent, call.metadata = call.metadata, without_secrets(call.metadata)
         if self._stopping:
             call.end(CallCode.UNAVAILABLE.value[0], STOPPING)
             return
+        known = self._authentication
+        identities = call.peer_identities() if known.tls is not None else None
+        call.principal = known.admit(call.method, sent, peer=call.peer(), identities=identities)
+        begin = self._begins.get(call.method)
         if begin is not None:
             begin(call)
             return

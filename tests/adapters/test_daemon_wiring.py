@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import grpc
 import msgspec
 import pytest
 import yaml
@@ -33,7 +32,8 @@ from peloton.runtime.vocabulary import key
 from peloton.settings import DaemonSettings, parse
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.pems import Authority
-from tests.gateway.fleet_fixture import CHANNEL, Deployment, named
+from tests.channels import channel_to
+from tests.gateway.fleet_fixture import Deployment, named
 
 HERE = Path("/nowhere")
 SHARDS = {"jobmgr": 10, "resmgr": 1, "hostmgr": 6}
@@ -140,13 +140,13 @@ def deployment(daemon: Daemon) -> Iterator[Deployment]:
 
     muster = Readiness(daemon._region, daemon._inventories)
     until(lambda: muster.all_up([key("host", host["name"]) for host in HOSTS], alone=True))
-    with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
+    with channel_to(daemon.grpc) as channel:
         yield Deployment(daemon._region, channel, http=daemon.http)
 
 
 def state_at(daemon: Daemon, job: str) -> int:
     """The state of a job, as any client of this daemon sees it."""
-    with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
+    with channel_to(daemon.grpc) as channel:
         answer = job_pb2_grpc.JobManagerStub(channel).Get(job_pb2.GetRequest(id=named(job)))
         return int(answer.jobInfo.runtime.state)
 

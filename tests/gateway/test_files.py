@@ -15,7 +15,7 @@ from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
 from peloton.api.v0.task import task_pb2 as task
 from peloton.config import Address
-from peloton.gateway.http import HttpServer
+from peloton.gateway.http import OPEN, HttpServer
 from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, NoFile, SandboxFiles
 from peloton.placement.messages import HostSummary
 from peloton.runtime.core.condition import Condition, NotReadyReason
@@ -197,7 +197,7 @@ class Ill:
 
 def asked(cluster: Ill, path: str, boxes: Path, accept: str = "*/*") -> tuple[int, bytes]:
     """One request to a server of its own."""
-    server = HttpServer(Address("127.0.0.1", 0), cluster, sandboxes=boxes)  # type: ignore[arg-type]
+    server = HttpServer(Address("127.0.0.1", 0), cluster, sandboxes=boxes, access=OPEN)  # type: ignore[arg-type]
     try:
         link = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=60)
         link.request("GET", path, headers={"Accept": accept})
@@ -263,7 +263,7 @@ def test_a_host_that_waits_for_a_person_is_no_reason_against_being_ready(tmp_pat
 
 def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a loopback"):
-        HttpServer(Address("0.0.0.0", 0), Ill(live=True), sandboxes=tmp_path)  # type: ignore[arg-type]
+        HttpServer(Address("0.0.0.0", 0), Ill(live=True), sandboxes=tmp_path, access=OPEN)  # type: ignore[arg-type]
 
 
 def test_a_file_is_had_from_a_byte_on(deployment: Deployment, runs: Path) -> None:

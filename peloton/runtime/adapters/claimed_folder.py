@@ -17,11 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LOCK, KEEPER, MAKER, WITNESS = "lock", "keeper", "backend", "witness"
+TOKEN, SOCKET = "token", "api.sock"
+"""What callers show, and where those call who can open this folder."""
 NEW_LOCK = f"{LOCK}.new"
 JOURNAL = "journal.sqlite"
 OWN = (
     JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal",
-    KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK,
+    KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK, TOKEN, SOCKET,
 )  # fmt: skip
 """All that is ever made at the top of a data folder, but for the lock, which stays."""
 IGNORED = ("lost+found",)
