@@ -25,6 +25,7 @@ from peloton.sdk.credentials import Credentials, Route, Routes
 
 CALLER = "peloton-python"
 MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+NO_CREDENTIALS = Credentials()
 # Every address is tried so often at most, with growing pauses, and never beyond the deadline.
 ROUNDS_MAX = 4
 PAUSE_FIRST_S, PAUSE_S_MAX = 0.1, 2.0
@@ -104,7 +105,9 @@ class RpcCall(NamedTuple):
 class Wire:
     """Channels by what is dialled, opened when first used."""
 
-    def __init__(self, addresses: Addresses, *, timeout_s: float, credentials: Credentials) -> None:
+    def __init__(
+        self, addresses: Addresses, *, timeout_s: float, credentials: Credentials = NO_CREDENTIALS
+    ) -> None:
         self.timeout_s = timeout_s
         self._addresses = addresses
         for name, text in credentials.login._asdict().items() if credentials.login else ():
