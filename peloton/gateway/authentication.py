@@ -18,9 +18,9 @@ is a call like others.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 import grpc
 
@@ -46,7 +46,8 @@ WRONG_TOKEN = f"the token of this call is not that of this daemon. {HOW_TO_CALL}
 NO_USER = "invalid Username/Password combination"
 NO_CERTIFICATE = "this daemon answers only clients with a certificate that it can check"
 
-Metadata = Iterable[tuple[str, Any]]
+Metadata: TypeAlias = Mapping[str, Any]
+Names: TypeAlias = Iterable[bytes] | None
 
 
 class ListenerTls(NamedTuple):
@@ -66,12 +67,19 @@ class ListenerTls(NamedTuple):
         )
 
 
+class _Way(Protocol):
+    """How callers prove who they are."""
+
+    def __call__(self, path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
+        """Who calls; raises CallEnded."""
+
+
 class Authentication:
     """One way for all listeners of a daemon. Made by the functions below."""
 
     def __init__(
         self,
-        way: Callable[[str, Mapping[str, Any], _Peer], Principal],
+        way: _Way,
         *,
         open_: bool = False,
         token: str = "",
@@ -98,15 +106,14 @@ class Authentication:
         """
         known = token.encode()
 
-        def way(path: str, metadata: Mapping[str, Any], peer: _Peer) -> Principal:
-            caller = str(metadata.get(CALLER, ""))
-            if peer.address.startswith(UNIX):
-                return Principal(owner, SOCKET, "unix", caller)
-            given = _bearer(str(metadata.get(AUTHORIZATION, "")))
+        def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
+            if peer.startswith(UNIX):
+                return _principal(owner, SOCKET, peer=peer, caller=metadata.get(CALLER, ""))
+            given = _bearer(metadata.get(AUTHORIZATION, ""))
             if given and hmac.compare_digest(given, known):
-                return Principal(owner, TOKEN, _host(peer.address), caller)
+                return _principal(owner, TOKEN, peer=peer, caller=metadata.get(CALLER, ""))
             if open_:
-                return _unproven(path, metadata, peer)
+                return claimed(metadata, _host(peer))
             _refuse(CallCode.UNAUTHENTICATED, WRONG_TOKEN if given else NO_TOKEN)
 
         return cls(way, open_=open_, token=token, tls=tls)
@@ -116,7 +123,7 @@ class Authentication:
         """Callers are users of a file, and may call what their roles accept."""
         permitted = lru_cache(maxsize=4096)(users.permits)
 
-        def way(path: str, metadata: Mapping[str, Any], peer: _Peer) -> Principal:
+        def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
             user = users.user(metadata.get(USERNAME), metadata.get(PASSWORD))
             if user is None:
                 _refuse(CallCode.UNAUTHENTICATED, NO_USER)
@@ -124,8 +131,8 @@ class Authentication:
                 service, method = service_and_method(path)
                 text = f"not permitted to call {method} in {service}"
                 _refuse(CallCode.PERMISSION_DENIED, text)
-            caller = str(metadata.get(CALLER, ""))
-            return Principal(user.name, BASIC, _host(peer.address), caller, user.role.name)
+            caller = metadata.get(CALLER, "")
+            return _principal(user.name, BASIC, peer=peer, caller=caller, role=user.role.name)
 
         return cls(way, tls=tls)
 
@@ -133,17 +140,17 @@ class Authentication:
     def by_certificate(cls, tls: ListenerTls) -> Authentication:
         """Callers have a certificate, which gRPC has checked before a call begins."""
 
-        def way(path: str, metadata: Mapping[str, Any], peer: _Peer) -> Principal:
-            name = next(iter(peer.identities or ()), None)
+        def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
+            name = next(iter(identities or ()), None)
             if not name:
                 _refuse(CallCode.UNAUTHENTICATED, NO_CERTIFICATE)
-            caller = str(metadata.get(CALLER, ""))
-            return Principal(name.decode(errors="replace"), TLS, _host(peer.address), caller)
+            text, caller = name.decode(errors="replace"), metadata.get(CALLER, "")
+            return _principal(text, TLS, peer=peer, caller=caller)
 
         return cls(way, tls=tls)
 
     def admit(
-        self, path: str, metadata: Metadata, *, peer: str, identities: Iterable[bytes] | None = None
+        self, path: str, metadata: Metadata, *, peer: str, identities: Names = None
     ) -> Principal:
         """Who makes a call of this method. Raises CallEnded for callers who may not.
 
@@ -152,7 +159,7 @@ class Authentication:
         """
         if path in OPEN_PATHS:
             return NOBODY
-        return self._way(path, dict(metadata), _Peer(peer, identities))
+        return self._way(path, metadata, peer=peer, identities=identities)
 
     def knows(self, authorization: str) -> bool:
         """Whether an HTTP request has the token of this daemon."""
@@ -160,22 +167,13 @@ class Authentication:
         return bool(given and self._token) and hmac.compare_digest(given, self._token)
 
 
-class _Peer(NamedTuple):
-    """The other end of a connection."""
-
-    address: str
-    identities: Iterable[bytes] | None
-
-
-def without_secrets(metadata: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
+def without_secrets(metadata: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
     """What handlers and logs may see of the metadata."""
-    if any(pair[0] in SECRETS for pair in metadata):
-        return tuple(pair for pair in metadata if pair[0] not in SECRETS)
-    return metadata
+    return tuple([pair for pair in metadata if pair[0] not in SECRETS])  # noqa: C409 - quicker
 
 
-def _unproven(path: str, metadata: Mapping[str, Any], peer: _Peer) -> Principal:
-    return claimed(metadata, _host(peer.address))
+def _unproven(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
+    return claimed(metadata, _host(peer))
 
 
 def _refuse(code: Any, text: str) -> NoReturn:
@@ -187,5 +185,10 @@ def _bearer(authorization: str) -> bytes:
     return token.strip().encode() if scheme.lower() == BEARER else b""
 
 
+# Connections are few, and each makes many calls.
+@lru_cache(maxsize=4096)
+def _principal(name: str, how: str, *, peer: str, caller: str, role: str = "") -> Principal:
+    return Principal(name, how, host_of(peer), caller, role)
+
+
 _host = lru_cache(maxsize=4096)(host_of)
-"""Connections are few, and each makes many calls."""

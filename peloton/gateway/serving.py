@@ -25,7 +25,7 @@ import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from peloton.gateway.authentication import UNIX, Authentication, without_secrets
+from peloton.gateway.authentication import SECRETS, UNIX, Authentication, without_secrets
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
 from peloton.gateway.guard import CallCode, CallEnded, Guard
@@ -203,8 +203,9 @@ class Server:
         self._pool.shutdown(wait=False)
 
     def _begin(self, call: CoreCall) -> None:
-        # From here on nobody else sees the secrets.
-        sent, call.metadata = call.metadata, without_secrets(call.metadata)
+        sent = {name: text for name, text in call.metadata}  # noqa: C416 - half the time of dict()
+        if not SECRETS.isdisjoint(sent):  # from here on nobody else sees them
+            call.metadata = without_secrets(call.metadata)
         if self._stopping:
             call.end(CallCode.UNAVAILABLE.value[0], STOPPING)
             return
