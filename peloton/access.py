@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from peloton import access_files
-from peloton.access_files import BadSecretFile, Entry
+from peloton.access_files import BadSecretFile, ClusterEntry
 from peloton.access_settings import ClientTls
 from peloton.config import Address, BadSetting, read_yaml
 from peloton.failures import CannotStart
@@ -39,7 +39,7 @@ class ClientAccess:
         """`report` takes warnings for people. Raises CannotStart, which names the setting."""
         self._settings, self._report = settings, report
         self.setting = setting = settings.access
-        self._entries: list[Entry] = []
+        self._entries: list[ClusterEntry] = []
         self._token_file = token_file(settings) if setting.has_token else None
         self.authentication = self._authentication()
         if setting.is_open:
@@ -100,7 +100,7 @@ class ClientAccess:
             os.chmod(path, access_files.FILE_MODE)
         born, pid = access_files.birth_of(os.getpid()), os.getpid()
         file, listens = str(self._token_file.absolute()), str(path) if path is not None else ""
-        self._entries = [Entry(str(one), pid, born, file, listens) for one in addresses]
+        self._entries = [ClusterEntry(str(one), pid, born, file, listens) for one in addresses]
         try:
             access_files.publish(self._entries)
         except OSError as error:

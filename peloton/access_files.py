@@ -37,7 +37,7 @@ class BadSecretFile(Exception):
     """A file with secrets that cannot be used; the text names the file and the reason."""
 
 
-class Entry(NamedTuple):
+class ClusterEntry(NamedTuple):
     """What a daemon tells its user's clients about one address."""
 
     address: str
@@ -136,7 +136,7 @@ def _private_folder(path: Path) -> None:
 # ---- entries ----
 
 
-def publish(entries: Sequence[Entry], folder: Path | None = None) -> None:
+def publish(entries: Sequence[ClusterEntry], folder: Path | None = None) -> None:
     """Write the entries, and remove those of daemons that have ended. Raises OSError."""
     at = (folder or state_folder()) / ENTRIES
     _private_folder(at)
@@ -149,7 +149,7 @@ def publish(entries: Sequence[Entry], folder: Path | None = None) -> None:
         os.replace(_draft(at / entry.address, json.dumps(entry._asdict())), at / entry.address)
 
 
-def withdraw(entries: Sequence[Entry], folder: Path | None = None) -> None:
+def withdraw(entries: Sequence[ClusterEntry], folder: Path | None = None) -> None:
     """Remove these entries, where no other daemon has written its own over them."""
     at = (folder or state_folder()) / ENTRIES
     for entry in entries:
@@ -157,7 +157,7 @@ def withdraw(entries: Sequence[Entry], folder: Path | None = None) -> None:
             (at / entry.address).unlink(missing_ok=True)
 
 
-def entry_of(address: str, folder: Path | None = None) -> Entry | None:
+def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
     """The entry of the living daemon at this address, if it is one of our user."""
     at = (folder or state_folder()) / ENTRIES
     for name in _names(address):
@@ -203,7 +203,7 @@ def _names(address: str) -> list[str]:
     return [address, *(f"{other}:{port}" for other in others)]
 
 
-def _read(path: Path) -> Entry | None:
+def _read(path: Path) -> ClusterEntry | None:
     """An entry; None where there is none that can be read, or one that others may have written."""
     try:
         with path.open("rb") as file:
@@ -211,7 +211,7 @@ def _read(path: Path) -> Entry | None:
             if found.st_uid != os.geteuid() or found.st_mode & (_OTHERS | _GROUP_WRITES):
                 return None
             raw: Any = json.loads(file.read(1 << 16))
-        return Entry(
+        return ClusterEntry(
             str(raw["address"]),
             int(raw["pid"]),
             str(raw["born"]),

@@ -108,7 +108,7 @@ def login(path: str | None) -> Login | None:
 
 def credentials(values: Mapping[str, Any]) -> Credentials:
     """What the flags and variables say of who calls."""
-    from peloton.sdk.credentials import Credentials, TlsFiles, login_of
+    from peloton.sdk.credentials import ClientTlsFiles, Credentials, login_of
 
     ca, certificate, key = (values.get(name) or "" for name in ("tls_ca", "tls_cert", "tls_key"))
     if (certificate or key) and not ca:
@@ -122,7 +122,7 @@ def credentials(values: Mapping[str, Any]) -> Credentials:
     return Credentials(
         login=named or login(values.get("login_file")),
         token_file=values.get("token_file") or "",
-        tls=TlsFiles(ca, certificate, key) if ca else None,
+        tls=ClientTlsFiles(ca, certificate, key) if ca else None,
         plain_text=bool(values.get("plain_text")),
     )
 

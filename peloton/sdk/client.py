@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from peloton.sdk.addresses import Addresses, Written, ZooKeeperAddresses, addresses_of
-from peloton.sdk.credentials import Credentials, Login, TlsFiles, from_environment
+from peloton.sdk.credentials import ClientTlsFiles, Credentials, Login, from_environment
 from peloton.sdk.jobs import JobQuery, Jobs
 from peloton.sdk.ops import OpsCalls, WaitResult
 from peloton.sdk.pools import PoolCalls
@@ -23,7 +23,15 @@ from peloton.sdk.tasks import TaskCalls, TaskQuery
 from peloton.sdk.wire import SERVICES, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 
-__all__ = ["Client", "Credentials", "WaitResult", "JobQuery", "Login", "TaskQuery", "TlsFiles"]
+__all__ = [
+    "Client",
+    "Credentials",
+    "WaitResult",
+    "JobQuery",
+    "Login",
+    "TaskQuery",
+    "ClientTlsFiles",
+]
 
 API = "127.0.0.1:5397"
 API_VARIABLE = "PELOTON_API"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import grpc
 
 from peloton import access_files
-from peloton.access_files import BadSecretFile, Entry, entry_of, is_local
+from peloton.access_files import BadSecretFile, ClusterEntry, entry_of, is_local
 from peloton.sdk import errors
 
 TOKEN_FILE_VARIABLE = "PELOTON_TOKEN_FILE"
@@ -35,7 +35,7 @@ class Login(NamedTuple):
     password: str
 
 
-class TlsFiles(NamedTuple):
+class ClientTlsFiles(NamedTuple):
     """In PEM: the authority of the servers' certificates, and our own certificate, if any."""
 
     ca: str
@@ -48,7 +48,7 @@ class Credentials(NamedTuple):
 
     login: Login | None = None
     token_file: str = ""
-    tls: TlsFiles | None = None
+    tls: ClientTlsFiles | None = None
     plain_text: bool = False
 
 
@@ -62,7 +62,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Credential
     return Credentials(
         login=login_of(username, password_file) if username and password_file else None,
         token_file=known.get(TOKEN_FILE_VARIABLE, ""),
-        tls=TlsFiles(**files) if files["ca"] else None,
+        tls=ClientTlsFiles(**files) if files["ca"] else None,
     )
 
 
@@ -80,7 +80,7 @@ class Route(NamedTuple):
 
     target: str
     metadata: tuple[tuple[str, str], ...] = ()
-    entry: Entry | None = None
+    entry: ClusterEntry | None = None
 
     @property
     def holds(self) -> bool:
@@ -164,7 +164,7 @@ def _bearer(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),)
 
 
-def _channel_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
+def _channel_credentials(files: ClientTlsFiles) -> grpc.ChannelCredentials:
     if bool(files.certificate) != bool(files.key):
         raise errors.BadSpec("a certificate and its key go together", field="tls")
     try:

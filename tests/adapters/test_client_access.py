@@ -21,12 +21,12 @@ import pytest
 import yaml
 
 from peloton import access_files
-from peloton.access_files import BadSecretFile, Entry
+from peloton.access_files import BadSecretFile, ClusterEntry
 from peloton.assembly import Daemon
 from peloton.config import BadSetting
 from peloton.failures import CannotStart
 from peloton.preflight import of_daemon
-from peloton.sdk.client import Client, Credentials, Login, TlsFiles
+from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
 from peloton.sdk.credentials import Routes
 from peloton.sdk.errors import BadSpec, Denied, ServiceUnavailable
 from peloton.settings import DaemonSettings, parse
@@ -211,15 +211,15 @@ def test_mutual_tls_serves_whoever_has_a_certificate(tmp_path: Path) -> None:
     tls = {field: str(path) for field, path in files.items()}
     with running(settings(tmp_path, listen=ANYWHERE | {"tls": tls})) as daemon:
         ca = str(authority.ca)
-        known = TlsFiles(ca, str(ann.certificate), str(ann.key))
+        known = ClientTlsFiles(ca, str(ann.certificate), str(ann.key))
         with Client(at(daemon), credentials=Credentials(tls=known)) as client:
             pool = client.pools.create("/p", {"name": "p", "resources": []})
             assert "tls:ann.example.org@127.0.0.1" in str(client.ops.story(f"respool/{pool}"))
         words = ["--tls-ca", ca, "--tls-cert", known.certificate, "--tls-key", known.key]
         done = typed("--api", at(daemon), *words, "job", "query")
         assert done.returncode == 0, done.stderr
-        stranger = TlsFiles(ca, str(mallory.certificate), str(mallory.key))
-        for tried in (TlsFiles(ca), stranger, None):
+        stranger = ClientTlsFiles(ca, str(mallory.certificate), str(mallory.key))
+        for tried in (ClientTlsFiles(ca), stranger, None):
             with pytest.raises(ServiceUnavailable):
                 answered(at(daemon), Credentials(tls=tried))
         assert access_files.entry_of(at(daemon)) is None, "there is no token"
@@ -231,7 +231,7 @@ def test_passwords_over_tls_beyond_loopback(tmp_path: Path) -> None:
     tls = {"certificate": str(ours.certificate), "key": str(ours.key)}
     wanted = settings(tmp_path, listen=ANYWHERE | {"tls": tls}, auth=users_in(tmp_path))
     with running(wanted) as daemon:
-        known = Credentials(login=Login("ann", SECRET), tls=TlsFiles(str(authority.ca)))
+        known = Credentials(login=Login("ann", SECRET), tls=ClientTlsFiles(str(authority.ca)))
         assert answered(at(daemon), known)
         with pytest.raises(Denied):
             answered(at(daemon), known._replace(login=Login("ann", "x")))
@@ -342,7 +342,7 @@ def test_a_folder_whose_name_is_too_long_for_a_socket_has_a_token(tmp_path: Path
 def test_an_entry_counts_only_for_its_writer_while_that_lives(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as other:
         born = access_files.birth_of(other.pid)
-        living = Entry("127.0.0.1:1", other.pid, born, "t", "s")
+        living = ClusterEntry("127.0.0.1:1", other.pid, born, "t", "s")
         later = living._replace(address="127.0.0.1:2", born=f"{born}0")
         access_files.publish([living, later], tmp_path)
         assert access_files.entry_of("127.0.0.1:1", tmp_path) == living

@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[c.Cluster]:
         yield running
 
 
-def told(address: str) -> access_files.Entry:
+def told(address: str) -> access_files.ClusterEntry:
     """What the cluster has written about its address."""
     entry = access_files.entry_of(address)
     assert entry is not None
