@@ -174,9 +174,13 @@ class Daemon:
             return open_cassandra(setting.cassandra)
         assert setting.sqlite is not None
         backend = self._settings.backend.name
-        folder = take_data_folder(setting.sqlite.folder, backend=backend, options=self._options)
+        folder = take_data_folder(
+            setting.sqlite.folder, backend=backend, options=self._options, report=log_line
+        )
         self._undo.append(folder.close)
-        return self._open_sqlite(folder)
+        journal = self._open_sqlite(folder)
+        folder.secure()  # SQLite makes its files as the umask of this process has it
+        return journal
 
     def _open_sqlite(self, folder: DataFolder) -> Journal:
         self._journal_text = f"journal {folder.journal_path}"
@@ -196,7 +200,8 @@ class Daemon:
         """The folder where our tasks run serves this journal, and no other."""
         setting = self._settings.backend.process
         if setting is not None and "hostmgr" in self._settings.roles:
-            claim_keeper(setting.folder, keeper_owner(self._record), options=self._options)
+            owner = keeper_owner(self._record)
+            claim_keeper(setting.folder, owner, options=self._options, report=log_line)
 
     def _meet(self, record: ClusterRecord) -> Membership | None:
         """The others, if there are any."""

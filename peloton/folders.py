@@ -6,24 +6,30 @@ the reason and the remedy. It must not take what belongs to another cluster, unl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.calling import KeeperUnavailable
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
-from peloton.runtime.adapters import claimed_folder
+from peloton.runtime.adapters import claimed_folder, private_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
 from peloton.runtime.ports import ClusterRecord
 from peloton.start_options import SettingNames, StartOptions
 
 
-def take_data_folder(path: Path, *, backend: str, options: StartOptions) -> DataFolder:
+def take_data_folder(
+    path: Path, *, backend: str, options: StartOptions, report: Callable[[str], None]
+) -> DataFolder:
     """Hold the folder, and bind it to the backend whose runs its journal will name.
 
-    With `fresh` all that Peloton made in it is deleted first.
+    With `fresh` all that Peloton made in it is deleted first. `report` is told what other users
+    could open until now.
     """
     folder = _hold(path, options.names)
+    for text in folder.tightened:
+        report(f"warning: {text}")
     try:
         if options.fresh:
             # The keeper of the old cluster kills its runs and exits once its folder is deleted.
@@ -61,12 +67,18 @@ def keeper_owner(record: ClusterRecord) -> KeeperOwner:
     return KeeperOwner(record.cluster_id.hex(), record.name)
 
 
-def claim_keeper(folder: Path, owner: KeeperOwner, *, options: StartOptions) -> None:
+def claim_keeper(
+    folder: Path, owner: KeeperOwner, *, options: StartOptions, report: Callable[[str], None]
+) -> None:
     """Take the keeper's folder for this cluster; the error has its owner and a remedy.
 
     With `adopt_keeper`, kill what runs there for another cluster, and start with an empty folder.
+    `report` is told what other users could open until now.
     """
     try:
+        private_folder.make(folder)
+        for text in private_folder.secure(folder):
+            report(f"warning: {text}")
         try:
             keeper_folder.claim(folder, owner)
         except keeper_folder.OwnedByAnother:

@@ -50,8 +50,9 @@ def run_process(
     """Start, greet, wait for a signal or for the call that `start` was given, stop; the exit code.
 
     What `greet` prints on stdout is flushed at once. The process logs on stderr, and nothing that
-    it prints there can block it (`process_log`).
+    it prints there can block it (`process_log`). Files that it makes are for its user alone.
     """
+    os.umask(0o077)
     with nonblocking_stderr():
         return _run_process(start, greet=greet, texts=texts)
 

@@ -21,7 +21,9 @@ from peloton.failures import CannotStart
 from peloton.listeners import why_not
 from peloton.preflight_cluster import UNREAD, JournalFound, ServersRead
 from peloton.runtime.adapters import claimed_folder
+from peloton.runtime.adapters.data_folder import held_by_others_only
 from peloton.runtime.adapters.fenced_rows import read_record
+from peloton.runtime.adapters.private_folder import FolderOfAnother
 from peloton.runtime.ports import JournalError
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import reading
@@ -81,6 +83,8 @@ def _folder(setting: str, folder: Path) -> Iterator[str]:
             yield f"{setting}: {found} is no folder"
         elif not os.access(found, os.W_OK | os.X_OK) or _is_kernels(found):
             yield f"{setting}: {found} is not writable"
+        elif found == folder.absolute() and found.stat().st_uid != os.geteuid():
+            yield f"{setting}: {found}: {_why(FolderOfAnother(found.stat().st_uid))}"
     except OSError as error:
         yield f"{setting}: {folder}: {_why(error)}"
 
@@ -101,6 +105,8 @@ def _data_folder(setting: str, folder: Path) -> Iterator[str]:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
+                if held_by_others_only(os.fstat(file.fileno()).st_ino):
+                    return
                 pid = file.read(32).decode("ascii", "replace").strip() or "unknown"
                 yield f"{setting}: {folder} is held by the process with pid {pid}"
     except claimed_folder.ForeignFolder as error:

@@ -438,3 +438,12 @@ def test_each_server_is_connected_to_once(tmp_path: Path) -> None:
     probe_and_session = 2
     port = int(server.rpartition(":")[2])
     assert once and connects.made_by_check(str(file)) == {**once, port: probe_and_session}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    os.chown(tmp_path / "data", 65534, 65534)
+    printed = checked(alone(), tmp_path)
+    assert printed.code == 69
+    assert f"journal.sqlite.folder: {tmp_path / 'data'}: it belongs to user" in printed.err

@@ -6,6 +6,7 @@ successor. It must not read more of an answer than which request it settles, nor
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import wire
+from . import identity, wire
 
 START_TIMEOUT_S = 20.0
 _KEEPER = Path(__file__).parent / "__main__.py"
@@ -97,6 +98,8 @@ def dial(folder: Path) -> socket.socket:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "the keeper's folder belongs to another user")
         sock.setblocking(False)
         sock.connect(f"/proc/self/fd/{fd}/socket")
     except OSError:
@@ -113,7 +116,7 @@ def start_keeper(folder: Path, settings: Sequence[str]) -> None:
     command = [sys.executable, "-I", "-S", str(_KEEPER), str(folder), *settings]
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(folder / "keeper.log", "ab") as log:
+    with open(folder / "keeper.log", "ab", opener=identity.private) as log:
         try:
             done = subprocess.run(
                 command,

@@ -28,6 +28,11 @@ def cluster_of(folder: str, mark: str) -> str:
     return _made_once(os.path.join(folder, CLUSTER_NAME), mark)
 
 
+def private(path: str, flags: int) -> int:
+    """Opens a file that is made for its owner alone, whatever the umask of a daemon."""
+    return os.open(path, flags, 0o600)
+
+
 def _made_once(path: str, text: str) -> str:
     """The content of the file; a new file gets `text`. Of concurrent writers one wins: the link
     is made to a complete file, and only if there is none."""
@@ -36,7 +41,7 @@ def _made_once(path: str, text: str) -> str:
         return found
     draft = f"{path}.{os.urandom(_BYTES).hex()}"
     try:
-        with open(draft, "x", encoding="utf-8") as file:
+        with open(draft, "x", encoding="utf-8", opener=private) as file:
             file.write(f"{text}\n")
             file.flush()
             os.fsync(file.fileno())

@@ -6,6 +6,7 @@ before it holds the lock: two keepers would adopt the same runs.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import os
@@ -29,6 +30,7 @@ def keep(folder: str, arguments: list[str], *, status_fd: int) -> None:
     settings = ServiceSettings(
         idle_s=numbers[0], sandboxes_kept_max=int(numbers[1]), round_s=numbers[2]
     )
+    _make_private()
     lock_fd = _lock()
     if lock_fd < 0:
         os.write(status_fd, bytes([HELD_STATUS]))
@@ -52,6 +54,15 @@ def keep(folder: str, arguments: list[str], *, status_fd: int) -> None:
     gc.freeze()
     gc.disable()
     service.serve()
+
+
+def _make_private() -> None:
+    """The folder is ours alone: another user could hold the lock, or replace what is in it."""
+    found = os.stat(".")
+    if found.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "the folder belongs to another user")
+    if found.st_mode & 0o077:
+        os.chmod(".", 0o700)
 
 
 def _lock() -> int:

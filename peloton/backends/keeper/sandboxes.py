@@ -11,6 +11,7 @@ need most of a launch's time for a new folder.
 from __future__ import annotations
 
 import os
+import stat
 from collections import deque
 from collections.abc import Collection
 
@@ -37,13 +38,17 @@ class SandboxFolders:
         power cut has undone are made again: their ids must stay taken.
         """
         os.makedirs(_RUNS, mode=0o700, exist_ok=True)
+        os.chmod(_RUNS, 0o700)
         ages = []
         missing = set(unfinished)
         with os.scandir(_RUNS) as entries:
             for entry in entries:
                 missing.discard(entry.name)
+                found = entry.stat(follow_symlinks=False)
+                if found.st_mode & 0o077 and stat.S_ISDIR(found.st_mode):
+                    os.chmod(entry.path, 0o700)
                 if entry.name not in unfinished:
-                    ages.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
+                    ages.append((found.st_mtime, entry.name))
         for run_id in missing:
             self.make(run_id)
         self._finished.extend(name for _, name in sorted(ages))

@@ -85,6 +85,7 @@ class Service:
         except FileNotFoundError:
             pass
         listener.bind(SOCKET_NAME)
+        os.chmod(SOCKET_NAME, 0o600)
         listener.listen(_LISTEN_BACKLOG)
         self._selector.register(listener, selectors.EVENT_READ)
         return listener

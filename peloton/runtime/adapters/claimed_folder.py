@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LOCK, KEEPER, MAKER = "lock", "keeper", "backend"
+NEW_LOCK = f"{LOCK}.new"
 JOURNAL = "journal.sqlite"
 OWN = (
     JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal",
-    KEEPER, MAKER, f"{MAKER}.new",
+    KEEPER, MAKER, f"{MAKER}.new", NEW_LOCK,
 )  # fmt: skip
 """All that is ever made at the top of a data folder, but for the lock, which stays."""
 IGNORED = ("lost+found",)
@@ -60,6 +61,11 @@ def check_ours(path: Path) -> None:
             f"data folder {path} holds files that Peloton did not make ({shown}) and no journal: "
             "name a folder that is empty or does not exist"
         )
+
+
+def own_names(path: Path) -> list[str]:
+    """Our own names that are there."""
+    return [child.name for child in _own(path)]
 
 
 def empty_folder(path: Path) -> None:

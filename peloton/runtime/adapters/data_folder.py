@@ -4,6 +4,9 @@ The lock turns the commonest mistake, a second daemon on the same folder, into a
 once. The register of the journal fences. The lock ends with the process, however that ends; its
 descriptor is closed on exec, because a child process (the keeper outlives the daemon by design)
 would otherwise hold the folder for ever.
+
+The folder is for one user alone. Where others could open the lock file before, one of them may hold
+it still: such a lock is not obeyed, the file is replaced.
 """
 
 from __future__ import annotations
@@ -12,6 +15,11 @@ import fcntl
 import os
 from pathlib import Path
 from types import TracebackType
+
+from peloton.runtime.adapters import private_folder
+from peloton.runtime.adapters.claimed_folder import JOURNAL, LOCK, NEW_LOCK, own_names
+
+_LOCKS = Path("/proc/locks")
 
 
 class FolderHeld(Exception):
@@ -24,25 +32,24 @@ class FolderHeld(Exception):
 
 
 class DataFolder:
-    """Create the folder if missing and hold it until `close`. Raises FolderHeld."""
+    """Create the folder if missing and hold it until `close`. Raises FolderHeld, OSError."""
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        private_folder.make(path)
         self.path = path
-        lock = path / "lock"
-        self._descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            text = os.pread(self._descriptor, 32, 0).strip()
-            os.close(self._descriptor)
-            raise FolderHeld(path, int(text) if text.isdigit() else 0) from None
+        self.tightened = self.secure()
+        """What other users could open until now, for people."""
+        self._descriptor = _locked(path)
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
+    def secure(self) -> list[str]:
+        """Keep the folder and our files in it from other users."""
+        return private_folder.secure(self.path, [LOCK, *own_names(self.path)])
+
     @property
     def journal_path(self) -> Path:
-        return self.path / "journal.sqlite"
+        return self.path / JOURNAL
 
     def close(self) -> None:
         """Release the folder. The lock file stays: if it were removed, two processes could lock
@@ -61,3 +68,65 @@ class DataFolder:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _locked(path: Path) -> int:
+    """The descriptor of the locked file."""
+    descriptor = _open(path / LOCK)
+    try:
+        found = os.fstat(descriptor).st_ino
+        free, pid = _lock(descriptor), _pid_in(descriptor)
+        if (path / LOCK).stat().st_ino != found or not free and not held_by_others_only(found):
+            raise FolderHeld(path, pid)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if free:
+        return descriptor
+    os.close(descriptor)
+    return _replaced(path, found)
+
+
+def _replaced(path: Path, inode: int) -> int:
+    """A lock file of our own in place of the one that another user holds.
+
+    Of several processes one locks the draft; the others are refused, and may be started again.
+    """
+    descriptor = _open(path / NEW_LOCK)
+    if not _lock(descriptor) or (path / LOCK).stat().st_ino != inode:
+        os.close(descriptor)
+        raise FolderHeld(path, 0)
+    (path / NEW_LOCK).replace(path / LOCK)
+    return descriptor
+
+
+def _open(file: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(file, flags, private_folder.FILE_MODE)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _pid_in(descriptor: int) -> int:
+    text = os.pread(descriptor, 32, 0).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def held_by_others_only(inode: int) -> bool:
+    """Whether only processes of other users, not root, hold the lock. When in doubt, no."""
+    holders = [
+        int(words[4])
+        for words in map(str.split, _LOCKS.read_text(encoding="ascii").splitlines())
+        if len(words) > 5 and words[1] == "FLOCK" and words[5].endswith(f":{inode}")
+    ]
+    try:
+        users = {os.stat(f"/proc/{pid}").st_uid for pid in holders}
+    except OSError:  # it has exited, or is not to be seen from here
+        return False
+    return bool(users) and not users & {os.geteuid(), 0}
