@@ -24,7 +24,7 @@ from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.failures import CannotStart, ClusterFailed
 from peloton.first_messages import FirstMessages, configured
-from peloton.folders import claim_keeper, keeper_owner, take_data_folder
+from peloton.folders import adopt_copy, claim_keeper, keeper_owner, take_data_folder
 from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.listeners import ClientListeners, with_chosen_ports
 from peloton.placer_service import PlacerService
@@ -185,9 +185,15 @@ class Daemon:
     def _open_sqlite(self, folder: DataFolder) -> Journal:
         self._journal_text = f"journal {folder.journal_path}"
         try:
-            return SqliteJournal(folder.journal_path)
+            journal = SqliteJournal(folder.journal_path)
+            try:
+                adopt_copy(folder, report=log_line)
+            except BaseException:
+                journal.close()
+                raise
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
+        return journal
 
     def _bootstrap(self, journal: Journal) -> ClusterRecord:
         settings = self._settings

@@ -13,10 +13,15 @@ from peloton.backends import keeper_folder
 from peloton.backends.keeper.calling import KeeperUnavailable
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
-from peloton.runtime.adapters import claimed_folder, private_folder
+from peloton.runtime.adapters import claimed_folder, folder_origin, private_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
+from peloton.runtime.adapters.folder_origin import Kind, Lease, LeaseHeld, OriginFinding
+from peloton.runtime.adapters.sqlite_copy import renew_cluster_id
 from peloton.runtime.ports import ClusterRecord
 from peloton.start_options import SettingNames, StartOptions
+
+COPIED = "the data folder was copied, the run is with the original"
+"""Why the runs of a copy are lost."""
 
 
 def take_data_folder(
@@ -35,6 +40,7 @@ def take_data_folder(
             # The keeper of the old cluster kills its runs and exits once its folder is deleted.
             claimed_folder.empty_folder(path)
         claimed_folder.claim_folder(path, backend)
+        _identify(folder, options=options, report=report)
     except BaseException as error:
         folder.close()
         if isinstance(error, claimed_folder.OtherBackend):
@@ -47,6 +53,46 @@ def take_data_folder(
             raise CannotStart(f"data folder {path}: {error.strerror}") from error
         raise
     return folder
+
+
+def _identify(folder: DataFolder, *, options: StartOptions, report: Callable[[str], None]) -> None:
+    """Refuse a copy, unless it is to be adopted; record where the folder is."""
+    found = _examined(folder)
+    if found.kind is Kind.COPY:
+        if not options.adopt_copy:
+            raise CannotStart(f"data folder {found.text}. {options.names.copied}")
+        folder.copied = found.text
+        return
+    if found.text:
+        report(f"data folder {found.text}")
+    folder_id = folder_origin.record(folder.path, found.folder_id)
+    if folder.lease is None:
+        folder.lease = Lease(folder_id)
+
+
+def _examined(folder: DataFolder) -> OriginFinding:
+    """The id of a folder is taken, if it has one; a process that has it already has the folder."""
+    found = folder_origin.examine(folder.path)
+    if found.kind not in (Kind.SAME, Kind.MOVED):
+        return found
+    try:
+        folder.lease = Lease(found.folder_id)
+    except LeaseHeld as held:
+        return OriginFinding(Kind.COPY, f"{folder.path} is a copy of one that is in use: {held}")
+    return found
+
+
+def adopt_copy(folder: DataFolder, *, report: Callable[[str], None]) -> None:
+    """Make the journal of a copy that of another cluster; nothing is done for other folders.
+
+    Its keeper's folder is taken by `claim_keeper`. Raises JournalError, OSError. The origin is
+    written last: after a crash before it the folder is still a copy, and this is done again.
+    """
+    if not folder.copied:
+        return
+    renew_cluster_id(folder.journal_path)
+    folder.lease = Lease(folder_origin.record(folder.path))
+    report(f"data folder {folder.copied}; it is another cluster now, and its running tasks LOST")
 
 
 def _hold(path: Path, names: SettingNames) -> DataFolder:
@@ -73,12 +119,20 @@ def claim_keeper(
     """Take the keeper's folder for this cluster; the error has its owner and a remedy.
 
     With `adopt_keeper`, kill what runs there for another cluster, and start with an empty folder.
-    `report` is told what other users could open until now.
+    With `adopt_copy` the runs of a copied folder are lost; those of the original go on. `report`
+    is told what other users could open until now.
     """
     try:
         private_folder.make(folder)
         for text in private_folder.secure(folder):
             report(f"warning: {text}")
+        found = folder_origin.examine(folder)
+        if found.kind is Kind.COPY:
+            if not options.adopt_copy:
+                raise CannotStart(f"keeper folder {found.text}. {options.names.copied}")
+            keeper_folder.disown(folder, COPIED)
+            found = OriginFinding(Kind.NEW)
+        folder_origin.record(folder, found.folder_id)
         try:
             keeper_folder.claim(folder, owner)
         except keeper_folder.OwnedByAnother:
