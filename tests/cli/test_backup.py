@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from peloton.backends import keeper_folder
 from peloton.backends.keeper.identity import keeper_id
 from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper_folder import KeeperOwner
-from peloton.runtime.adapters import folder_origin
+from peloton.runtime.adapters import folder_origin, sqlite_schema
 from peloton.runtime.adapters.folder_origin import Kind
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from tests.cli.terminal import Printed, typed
@@ -257,3 +258,21 @@ def test_a_restore_that_was_killed_leaves_no_data_folder(data: Path, tmp_path: P
         assert not target.with_name(f".{target.name}.restoring").exists()
         number += 1
     assert number > 10, "every sync of a restore was reached"
+
+
+def test_a_long_reader_holds_up_no_commit(data: Path) -> None:
+    """Commits wait while the log is moved; moving waited five seconds for a reader."""
+    journal = SqliteJournal(data / "journal.sqlite")
+    journal.raise_level(3)
+    reader = sqlite_schema.open_reader(data / "journal.sqlite")
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM register").fetchall()
+    journal.raise_level(4)
+    mover = sqlite_schema.open_mover(data / "journal.sqlite")
+    began = time.monotonic()
+    ((busy, _, _),) = mover.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    assert busy and time.monotonic() - began < 2.0
+    reader.close()
+    assert mover.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+    mover.close()
+    journal.close()
