@@ -83,7 +83,7 @@ def restore(source: Path, data_dir: Path) -> None:
     from peloton import backups
 
     with _failing("restore"):
-        manifest = backups.restore(source, data_dir)
+        manifest = backups.restore(source, data_dir, report=lambda text: click.echo(text, err=True))
     click.echo(f"restored in {data_dir}, as of {manifest.taken_at}")
     click.echo(_cluster_text(manifest))
     click.echo(manifest.note, err=True)

@@ -21,7 +21,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,11 +29,12 @@ from typing import Any, NamedTuple
 from peloton import __version__
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.identity import CLUSTER_NAME, IDENTITY_NAME
+from peloton.journal_reader import JournalReader, open_source
 from peloton.runtime.adapters import folder_origin, private_folder
 from peloton.runtime.adapters.claimed_folder import JOURNAL, KEEPER, MAKER
 from peloton.runtime.adapters.folder_origin import Origin
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
-from peloton.runtime.ports import JOURNAL_FORMAT
+from peloton.runtime.ports import JOURNAL_FORMAT, Damaged
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -185,11 +186,13 @@ def read_manifest(backup: Path) -> Manifest:
         raise BackupRefused(f"{file} is damaged: {error!r}") from error
 
 
-def restore(backup: Path, data: Path) -> Manifest:
+def restore(
+    backup: Path, data: Path, *, report: Callable[[str], None] = lambda text: None
+) -> Manifest:
     """Make a data folder of a backup. Raises BackupRefused, KeeperUnavailable, OSError.
 
     All is made in a folder beside it, which gets the name at the end: of a restore that was killed
-    the next one removes what is left.
+    the next one removes what is left. `report` is told of shards that cannot be recovered.
     """
     manifest = read_manifest(backup)
     if data.is_symlink() or data.exists() and (not data.is_dir() or os.listdir(data)):
@@ -200,7 +203,7 @@ def restore(backup: Path, data: Path) -> Manifest:
         for file in manifest.files:
             _restore_file(backup, draft, file)
         if (draft / KEEPER).is_dir():
-            keeper_folder.disown(draft / KEEPER, RESTORED)
+            keeper_folder.disown(draft / KEEPER, RESTORED, runs=_runs(draft, report))
         if manifest.origin is not None:
             folder_origin.write(draft, Origin(**{**manifest.origin, "restored": True}))
         for folder in [draft, *(path for path in draft.iterdir() if path.is_dir())]:
@@ -212,6 +215,16 @@ def restore(backup: Path, data: Path) -> Manifest:
             raise BackupRefused(f"{text} empty, name a folder in it") from error
         _sync(data.parent)
     return manifest
+
+
+def _runs(draft: Path, report: Callable[[str], None]) -> Iterator[tuple[str, str]]:
+    """What the journal has on hosts. Of a damaged shard, which has no owner, nothing is started."""
+    with closing(JournalReader(open_source(draft, None))) as reader:
+        for shard in reader.shards:
+            try:
+                yield from reader.runs(shard)
+            except Damaged as error:
+                report(f"warning: {error}; see peloton journal check")
 
 
 @contextmanager

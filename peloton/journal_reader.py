@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from peloton.actors.host.ledger import HOLDING, names_of
 from peloton.actors.task.messages import SLICE_SIZE
+from peloton.actors.task.state import ON_HOST
 from peloton.config import BadSetting, default_data_dir
 from peloton.failures import CannotStart
 from peloton.kinds import kinds
@@ -132,6 +134,27 @@ class JournalReader:
                 if journal_dump.concerns(line, wanted, member=member):
                     yield line
 
+    def runs(self, shard: ShardId) -> Iterator[tuple[str, str]]:
+        """Every run that a shard has on a host, and the host's name; also one whose order was not
+        received yet. Raises Damaged."""
+        contents = self.read(shard)
+        findings = self._rehearsal.check(contents)
+        if findings:
+            raise Damaged(str(findings[0]))
+        population = self._rehearsal.recovered(contents).population
+        for key in sorted(population.cells):
+            if key.startswith("host/"):
+                for run in population.cells.peek(key).runs.values():
+                    if run.phase in HOLDING:
+                        yield run.pod, _name(key)
+        for key in sorted(population.crowds):
+            if key.startswith("task/"):
+                crowd = population.crowds.peek(key)
+                for state, part in crowd.split(crowd.where(lambda task: task.state in ON_HOST)):
+                    for host, members in crowd.columns.groups("host", part):
+                        for run_id in names_of(key, members, run=state.run):
+                            yield run_id, _name(host)
+
     def figures(self) -> Iterator[Line]:
         """What each shard takes."""
         for shard in self.shards:
@@ -202,3 +225,7 @@ def addressed(key: str | None) -> tuple[str | None, int | None]:
         raise BadSetting(f"--key: {key!r} is not task/JOB/INSTANCE")
     number, member = divmod(int(rest), SLICE_SIZE)
     return f"task/{job}/{number}", member
+
+
+def _name(host: str) -> str:
+    return host.partition("/")[2]

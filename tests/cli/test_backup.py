@@ -97,8 +97,15 @@ def test_restored_runs_are_nobodys_processes(data: Path, tmp_path: Path) -> None
     restore(tmp_path / "backup", tmp_path / "restored")
     keeper = tmp_path / "restored" / "keeper"
     records = KeeperJournal(str(keeper / "journal")).read()
-    (end,) = [record["end"] for record in records if record["is"] == "end"]
-    assert (end["outcome"], end["reason"]) == ("LOST", backups.RESTORED)
+    ends = {record["run"]: record["end"] for record in records if record["is"] == "end"}
+    assert {(end["outcome"], end["reason"]) for end in ends.values()} == {
+        ("LOST", backups.RESTORED)
+    }
+    hosts = {record["run"]: record["host"] for record in records if record["is"] == "launch"}
+    slice_ = "1442f257-1091-5fac-9e50-e8b6f26a809f"
+    wanted = {"a": "h", f"{slice_}-1-1": "a", f"{slice_}-2-1": "a"}
+    assert wanted.items() <= hosts.items(), "what the journal has on hosts, and the keeper not"
+    assert hosts.keys() == ends.keys()
     assert not [record for record in records if record["is"] == "epoch"]
     keeper_folder.claim(keeper, KeeperOwner("02" * 16, "east"))
 
