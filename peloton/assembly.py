@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import NamedTuple
@@ -207,7 +207,17 @@ class Daemon:
         setting = self._settings.backend.process
         if setting is not None and "hostmgr" in self._settings.roles:
             owner = keeper_owner(self._record)
-            claim_keeper(setting.folder, owner, options=self._options, report=log_line)
+            claim_keeper(
+                setting.folder, owner, options=self._options, report=log_line, runs=self._runs
+            )
+
+    def _runs(self) -> Iterator[tuple[str, str]]:
+        """What the journal of a copied data folder has on hosts. Only copies need this import."""
+        from peloton.journal_reader import runs_on_hosts
+
+        sqlite = self._settings.journal.sqlite
+        assert sqlite is not None
+        return runs_on_hosts(sqlite.folder, report=log_line)
 
     def _meet(self, record: ClusterRecord) -> Membership | None:
         """The others, if there are any."""

@@ -29,12 +29,12 @@ from typing import Any, NamedTuple
 from peloton import __version__
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.identity import CLUSTER_NAME, IDENTITY_NAME
-from peloton.journal_reader import JournalReader, open_source
+from peloton.journal_reader import runs_on_hosts
 from peloton.runtime.adapters import folder_origin, private_folder
 from peloton.runtime.adapters.claimed_folder import JOURNAL, KEEPER, MAKER
 from peloton.runtime.adapters.folder_origin import Origin
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
-from peloton.runtime.ports import JOURNAL_FORMAT, Damaged
+from peloton.runtime.ports import JOURNAL_FORMAT
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -203,7 +203,7 @@ def restore(
         for file in manifest.files:
             _restore_file(backup, draft, file)
         if (draft / KEEPER).is_dir():
-            keeper_folder.disown(draft / KEEPER, RESTORED, runs=_runs(draft, report))
+            keeper_folder.disown(draft / KEEPER, RESTORED, runs=runs_on_hosts(draft, report=report))
         if manifest.origin is not None:
             folder_origin.write(draft, Origin(**{**manifest.origin, "restored": True}))
         for folder in [draft, *(path for path in draft.iterdir() if path.is_dir())]:
@@ -215,16 +215,6 @@ def restore(
             raise BackupRefused(f"{text} empty, name a folder in it") from error
         _sync(data.parent)
     return manifest
-
-
-def _runs(draft: Path, report: Callable[[str], None]) -> Iterator[tuple[str, str]]:
-    """What the journal has on hosts. Of a damaged shard, which has no owner, nothing is started."""
-    with closing(JournalReader(open_source(draft, None))) as reader:
-        for shard in reader.shards:
-            try:
-                yield from reader.runs(shard)
-            except Damaged as error:
-                report(f"warning: {error}; see peloton journal check")
 
 
 @contextmanager

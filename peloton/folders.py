@@ -6,7 +6,7 @@ the reason and the remedy. It must not take what belongs to another cluster, unl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from peloton.backends import keeper_folder
@@ -17,7 +17,7 @@ from peloton.runtime.adapters import claimed_folder, folder_origin, private_fold
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
 from peloton.runtime.adapters.folder_origin import Kind, Lease, LeaseHeld, OriginFinding
 from peloton.runtime.adapters.sqlite_copy import renew_cluster_id
-from peloton.runtime.ports import ClusterRecord
+from peloton.runtime.ports import ClusterRecord, JournalError
 from peloton.start_options import SettingNames, StartOptions
 
 COPIED = "the data folder was copied, the run is with the original"
@@ -114,13 +114,19 @@ def keeper_owner(record: ClusterRecord) -> KeeperOwner:
 
 
 def claim_keeper(
-    folder: Path, owner: KeeperOwner, *, options: StartOptions, report: Callable[[str], None]
+    folder: Path,
+    owner: KeeperOwner,
+    *,
+    options: StartOptions,
+    report: Callable[[str], None],
+    runs: Callable[[], Iterable[tuple[str, str]]],
 ) -> None:
     """Take the keeper's folder for this cluster; the error has its owner and a remedy.
 
     With `adopt_keeper`, kill what runs there for another cluster, and start with an empty folder.
-    With `adopt_copy` the runs of a copied folder are lost; those of the original go on. `report`
-    is told what other users could open until now.
+    With `adopt_copy` the runs of a copied folder are lost, also those that only the journal has,
+    which `runs` lists; those of the original go on. `report` is told what other users could open
+    until now.
     """
     try:
         private_folder.make(folder)
@@ -130,7 +136,7 @@ def claim_keeper(
         if found.kind is Kind.COPY:
             if not options.adopt_copy:
                 raise CannotStart(f"keeper folder {found.text}. {options.names.copied}")
-            keeper_folder.disown(folder, COPIED)
+            keeper_folder.disown(folder, COPIED, runs=runs())
             found = OriginFinding(Kind.NEW)
         folder_origin.record(folder, found.folder_id)
         try:
@@ -141,7 +147,7 @@ def claim_keeper(
             keeper_folder.adopt(folder, owner)
     except keeper_folder.OwnedByAnother as error:
         raise CannotStart(f"{error}. {options.names.other_keeper}") from error
-    except KeeperUnavailable as error:
+    except (KeeperUnavailable, JournalError) as error:
         raise CannotStart(f"keeper folder {folder}: {error}") from error
     except OSError as error:
         raise CannotStart(f"keeper folder {folder}: {error.strerror}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +68,19 @@ def open_source(folder: Path | None, config: Path | None) -> Source:
         folder = setting.sqlite.folder
     rows = SqliteRows(folder or default_data_dir())
     return Source(rows, rows.ended, rows.snapshot)
+
+
+def runs_on_hosts(folder: Path, *, report: Callable[[str], None]) -> Iterator[tuple[str, str]]:
+    """The runs that the journal in a data folder has on hosts, with the hosts' names.
+
+    Of a damaged shard, which has no owner, nothing is started: it is reported.
+    """
+    with closing(JournalReader(open_source(folder, None))) as reader:
+        for shard in reader.shards:
+            try:
+                yield from reader.runs(shard)
+            except Damaged as error:
+                report(f"warning: {error}; see peloton journal check")
 
 
 class JournalReader:
