@@ -20,7 +20,7 @@ from peloton.schema import CANNOT_REACH, USAGE, WRONG, fail
 from peloton.settings import read_settings
 
 if TYPE_CHECKING:
-    from peloton.backups import Manifest
+    from peloton.backups import BackupManifest
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 OF_CASSANDRA = """\
@@ -89,7 +89,7 @@ def restore(source: Path, data_dir: Path) -> None:
     click.echo(manifest.note, err=True)
 
 
-def _cluster_text(manifest: Manifest) -> str:
+def _cluster_text(manifest: BackupManifest) -> str:
     positions = ", ".join(f"{shard} at {last}" for shard, last in manifest.positions.items())
     return f"cluster {manifest.cluster or '(no name)'} (id {manifest.cluster_id}): {positions}"
 

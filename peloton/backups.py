@@ -60,7 +60,7 @@ class BackedUpFile(NamedTuple):
     sha256: str
 
 
-class Manifest(NamedTuple):
+class BackupManifest(NamedTuple):
     """What a backup has, and of what; `positions` are the last frame of each shard."""
 
     format: int
@@ -78,7 +78,7 @@ class Manifest(NamedTuple):
 # ---- making one ----
 
 
-def make(data: Path, target: Path, *, keeper: Path | None = None) -> Manifest:
+def make(data: Path, target: Path, *, keeper: Path | None = None) -> BackupManifest:
     """Back up a data folder, and the keeper's folder where it is another.
 
     Raises BackupRefused, JournalError, OSError. After an error the target is incomplete.
@@ -89,13 +89,13 @@ def make(data: Path, target: Path, *, keeper: Path | None = None) -> Manifest:
             pass
         rows.copy_to(target / JOURNAL)
     names = [JOURNAL, *_copy_keeper(keeper or data / KEEPER, target)]
-    names += _copied(data, target, [MAKER])
+    names += _copied(data, target, names=[MAKER])
     origin = folder_origin.read(data)
     # Last: a witness that is older than its journal would prove nothing.
-    names += _copied(data, target, witnesses(data))
+    names += _copied(data, target, names=witnesses(data))
     with closing(SqliteRows(target)) as rows:
         cluster = rows.summary()
-    manifest = Manifest(
+    manifest = BackupManifest(
         FORMAT,
         __version__,
         cluster.format,
@@ -130,7 +130,7 @@ def _copy_keeper(keeper: Path, target: Path) -> list[str]:
     if not (keeper / IDENTITY_NAME).is_file():
         return []
     private_folder.make(target / KEEPER)
-    names = _copied(keeper, target / KEEPER, [IDENTITY_NAME, CLUSTER_NAME])
+    names = _copied(keeper, target / KEEPER, names=[IDENTITY_NAME, CLUSTER_NAME])
     if (keeper / KEEPER_JOURNAL).is_file():
         lines, newline, _ = (keeper / KEEPER_JOURNAL).read_bytes().rpartition(b"\n")
         _write(target / KEEPER / KEEPER_JOURNAL, lines + newline)
@@ -138,7 +138,7 @@ def _copy_keeper(keeper: Path, target: Path) -> list[str]:
     return [f"{KEEPER}/{name}" for name in names]
 
 
-def _copied(source: Path, target: Path, names: list[str]) -> list[str]:
+def _copied(source: Path, target: Path, *, names: list[str]) -> list[str]:
     """Copy those that are there; returns their names."""
     found = [name for name in names if (source / name).is_file()]
     for name in found:
@@ -154,7 +154,7 @@ def _measured(target: Path, name: str) -> BackedUpFile:
         return BackedUpFile(name, file.tell(), digest)
 
 
-def _write_manifest(target: Path, manifest: Manifest) -> None:
+def _write_manifest(target: Path, manifest: BackupManifest) -> None:
     for folder in {path.parent for path in target.rglob("*")}:
         _sync(folder)
     files = [each._asdict() for each in manifest.files]
@@ -168,7 +168,7 @@ def _write_manifest(target: Path, manifest: Manifest) -> None:
 # ---- restoring one ----
 
 
-def read_manifest(backup: Path) -> Manifest:
+def read_manifest(backup: Path) -> BackupManifest:
     """Raises BackupRefused for what is no complete backup that this version reads."""
     file = backup / MANIFEST
     try:
@@ -178,7 +178,7 @@ def read_manifest(backup: Path) -> Manifest:
                 f"{backup} was made by Peloton {raw['peloton']}, which is later than this one"
             )
         files = tuple(BackedUpFile(**each) for each in raw["files"])
-        return Manifest(**{**raw, "files": files})
+        return BackupManifest(**{**raw, "files": files})
     except FileNotFoundError:
         text = f"{backup} is no complete backup: it has no {MANIFEST}, which is written last"
         raise BackupRefused(text) from None
@@ -188,7 +188,7 @@ def read_manifest(backup: Path) -> Manifest:
 
 def restore(
     backup: Path, data: Path, *, report: Callable[[str], None] = lambda text: None
-) -> Manifest:
+) -> BackupManifest:
     """Make a data folder of a backup. Raises BackupRefused, KeeperUnavailable, OSError.
 
     All is made in a folder beside it, which gets the name at the end: of a restore that was killed
@@ -201,7 +201,7 @@ def restore(
     data.parent.mkdir(parents=True, exist_ok=True)
     with _beside(data) as draft:
         for file in manifest.files:
-            _restore_file(backup, draft, file)
+            _restore_file(backup, draft, file=file)
         if (draft / KEEPER).is_dir():
             keeper_folder.disown(draft / KEEPER, RESTORED, runs=runs_on_hosts(draft, report=report))
         if manifest.origin is not None:
@@ -235,7 +235,7 @@ def _beside(data: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _restore_file(backup: Path, draft: Path, file: BackedUpFile) -> None:
+def _restore_file(backup: Path, draft: Path, *, file: BackedUpFile) -> None:
     target = draft / file.name
     if ".." in Path(file.name).parts or Path(file.name).is_absolute():
         raise BackupRefused(f"{backup / MANIFEST} names {file.name!r}, which is not in a backup")

@@ -70,10 +70,10 @@ def daemon(config_: Path, roles: str | None, *, check: bool, **orders: bool) -> 
     if options.adopt_copy and settings.journal.sqlite is None:
         click.echo("peloton daemon: --adopt-copy: the journal is not in a folder", err=True)
         sys.exit(USAGE)
-    sys.exit(_check(config_, settings, options) if check else _run(settings, options))
+    sys.exit(_check(config_, settings, options=options) if check else _run(settings, options))
 
 
-def _check(file: Path, settings: DaemonSettings, options: StartOptions) -> int:
+def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> int:
     """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_daemon

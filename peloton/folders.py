@@ -15,7 +15,7 @@ from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
 from peloton.runtime.adapters import claimed_folder, folder_origin, private_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
-from peloton.runtime.adapters.folder_origin import Kind, Lease, LeaseHeld, OriginFinding
+from peloton.runtime.adapters.folder_origin import FolderKind, FolderLease, LeaseHeld, OriginFinding
 from peloton.runtime.adapters.sqlite_copy import renew_cluster_id
 from peloton.runtime.ports import ClusterRecord, JournalError
 from peloton.start_options import SettingNames, StartOptions
@@ -58,7 +58,7 @@ def take_data_folder(
 def _identify(folder: DataFolder, *, options: StartOptions, report: Callable[[str], None]) -> None:
     """Refuse a copy, unless it is to be adopted; record where the folder is."""
     found = _examined(folder)
-    if found.kind is Kind.COPY:
+    if found.kind is FolderKind.COPY:
         if not options.adopt_copy:
             raise CannotStart(f"data folder {found.text}. {options.names.copied}")
         folder.copied = found.text
@@ -67,18 +67,20 @@ def _identify(folder: DataFolder, *, options: StartOptions, report: Callable[[st
         report(f"data folder {found.text}")
     folder_id = folder_origin.record(folder.path, found.folder_id)
     if folder.lease is None:
-        folder.lease = Lease(folder_id)
+        folder.lease = FolderLease(folder_id)
 
 
 def _examined(folder: DataFolder) -> OriginFinding:
     """The id of a folder is taken, if it has one; a process that has it already has the folder."""
     found = folder_origin.examine(folder.path)
-    if found.kind not in (Kind.SAME, Kind.MOVED):
+    if found.kind not in (FolderKind.SAME, FolderKind.MOVED):
         return found
     try:
-        folder.lease = Lease(found.folder_id)
+        folder.lease = FolderLease(found.folder_id)
     except LeaseHeld as held:
-        return OriginFinding(Kind.COPY, f"{folder.path} is a copy of one that is in use: {held}")
+        return OriginFinding(
+            FolderKind.COPY, f"{folder.path} is a copy of one that is in use: {held}"
+        )
     return found
 
 
@@ -91,7 +93,7 @@ def adopt_copy(folder: DataFolder, *, report: Callable[[str], None]) -> None:
     if not folder.copied:
         return
     renew_cluster_id(folder.journal_path)
-    folder.lease = Lease(folder_origin.record(folder.path))
+    folder.lease = FolderLease(folder_origin.record(folder.path))
     report(f"data folder {folder.copied}; it is another cluster now, and its running tasks LOST")
 
 
@@ -133,11 +135,11 @@ def claim_keeper(
         for text in private_folder.secure(folder):
             report(f"warning: {text}")
         found = folder_origin.examine(folder)
-        if found.kind is Kind.COPY:
+        if found.kind is FolderKind.COPY:
             if not options.adopt_copy:
                 raise CannotStart(f"keeper folder {found.text}. {options.names.copied}")
             keeper_folder.disown(folder, COPIED, runs=runs())
-            found = OriginFinding(Kind.NEW)
+            found = OriginFinding(FolderKind.NEW)
         folder_origin.record(folder, found.folder_id)
         try:
             keeper_folder.claim(folder, owner)

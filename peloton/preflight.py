@@ -52,12 +52,12 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
         yield from _data_folder(names.data_folder, folder)
         if not options.fresh:
             yield from _maker(settings, options)
-            yield from _origin(names.data_folder, folder, options)
+            yield from _origin(names.data_folder, folder, options=options)
     if settings.backend.process is not None and "hostmgr" in settings.roles:
         folder = settings.backend.process.folder
         yield from _folder(names.keeper_folder, folder)
         if not options.fresh:
-            yield from _origin(names.keeper_folder, folder, options)
+            yield from _origin(names.keeper_folder, folder, options=options)
     servers = ServersRead()
     if settings.journal.cassandra is not None:
         journal = yield from _cassandra(settings.journal.cassandra)
@@ -119,14 +119,14 @@ def _data_folder(setting: str, folder: Path) -> Iterator[str]:
         yield f"{setting}: {folder}: {_why(error)}"
 
 
-def _origin(setting: str, folder: Path, options: StartOptions) -> Iterator[str]:
+def _origin(setting: str, folder: Path, *, options: StartOptions) -> Iterator[str]:
     """A copy is not started as if it were the original."""
     try:
         found = folder_origin.examine(folder)
     except OSError as error:
         yield f"{setting}: {folder}: {_why(error)}"
     else:
-        if found.kind is folder_origin.Kind.COPY and not options.adopt_copy:
+        if found.kind is folder_origin.FolderKind.COPY and not options.adopt_copy:
             yield f"{setting}: {found.text}. {options.names.copied}"
 
 

@@ -25,7 +25,7 @@ from peloton.backends.keeper.identity import keeper_id
 from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.runtime.adapters import folder_origin, sqlite_schema
-from peloton.runtime.adapters.folder_origin import Kind
+from peloton.runtime.adapters.folder_origin import FolderKind
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from tests.cli.terminal import Printed, typed
 
@@ -122,9 +122,9 @@ def test_a_restored_folder_is_a_copy_only_beside_its_original(data: Path, tmp_pa
     backup(data, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "restored")
     found = folder_origin.examine(tmp_path / "restored")
-    assert found.kind is Kind.COPY and "which is still there" in found.text
+    assert found.kind is FolderKind.COPY and "which is still there" in found.text
     shutil.rmtree(data)
-    assert folder_origin.examine(tmp_path / "restored").kind in (Kind.MOVED, Kind.SAME)
+    assert folder_origin.examine(tmp_path / "restored").kind in (FolderKind.MOVED, FolderKind.SAME)
 
 
 def test_a_journal_that_is_open_is_backed_up_with_its_log(data: Path, tmp_path: Path) -> None:

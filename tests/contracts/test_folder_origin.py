@@ -14,7 +14,7 @@ from peloton.failures import CannotStart
 from peloton.folders import adopt_copy, take_data_folder
 from peloton.runtime.adapters import folder_origin
 from peloton.runtime.adapters.data_folder import DataFolder
-from peloton.runtime.adapters.folder_origin import Kind, Lease, LeaseHeld
+from peloton.runtime.adapters.folder_origin import FolderKind, FolderLease, LeaseHeld
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.start_options import StartOptions
 
@@ -96,11 +96,17 @@ def test_another_machine_is_another_place(data: Path) -> None:
     known = folder_origin.read(data)
     assert known is not None
     for changed, kind in (
-        (known._replace(boot="b", device=known.device + 1), Kind.SAME),  # restarted
-        (known._replace(machine="m", boot="b"), Kind.COPY if known.machine else Kind.SAME),
-        (known._replace(machine="m"), Kind.SAME),  # another container on the same kernel
-        (known._replace(inode=known.inode + 1, boot="b"), Kind.COPY),
-        (known._replace(inode=known.inode + 1, machine="m", boot="b", restored=True), Kind.MOVED),
+        (known._replace(boot="b", device=known.device + 1), FolderKind.SAME),  # restarted
+        (
+            known._replace(machine="m", boot="b"),
+            FolderKind.COPY if known.machine else FolderKind.SAME,
+        ),
+        (known._replace(machine="m"), FolderKind.SAME),  # another container on the same kernel
+        (known._replace(inode=known.inode + 1, boot="b"), FolderKind.COPY),
+        (
+            known._replace(inode=known.inode + 1, machine="m", boot="b", restored=True),
+            FolderKind.MOVED,
+        ),
     ):
         folder_origin.write(data, changed)
         assert folder_origin.examine(data).kind is kind, changed
@@ -142,11 +148,11 @@ def test_a_damaged_origin_is_no_new_folder(data: Path) -> None:
 
 
 def test_a_lease_ends_with_its_holder() -> None:
-    lease = Lease("test-of-a-lease")
+    lease = FolderLease("test-of-a-lease")
     with pytest.raises(LeaseHeld):
-        Lease("test-of-a-lease")
+        FolderLease("test-of-a-lease")
     lease.close()
-    Lease("test-of-a-lease").close()
+    FolderLease("test-of-a-lease").close()
 
 
 def test_the_tables_of_a_copy_stay(data: Path, tmp_path: Path) -> None:

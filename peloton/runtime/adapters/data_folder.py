@@ -18,7 +18,7 @@ from types import TracebackType
 
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.adapters.claimed_folder import JOURNAL, LOCK, NEW_LOCK, own_names
-from peloton.runtime.adapters.folder_origin import Lease
+from peloton.runtime.adapters.folder_origin import FolderLease
 
 _LOCKS = Path("/proc/locks")
 
@@ -40,7 +40,7 @@ class DataFolder:
         self.path = path
         self.tightened = self.secure()
         """What other users could open until now, for people."""
-        self.lease: Lease | None = None
+        self.lease: FolderLease | None = None
         """The folder's id; released with the folder."""
         self.copied = ""
         """What it is a copy of, for people, while it is to be adopted."""

@@ -47,7 +47,7 @@ class Origin(NamedTuple):
     """A person has restored it from a backup: the places above are those of the original."""
 
 
-class Kind(enum.Enum):
+class FolderKind(enum.Enum):
     """What a folder is, compared with its origin."""
 
     NEW = "new"
@@ -59,7 +59,7 @@ class Kind(enum.Enum):
 class OriginFinding(NamedTuple):
     """What was found; `text` is for people, empty if there is nothing to say."""
 
-    kind: Kind
+    kind: FolderKind
     text: str = ""
     folder_id: str = ""
 
@@ -72,29 +72,29 @@ def examine(path: Path) -> OriginFinding:
     """Compare a folder with its origin. Raises OSError."""
     known = read(path)
     if known is None:
-        return OriginFinding(Kind.NEW)
+        return OriginFinding(FolderKind.NEW)
     here = _here(path, known.folder_id)
     kind, text = _compared(known, here)
     return OriginFinding(kind, text, known.folder_id)
 
 
-def _compared(known: Origin, here: Origin) -> tuple[Kind, str]:
+def _compared(known: Origin, here: Origin) -> tuple[FolderKind, str]:
     elsewhere = known.machine != here.machine and bool(known.machine and here.machine)
     elsewhere = elsewhere and known.boot != here.boot
     there = known.path == here.path
     same_device = known.device == here.device or (known.boot != here.boot and there)
     if known.inode == here.inode and same_device and not elsewhere:
-        return Kind.SAME, "" if there else f"{here.path} was moved from {known.path}"
+        return FolderKind.SAME, "" if there else f"{here.path} was moved from {known.path}"
     copy = f"{here.path} is a copy of {known.path}"
     if not there and _is_there(known):
-        return Kind.COPY, f"{copy}, which is still there"
+        return FolderKind.COPY, f"{copy}, which is still there"
     if known.restored:
-        return Kind.MOVED, f"{here.path} was restored from a backup of {known.path}"
+        return FolderKind.MOVED, f"{here.path} was restored from a backup of {known.path}"
     if elsewhere:
-        return Kind.COPY, f"{copy} on another machine"
+        return FolderKind.COPY, f"{copy} on another machine"
     if known.device == here.device:
-        return Kind.COPY, f"{copy}: a folder that is moved on its file system keeps its inode"
-    return Kind.MOVED, f"{here.path} was moved from {known.path}, where it is no more"
+        return FolderKind.COPY, f"{copy}: a folder that is moved on its file system keeps its inode"
+    return FolderKind.MOVED, f"{here.path} was moved from {known.path}, where it is no more"
 
 
 def _is_there(known: Origin) -> bool:
@@ -160,7 +160,7 @@ class LeaseHeld(Exception):
         self.pid = pid
 
 
-class Lease:
+class FolderLease:
     """A folder's id, taken on this machine until `close` or the end of the process.
 
     It is a name of the kernel's, which no file system has and no crash leaves behind. Other users
