@@ -45,6 +45,7 @@ from peloton.kinds import kinds  # noqa: E402
 from peloton.runtime.adapters.cassandra_store import CassandraRows  # noqa: E402
 from peloton.runtime.adapters.fenced_rows import FencedRows  # noqa: E402
 from peloton.runtime.adapters.sqlite_store import SqliteJournal  # noqa: E402
+from peloton.runtime.adapters.sqlite_witness import WitnessOptions  # noqa: E402
 from peloton.runtime.core.codec import Codec, Entry  # noqa: E402
 from peloton.runtime.ports import (  # noqa: E402
     ROUND_SHARDS_MAX,
@@ -201,7 +202,8 @@ def open_stores(chosen: argparse.Namespace, folder: Path) -> Iterator[list[Store
     shards = max(chosen.shards)
     with contextlib.ExitStack() as stack:
         outside = stack.enter_context(servers.outside(chosen, folder))
-        local = SqliteJournal(folder / "journal.sqlite")
+        # With the witness, as a daemon has it.
+        local = SqliteJournal(folder / "journal.sqlite", witness=WitnessOptions(folder))
         stack.callback(local.close)
         rows = CassandraRows.open(servers.keyspace(outside, chosen.keyspace))
         far = FencedRows(rows, process=os.urandom(16))

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.parts.measure import cpu_s  # noqa: E402
 from peloton.gateway.completions import CoreCall, CoreServer  # noqa: E402
+from peloton.gateway.intake import Intake  # noqa: E402
 
 EVENT = b"x" * 200
 POOL = 64
@@ -193,7 +194,8 @@ def core(streams: int) -> Callable[[], int]:
 
     def start() -> int:
         threading.Thread(target=loop.run_forever, daemon=True).start()
-        server = CoreServer((), begin, calls_max=4 * streams)
+        intake = Intake(message_bytes_max=4 << 20, bytes_max=1 << 30)
+        server = CoreServer((), begin, calls_max=4 * streams, intake=intake)
         port = server.listen("127.0.0.1:0")
         server.start()
         _KEEP.append(server)

@@ -22,9 +22,16 @@ from peloton.backend_switch import BackendSwitch
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
-from peloton.failures import CannotStart, ClusterFailed
+from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.first_messages import FirstMessages, configured
-from peloton.folders import adopt_copy, claim_keeper, keeper_owner, take_data_folder
+from peloton.folders import (
+    adopt_copy,
+    behind_text,
+    claim_keeper,
+    keeper_owner,
+    take_data_folder,
+    witness_options,
+)
 from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.listeners import ClientListeners, with_chosen_ports
 from peloton.placer_service import PlacerService
@@ -36,7 +43,14 @@ from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK
 from peloton.runtime.core.gathering import GATHERED_MIN
 from peloton.runtime.core.supervision import Failure, attempt
-from peloton.runtime.ports import ClusterRecord, Journal, JournalError, MemberNode, Membership
+from peloton.runtime.ports import (
+    ClusterRecord,
+    Journal,
+    JournalError,
+    MemberNode,
+    Membership,
+    RolledBack,
+)
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.dispatcher import Threads
@@ -184,16 +198,14 @@ class Daemon:
 
     def _open_sqlite(self, folder: DataFolder) -> Journal:
         self._journal_text = f"journal {folder.journal_path}"
+        witness = witness_options(self._settings, self._options, report=log_line)
         try:
-            journal = SqliteJournal(folder.journal_path)
-            try:
-                adopt_copy(folder, report=log_line)
-            except BaseException:
-                journal.close()
-                raise
+            adopt_copy(folder, witness=witness)
+            return SqliteJournal(folder.journal_path, witness=witness)
+        except RolledBack as error:
+            raise JournalBehind(behind_text(error, self._options.names)) from error
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
-        return journal
 
     def _bootstrap(self, journal: Journal) -> ClusterRecord:
         settings = self._settings
@@ -206,9 +218,12 @@ class Daemon:
         """The folder where our tasks run serves this journal, and no other."""
         setting = self._settings.backend.process
         if setting is not None and "hostmgr" in self._settings.roles:
-            owner = keeper_owner(self._record)
             claim_keeper(
-                setting.folder, owner, options=self._options, report=log_line, runs=self._runs
+                setting.folder,
+                self._record,
+                options=self._options,
+                report=log_line,
+                runs=self._runs,
             )
 
     def _runs(self) -> Iterator[tuple[str, str]]:
@@ -343,7 +358,9 @@ class Daemon:
         self._undo.append(self._listeners.close)
         self.http = self._listeners.listen_http(self._region)
         if "api" in self._settings.roles:
-            self.grpc = self._listeners.listen_grpc(self._region, http=self.http)
+            self.grpc = self._listeners.listen_grpc(
+                self._region, http=self.http, broken=self._root.broken
+            )
 
     def _stop_root(self) -> None:
         self._root.stop(drain=False)

@@ -6,11 +6,12 @@ consistent:
 1. the journal, as of one moment: SQLite's backup, which blocks no commit
 2. the keeper's records: they know every run that the journal has as started, or its end was
    acknowledged meanwhile and the run is lost
-3. the witness of the journal, if there is one: never older than the journal
-4. the manifest; without it a backup is not complete, and is not restored
+3. the manifest; without it a backup is not complete, and is not restored
 
-Restored runs are nobody's processes: those that had not ended are LOST. It must not change the
-folder that it reads, and a restore that is killed leaves no data folder.
+The journal's witness is not part of it: it is newer than the copy, whose frames the manifest names.
+A restored journal begins a new generation of the cluster, with a witness of its own. Restored runs
+are nobody's processes: those that had not ended are LOST. It must not change the folder that it
+reads, and a restore that is killed leaves no data folder.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from peloton.journal_reader import runs_on_hosts
 from peloton.runtime.adapters import folder_origin, private_folder
 from peloton.runtime.adapters.claimed_folder import JOURNAL, KEEPER, MAKER
 from peloton.runtime.adapters.folder_origin import Origin
+from peloton.runtime.adapters.sqlite_copy import begin_anew
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
+from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.runtime.ports import JOURNAL_FORMAT
 
 FORMAT = 1
@@ -42,8 +45,7 @@ KEEPER_JOURNAL = "journal"
 RESTORED = "restored from a backup, which has no processes"
 RESTORED_NOTE = (
     "A restored cluster goes on as of its backup: what was acknowledged later is gone, tasks that "
-    "ran are LOST, and run ids that were given out later may be given out again. Never run it "
-    "beside the original."
+    "ran are LOST. Never run it beside the original."
 )
 _CHUNK_BYTES = 1024 * 1024
 
@@ -91,8 +93,6 @@ def make(data: Path, target: Path, *, keeper: Path | None = None) -> BackupManif
     names = [JOURNAL, *_copy_keeper(keeper or data / KEEPER, target)]
     names += _copied(data, target, names=[MAKER])
     origin = folder_origin.read(data)
-    # Last: a witness that is older than its journal would prove nothing.
-    names += _copied(data, target, names=witnesses(data))
     with closing(SqliteRows(target)) as rows:
         cluster = rows.summary()
     manifest = BackupManifest(
@@ -108,11 +108,6 @@ def make(data: Path, target: Path, *, keeper: Path | None = None) -> BackupManif
     )
     _write_manifest(target, manifest)
     return manifest
-
-
-def witnesses(data: Path) -> list[str]:
-    """The names of the journal's witness, a file beside it with its newest positions, if any."""
-    return sorted(path.name for path in data.glob("*witness*") if path.is_file())
 
 
 def _make_empty(target: Path) -> None:
@@ -189,7 +184,9 @@ def read_manifest(backup: Path) -> BackupManifest:
 def restore(
     backup: Path, data: Path, *, report: Callable[[str], None] = lambda text: None
 ) -> BackupManifest:
-    """Make a data folder of a backup. Raises BackupRefused, KeeperUnavailable, OSError.
+    """Make a data folder of a backup.
+
+    Raises BackupRefused, KeeperUnavailable, JournalError, OSError.
 
     All is made in a folder beside it, which gets the name at the end: of a restore that was killed
     the next one removes what is left. `report` is told of shards that cannot be recovered.
@@ -204,6 +201,8 @@ def restore(
             _restore_file(backup, draft, file=file)
         if (draft / KEEPER).is_dir():
             keeper_folder.disown(draft / KEEPER, RESTORED, runs=runs_on_hosts(draft, report=report))
+        options = WitnessOptions(draft, anew="it was restored from a backup")
+        begin_anew(draft / JOURNAL, options, other_cluster=False)
         if manifest.origin is not None:
             folder_origin.write(draft, Origin(**{**manifest.origin, "restored": True}))
         for folder in [draft, *(path for path in draft.iterdir() if path.is_dir())]:

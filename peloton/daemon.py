@@ -49,6 +49,12 @@ def command() -> click.Command:
     help="Make a copied journal.sqlite.folder another cluster; its running tasks become LOST.",
 )
 @click.option(
+    "--accept-rollback",
+    is_flag=True,
+    help="Go on with a SQLite journal that lacks what it had acknowledged, such as an older copy. "
+    "What is missing is given up, and runs that the journal does not know are killed.",
+)
+@click.option(
     "--check",
     is_flag=True,
     help="Only list everything that would prevent the start: settings, ports, files, servers.",
@@ -66,7 +72,7 @@ def daemon(config_: Path, roles: str | None, *, check: bool, **orders: bool) -> 
         for text in error.texts:
             click.echo(f"peloton daemon: {text}", err=True)
         sys.exit(USAGE)
-    options = StartOptions(adopt_keeper=orders["adopt_keeper"], adopt_copy=orders["adopt_copy"])
+    options = StartOptions(**orders)
     if options.adopt_copy and settings.journal.sqlite is None:
         click.echo("peloton daemon: --adopt-copy: the journal is not in a folder", err=True)
         sys.exit(USAGE)

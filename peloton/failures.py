@@ -10,5 +10,9 @@ class CannotStart(Exception):
     """Why the cluster cannot run; for a person."""
 
 
+class JournalBehind(CannotStart):
+    """The journal lacks what it had acknowledged; a person has to decide."""
+
+
 class ClusterFailed(Exception):
     """Why a running cluster could not go on."""

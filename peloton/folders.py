@@ -13,11 +13,21 @@ from peloton.backends import keeper_folder
 from peloton.backends.keeper.calling import KeeperUnavailable
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
+from peloton.kinds import kinds
 from peloton.runtime.adapters import claimed_folder, folder_origin, private_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
-from peloton.runtime.adapters.folder_origin import FolderKind, FolderLease, LeaseHeld, OriginFinding
-from peloton.runtime.adapters.sqlite_copy import renew_cluster_id
-from peloton.runtime.ports import ClusterRecord, JournalError
+from peloton.runtime.adapters.folder_origin import (
+    FolderKind,
+    FolderLease,
+    LeaseHeld,
+    OriginFinding,
+)
+from peloton.runtime.adapters.sqlite_copy import begin_anew
+from peloton.runtime.adapters.sqlite_witness import WitnessOptions
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import ClusterRecord, JournalError, RolledBack, ShardId
+from peloton.runtime.vocabulary import key
+from peloton.settings import DaemonSettings
 from peloton.start_options import SettingNames, StartOptions
 
 COPIED = "the data folder was copied, the run is with the original"
@@ -84,17 +94,19 @@ def _examined(folder: DataFolder) -> OriginFinding:
     return found
 
 
-def adopt_copy(folder: DataFolder, *, report: Callable[[str], None]) -> None:
+def adopt_copy(folder: DataFolder, *, witness: WitnessOptions) -> None:
     """Make the journal of a copy that of another cluster; nothing is done for other folders.
 
-    Its keeper's folder is taken by `claim_keeper`. Raises JournalError, OSError. The origin is
-    written last: after a crash before it the folder is still a copy, and this is done again.
+    `witness`: as the journal is opened with. Its keeper's folder is taken by `claim_keeper`. The
+    origin is written last: after a crash before it the folder is still a copy, and this is done
+    again. Raises JournalError, OSError.
     """
     if not folder.copied:
         return
-    renew_cluster_id(folder.journal_path)
+    begin_anew(folder.journal_path, witness._replace(anew=folder.copied), other_cluster=True)
     folder.lease = FolderLease(folder_origin.record(folder.path))
-    report(f"data folder {folder.copied}; it is another cluster now, and its running tasks LOST")
+    text = f"data folder {folder.copied}; it is another cluster now, and its running tasks LOST"
+    witness.report(text)
 
 
 def _hold(path: Path, names: SettingNames) -> DataFolder:
@@ -110,6 +122,37 @@ def _hold(path: Path, names: SettingNames) -> DataFolder:
         raise CannotStart(f"data folder {path}: {error.strerror}") from error
 
 
+def witness_options(
+    settings: DaemonSettings, options: StartOptions, *, report: Callable[[str], object]
+) -> WitnessOptions:
+    """What a SQLite journal is compared with before it is opened.
+
+    That is its witness, and the epochs that our keeper has obeyed: it outlives the journal.
+    """
+    assert settings.journal.sqlite is not None
+    found = WitnessOptions(
+        settings.journal.sqlite.folder, accept=options.accept_rollback, report=report
+    )
+    setting = settings.backend.process
+    if setting is None or options.fresh:
+        return found
+    try:
+        seen = keeper_folder.seen(setting.folder)
+    except OSError as error:
+        raise CannotStart(f"keeper folder {setting.folder}: {error.strerror}") from error
+    sharding, epochs = Sharding(kinds(settings.sizes), settings.sizes), dict[ShardId, int]()
+    for host, epoch in seen.epochs.items():
+        if host:  # an epoch of no host is that of a ping
+            shard = sharding.shard_of(key("host", host))
+            epochs[shard] = max(epoch, epochs.get(shard, 0))
+    return found._replace(keeper_of=seen.owner.cluster_id, epochs=epochs)
+
+
+def behind_text(error: RolledBack, names: SettingNames) -> str:
+    """Why a journal is refused, and the ways on."""
+    return f"{error}. {names.rollback if error.acceptable else names.no_journal}"
+
+
 def keeper_owner(record: ClusterRecord) -> KeeperOwner:
     """The cluster of this record, as a keeper's folder remembers it."""
     return KeeperOwner(record.cluster_id.hex(), record.name)
@@ -117,7 +160,7 @@ def keeper_owner(record: ClusterRecord) -> KeeperOwner:
 
 def claim_keeper(
     folder: Path,
-    owner: KeeperOwner,
+    record: ClusterRecord,
     *,
     options: StartOptions,
     report: Callable[[str], None],
@@ -130,6 +173,7 @@ def claim_keeper(
     which `runs` lists; those of the original go on. `report` is told what other users could open
     until now.
     """
+    owner, generation = keeper_owner(record), record.generation
     try:
         private_folder.make(folder)
         for text in private_folder.secure(folder):
@@ -147,6 +191,7 @@ def claim_keeper(
             if not options.adopt_keeper:
                 raise
             keeper_folder.adopt(folder, owner)
+        keeper_folder.begin_generation(folder, generation)
     except keeper_folder.OwnedByAnother as error:
         raise CannotStart(f"{error}. {options.names.other_keeper}") from error
     except (KeeperUnavailable, JournalError) as error:

@@ -15,10 +15,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple, Protocol, TypeVar
 
-from peloton.failures import CannotStart, ClusterFailed
+from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.process_log import log_line, nonblocking_stderr
 
 CANNOT_START = 69
+JOURNAL_BEHIND = 65
+"""The journal was rolled back: to start again does not help."""
 
 
 class Running(Protocol):
@@ -74,7 +76,7 @@ def _run_process(
         running = start(leaving.set)
     except CannotStart as error:
         log_line(f"{texts.name}: {error}")
-        return CANNOT_START
+        return JOURNAL_BEHIND if isinstance(error, JournalBehind) else CANNOT_START
     except OSError as error:
         # Such as a full disk or a folder without write permission: a traceback would not help.
         where = f"{error.filename}: " if error.filename is not None else ""

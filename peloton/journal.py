@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from peloton.config import BadSetting
+from peloton.printable import escaped
 from peloton.schema import CANNOT_REACH, USAGE, WRONG, fail
 
 if TYPE_CHECKING:
@@ -104,13 +105,14 @@ def check(**where: Any) -> None:
 
     Registers, hash chains and the parts of checkpoints are verified, every frame is decoded, and
     each shard is recovered once, in memory. Final states of ended actors are decoded too where the
-    journal is in a data folder; Cassandra finds those by their key only.
+    journal is in a data folder; Cassandra finds those by their key only. A journal in a data
+    folder is compared with its witness, too: what was acknowledged and is missing is named.
     """
     wrong = 0
     with _opened("check", where) as reader:
         for shard, findings in reader.findings():
             for finding in findings:
-                click.echo(f"wrong   {finding}")
+                click.echo(escaped(f"wrong   {finding}"))
             if not findings:
                 click.echo(f"ok      {shard}")
             wrong += len(findings)

@@ -20,10 +20,12 @@ from peloton.failures import CannotStart
 from peloton.kinds import kinds
 from peloton.runtime.adapters.fenced_rows import NO_RECORD, read_record
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
+from peloton.runtime.adapters.witness_file import read_witness
 from peloton.runtime.core import journal_dump, journal_reading
 from peloton.runtime.core.journal_check import Rehearsal
 from peloton.runtime.core.journal_dump import Line
 from peloton.runtime.core.journal_reading import Contents, Finding
+from peloton.runtime.core.witness import Witness, WitnessDamaged, differences
 from peloton.runtime.ports import (
     ClusterRecord,
     Damaged,
@@ -44,12 +46,15 @@ INSTANCE_DIGITS_MAX = 10
 class Source(NamedTuple):
     """A journal's rows, and what only some stores can do.
 
-    `ended` lists the final states of a shard; `snapshot` reads as of one moment.
+    `ended` lists the final states of a shard; `snapshot` reads as of one moment; `wrong` is what
+    the store finds wrong with its files; `folder` may have a witness of the journal.
     """
 
     rows: Any
     ended: Callable[[ShardId], Iterable[EndedRow]] | None = None
     snapshot: Callable[[Callable[[], Any]], Any] = lambda read: read()
+    wrong: Callable[[], list[str]] = list
+    folder: Path | None = None
 
 
 def open_source(folder: Path | None, config: Path | None) -> Source:
@@ -66,8 +71,9 @@ def open_source(folder: Path | None, config: Path | None) -> Source:
             return Source(shared.rows)
         assert setting.sqlite is not None
         folder = setting.sqlite.folder
-    rows = SqliteRows(folder or default_data_dir())
-    return Source(rows, rows.ended, rows.snapshot)
+    folder = folder or default_data_dir()
+    rows = SqliteRows(folder)
+    return Source(rows, rows.ended, rows.snapshot, rows.wrong, folder)
 
 
 def runs_on_hosts(folder: Path, *, report: Callable[[str], None]) -> Iterator[tuple[str, str]]:
@@ -90,6 +96,7 @@ class JournalReader:
         self._source = source
         try:
             record = self._record()
+            self._cluster_id = record.cluster_id
             self.cluster = record.name
             """The cluster's name; empty in a journal that was never given one."""
             self.shards = chosen(record.shards, [*names])
@@ -178,11 +185,23 @@ class JournalReader:
                 found |= {"ended_rows": len(sizes), "ended_bytes": sum(sizes)}
             yield found | {"cluster": self.cluster}
 
-    def findings(self) -> Iterator[tuple[str, list[Finding]]]:
-        """Each shard by its name, and all that is wrong with it. Raises Unreachable."""
+    def findings(self) -> Iterator[tuple[str, list[Any]]]:
+        """Each shard by its name, and all that is wrong with it. Raises Unreachable.
+
+        First the journal as a whole, if something is wrong with that.
+        """
+        # Before the shards: of a running cluster they may be ahead of it, and never behind.
+        witness, texts = self._witness()
+        texts += self._source.wrong()
+        if texts:
+            yield "journal", texts
         for shard in self.shards:
             try:
-                found = self._rehearsal.check(self.read(shard))
+                contents = self.read(shard)
+                found = self._rehearsal.check(contents)
+                chains = {frame.position: frame.chain for frame in contents.frames}
+                lost = differences(witness, contents.register, of=(shard, chains))
+                found += [Finding(shard, f"behind its witness: {one.text}") for one in lost]
                 if self._source.ended is not None:
                     found += self._rehearsal.ended(shard, self._source.ended(shard))
             except Damaged as error:
@@ -190,6 +209,20 @@ class JournalReader:
             yield journal_dump.name_of(shard), found
 
     # ---- inside ----
+
+    def _witness(self) -> tuple[Witness | None, list[str]]:
+        """What the journal must have, and what is wrong with that itself."""
+        if self._source.folder is None:
+            return None, []
+        try:
+            witness = read_witness(self._source.folder)
+        except WitnessDamaged as error:
+            return None, [f"the witness is damaged: {error}"]
+        except OSError as error:
+            return None, [f"the witness cannot be read: {error.strerror}"]
+        if witness is not None and witness.header.cluster_id != self._cluster_id:
+            return None, ["the witness is of another cluster"]
+        return witness, []
 
     def _record(self) -> ClusterRecord:
         record = read_record(self._source.rows)

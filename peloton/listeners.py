@@ -60,8 +60,13 @@ class ClientListeners:
         self._stop_http.append(server.close)
         return server.address
 
-    def listen_grpc(self, region: Region, *, http: Address) -> Address:
-        """Serve calls; `http` is where their answers say that files are."""
+    def listen_grpc(
+        self, region: Region, *, http: Address, broken: Callable[[str], object]
+    ) -> Address:
+        """Serve calls; `http` is where their answers say that files are.
+
+        `broken` is called with a text if no call can be served any more.
+        """
         wanted = self._settings.grpc
         addresses = [wanted]
         for address in self._classic:
@@ -80,7 +85,7 @@ class ClientListeners:
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
-        server.start()
+        server.start(broken=broken)
         self._stop_grpc.append(lambda: server.stop(grace_s=CALLS_GRACE_S).wait(CALLS_STOP_S_MAX))
         return Address(wanted.host, ports[0])
 

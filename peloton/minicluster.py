@@ -47,6 +47,7 @@ NAMES = SettingNames(
     "anew, and ends all tasks of the old cluster",
     other_keeper="--fresh starts empty, and kills all tasks of the old cluster",
     other_ports="Stop it, or start a second one with --grpc, --http and --data-dir of its own",
+    no_journal="Put the newest copy of it back; --fresh begins anew, and ends all tasks",
 )
 Made = TypeVar("Made")
 
@@ -91,6 +92,12 @@ def command() -> click.Command:
     default=SANDBOXES_KEPT,
     show_default=True,
     help="Ended runs whose files are kept. While tasks run, the number of their start counts.",
+)
+@click.option(
+    "--accept-rollback",
+    is_flag=True,
+    help="Go on with a journal that lacks what it had acknowledged, such as an older copy. What is "
+    "missing is given up, and runs that the journal does not know are killed.",
 )
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
@@ -173,6 +180,7 @@ def _start_options(options: dict[str, object]) -> StartOptions:
         fresh=bool(options["fresh"]),
         all_or_nothing=True,
         stop_tasks=bool(options["stop_tasks_on_exit"]),
+        accept_rollback=bool(options["accept_rollback"]),
         classic=classic,
         names=NAMES,
     )

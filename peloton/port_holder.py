@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.config import Address
+from peloton.runtime.adapters.claimed_folder import JOURNAL
 
 PROC = Path("/proc")
-JOURNAL = "journal.sqlite"
 COMMANDS = ("minicluster", "daemon")
 _LISTENING = "0A"
 

@@ -18,13 +18,15 @@ from pathlib import Path
 from peloton import missing_package, preflight_cluster
 from peloton.config import Address
 from peloton.failures import CannotStart
+from peloton.folders import behind_text, witness_options
 from peloton.listeners import why_not
 from peloton.preflight_cluster import UNREAD, JournalFound, ServersRead
 from peloton.runtime.adapters import claimed_folder, folder_origin
 from peloton.runtime.adapters.data_folder import held_by_others_only
 from peloton.runtime.adapters.fenced_rows import read_record
 from peloton.runtime.adapters.private_folder import FolderOfAnother
-from peloton.runtime.ports import JournalError
+from peloton.runtime.adapters.sqlite_witness import JournalWitness
+from peloton.runtime.ports import JournalError, RolledBack
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import reading
 from peloton.servers import open_cassandra
@@ -52,7 +54,10 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
         yield from _data_folder(names.data_folder, folder)
         if not options.fresh:
             yield from _maker(settings, options)
-            yield from _origin(names.data_folder, folder, options=options)
+            copied = [*_origin(names.data_folder, folder, options=options)]
+            yield from copied
+            if not copied and not options.adopt_copy:  # neither is that of another journal
+                yield from _witness(settings, options)
     if settings.backend.process is not None and "hostmgr" in settings.roles:
         folder = settings.backend.process.folder
         yield from _folder(names.keeper_folder, folder)
@@ -141,6 +146,18 @@ def _maker(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
     else:
         if known and known != settings.backend.name:
             yield f"{names.backend}: {folder} belongs to the {known} backend"
+
+
+def _witness(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
+    """A journal that lacks what it had acknowledged."""
+    assert settings.journal.sqlite is not None
+    path = settings.journal.sqlite.folder / claimed_folder.JOURNAL
+    try:
+        JournalWitness(path, witness_options(settings, options, report=lambda line: None))
+    except RolledBack as error:
+        yield f"{options.names.data_folder}: {behind_text(error, options.names)}"
+    except (CannotStart, JournalError) as error:
+        yield f"{options.names.data_folder}: {error}"
 
 
 def _tls(files: TlsFiles) -> Iterator[str]:

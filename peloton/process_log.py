@@ -3,6 +3,7 @@
 Turns log events, and all else that is printed on `sys.stderr`, into lines that one thread writes.
 What reads stderr may be slow, stuck or gone: then lines are dropped and counted, and nobody waits
 longer than `WAIT_S_MAX`.
+Control characters are logged as their escapes.
 A traceback is logged without the values of local variables, which hold secrets of jobs.
 """
 
@@ -19,6 +20,8 @@ from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
 import structlog
+
+from peloton.printable import escaped, escaped_lines
 
 PENDING_BYTES_MAX = 256 * 1024
 WAIT_S_MAX = 0.2
@@ -110,7 +113,7 @@ class StderrWriter(io.TextIOBase):
         return self._stream.fileno()
 
     def _add(self, text: str) -> None:
-        data = text.encode(self.encoding, self.errors)
+        data = escaped_lines(text).encode(self.encoding, self.errors)
         if self._bytes + len(data) > PENDING_BYTES_MAX:
             self.dropped += data.count(b"\n")
             return
@@ -164,5 +167,5 @@ def _as_text(*processed: Any) -> str:
     event = processed[-1]
     known = {key: event.pop(key, "") for key in ("timestamp", "level", "event", "exception")}
     values = "".join(f" {key}={value!r}" for key, value in event.items())
-    line = f"{known['timestamp']} {known['level']} {known['event']}{values}"
+    line = escaped(f"{known['timestamp']} {known['level']} {known['event']}{values}")
     return line + ("\n" + known["exception"][-TEXT_LENGTH_MAX:] if known["exception"] else "")

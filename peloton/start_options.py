@@ -14,8 +14,9 @@ from peloton.config import Address
 class SettingNames(NamedTuple):
     """How texts for people name the settings: by the fields of a file or the options of a command.
 
-    The last four are the remedies where a folder belongs to something else, or a port is busy;
-    `{known}` is the backend that a data folder was created with.
+    The last six are remedies: where a folder belongs to something else (`{known}` is the backend
+    that a data folder was created with) or is a copy, where a port is busy, and where the journal
+    is not the newest or is missing.
     """
 
     process: str = "daemon"
@@ -34,6 +35,11 @@ class SettingNames(NamedTuple):
         "start this one with --adopt-copy: it becomes another cluster, and its running tasks LOST"
     )
     other_ports: str = "Stop it, or name other addresses in listen"
+    rollback: str = (
+        "Put the newest copy of it back; or start once with --accept-rollback, which gives up what "
+        "is missing and kills the runs that the journal does not know"
+    )
+    no_journal: str = "Put the newest copy of it back, or name another journal.sqlite.folder"
 
     def listener(self, name: str) -> str:
         """The setting of an address of `listen`."""
@@ -47,7 +53,8 @@ class StartOptions(NamedTuple):
     of another cluster, to make a copied data folder another cluster, and to empty the data folder.
     With `all_or_nothing` the daemon serves clients only once it is ready, and does not start if
     that takes too long or a shard is damaged. `classic` are further addresses for gRPC, which may
-    be busy. `stop_tasks` kills all tasks at the end.
+    be busy. `stop_tasks` kills all tasks at the end. `accept_rollback`: go on with a journal that
+    lacks what it had acknowledged.
     """
 
     adopt_keeper: bool = False
@@ -55,6 +62,7 @@ class StartOptions(NamedTuple):
     fresh: bool = False
     all_or_nothing: bool = False
     stop_tasks: bool = False
+    accept_rollback: bool = False
     classic: Sequence[Address] = ()
     names: SettingNames = SettingNames()
 

@@ -23,9 +23,10 @@ from typing import NamedTuple
 
 from peloton.backends.keeper import identity
 from peloton.backends.keeper.calling import KeeperUnavailable, start_keeper
-from peloton.backends.keeper.journal import KeeperJournal, KeeperJournalFailed
+from peloton.backends.keeper.journal import KeeperJournal, KeeperJournalFailed, sync_folder
 from peloton.backends.keeper.kinds import LOST, KeeperRun, Memory, end_of
 
+GENERATION_NAME = "generation"
 LEAVE_S_MAX = 30.0
 """How long the keeper of a replaced folder may take to end its runs."""
 _POLL_EVERY_S = 0.05
@@ -56,6 +57,16 @@ class KeeperOwner(NamedTuple):
         return cls(cluster_id, name)
 
 
+class KeeperSeen(NamedTuple):
+    """What a keeper knows of its cluster, as its own journal has it: a witness of the daemon's.
+
+    `epochs`: the highest that it obeyed, by the name of the host.
+    """
+
+    owner: KeeperOwner
+    epochs: dict[str, int]
+
+
 class OwnedByAnother(Exception):
     """The folder was claimed by another cluster, or by another journal of the same name."""
 
@@ -73,6 +84,40 @@ def claim(folder: Path, owner: KeeperOwner) -> None:
     # A name may be given to a cluster later; its journal's id is for good.
     if known.cluster_id != owner.cluster_id:
         raise OwnedByAnother(folder, known=known, wanted=owner)
+
+
+def seen(folder: Path) -> KeeperSeen:
+    """What the keeper of the folder has seen, running or not. Raises OSError."""
+    try:
+        mark = (folder / identity.CLUSTER_NAME).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return KeeperSeen(KeeperOwner("", ""), {})
+    epochs: dict[str, int] = {}
+    for record in KeeperJournal(str(folder / "journal")).read():
+        if record["is"] == "epoch":
+            epochs[record["host"]] = record["epoch"]
+    return KeeperSeen(KeeperOwner.read(mark), epochs)
+
+
+def begin_generation(folder: Path, generation: int) -> None:
+    """From now on runs have ids of this generation of the cluster. Raises OSError."""
+    if generation <= generation_of(folder):
+        return
+    draft = folder / f"{GENERATION_NAME}.new"
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(f"{generation}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(folder / GENERATION_NAME)
+    sync_folder(str(folder))
+
+
+def generation_of(folder: Path) -> int:
+    """How often a rollback of the cluster's journal was accepted."""
+    try:
+        return int((folder / GENERATION_NAME).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return 0
 
 
 def adopt(folder: Path, owner: KeeperOwner) -> Path:

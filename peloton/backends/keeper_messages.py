@@ -53,8 +53,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class KeeperRunEnded:
-    """`exit_code` and `signal` are what the process left with; both None if nobody knows.
-    `started_at` is None if it was never started, or the keeper is of an earlier version."""
+    """`exit_code` and `signal` are what the process left with; both None if nobody knows."""
 
     host: str
     run_id: str
@@ -64,7 +63,6 @@ class KeeperRunEnded:
     reason: str
     message: str
     at: float
-    started_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,7 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
     if answer == "started":
         return RunStarted(host, message["run"], message["pid"], message["at"])
     if answer == "ended":
-        return _read_end(host, message["run"], end=message, started_at=message.get("started_at"))
+        return _read_end(host, message["run"], end=message)
     if answer == "listed":
         runs = tuple(_read_listed(host, run) for run in message["runs"])
         return KeeperRunsListed(host, runs, message["at"], message.get("keeper", ""))
@@ -171,9 +169,7 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
     raise wire.BadLine(f"an unknown answer: {answer!r}")
 
 
-def _read_end(
-    host: str, run_id: str, *, end: dict[str, Any], started_at: float | None
-) -> KeeperRunEnded:
+def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> KeeperRunEnded:
     return KeeperRunEnded(
         host,
         run_id,
@@ -183,11 +179,10 @@ def _read_end(
         end["reason"],
         end["message"],
         end["at"],
-        started_at or None,
     )
 
 
 def _read_listed(host: str, run: dict[str, Any]) -> ListedRun:
     end = run["end"]
-    ended = None if end is None else _read_end(host, run["run"], end=end, started_at=run["at"])
+    ended = None if end is None else _read_end(host, run["run"], end=end)
     return ListedRun(run["run"], run["state"], run["pid"], run["at"], ended)

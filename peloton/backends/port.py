@@ -25,9 +25,6 @@ What a backend must do:
 - **Epochs.** Orders carry the epoch of the host's shard. Once an order with a higher epoch was
   obeyed, those with a lower one are not; they are not answered either, as nobody waits for them.
   `ForgetRuns` carries none: it leaves its owner only after the end is journaled.
-- **Times.** `RunsStarted.at` and `RunEnd.at` are when the process started and ended, by the clock
-  of its machine, however late the report is. Runs that are reported together have few different
-  times (`run_times.py`): each is a message of its own to the tasks.
 - **Kills.** `StopRuns` ends a run with SIGTERM first, with SIGKILL after the grace. A run that has
   ended is reported again. For an unknown run the host gets a request to compare (`BackendUp`).
 - **Identity.** A keeper of runs that outlives the daemon names itself in `RunsListed.keeper`. An

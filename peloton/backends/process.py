@@ -20,12 +20,14 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.resources import amount
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.backends import keeper_folder
 from peloton.backends import keeper_messages as km
 from peloton.backends.keeper.kinds import NOT_RUNNABLE
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
 from peloton.backends.roster import Roster
+from peloton.backends.run_ids import RunIds
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
 
@@ -56,6 +58,7 @@ class ProcessBackend:
         self._keeper_settings = KeeperSettings(sandboxes_kept_max=keep_sandboxes)
         self._roster = Roster(PROCESS_BACKEND, [key("host", name) for name in hosts])
         self._runs: ProcessRuns | None = None
+        self._ids = RunIds(keeper_folder.generation_of(folder))
         self._tell: Tell | None = None
         self._trouble: ReportProblem | None = None
         self._down = _NOT_REACHED  # why the keeper is not available; empty when it is
@@ -99,7 +102,7 @@ class ProcessBackend:
                 replies += reply
             elif isinstance(message, m.ForgetRuns):
                 if self._runs is not None:
-                    self._runs.ack(message.runs)
+                    self._runs.ack(self._ids.forget(message.runs))
             elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend):
                 self._ordered(message)
         return [*replies, *self._roster.due(now)]
@@ -126,7 +129,7 @@ class ProcessBackend:
             self._launch(order, runs)
         elif isinstance(order, m.StopRuns):
             for run in order.runs:
-                runs.kill(name, run, grace_s=order.grace_s)
+                runs.kill(name, self._ids.at_keeper(run), grace_s=order.grace_s)
         else:
             self._comparing.pop(name, None)
             runs.list(name, asked_at=order.asked_at)
@@ -144,12 +147,15 @@ class ProcessBackend:
         bad: list[m.RunEnd] = []
         for run in order.runs:
             try:
-                requests.append(_request(name, run))
+                requests.append(_request(name, run, run_id=self._ids.begin(run.run)))
             except POISON as trouble:
                 bad.append(cannot_be_ordered(run.run, trouble, reason=NOT_RUNNABLE))
-        self._alive.update((request.run_id, name) for request in requests)
+        self._alive.update((self._ids.name(request.run_id), name) for request in requests)
         refused = runs.launch(name, order.epoch, runs=requests, keeper=order.keeper)
-        bad += [cannot_be_ordered(each.run_id, each, reason=NOT_RUNNABLE) for each in refused]
+        bad += [
+            cannot_be_ordered(self._ids.name(each.run_id), each, reason=NOT_RUNNABLE)
+            for each in refused
+        ]
         if bad:
             for end in bad:
                 self._not_alive(end.run)
@@ -160,7 +166,7 @@ class ProcessBackend:
         assert self._runs is not None
         self._none_alive.clear()
         for run, host in [*self._alive.items()]:
-            self._runs.kill(host, run, grace_s=grace_s)
+            self._runs.kill(host, self._ids.at_keeper(run), grace_s=grace_s)
         if not self._alive:
             return True
         return self._none_alive.wait(grace_s + STOP_SLACK_S)
@@ -212,17 +218,18 @@ class ProcessBackend:
         elif isinstance(report, km.KeeperDown):
             self._status_changed(f"keeper: {report.why}")
         elif isinstance(report, km.RunStarted):
-            self._report(report.host, m.RunsStarted((report.run_id,), report.at))
+            self._report(report.host, m.RunsStarted((self._ids.name(report.run_id),)))
         elif isinstance(report, km.KeeperRunEnded):
-            self._not_alive(report.run_id)
-            self._report(report.host, m.RunsEnded((_end(report),)))
+            end = self._end(report)
+            self._not_alive(end.run)
+            self._report(report.host, m.RunsEnded((end,)))
         elif isinstance(report, km.KeeperRunsListed):
             for run in report.runs:
                 if run.ended is None:
-                    self._alive[run.run_id] = report.host
+                    self._alive[self._ids.name(run.run_id)] = report.host
                 else:
-                    self._not_alive(run.run_id)
-            listed = _listed(report)
+                    self._not_alive(self._ids.name(run.run_id))
+            listed = self._listed(report)
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
             self._report(report.host, replace(listed, keeper=keeper, keeper_at=at))
         elif isinstance(report, km.RunUnknown):
@@ -230,11 +237,28 @@ class ProcessBackend:
             # that nobody will report, until a listing shows that there is no such run. The host
             # must request it: only it knows which runs it had accepted by then. One request that
             # is yet to come answers for all such runs.
-            self._not_alive(report.run_id)
+            self._not_alive(self._ids.name(report.run_id))
             if report.host not in self._comparing:
                 self._comparing[report.host] = None
                 self._report(report.host, m.BackendUp())
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
+
+    def _end(self, report: km.KeeperRunEnded) -> m.RunEnd:
+        signal = _signal_name(report.signal) if report.signal else ""
+        outcome = RunOutcome(
+            end=End[report.outcome],
+            exit_code=report.exit_code,
+            signal=signal,
+            reason=report.reason,
+            message=report.message,
+            system=report.outcome == "LOST",
+        )
+        return m.RunEnd(self._ids.name(report.run_id), outcome, report.at)
+
+    def _listed(self, report: km.KeeperRunsListed) -> m.RunsListed:
+        running = tuple(self._ids.name(run.run_id) for run in report.runs if run.ended is None)
+        ends = tuple(self._end(run.ended) for run in report.runs if run.ended is not None)
+        return m.RunsListed(running, ends, report.asked_at)
 
     def _not_alive(self, run: str) -> None:
         self._alive.pop(run, None)
@@ -261,10 +285,10 @@ def _name(host: Key) -> str:
     return host.partition("/")[2]
 
 
-def _request(host: str, run: m.StartRun) -> km.RunRequest:
+def _request(host: str, run: m.StartRun, *, run_id: str) -> km.RunRequest:
     spec = run.spec
     return km.RunRequest(
-        run_id=run.run,
+        run_id=run_id,
         host=host,
         value=spec.value,
         shell=spec.shell,
@@ -274,28 +298,8 @@ def _request(host: str, run: m.StartRun) -> km.RunRequest:
     )
 
 
-def _end(report: km.KeeperRunEnded) -> m.RunEnd:
-    signal = _signal_name(report.signal) if report.signal else ""
-    outcome = RunOutcome(
-        end=End[report.outcome],
-        exit_code=report.exit_code,
-        signal=signal,
-        reason=report.reason,
-        message=report.message,
-        system=report.outcome == "LOST",
-    )
-    return m.RunEnd(report.run_id, outcome, report.at, report.started_at)
-
-
 def _signal_name(number: int) -> str:
     try:
         return signals.Signals(number).name
     except ValueError:
         return f"SIG{number}"  # a real-time signal has a number only
-
-
-def _listed(report: km.KeeperRunsListed) -> m.RunsListed:
-    running = [run for run in report.runs if run.ended is None]
-    names, times = tuple(run.run_id for run in running), tuple(run.started_at for run in running)
-    ends = tuple(_end(run.ended) for run in report.runs if run.ended is not None)
-    return m.RunsListed(names, ends, report.asked_at, times=times)

@@ -48,7 +48,6 @@ from peloton.backends.keeper_messages import (
     wire_form,
 )
 from peloton.backends.keeper_requests import ListTimes, QueuedRequest
-from peloton.backends.run_times import with_common_times
 
 LAUNCHES_PER_LINE_MAX = 64
 LAUNCH_LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -360,18 +359,13 @@ class ProcessRuns:
             raise KeeperUnavailable("the keeper closed the connection")
         self._heartbeat.received(time.monotonic())
         self._report_up()
-        received: list[RunReport] = []
-        try:
-            for message in self._lines.feed(data):
-                self._unanswered.settle(message)
-                if message["a"] == "bad":
-                    self._unanswered.forget_requests()
-                    raise KeeperUnavailable(f"the keeper refused a request: {message['why']}")
-                if message["host"]:
-                    received.append(self._timed(read_report(message)))
-        finally:
-            for report in with_common_times(received):
-                self._report(report)
+        for message in self._lines.feed(data):
+            self._unanswered.settle(message)
+            if message["a"] == "bad":
+                self._unanswered.forget_requests()
+                raise KeeperUnavailable(f"the keeper refused a request: {message['why']}")
+            if message["host"]:
+                self._report(self._timed(read_report(message)))
 
     def _timed(self, report: RunReport) -> RunReport:
         if isinstance(report, KeeperRunsListed):

@@ -20,7 +20,6 @@ from peloton.actors.host.ledger import NamedRuns, names_of
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
-from peloton.backends.run_times import latest
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Bits, Key, key, members_of
 
@@ -129,51 +128,46 @@ class SimulatedBackend:
         self._epochs[host] = order.epoch
         if isinstance(order, m.StartRuns):
             return self._start(order, now)
-        return self._stop(order, now) if isinstance(order, m.StopRuns) else self._list(order)
+        return self._stop(order) if isinstance(order, m.StopRuns) else self._list(order, now)
 
     def _start(self, order: m.StartRuns, now: float) -> list[Envelope]:
         times: dict[float, list[str]] = {}
         running = self._running.setdefault(order.host, {})
         started: list[str] = []
-        known: list[str] = []
         ends: list[m.RunEnd] = []
         for run in order.runs:
             if run.run in self._ended:
                 ends.append(self._ended[run.run])
                 continue
-            if run.run in running or self._adopted_run(order.host, run.run) is not None:
-                known.append(run.run)
-                continue
-            try:
-                ends_at = now + self._duration_s(run.run, run.spec)
-            except POISON as trouble:
-                ends.append(cannot_be_ordered(run.run, trouble, reason="bad order"))
-                continue
-            running[run.run] = run.spec
-            times.setdefault(ends_at, []).append(run.run)
+            if run.run not in running and self._adopted_run(order.host, run.run) is None:
+                try:
+                    ends_at = now + self._duration_s(run.run, run.spec)
+                except POISON as trouble:
+                    ends.append(cannot_be_ordered(run.run, trouble, reason="bad order"))
+                    continue
+                running[run.run] = run.spec
+                times.setdefault(ends_at, []).append(run.run)
             started.append(run.run)
         for ends_at, runs in times.items():
             heapq.heappush(self._ends, (ends_at, (tuple(runs), NOBODY), order.host))
         reports: list[Envelope] = []
         if started:
-            reports.append(_report(order.host, m.RunsStarted(tuple(started), now)))
-        if known:
-            reports.append(_report(order.host, m.RunsStarted(tuple(known))))
+            reports.append(_report(order.host, m.RunsStarted(tuple(started))))
         if ends:
             reports.append(_report(order.host, m.RunsEnded(tuple(ends))))
         return reports
 
-    def _stop(self, order: m.StopRuns, now: float) -> list[Envelope]:
+    def _stop(self, order: m.StopRuns) -> list[Envelope]:
         killed = RunOutcome(End.KILLED, None, "SIGTERM", "killed", "terminated with signal SIGTERM")
         running = self._running.get(order.host, {})
         ends, unknown = [], False
         for run in order.runs:
             if run in running:
                 del running[run]
-                self._keep(m.RunEnd(run, killed, now))
+                self._keep(m.RunEnd(run, killed))
             elif (adopted := self._adopted_run(order.host, run)) is not None:
                 self._release(order.host, adopted)
-                self._keep(m.RunEnd(run, killed, now))
+                self._keep(m.RunEnd(run, killed))
             if run in self._ended:
                 ends.append(self._ended[run])
             else:
@@ -185,7 +179,7 @@ class SimulatedBackend:
             reports.append(_report(order.host, m.BackendUp()))
         return reports
 
-    def _list(self, order: m.ListRuns) -> list[Envelope]:
+    def _list(self, order: m.ListRuns, now: float) -> list[Envelope]:
         """Adopt all runs of the ledger: this is how they survive a restart."""
         running = self._running.setdefault(order.host, {})
         ends = []
@@ -195,9 +189,9 @@ class SimulatedBackend:
             elif known.run not in running and self._adopted_run(order.host, known.run) is None:
                 running[known.run] = None
                 ends_at = known.since + self._duration_s(known.run, None)
-                heapq.heappush(self._ends, (ends_at, ((known.run,), NOBODY), order.host))
+                heapq.heappush(self._ends, (max(ends_at, now), ((known.run,), NOBODY), order.host))
         for some in order.sets:
-            ends += self._adopt(order.host, some)
+            ends += self._adopt(order.host, some, now)
         sets = self._adopted_sets(order.host)
         names = tuple(running)
         if not order.sets:  # the host may be one that does not read sets
@@ -208,7 +202,7 @@ class SimulatedBackend:
         listed = m.RunsListed(names, tuple(ends), order.asked_at, sets=sets)
         return [_report(order.host, listed)]
 
-    def _adopt(self, host: Key, some: m.KnownSet) -> list[m.RunEnd]:
+    def _adopt(self, host: Key, some: m.KnownSet, now: float) -> list[m.RunEnd]:
         """Adopt what is not known of a set; returns the ends of those that have ended."""
         adopted = self._adopted.setdefault(host, {})
         running, ends = self._running.get(host), []
@@ -224,10 +218,10 @@ class SimulatedBackend:
                 raw &= ~(1 << member)
         if raw:
             adopted[name] = adopted.get(name, 0) | raw
-            self._end_later(host, m.KnownSet(some.crowd, some.run, Bits(raw), some.since))
+            self._end_later(host, m.KnownSet(some.crowd, some.run, Bits(raw), some.since), now)
         return ends
 
-    def _end_later(self, host: Key, some: m.KnownSet) -> None:
+    def _end_later(self, host: Key, some: m.KnownSet, now: float) -> None:
         by_time: dict[float, int] = {}
         if self._fates.spread:
             for member in some.members:
@@ -238,7 +232,7 @@ class SimulatedBackend:
             by_time[some.since + self._fates.duration_s] = some.members.raw
         for ends_at, raw in by_time.items():
             runs = ((), (some.crowd, some.run, raw))
-            heapq.heappush(self._ends, (ends_at, runs, host))
+            heapq.heappush(self._ends, (max(ends_at, now), runs, host))
 
     def _adopted_sets(self, host: Key) -> tuple[m.RunningSet, ...]:
         adopted = self._adopted.get(host, {})
@@ -264,11 +258,8 @@ class SimulatedBackend:
 
     def _due(self, now: float) -> list[Envelope]:
         by_host: dict[Key, list[m.RunEnd]] = {}
-        due = []
         while self._ends and self._ends[0][0] <= now:
-            due.append(heapq.heappop(self._ends))
-        times = latest(at for at, _, _ in due)
-        for at, (names, (crowd, number, raw)), host in due:
+            _, (names, (crowd, number, raw)), host = heapq.heappop(self._ends)
             running = self._running.get(host, {})
             ended = [(run, running.pop(run)) for run in names if run in running]
             adopted = self._adopted.get(host, {})
@@ -277,7 +268,7 @@ class SimulatedBackend:
                 ended += [(run, None) for run in names_of(crowd, hit, run=number)]
                 self._release(host, (crowd, number, hit))
             for run, spec in ended:
-                end = m.RunEnd(run, self._outcome(run, spec), times[at])
+                end = m.RunEnd(run, self._outcome(run, spec))
                 self._keep(end)
                 by_host.setdefault(host, []).append(end)
         ends = [

@@ -18,6 +18,7 @@ from peloton.cli.ops import OPS_TEXTS, moment
 from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import as_yaml, command, hint, plain
 from peloton.cli.session import connected, refusal_texts
+from peloton.printable import escaped
 from peloton.sdk.errors import PelotonError
 
 QUIET_S = 1.0
@@ -143,12 +144,12 @@ def lines(message: Any, form: str) -> Iterator[str]:
             yield _data({"gap": plain(gap)}, form)
         elif form == "table":
             text = f"changes of {gap.shard} up to {gap.until} are no longer kept"
-            yield f"-- {text}: read the state anew"
+            yield escaped(f"-- {text}: read the state anew")
     for event in message.events:
         if form in ("json", "yaml"):
             yield _data({"event": plain(event)}, form)
         else:
-            yield event.key if form == "name" else text_of(event)
+            yield escaped(event.key if form == "name" else text_of(event))
     if form in ("json", "yaml"):
         yield _data({"resume": message.resume}, form)
 

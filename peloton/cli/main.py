@@ -17,6 +17,7 @@ from peloton import __version__
 from peloton.cli import exits
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings
+from peloton.printable import escaped
 from peloton.sdk.addresses import PORT, with_port
 from peloton.sdk.errors import NO_CONNECTION, PelotonError
 
@@ -84,7 +85,7 @@ def run_cli(group: click.Group, args: Sequence[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return exits.INTERRUPTED
     except PelotonError as error:
-        click.echo(str(error), err=True)
+        click.echo(escaped(str(error)), err=True)
         if error.kind == NO_CONNECTION:
             click.echo(whether_it_runs(group), err=True)
         return exits.of_error(error)
@@ -96,7 +97,7 @@ def run_cli(group: click.Group, args: Sequence[str] | None = None) -> int:
         # A full disk behind `>`, a file that vanished: the world's fault, in one line.
         discard_stdout()
         where = f"{error.filename}: " if error.filename is not None else ""
-        click.echo(f"{NAME}: {where}{error.strerror or error}", err=True)
+        click.echo(escaped(f"{NAME}: {where}{error.strerror or error}"), err=True)
         return exits.SERVER_ERROR
     except RecursionError:
         click.echo(f"{NAME}: the input is nested too deep", err=True)

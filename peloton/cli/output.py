@@ -1,7 +1,8 @@
 """Prints an answer in the form that was asked for.
 
 Data goes to stdout; hints and errors go to stderr, so that a pipe never carries them. Must not
-interpret an answer: the command defines its forms as a table, as names and as text.
+interpret an answer: the command defines its forms as a table, as names and as text. In those,
+control characters are printed as their escapes; JSON and YAML stay exact.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import click
 
 from peloton.cli import table
 from peloton.cli.options import CliSettings
+from peloton.printable import escaped
 
 RowSource = Callable[[], Iterable[Sequence[object]]]
 
@@ -45,7 +47,7 @@ def show(view: OutputForms) -> None:
             click.echo(as_yaml(plain(view.answer)), nl=False)
         case "name":
             for name in view.names():
-                click.echo(name)
+                click.echo(escaped(name))
         case _:
             show_table(view)
 
@@ -53,7 +55,7 @@ def show(view: OutputForms) -> None:
 def show_table(view: OutputForms) -> None:
     """For people a table that fits their terminal, for pipes the plain one."""
     if not view.header:
-        click.echo(view.text)
+        click.echo(escaped(view.text))
         return
     header, rows = view.header, list(view.rows())
     if not rows and view.nothing:
@@ -98,7 +100,7 @@ def as_yaml(data: Any) -> str:
 
 
 def hint(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(escaped(text), err=True)
 
 
 def command(*args: str) -> str:

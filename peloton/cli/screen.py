@@ -33,7 +33,7 @@ OVER = ("SUCCEEDED", "FAILED", "KILLED", "LOST", "DELETED")
 def show_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
     """Print it; False, and nothing printed, where the terminal is too narrow for it."""
     console = Console(highlight=False)
-    lines = [[plain(value) for value in row] for row in rows]
+    lines = [[cell(value) for value in row] for row in rows]
     columns = [*zip(header, *lines, strict=True)]
     narrow = [min(max(map(len, column)), max(len(column[0]), COLUMN_MIN)) for column in columns]
     # What comes first is a name that people copy: in one piece.
@@ -49,11 +49,6 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
     return True
 
 
-def plain(value: object) -> str:
-    """One line without characters that would steer the terminal: names come from strangers."""
-    return "".join(char if char.isprintable() else "?" for char in cell(value))
-
-
 @contextmanager
 def progress(job: str) -> Iterator[Callable[[str, Mapping[str, int]], None]]:
     """A progress bar on stderr; call it with the job's state and its instances by state."""
@@ -62,12 +57,12 @@ def progress(job: str) -> Iterator[Callable[[str, Mapping[str, int]], None]]:
         MofNCompleteColumn(), TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        bar = shown.add_task(plain(job), total=None)
+        bar = shown.add_task(cell(job), total=None)
 
         def seen(state: str, counts: Mapping[str, int]) -> None:
             ended = sum(counts.get(name, 0) for name in OVER)
             total = sum(counts.values()) or None
-            text = plain(state) or "?"
+            text = cell(state) or "?"
             shown.update(bar, description=text, total=total, completed=ended, refresh=True)
 
         yield seen

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from peloton.printable import escaped
+
 PADDING = 2
 
 
 def cell(value: object) -> str:
-    """One line, whatever the text was: a line break would tear the row apart."""
-    return " ".join(str(value).split())
+    """One line, whatever the text was: a line break would tear the row apart.
+
+    Names come from strangers: what would steer a terminal is shown as its escape.
+    """
+    return escaped(str(value).strip())
 
 
 def render(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -45,17 +45,10 @@ def row(info: Any) -> Sequence[object]:
 
 
 def run_time(start: str, end: str, *, now: datetime) -> str:
-    """Hours, minutes, seconds since the start, until the end or until now; tenths below a minute.
-
-    The original has no tenths, and cuts: a run of 0.9 seconds took none.
-    """
+    """Hours, minutes, seconds since the start, until the end or until now."""
     if not start:
         return ""
-    run_s = max(((moment(end) if end else now) - moment(start)).total_seconds(), 0.0)
-    tenths = round(run_s * 10)
-    if tenths < 600:
-        return f"00:00:{tenths // 10:02}.{tenths % 10}"
-    seconds = round(run_s)
+    seconds = max(int(((moment(end) if end else now) - moment(start)).total_seconds()), 0)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 

@@ -10,7 +10,8 @@ here, and 0.4 ms in `grpc.aio`, which hands each of its five events over to anot
 (`script/bench api`). `tests/gateway/test_completions.py` says what is relied on.
 
     received: new call     ReceiveClose is started, and the callback of the server gets the call
-    received: message      `read`: one at a time; None where there is no further one
+    received: message      `read`: one at a time; None where there is no further one. What is in
+                           flight over all calls is limited (`intake.py`)
     done: message sent     `write`: one at a time, so a slow reader holds up only its own call
     done: status sent      `end`: the first one counts
     received: close        the last: the call has ended for the client, perhaps before we ended it
@@ -22,23 +23,26 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from grpc._cython import cygrpc
 
 from peloton.gateway.guard import Guard
+from peloton.gateway.intake import Intake
 
 FAR_S = 1e9
 """A deadline further away is none."""
 NO_FLAGS = 0
 OK, RESOURCE_EXHAUSTED = 0, 8
+LOOK_LATE_S_MAX = 0.2
+"""How long events may put off the look for reads that find no room."""
 
 
 class CoreCall:
     """One call, from its arrival to its end. Callbacks run on the thread of the events."""
 
-    def __init__(self, event: Any, ended: Callable[[CoreCall], None]) -> None:
+    def __init__(self, event: Any, ended: Callable[[CoreCall], None], *, intake: Intake) -> None:
         self.method: str = event.call_details.method.decode(errors="replace")
         self.metadata = event.invocation_metadata
         self.deadline_s: float = event.call_details.deadline
@@ -47,6 +51,8 @@ class CoreCall:
         self.on_cancel: Callable[[], object] | None = None
         self._call = event.call
         self._ended = ended
+        self._intake = intake
+        self._uses = 1  # of what was received: by the core, and by each `keep`
         self._lock = threading.Lock()
         self._due = 1  # batches that the core has not completed; the first is that of the close
         self._over = False  # no batch may be started any more
@@ -69,22 +75,48 @@ class CoreCall:
         return max(left_s, 0.0) if left_s < FAR_S else None
 
     def read(self, then: Callable[[bytes | None], None]) -> None:
-        """Receive the next message of the client; None where no further one comes."""
+        """Receive the next message of the client; None where no further one comes.
+
+        A message for which there is no room ends the call instead. So does an exception of `then`.
+        A read that is begun on another thread than that of the events is found slow only after
+        the next event.
+        """
 
         def received(event: Any) -> None:
+            data: bytes | None = event.batch_operations[0].message()
+            with Guard(self.end, self.method):
+                if self._intake.arrived(self, len(data or b"")):
+                    then(data)
+                else:
+                    self.end(RESOURCE_EXHAUSTED, self._intake.refusal)
             self._completed()
-            then(event.batch_operations[0].message())
 
         operations = (cygrpc.ReceiveMessageOperation(NO_FLAGS),)
+        self._intake.begin(self, time.monotonic())
         if not self._start(operations, received):
+            self._intake.arrived(self, 0)
             then(None)
+
+    def keep(self) -> None:
+        """What was received is used until `let_go`, even if the call ends before."""
+        with self._lock:
+            self._uses += 1
+
+    def let_go(self) -> None:
+        """The end of a `keep`."""
+        with self._lock:
+            self._uses -= 1
+            last = not self._uses
+        if last:
+            self._intake.release(self)
 
     def write(self, data: bytes, then: Callable[[bool], object]) -> None:
         """Send a message of a stream; then whether it is on its way."""
 
         def sent(event: Any) -> None:
             self._completed()
-            then(bool(event.success))
+            with Guard(self.end, self.method):
+                then(bool(event.success))
 
         if not self._start((cygrpc.SendMessageOperation(data, NO_FLAGS),), sent, sends=True):
             then(False)
@@ -134,7 +166,8 @@ class CoreCall:
             self._over = True
         on_cancel, self.on_cancel = self.on_cancel, None
         if self.cancelled and on_cancel is not None:
-            on_cancel()
+            with Guard(self.end, self.method):
+                on_cancel()
         self._completed()
 
     def _completed(self) -> None:
@@ -142,6 +175,7 @@ class CoreCall:
             self._due -= 1
             done = not self._due
         if done:
+            self.let_go()
             self._ended(self)
 
 
@@ -154,10 +188,14 @@ class CoreServer:
         begin: Callable[[CoreCall], None],
         *,
         calls_max: int,
+        intake: Intake,
     ) -> None:
         """`begin` is called with each new call, on the thread of the events."""
         self.stopped: Future[None] = Future()
         """Done when it has stopped and no call is left."""
+        self.on_broken: Callable[[str], object] | None = None
+        """Called if the thread of the events ends with an exception: no call is served then."""
+        self._intake = intake
         self._begin = begin
         self._calls_max = calls_max
         self._queue = cygrpc.CompletionQueue()
@@ -206,18 +244,43 @@ class CoreServer:
             if not self.stopped.done():
                 self._server.cancel_all_calls()
 
+    def end_all(self, code: int, details: str) -> None:
+        """End what is under way with a status; only after `stop`."""
+        for call in [*self._calls]:
+            call.end(code, details)
+
     # ---- the thread of the events ----
 
     def _run(self) -> None:
-        while not self._is_over():
+        # What was raised for one call has ended that call. Here the server itself is broken.
+        with Guard(self._broke, "the thread of the events"):
+            while not self._is_over():
+                self._take_event()
+            with self._lock:
+                self._server.destroy()
+                self.stopped.set_result(None)
+
+    def _broke(self, code: int, details: str, *, trailing: Any) -> None:
+        self.stopped.set_result(None)
+        if self.on_broken is not None:
+            self.on_broken(f"no call is served any more: {details}")
+
+    def _take_event(self) -> None:
+        look_s = self._intake.next_look_s()
+        if look_s is None:
             event = self._queue.poll(None)
-            with Guard(_nobody, "an event of a call"):
-                event.tag(event)
-            # An event that is kept while the next one is awaited keeps its call, too.
-            event = None
-        with self._lock:
-            self._server.destroy()
-            self.stopped.set_result(None)
+        else:
+            # The core's deadlines are times of the day.
+            event = self._queue.poll(time.time() + max(look_s - time.monotonic(), 0.0))
+        if event.tag is not None:
+            event.tag(event)
+        if look_s is None:
+            return
+        # What has arrived while this thread was busy stands in the queue, and is taken first.
+        now_s = time.monotonic()
+        if now_s >= look_s + (LOOK_LATE_S_MAX if event.tag is not None else 0.0):
+            for refused in self._intake.refused(now_s):
+                cast(CoreCall, refused.call).end(RESOURCE_EXHAUSTED, refused.text)
 
     def _is_over(self) -> bool:
         return self._shut and not self._calls and not self._asked
@@ -233,7 +296,10 @@ class CoreServer:
         self._ask()
         if not event.success:
             return
-        call = CoreCall(event, self._ended)
+        with Guard(_nobody, "the beginning of a call"):  # the core ends a call that nobody keeps
+            self._serve(CoreCall(event, self._ended, intake=self._intake))
+
+    def _serve(self, call: CoreCall) -> None:
         self._calls[call] = None
         if len(self._calls) > self._calls_max:
             call.end(RESOURCE_EXHAUSTED, f"{self._calls_max} calls are under way already")

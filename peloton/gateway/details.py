@@ -14,6 +14,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from peloton.printable import escaped
+
 TEXT_BYTES_MAX = 2048
 """Of a status: clients refuse more than 16 KB of trailers, in which a byte may become three."""
 DETAILS_BYTES_MAX = 1000
@@ -25,6 +27,8 @@ def status(
     code: grpc.StatusCode, text: str, *, field: str = "", retry_s: float | None = None
 ) -> grpc.Status | None:
     """The status with its details; None where there are none to give."""
+    # Client libraries refuse details whose text differs from that of the status.
+    text, field = escaped(text), escaped(field)
     details: list[Any] = []
     if field:
         wrong = error_details_pb2.BadRequest.FieldViolation(field=field, description=text)

@@ -13,6 +13,7 @@ import grpc
 import structlog
 
 from peloton.gateway.details import cut
+from peloton.printable import escaped
 
 CallCode = grpc.StatusCode
 log = structlog.get_logger("gateway")
@@ -23,7 +24,7 @@ class CallEnded(Exception):
 
     def __init__(self, code: Any, details: str, *, trailing: Any = ()) -> None:
         super().__init__(details)
-        self.code, self.details, self.trailing = code, cut(details), trailing
+        self.code, self.details, self.trailing = code, cut(escaped(details)), trailing
 
 
 class EndCall(Protocol):

@@ -7,12 +7,10 @@ could else read every sandbox through its visitor's browser.
 
 from __future__ import annotations
 
-import http.server
 import ipaddress
 import json
 import os
 import re
-import socket
 import stat
 import threading
 import urllib.parse
@@ -24,12 +22,14 @@ from typing import Any
 from peloton import __version__
 from peloton.config import Address
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.guard import Guard
+from peloton.gateway.http_transport import BoundedServer, BoundedServer6, LimitedHandler
 from peloton.gateway.metrics import metrics_text
 from peloton.gateway.sandboxes import NoFile, SandboxFiles
 from peloton.gateway.waiting_hosts import waiting_hosts
+from peloton.printable import escaped
 from peloton.runtime.core.condition import Condition, NotReadyReason
 
-SOCKET_S_MAX = 30.0
 DOWNLOAD_CHUNK_BYTES = 64 * 1024
 CLOSE_POLL_S = 0.05
 RANGE = re.compile(r"bytes=(\d{1,18})-", re.ASCII)
@@ -48,7 +48,7 @@ class HttpServer:
             pass
 
         Bound.cluster, Bound.boxes = cluster, boxes
-        kind = _Server6 if ":" in address.host else _Server
+        kind = BoundedServer6 if ":" in address.host else BoundedServer
         self._server = kind((address.host, address.port), Bound)
         self.address = Address(address.host, self._server.server_address[1])
         self._thread = threading.Thread(
@@ -66,22 +66,12 @@ class HttpServer:
         self._thread.join()
 
 
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6
-
-
-class HttpHandler(http.server.BaseHTTPRequestHandler):
+class HttpHandler(LimitedHandler):
     """One request."""
 
     cluster: ClusterPort
     boxes: SandboxFiles
-    server_version, sys_version = "peloton", ""
-    timeout = SOCKET_S_MAX
+    _begun = False  # whether an answer is under way
 
     def do_HEAD(self) -> None:
         """As GET, without the body."""
@@ -89,37 +79,47 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Route the request and answer."""
-        target = urllib.parse.urlsplit(self.path)
+        self.request_came()
+        with Guard(self._failed, "the HTTP request"):
+            try:
+                self._route()
+            except NoFile:
+                self._send_text(HTTPStatus.NOT_FOUND, "no such file\n")
+            except OSError:
+                # The client went away, or stopped reading; it learns it from the length.
+                self.close_connection = True
+
+    def _failed(self, code: int, details: str, *, trailing: Any) -> None:
+        if not self._begun:
+            self._send_text(HTTPStatus.INTERNAL_SERVER_ERROR, f"{details}\n")
+
+    # ---- answers ----
+
+    def _route(self) -> None:
+        try:
+            target = urllib.parse.urlsplit(self.path)
+            query = urllib.parse.parse_qs(target.query)
+        except ValueError:
+            self._send_text(HTTPStatus.BAD_REQUEST, "the path is no path of a URL\n")
+            return
         if not _is_loopback(_host_of(self.headers.get("Host", ""))):
             self._send_text(HTTPStatus.FORBIDDEN, "call this server by a name of loopback\n")
             return
         path = target.path.rstrip("/") or "/"
-        query = urllib.parse.parse_qs(target.query)
         known: dict[str, Callable[[], None]] = {
             "/health": lambda: self._condition(query, live=True),
             "/ready": lambda: self._condition(query, live=False),
             "/version": lambda: self._send_text(HTTPStatus.OK, __version__ + "\n"),
             "/metrics": lambda: self._answer(metrics_text(self.cluster), TEXT),
         }
-        try:
-            if path in known:
-                known[path]()
-            elif path in ("/files/browse", "/files/download"):
-                self._files(path, query.get("path", [""])[0])
-            elif path.startswith("/files/"):
-                self._download(urllib.parse.unquote(path[len("/files") :]))
-            else:
-                self._send_text(HTTPStatus.NOT_FOUND, f"nothing at {path}\n")
-        except NoFile:
-            self._send_text(HTTPStatus.NOT_FOUND, "no such file\n")
-        except OSError:
-            # The client went away, or stopped reading; it learns it from the length.
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not worth a line."""
-
-    # ---- answers ----
+        if path in known:
+            known[path]()
+        elif path in ("/files/browse", "/files/download"):
+            self._files(path, query.get("path", [""])[0])
+        elif path.startswith("/files/"):
+            self._download(urllib.parse.unquote(path[len("/files") :]))
+        else:
+            self._send_text(HTTPStatus.NOT_FOUND, f"nothing at {escaped(path)}\n")
 
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
         """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
@@ -132,7 +132,7 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
             self._answer(_json(condition, reasons), JSON, status=status)
             return
         first = "OK" if well else "not ready" if condition.live else "stopping"
-        self._send_text(status, "".join(f"{line}\n" for line in (first, *reasons)))
+        self._send_text(status, "".join(f"{escaped(str(line))}\n" for line in (first, *reasons)))
 
     def _files(self, path: str, wanted: str) -> None:
         if not wanted:
@@ -192,6 +192,7 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _begin(self, status: HTTPStatus, kind: str, *, length: int, span: str = "") -> None:
+        self._begun = True
         self.send_response(status)
         if span:
             self.send_header("Content-Range", span)

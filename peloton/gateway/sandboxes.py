@@ -36,11 +36,13 @@ class FileEntry(NamedTuple):
 class SandboxFiles:
     """The sandboxes below `root`, each at `RUN`; and the address that serves them.
 
-    Those made by a keeper of an earlier version are at `RUN/sandbox`.
+    Those made by a keeper of an earlier version are at `RUN/sandbox`. Those of runs since a
+    rollback of the journal was accepted have its number: the newest of them counts.
     """
 
     def __init__(self, root: Path | None, address: tuple[str, int]) -> None:
         self._root = root
+        self._generation = _generation(root) if root is not None else 0
         self.address = address
 
     def names(self, run: str) -> list[str]:
@@ -92,7 +94,7 @@ class SandboxFiles:
         folder = -1
         try:
             folder = os.open(self._root, _FOLDER)
-            folder = _enter(folder, run)
+            folder = _enter(folder, self._newest(run, folder))
             if _is_of_earlier_keeper(folder):
                 folder = _enter(folder, _EARLIER_NAME)
             for part in parts:
@@ -105,6 +107,18 @@ class SandboxFiles:
             yield folder
         finally:
             os.close(folder)
+
+    def _newest(self, run: str, root: int) -> str:
+        names = (f"{run}.g{number}" for number in range(self._generation, 0, -1))
+        return next((name for name in names if _is_there(name, root)), run)
+
+
+def _generation(root: Path) -> int:
+    """The keeper's folder has it beside the sandboxes."""
+    try:
+        return int((root.parent / "generation").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 def _enter(folder: int, name: str) -> int:

@@ -22,14 +22,24 @@ from peloton.config import RECEIVE_MAX_BYTES, Address
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.health import Health
+from peloton.gateway.intake import Intake
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.ops import Ops
+from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.serving import Server
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.ops.v1 import ops_pb2
+
+MESSAGES_IN_FLIGHT = 3
+"""So many of the longest messages may be coming in at once, over all calls; one may be at work."""
+CONNECTIONS_MAX = 4096
+WINDOW_BYTES = 64 * 1024
+"""What a client may send of a message before it is read."""
+HANDSHAKE_MS_MAX = 10_000
+METADATA_BYTES_MAX = 16 * 1024
 
 
 def build_server(
@@ -46,17 +56,7 @@ def build_server(
     on this machine: then a listing names all files, and else the customary ones. Raises
     RuntimeError when an address cannot be had.
     """
-    server = Server(
-        [
-            ("grpc.max_receive_message_length", receive_max_bytes),
-            ("grpc.max_send_message_length", -1),
-            # Two servers on one port would share its calls, each with a part of them.
-            ("grpc.so_reuseport", 0),
-            # Clients that wait for an answer ask now and then whether we are alive; left to
-            # itself gRPC takes that for an attack, and hangs up.
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
-        ]
-    )
+    server = _limited(receive_max_bytes)
     cluster_client = ClusterClient(cluster)
     boxes = SandboxFiles(sandboxes, (http.host, http.port))
     served: list[tuple[ServiceDescriptor, Any]] = [
@@ -81,6 +81,31 @@ def build_server(
     return server, server.listen(addresses)
 
 
+def _limited(receive_max_bytes: int) -> Server:
+    """A server with its limits."""
+    return Server(
+        [
+            ("grpc.max_receive_message_length", receive_max_bytes),
+            ("grpc.max_send_message_length", -1),
+            # Two servers on one port would share its calls, each with a part of them.
+            ("grpc.so_reuseport", 0),
+            # Clients that wait for an answer ask now and then whether we are alive; left to
+            # itself gRPC takes that for an attack, and hangs up.
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+            ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+            ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX),
+            # A stream that nobody reads holds so much; gRPC would let it grow to megabytes.
+            ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+            ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
+        ],
+        Intake(
+            message_bytes_max=receive_max_bytes, bytes_max=MESSAGES_IN_FLIGHT * receive_max_bytes
+        ),
+    )
+
+
 def _names(service: ServiceDescriptor) -> list[str]:
     short = SHORT.get(service.full_name)
     return [service.full_name] if short is None else [service.full_name, short]
@@ -91,7 +116,7 @@ def _reflection(names: Iterable[str]) -> Callable[[bytes], bytes]:
     servicer = reflection.ReflectionServicer(sorted(names))
 
     def answer(data: bytes) -> bytes:
-        sent = reflection_pb2.ServerReflectionRequest.FromString(data)
+        sent = parsed(reflection_pb2.ServerReflectionRequest, data)
         (found,) = servicer.ServerReflectionInfo(iter((sent,)), None)
         return bytes(found.SerializeToString())
 

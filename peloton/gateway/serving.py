@@ -24,13 +24,14 @@ from typing import Any, TypeAlias
 import grpc
 import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
 from peloton.gateway.guard import CallCode, CallEnded, Guard
+from peloton.gateway.intake import Intake
 from peloton.gateway.principals import principal_of
+from peloton.gateway.receiving import answer_next, parsed, take_one
 from peloton.runtime.core.principal import Principal
 
 THREADS_MAX = 64
@@ -40,11 +41,16 @@ LONG_CALLS_MAX = 8192
 """Concurrent calls that wait or stream."""
 AT_ONCE_BYTES_MAX = 16 * 1024
 """A larger request is not parsed on the thread that all calls share."""
+LONG_CALL_BYTES_MAX = 1024 * 1024
+"""A call that waits or streams keeps its request as long as it lasts."""
 LOOK_S = 1.0
 """How often calls that wait for a `Later` are looked through for those that are late."""
 WRITE_S_MAX = 10.0
 """A client that reads no message for so long gets a status; after as long again, a reset."""
+END_S_MAX = 0.3
+"""How long the last statuses of a stop may take to leave."""
 STOPPING = "this daemon is stopping: retry, or call another one"
+CUT_OFF = STOPPING + "; a change may have happened"
 
 log = structlog.get_logger("gateway")
 
@@ -128,7 +134,7 @@ LOOP = _Loop()
 class Server:
     """One gRPC server, from construction to `stop`; called from any thread but the loop's."""
 
-    def __init__(self, options: Sequence[tuple[str, Any]]) -> None:
+    def __init__(self, options: Sequence[tuple[str, Any]], intake: Intake) -> None:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
         self._busy = 0  # calls that need a thread of the pool, or wait for a `Later`
         self._later: dict[CoreCall, tuple[float, Later, str]] = {}  # with when they are late
@@ -139,7 +145,7 @@ class Server:
         self._begins: dict[str, Begin] = {}
         self._refusals: Mapping[str, str] = {}
         most = LONG_CALLS_MAX + 2 * CALLS_MAX
-        self._core = CoreServer(options, self._begin, calls_max=most)
+        self._core = CoreServer(options, self._begin, calls_max=most, intake=intake)
 
     def add(self, service: ServiceDescriptor, servicer: Any, *, names: Sequence[str]) -> None:
         """Serve the methods that the servicer has, under these names of the service."""
@@ -150,7 +156,7 @@ class Server:
 
     def add_each(self, path: str, answer: Callable[[bytes], bytes]) -> None:
         """Serve a call that answers each message of a stream with one, without waiting."""
-        self._begins[path] = lambda call: _answer_next(call, answer, name=path)
+        self._begins[path] = lambda call: answer_next(call, answer, name=path)
 
     def refuse(self, texts: Mapping[str, str]) -> None:
         """Refuse calls of these paths that nothing serves, each with its text."""
@@ -162,12 +168,13 @@ class Server:
         """The ports it got. Raises RuntimeError when an address cannot be had."""
         return [self._core.listen(address, credentials) for address in addresses]
 
-    def start(self) -> None:
-        """Begin to serve."""
+    def start(self, *, broken: Callable[[str], object] | None = None) -> None:
+        """Begin to serve; `broken` is called with a text if it cannot go on."""
+        self._core.on_broken = broken
         self._core.start()
 
     def stop(self, grace_s: float | None = None) -> Stopping:
-        """Stop: refuse new calls, end long ones with UNAVAILABLE, give others `grace_s`."""
+        """Stop: refuse new calls, end long ones, give others `grace_s`; all end UNAVAILABLE."""
         return Stopping(LOOP.call(self._stop(grace_s)))
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
@@ -183,12 +190,17 @@ class Server:
             task.cancel()
         stopped = asyncio.wrap_future(self._core.stopped)
         await asyncio.wait((stopped,), timeout=grace_s or 0.0)
-        self._core.cancel_all()
+        self._core.end_all(CallCode.UNAVAILABLE.value[0], CUT_OFF)
+        await asyncio.wait((stopped,), timeout=END_S_MAX)
+        self._core.cancel_all()  # those whose clients do not read
         await stopped
         self._pool.shutdown(wait=False)
 
     def _begin(self, call: CoreCall) -> None:
         begin = self._begins.get(call.method)
+        if self._stopping:
+            call.end(CallCode.UNAVAILABLE.value[0], STOPPING)
+            return
         if begin is not None:
             begin(call)
             return
@@ -206,11 +218,13 @@ class Server:
         def first(data: bytes, call: CoreCall) -> bytes | Later | None:
             if quick is None or len(data) > AT_ONCE_BYTES_MAX:
                 return None
-            found: bytes | Later | None = quick(_parsed(sent, data), CallContext(call))
+            found: bytes | Later | None = quick(parsed(sent, data), CallContext(call))
             return found
 
-        def work(data: bytes, call: CallContext) -> bytes:
-            return bytes(method(_parsed(sent, data), call).SerializeToString())
+        def work(received: list[bytes], call: CallContext) -> bytes:
+            # From here on only what was parsed is kept, not the bytes as well.
+            request = parsed(sent, received.pop())
+            return bytes(method(request, call).SerializeToString())
 
         return self._short_call(work, first, name=name)
 
@@ -218,7 +232,7 @@ class Server:
 
     def _short_call(
         self,
-        work: Callable[[bytes, CallContext], bytes],
+        work: Callable[[list[bytes], CallContext], bytes],
         first: Callable[[bytes, CoreCall], bytes | Later | None],
         *,
         name: str,
@@ -236,16 +250,18 @@ class Server:
             if quick is not None:
                 self._answer_later(call, quick, name=name)
             else:
-                self._pool.submit(answer, call, data)
+                call.keep()
+                self._pool.submit(answer, call, [data])
 
-        def answer(call: CoreCall, data: bytes) -> None:
+        def answer(call: CoreCall, received: list[bytes]) -> None:
             with Guard(call.end, name):
                 if not call.cancelled:
-                    call.end(message=work(data, CallContext(call)))
+                    call.end(message=work(received, CallContext(call)))
             with self._lock:
                 self._busy -= 1
+            call.let_go()
 
-        return lambda call: _take_one(call, take, name=name)
+        return lambda call: take_one(call, take, name=name)
 
     def _answer_later(self, call: CoreCall, later: Later, *, name: str) -> None:
         with self._lock:
@@ -302,7 +318,7 @@ class Server:
     ) -> Begin:
         async def answer(call: CoreCall, data: bytes) -> None:
             with Guard(call.end, name):
-                found = await method(_parsed(sent, data), LongCall(call, self, name=name))
+                found = await method(parsed(sent, data), LongCall(call, self, name=name))
                 call.end(message=None if found is None else found.SerializeToString())
 
         def begin(call: CoreCall, data: bytes) -> None:
@@ -313,9 +329,12 @@ class Server:
                 self._begin_long(call, answer(call, data))
 
         def take(call: CoreCall, data: bytes) -> None:
+            if len(data) > LONG_CALL_BYTES_MAX:
+                text = f"a request of {len(data)} bytes: {name} takes {LONG_CALL_BYTES_MAX}"
+                raise CallEnded(CallCode.RESOURCE_EXHAUSTED, text)
             LOOP.get().call_soon_threadsafe(begin, call, data)
 
-        return lambda call: _take_one(call, take, name=name)
+        return lambda call: take_one(call, take, name=name)
 
     def _begin_long(self, call: CoreCall, work: Coroutine[Any, Any, None]) -> None:
         loop = asyncio.get_running_loop()
@@ -347,41 +366,3 @@ class Stopping:
         except TimeoutError:
             return False
         return True
-
-
-def _take_one(call: CoreCall, take: Callable[[CoreCall, bytes], None], *, name: str) -> None:
-    """Receive the one message of a call. What `take` raises ends the call."""
-
-    def received(data: bytes | None) -> None:
-        with Guard(call.end, name):
-            if data is None:
-                raise CallEnded(CallCode.UNIMPLEMENTED, f"{name} takes one message")
-            take(call, data)
-
-    call.read(received)
-
-
-def _answer_next(call: CoreCall, answer: Callable[[bytes], bytes], *, name: str) -> None:
-    """Answer the next message of a call, and so on; the end of its messages ends it."""
-
-    def received(data: bytes | None) -> None:
-        with Guard(call.end, name):
-            if data is None:
-                call.end()
-            else:
-                call.write(answer(data), written)
-
-    def written(well: bool) -> None:
-        if well:
-            call.read(received)
-
-    call.read(received)
-
-
-def _parsed(sent: Any, data: bytes) -> Any:
-    try:
-        return sent.FromString(data)
-    except DecodeError:
-        raise CallEnded(
-            CallCode.INTERNAL, f"the bytes are no valid {sent.DESCRIPTOR.full_name}"
-        ) from None

@@ -168,7 +168,8 @@ class ClusterRecord(Struct, frozen=True, gc=False):
     format: int
     shards: dict[str, int]
     name: str = ""  # of a record of an earlier version, until a daemon gives it one
-    level: int = 0  # feature level, the one thing that changes: it rises
+    level: int = 0  # feature level, which only rises
+    generation: int = 0  # how often a rollback of the journal was accepted
 
 
 class Sizes(Struct, frozen=True, gc=False):
@@ -200,6 +201,17 @@ class Unreachable(JournalError):
 
 class JournalRefused(JournalError):
     """The caller or the configuration is wrong, and nothing was written."""
+
+
+class RolledBack(JournalError):
+    """The journal lacks what it had acknowledged; nothing was written.
+
+    `acceptable`: whether the rollback may be accepted, which gives up what is missing.
+    """
+
+    def __init__(self, text: str, *, acceptable: bool = True) -> None:
+        super().__init__(text)
+        self.acceptable = acceptable
 
 
 class JournalBroken(JournalError):

@@ -331,50 +331,20 @@ def test_a_start_that_nobody_owns_is_killed(phase: RunPhase | None) -> None:
     assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)] and not turn.facts
 
 
-def test_an_end_has_the_time_of_the_backend() -> None:
-    """Also of a run that ended while its host was away, and at every repeat."""
+def test_an_end_that_is_reported_late_has_its_own_time() -> None:
+    """A run ended while its host was away: its task gets the time, now and at every repeat."""
     host = with_run(RunPhase.STARTED)
     end = m.RunsEnded((m.RunEnd(pod(0), DONE, 50.03),))
-    assert replies(receive(host, end, now=51.0)) == [(t.Ended(1, DONE, 50.03), [0])]
+    assert replies(receive(host, end, now=51.0)) == [(t.Ended(1, DONE), [0])], "just now"
     late = receive(host, end, now=90.0)
-    assert replies(late) == [(t.Ended(1, DONE, 50.03), [0])]
-    assert [send.message for send in owed(late.state)] == [t.Ended(1, DONE, 50.03)]
+    assert replies(late) == [(t.Ended(1, DONE, 50.1), [0])]
+    assert [send.message for send in owed(late.state)] == [t.Ended(1, DONE, 50.1)]
     listed = m.RunsListed((), (m.RunEnd(pod(0), DONE, 50.03),))
-    assert replies(receive(host, listed, now=90.0)) == [(t.Ended(1, DONE, 50.03), [0])]
+    assert replies(receive(host, listed, now=90.0)) == [(t.Ended(1, DONE, 50.1), [0])]
     early = m.RunsEnded((m.RunEnd(pod(0), DONE, 1.0),))
     assert replies(receive(host, early, now=90.0)) == [(t.Ended(1, DONE, 9.0), [0])], (
         "clock set back"
     )
-
-
-def test_a_start_has_the_time_of_the_backend() -> None:
-    """Reported, listed, or told together with the end."""
-    host, name = with_run(RunPhase.ACCEPTED), pod(0)
-    expected = [(t.Started(1, 50.0), [0])]
-    assert replies(receive(host, m.RunsStarted((name,), 50.0), now=51.0)) == expected
-    listed = m.RunsListed((name,), (), times=(50.0,))
-    assert replies(receive(host, listed, now=90.0)) == expected
-    waiting = m.RunsListed((name,), (), times=(0.0,))
-    assert replies(receive(host, waiting, now=90.0)) == [(t.Started(1), [0])]
-    end = m.RunEnd(name, DONE, 70.0, 50.0)
-    for message in (m.RunsEnded((end,)), m.RunsListed((), (end,))):
-        turn = receive(host, message, now=90.0)
-        assert replies(turn) == [*expected, (t.Ended(1, DONE, 70.0), [0])]
-        assert turn.state.runs[name].phase == RunPhase.ENDED
-    started = receive(with_run(RunPhase.STARTED), m.RunsEnded((end,)), now=90.0)
-    assert replies(started) == [(t.Ended(1, DONE, 70.0), [0])], "its start was told before"
-    early = m.RunsStarted((name,), 1.0)
-    assert replies(receive(host, early, now=90.0)) == [(t.Started(1, 9.0), [0])], "clock set back"
-
-
-def test_starts_and_ends_of_one_time_are_one_message() -> None:
-    """As are those without a time."""
-    host = receive(up(), m.Launch(1, SPEC), 0, 1).state
-    both = (pod(0), pod(1))
-    assert replies(receive(host, m.RunsStarted(both, 50.0))) == [(t.Started(1, 50.0), [0, 1])]
-    ends = tuple(m.RunEnd(name, DONE, 60.0, 50.0) for name in both)
-    told = replies(receive(host, m.RunsEnded(ends), now=61.0))
-    assert told == [(t.Started(1, 50.0), [0, 1]), (t.Ended(1, DONE, 60.0), [0, 1])]
 
 
 @pytest.mark.parametrize("phase", [RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING])

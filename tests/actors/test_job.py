@@ -291,15 +291,3 @@ def test_the_first_tally_says_that_the_first_slice_is_open() -> None:
 def test_nobody_is_not_found(message: Message) -> None:
     turn = receive(None, message)
     assert isinstance(turn.reply, Refused) and turn.reply.code == "NOT_FOUND"
-
-
-def test_a_job_ends_with_its_last_task_though_it_learns_of_it_later() -> None:
-    """Its start, too, is that of its first task; a slice of an earlier version tells neither."""
-    job = made(1001)
-    last = receive(job, SliceTally(1, 1, Tally((("SUCCEEDED", 1),), "", 1.5, 4.25))).state
-    assert (last.started_at, last.completed_at) == (5.0, 0.0)
-    ended = SliceTally(1, 0, Tally((("SUCCEEDED", 1000),), "", 2.0, 3.0))
-    job = receive(last, ended).state
-    assert (job.state, job.started_at, job.completed_at) == (JobStates.SUCCEEDED, 1.5, 4.25)
-    older = receive(made(1), SliceTally(1, 0, Tally((("FAILED", 1),)))).state
-    assert (older.state, older.started_at, older.completed_at) == (JobStates.FAILED, 5.0, 5.0)

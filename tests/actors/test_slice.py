@@ -434,26 +434,3 @@ def test_a_reason_counts_one_as_one() -> None:
     assert counted(1, "instance waits", many="instances wait") == "1 instance waits"
     assert counted(2, "instance waits", many="instances wait") == "2 instances wait"
     assert counted(0, "instance waits", many="instances wait") == "0 instances wait"
-
-
-def test_a_tally_has_the_times_once_all_have_ended() -> None:
-    tasks = crowd(ended=Bits.of(0, 1, 2))
-    for member, times in enumerate(((3.0, 4.0), (2.0, 9.0), (None, 5.0))):
-        for column, value in zip(("started_at", "ended_at"), times, strict=True):
-            tasks.columns.write(column, 1 << member, value=value)
-    slice_ = opened().state
-    found = tally(slice_, at(tasks))
-    assert (found.started_at, found.ended_at) == (2.0, 9.0)
-    tasks.classes[READY] = 1 << 3
-    tasks.columns.add(1 << 3)
-    found = tally(slice_, at(tasks))
-    assert (found.started_at, found.ended_at) == (None, None)
-
-
-def test_an_instance_does_not_seem_to_end_before_it_started() -> None:
-    """Its start may be known only as when it was told."""
-    tasks = crowd(ended=Bits.of(0))
-    tasks.columns.write("started_at", 1, value=7.0)
-    tasks.columns.write("ended_at", 1, value=6.5)
-    (view,) = list_instances(opened().state, m.ListInstances(0, 1), at(tasks))
-    assert (view.started_at, view.ended_at) == (7.0, 7.0)

@@ -117,11 +117,6 @@ def test_a_run_whose_end_overtook_its_start_has_started(state: TaskStates) -> No
     assert f.TaskStarted not in [type(fact) for fact in lost.facts], "nobody knows whether it did"
 
 
-def test_a_start_has_the_time_that_its_host_tells() -> None:
-    task = msgspec.structs.replace(running(), state=TaskStates.LAUNCHING)
-    assert receive(task, m.Started(1, 7.0)).facts == (f.TaskStarted(7.0),)
-
-
 def _run_ended(outcome: RunOutcome) -> Any:
     return receive(running(), m.Ended(1, outcome)).facts[0]
 

@@ -115,15 +115,16 @@ class Fleet:
                 daemon.stop()
 
 
-def until(wanted: Callable[[], Any]) -> Any:
-    """Ask until there is an answer."""
+def until(wanted: Callable[[], Any], fits: Callable[[Any], bool] = bool) -> Any:
+    """Ask until there is an answer that fits; who waits in vain reads the last one."""
     end_s, pause = time.monotonic() + WAIT_S_MAX, threading.Event()
+    found = None
     while time.monotonic() < end_s:
         found = wanted()
-        if found:
+        if fits(found):
             return found
         pause.wait(0.02)
-    raise AssertionError("it never came to be")
+    raise AssertionError(f"it never came to be: {found!r}")
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])

@@ -24,7 +24,14 @@ from peloton.runtime.ports import ClusterRecord, JournalRefused
 from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.settings import DaemonSettings, parse
 from peloton.start_options import STANDARD_START, StartOptions
-from tests.adapters.test_daemon_wiring import HOSTS, SHARDS, WAIT_S_MAX, Fleet, deployment, until
+from tests.adapters.test_daemon_wiring import (
+    HOSTS,
+    SHARDS,
+    WAIT_S_MAX,
+    Fleet,
+    deployment,
+    until,
+)
 from tests.adapters.test_damaged_shard import damage
 from tests.gateway.fleet_fixture import CHANNEL, default_config, named
 
@@ -81,7 +88,8 @@ def test_a_host_gone_from_the_config_is_retired_with_its_runs(
     assert hosts_of(daemon) == ["host/a", "host/b"]
     warning = "warning: host/c is not part of the cluster any more: its tasks are lost\n"
     assert capsys.readouterr().err == warning
-    until(lambda: stats_at(daemon, job) == {"RUNNING": 2, "PENDING": 1})
+    wanted = {"RUNNING": 2, "PENDING": 1}
+    until(lambda: stats_at(daemon, job), lambda found: bool(found == wanted))
     assert daemon.stop()
     daemon = started(fewer)
     assert capsys.readouterr().err == "", "it is gone for good"

@@ -27,6 +27,7 @@ from peloton.backends.keeper_folder import KeeperOwner
 from peloton.runtime.adapters import folder_origin, sqlite_schema
 from peloton.runtime.adapters.folder_origin import FolderKind
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from tests.cli.terminal import Printed, typed
 
 GOLDEN = Path(__file__).parent.parent / "journals" / "0.1.0" / "journal.sqlite.xz"
@@ -42,7 +43,6 @@ def data(tmp_path: Path) -> Path:
     (folder / "keeper").mkdir(parents=True)
     (folder / "journal.sqlite").write_bytes(lzma.decompress(GOLDEN.read_bytes()))
     (folder / "backend").write_text("process\n")
-    (folder / "journal.witness").write_text("positions")
     keeper_id(str(folder / "keeper"))
     keeper_folder.claim(folder / "keeper", KeeperOwner("01" * 16, "west"))
     journal = KeeperJournal(str(folder / "keeper" / "journal"))
@@ -81,11 +81,11 @@ def test_what_is_restored_is_what_was_backed_up(data: Path, tmp_path: Path) -> N
     assert made.code == 0 and f"backup of {data} in" in made.out
     assert contents(data) == before, "nothing is written"
     done = restore(tmp_path / "backup", tmp_path / "restored")
-    assert done.code == 0 and "run ids that were given out later may be given out again" in done.err
+    assert done.code == 0 and "what was acknowledged later is gone" in done.err
     assert replay(tmp_path / "restored") == replay(data) != []
     assert typed("journal", "check", "--data-dir", str(tmp_path / "restored")).code == 0
     restored = contents(tmp_path / "restored")
-    for name in ("backend", "journal.witness", "keeper/identity"):
+    for name in ("backend", "keeper/identity"):
         assert restored[name] == before[name]
     assert not {path for path in tmp_path.rglob("*") if path.name.endswith(".restoring")}
     for path in [*(tmp_path / "restored").rglob("*"), *(tmp_path / "backup").rglob("*")]:
@@ -110,12 +110,32 @@ def test_restored_runs_are_nobodys_processes(data: Path, tmp_path: Path) -> None
     keeper_folder.claim(keeper, KeeperOwner("02" * 16, "east"))
 
 
-def test_the_witness_is_copied_last(data: Path, tmp_path: Path) -> None:
+def test_the_manifest_names_the_journal_first_and_its_positions(data: Path, tmp_path: Path) -> None:
     backup(data, tmp_path / "backup")
     manifest = json.loads((tmp_path / "backup" / "manifest.json").read_text())
     names = [file["name"] for file in manifest["files"]]
-    assert names[0] == "journal.sqlite" and names[-1] == "journal.witness"
+    assert names[0] == "journal.sqlite" and "keeper/journal" in names
     assert manifest["positions"]["jobmgr-1"] > 0
+
+
+def test_a_restored_journal_has_a_witness_and_a_generation_of_its_own(
+    data: Path, tmp_path: Path
+) -> None:
+    backup(data, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    journal = SqliteJournal(
+        tmp_path / "restored" / "journal.sqlite", witness=WitnessOptions(tmp_path / "restored")
+    )
+    (groups,) = journal._read("SELECT shards FROM cluster", ())
+    assert journal.bootstrap(json.loads(groups[0])).generation == 1
+    journal.close()
+    read = "SELECT shard_number, epoch, last_position FROM register WHERE shard_group = 'jobmgr'"
+    old, new = (
+        sqlite3.connect(folder / "journal.sqlite").execute(read).fetchall()
+        for folder in (data, tmp_path / "restored")
+    )
+    for before, after in zip(old, new, strict=True):
+        assert after[0] == before[0] and after[2] == before[2] and after[1] > before[1]
 
 
 def test_a_restored_folder_is_a_copy_only_beside_its_original(data: Path, tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from peloton.runtime.adapters.sqlite_schema import SCHEMA
+from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.adapters.sqlite_witness import WitnessOptions
+from peloton.runtime.core import witness
+from peloton.runtime.ports import ShardId
 from tests.cli.terminal import typed
 
 JOB = "00000000-0000-4000-8000-000000000000"
@@ -193,3 +197,67 @@ def test_one_damaged_shard_does_not_hide_the_others_from_dump(data: Path) -> Non
     (broken,) = [line for line in lines if line["position"] == 21]
     assert broken["raw"] == "c1"
     assert lines[-1]["position"] == 27
+
+
+def witnessed(data: Path) -> None:
+    """As a daemon of this version leaves the folder."""
+    store = SqliteJournal(data / "journal.sqlite", witness=WitnessOptions(data))
+    store.bootstrap({})
+    store.close()
+
+
+REGISTER = "UPDATE register SET {} WHERE shard_group = 'jobmgr' AND shard_number = 1"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "last_position = last_position - 1",
+        "last_position = last_position + 1",
+        "last_chain = CAST(x'00' || substr(last_chain, 2) AS BLOB)",
+        "floor = floor + 1",
+        "floor = floor - 1",
+        "floor_epoch = floor_epoch + 1",
+        "epoch = 0",
+        "op = x'00'",
+    ],
+)
+def test_no_change_of_a_register_passes(data: Path, change: str) -> None:
+    witnessed(data)
+    behind(data, REGISTER.format(change))
+    code, lines, _ = journal(data, "check")
+    assert code == 1
+    assert any(line.startswith("wrong   jobmgr-1") for line in lines)
+    assert "ok      jobmgr-0" in lines
+
+
+def test_a_journal_behind_its_witness_is_named_offline(data: Path) -> None:
+    witnessed(data)
+    assert journal(data, "check")[0] == 0
+    path = data / "witness" / "positions"
+    found = witness.unpack(path.read_bytes())
+    shard = ShardId("jobmgr", 0)
+    known = found.known[shard]
+    later = known._replace(position=known.position + 7)
+    path.write_bytes(witness.pack(found._replace(known={**found.known, shard: later})))
+    code, lines, _ = journal(data, "check")
+    assert code == 1
+    (wrong,) = [line for line in lines if line.startswith("wrong")]
+    assert wrong == (
+        f"wrong   jobmgr-0: behind its witness: it ends at position {known.position}, "
+        f"{known.position + 7} was committed"
+    )
+    path.write_bytes(b"nonsense")
+    assert "wrong   the witness is damaged: it is too short" in journal(data, "check")[1]
+
+
+def test_a_damaged_page_is_found_offline(data: Path) -> None:
+    path = data / "journal.sqlite"
+    content = bytearray(path.read_bytes())
+    database = sqlite3.connect(path)
+    (size,) = database.execute("PRAGMA page_size").fetchone()
+    (page,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'ended'").fetchone()
+    database.close()
+    content[(page - 1) * size + 8] ^= 0xFF  # where its first cell lies
+    path.write_bytes(content)
+    assert journal(data, "check")[0] == 1

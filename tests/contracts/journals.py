@@ -206,8 +206,11 @@ class SimulatedRig(JournalRig):
 class FailingCommit:
     """A connection whose COMMIT raises, having committed or not."""
 
-    def __init__(self, db: sqlite3.Connection, *, committed: bool) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, *, committed: bool, error: sqlite3.Error | None = None
+    ) -> None:
         self.db = db
+        self.error = error or sqlite3.OperationalError("the commit failed")
         self.committed = committed
         self.closed = False
 
@@ -215,7 +218,7 @@ class FailingCommit:
         if statement == "COMMIT":
             if self.committed:
                 self.db.execute("COMMIT")
-            raise sqlite3.OperationalError("the commit failed")
+            raise self.error
         assert not self.closed, "a connection that failed is never used again"
         return self.db.execute(statement, *values)
 

@@ -1,6 +1,6 @@
 """A process that journals until it is killed: says each acknowledged position, then goes on.
 
-Usage: sqlite_writer.py PATH. It must say a position only after the commit was answered.
+Usage: sqlite_writer.py PATH [witness]. It must say a position only after the commit was answered.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.runtime.ports import (
     CheckpointPart,
     Claimed,
@@ -28,8 +29,10 @@ def body(shard: ShardId, position: int) -> bytes:
     return f"{shard.group}{shard.number}:{position}:".encode() * (1 + position % 400)
 
 
-def main(path: Path) -> None:
-    journal = SqliteJournal(path)
+def main(path: Path, *, witness: bool) -> None:
+    journal = SqliteJournal(path, witness=WitnessOptions(path.parent) if witness else None)
+    if witness:
+        journal.bootstrap({"a": 2, "b": 1})
     last, epoch = {}, {}
     for shard in SHARDS:
         claimed = journal.claim(shard, "writer")
@@ -51,4 +54,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), witness=len(sys.argv) > 2)

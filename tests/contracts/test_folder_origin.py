@@ -16,6 +16,7 @@ from peloton.runtime.adapters import folder_origin
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.folder_origin import FolderKind, FolderLease, LeaseHeld
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.start_options import StartOptions
 
 
@@ -121,7 +122,7 @@ def test_an_adopted_copy_has_an_id_of_its_own(data: Path, tmp_path: Path) -> Non
     said: list[str] = []
     with take(copy, said, adopt=True) as folder:
         before = folder_origin.read(copy)
-        adopt_copy(folder, report=said.append)
+        adopt_copy(folder, witness=WitnessOptions(copy, report=said.append))
         assert "another cluster" in said[-1]
         assert folder_origin.read(copy) != before
     other = SqliteJournal(copy / "journal.sqlite")
@@ -161,9 +162,10 @@ def test_the_tables_of_a_copy_stay(data: Path, tmp_path: Path) -> None:
     journal.close()
     shutil.copytree(data, tmp_path / "copy")
     with take(tmp_path / "copy", [], adopt=True) as folder:
-        adopt_copy(folder, report=print)
+        adopt_copy(folder, witness=WitnessOptions(tmp_path / "copy"))
+    read = "SELECT shard_group, shard_number, last_position, last_chain FROM register"
     rows = [
-        sqlite3.connect(path / "journal.sqlite").execute("SELECT * FROM register").fetchall()
+        sqlite3.connect(path / "journal.sqlite").execute(read).fetchall()
         for path in (data, tmp_path / "copy")
     ]
     assert rows[0] == rows[1] != []

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,43 @@ def test_a_shard_given_up_on_a_full_disk_is_whole_for_the_next_claim(tmp_path: P
     claimed = journal.claim(SHARD, "again")
     assert isinstance(claimed, Claimed)
     assert claimed.last_position == position - 1 == len(tail(journal))
+    journal.close()
+
+
+def test_on_a_full_disk_the_log_is_moved_and_cut_off(tmp_path: Path) -> None:
+    """The log alone may hold the room that the next commit needs."""
+    path = tmp_path / "j"
+    journal = opened(path)
+    epoch = claim(journal)
+    for position in range(1, 200):
+        work = Work(SHARD, epoch, Frame(position, bytes(9000)))
+        assert journal.commit([work]) == [Committed()]
+    journal.read_ended(SHARD, kind="k", key="x")  # a reader is open: else the log ends with us
+    log = path.with_name("j-wal")
+    assert log.stat().st_size > 1_000_000
+    assert journal._writer is not None
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite_schema.FULL
+    journal._writer = FailingCommit(journal._writer, committed=False, error=error)  # type: ignore[assignment]
+    assert isinstance(journal.commit([Work(SHARD, epoch, Frame(200, b""))])[0], Unclear)
+    until = time.monotonic() + 30
+    while log.stat().st_size and time.monotonic() < until:
+        threading.Event().wait(0.01)
+    assert log.stat().st_size == 0
+    assert journal.settle([SHARD]) == [Committed()]
+    journal.close()
+
+
+@pytest.mark.parametrize("code", [4618, 4874, 5386, 13])  # SHMOPEN, SHMSIZE, SHMMAP, FULL
+def test_no_room_for_the_index_of_the_log_is_no_damage(tmp_path: Path, code: int) -> None:
+    journal = opened(tmp_path / "j")
+    epoch = claim(journal)
+    assert journal._writer is not None
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    journal._writer = FailingCommit(journal._writer, committed=False, error=error)  # type: ignore[assignment]
+    assert isinstance(journal.commit([Work(SHARD, epoch, Frame(1, b"one"))])[0], Unclear)
+    assert journal.settle([SHARD]) == [Committed()]
     journal.close()
 
 

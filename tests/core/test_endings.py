@@ -10,11 +10,25 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.runtime.core.digest import digest
-from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
+from peloton.runtime.core.endings import (
+    ENDED_ROWS_PER_ROUND,
+    LEVEL_DIGESTS,
+    RowDamaged,
+    open_row,
+)
 from peloton.runtime.core.pump import Budget
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.vocabulary import Absent, Decision, Key, Refused, Unavailable, key
+from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.vocabulary import (
+    Absent,
+    Decision,
+    Key,
+    Refused,
+    ShardDamaged,
+    Unavailable,
+    key,
+)
 from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
@@ -371,3 +385,65 @@ def test_a_refusal_outlives_pieces_that_were_dropped_after_it():
     first, late = bench.answers()
     assert isinstance(first, Refused) and late == first, "its client may know that it was refused"
     assert not bench.shard.population.cells[X].closed
+
+
+# ---- rows that are not what was written ----
+
+
+def sealed() -> tuple[Bench, bytes]:
+    """A shard at the feature level of digests, and the row of what has ended in it."""
+    bench = Bench()
+    bench.shard.codec.level = bench.shard.codec.known_level = LEVEL_DIGESTS
+    bench.send(X, w.Add(5), reply_to=0, request=("k", b"5"))
+    bench.send(X, w.Close())
+    bench.rest()
+    bench.rest()
+    bench.answers()
+    ((_, row),) = bench.ended.items()
+    return bench, row.body
+
+
+def test_no_flipped_bit_of_a_row_is_accepted():
+    bench, body = sealed()
+    whole = open_row(bench.shard.codec, body, key=X)
+    assert whole[0].total == 5
+    for bit in range(8 * len(body)):
+        torn = bytearray(body)
+        torn[bit // 8] ^= 1 << bit % 8
+        assert isinstance(attempt(open_row, bench.shard.codec, bytes(torn), key=X), Failure), bit
+
+
+def test_a_row_of_another_key_is_not_accepted():
+    bench, body = sealed()
+    with pytest.raises(RowDamaged, match="it is the row of note/x"):
+        open_row(bench.shard.codec, body, key=key("note", "y"))
+
+
+def test_a_row_without_a_digest_is_read_at_every_level():
+    bench = closed()
+    ((_, row),) = bench.ended.items()
+    bench.shard.codec.level = LEVEL_DIGESTS
+    assert row.body[0] == 0x93
+    assert open_row(bench.shard.codec, row.body, key=X)[0].total == 5
+
+
+def test_an_entity_with_a_damaged_row_is_unavailable_and_the_others_are_not():
+    bench, body = sealed()
+    row = bench.ended[next(iter(bench.ended))]
+    bench.ended[next(iter(bench.ended))] = replace(row, body=body[:-1] + bytes([body[-1] ^ 4]))
+    other = key("note", "other")
+    bench.send(other, w.Add(1), reply_to=0)
+    bench.send(X, w.Add(1), reply_to=0)
+    bench.rest()
+    (damaged,) = [each for each in bench.answers() if isinstance(each, ShardDamaged)]
+    assert "digest differs" in str(damaged)
+    assert bench.shard.population.cells[other].total == 1
+    assert X not in bench.shard.population.cells
+
+
+def test_a_revived_row_is_folded_with_its_digest():
+    bench, _ = sealed()
+    bench.send(X, w.Add(2), reply_to=1)
+    bench.rest()
+    bench.answers()
+    assert digest(bench.replay()) == digest(bench.shard)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.runtime.core.rounds import Refusals, refusals
+from peloton.runtime.core.register import Hold, OpNames
+from peloton.runtime.core.rounds import Refusals, plan, refusals
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
     NoneApplied,
     NotApplied,
+    RegisterRow,
     StatementFailed,
     WriteStored,
 )
-from peloton.runtime.ports import Fenced, JournalBroken, RoundRefused, ShardId
+from peloton.runtime.ports import Fenced, Frame, JournalBroken, RoundRefused, ShardId, Work
 
 SHARDS = [ShardId("g", number) for number in range(3)]
 WRITES = [
@@ -80,8 +82,28 @@ def test_what_settles_nothing(reply: StatementFailed | WriteStored | NoneApplied
 
 
 @pytest.mark.parametrize(
-    "register", [NotApplied(), NotApplied(4, b"theirs"), NotApplied(3, b"x"), HELD[0]]
+    "register",
+    [
+        NotApplied(),
+        NotApplied(4, b"theirs"),
+        NotApplied(3, b"x"),
+        NotApplied(3, WRITES[0].op),  # an epoch never falls, whatever its op
+        HELD[0],
+    ],
 )
 def test_registers_that_cannot_be_stop_the_process(register: NotApplied) -> None:
     with pytest.raises(JournalBroken):
         judged(register, MINE[1], MINE[2], doubted=True)
+
+
+@pytest.mark.parametrize("epoch", [3, 5])
+def test_a_work_of_another_claim_is_not_planned_and_its_round_is_refused(epoch: int) -> None:
+    """Its frame follows states of an older claim, or of one that is not ours."""
+    row = RegisterRow(4, b"before", "", 0, b"", 0, 0)
+    holds = {shard: Hold(shard, row) for shard in SHARDS[:2]}
+    works = [Work(SHARDS[0], epoch, Frame(1, b"x")), Work(SHARDS[1], 4, Frame(1, b"y"))]
+    found = plan(works, holds=holds, pending=(), ops=OpNames(bytes(16)))
+    assert [*found.plans] == [SHARDS[1]]
+    fenced = found.fenced[SHARDS[0]]
+    assert fenced.definite and f"epoch {epoch} is not held" in fenced.text
+    assert shown(found.refusals) == ["fenced", "refused", "committed"]

@@ -16,7 +16,7 @@ from peloton.actors.resources import Resources
 from peloton.api.v0.task import task_pb2 as task
 from peloton.config import Address
 from peloton.gateway.http import HttpServer
-from peloton.gateway.sandboxes import NoFile, SandboxFiles
+from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, NoFile, SandboxFiles
 from peloton.placement.messages import HostSummary
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.listing import Listed, ListViews
@@ -286,3 +286,17 @@ def test_a_file_is_had_from_a_byte_on(deployment: Deployment, runs: Path) -> Non
         assert asked(f"bytes={beyond}-") == (416, "bytes */6", b"")
     for other in ("", "bytes=1-2", "bytes=-2", "lines=1-", "bytes=" + "9" * 30 + "-", "bytes=x-"):
         assert asked(other) == (200, None, b"hello\n"), other
+
+
+def test_a_path_has_a_limited_depth(tmp_path: Path) -> None:
+    """Each folder of it is a descriptor and a call of the system."""
+    deep = tmp_path / "run" / Path(*["x"] * FOLDERS_DEEP_MAX)
+    deep.mkdir(parents=True)
+    for folder in (deep, deep.parents[1]):
+        (folder / "file").write_text("here")
+    boxes = SandboxFiles(tmp_path, ("127.0.0.1", 0))
+    near = "/" + str(deep.parents[1].relative_to(tmp_path) / "file")
+    with boxes.open(near) as file:
+        assert os.read(file, 10) == b"here"
+    with pytest.raises(NoFile), boxes.open("/" + str(deep.relative_to(tmp_path) / "file")):
+        pass

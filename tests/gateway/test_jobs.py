@@ -17,6 +17,7 @@ from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.guard import CallEnded
 from peloton.gateway.job_create import Creation
+from peloton.ops.v1 import ops_pb2 as ops
 from tests.gateway.fleet_fixture import Deployment, default_config, named
 
 
@@ -89,6 +90,8 @@ def test_a_job_too_large_for_one_message_is_said_in_pieces(
     job_id = deployment.create(request, metadata=key)
     assert deployment.create(request, metadata=key) == job_id
     assert len(deployment.job(job_id).config.instanceConfig) == 500
+    story = deployment.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
+    assert [line.cause for line in story].count("AddOverrides") == 3
     deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
     deployment.ended(job_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import weakref
@@ -14,7 +15,14 @@ import pytest
 
 from peloton.gateway import serving
 from peloton.gateway.calls import CallContext, Later
-from peloton.gateway.serving import AT_ONCE_BYTES_MAX, THREADS_MAX, Server
+from peloton.gateway.intake import Intake
+from peloton.gateway.serving import (
+    AT_ONCE_BYTES_MAX,
+    LONG_CALL_BYTES_MAX,
+    THREADS_MAX,
+    LongCall,
+    Server,
+)
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 
 CODE = grpc.StatusCode
@@ -31,9 +39,17 @@ class Postponing:
         self.wait_s = 600.0
         self.futures: dict[str, Future[str]] = {}
         self.came = threading.Semaphore(0)
+        self.go_on = threading.Event()
 
     def Story(self, sent: ops_pb2.StoryRequest, context: CallContext) -> ops_pb2.StoryResponse:
+        if sent.key == "plain and slow":
+            self.came.release()
+            self.go_on.wait(WAIT_S_MAX)
         return story("plain")
+
+    async def WaitJob(self, sent: ops_pb2.WaitJobRequest, context: LongCall) -> Any:
+        self.came.release()
+        await asyncio.Event().wait()
 
     def story_at_once(
         self, sent: ops_pb2.StoryRequest, context: CallContext
@@ -76,14 +92,27 @@ def postponing() -> Postponing:
 
 
 @pytest.fixture
-def ask(postponing: Postponing) -> Iterator[Callable[[str], Any]]:
-    server = Server([("grpc.so_reuseport", 0)])
+def server() -> Server:
+    intake = Intake(message_bytes_max=4 << 20, bytes_max=16 << 20)
+    return Server([("grpc.so_reuseport", 0)], intake)
+
+
+@pytest.fixture
+def ask(postponing: Postponing, server: Server) -> Iterator[Callable[[str], Any]]:
     server.add(OPS, postponing, names=[OPS.full_name])
     (port,) = server.listen(["127.0.0.1:0"])
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = ops_pb2_grpc.OpsStub(channel)
-        yield lambda key: stub.Story.future(ops_pb2.StoryRequest(key=key), timeout=WAIT_S_MAX)
+
+        def story_or_wait(key: str) -> Any:
+            if key.startswith("wait"):
+                sent = ops_pb2.WaitJobRequest(job_id=key)
+                return stub.WaitJob.future(sent, timeout=WAIT_S_MAX)
+            return stub.Story.future(ops_pb2.StoryRequest(key=key), timeout=WAIT_S_MAX)
+
+        yield story_or_wait
+    postponing.go_on.set()
     assert server.stop(0).wait(WAIT_S_MAX)
 
 
@@ -188,3 +217,42 @@ def test_a_client_that_left_takes_no_place(
     left.cancel()
     assert given_up.wait(WAIT_S_MAX) and postponing.futures["left"].cancelled()
     assert text_of(ask("plain")) == "plain"
+
+
+@pytest.mark.parametrize("grace_s", [None, 0.05])
+def test_calls_under_way_at_a_stop_are_unavailable(
+    postponing: Postponing, ask: Callable[[str], Any], server: Server, grace_s: float | None
+) -> None:
+    asked = [ask(key) for key in ("later", "plain and slow", "wait")]
+    postponing.arrived(3)
+    assert server.stop(grace_s).wait(WAIT_S_MAX)
+    assert [each.code() for each in asked] == [CODE.UNAVAILABLE] * 3
+    assert all("this daemon is stopping" in each.details() for each in asked)
+
+
+def test_calls_that_come_during_a_stop_end_and_are_no_failure_of_theirs(
+    postponing: Postponing, ask: Callable[[str], Any], server: Server
+) -> None:
+    codes: list[grpc.StatusCode] = []
+    stopped, under_way = threading.Event(), threading.Event()
+
+    def call_on() -> None:
+        while not stopped.is_set():
+            codes.append(ask("at once").code())
+            under_way.set()
+
+    callers = [threading.Thread(target=call_on) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    assert under_way.wait(WAIT_S_MAX)
+    assert server.stop(None).wait(WAIT_S_MAX)
+    stopped.set()
+    for caller in callers:
+        caller.join(WAIT_S_MAX)
+    # gRPC's core itself cancels a call that it has not handed over when it shuts down.
+    assert {*codes} <= {CODE.OK, CODE.UNAVAILABLE, CODE.CANCELLED}
+
+
+def test_a_call_that_waits_takes_no_large_request(ask: Callable[[str], Any]) -> None:
+    code, text = refusal(ask("wait" + "x" * LONG_CALL_BYTES_MAX))
+    assert code == CODE.RESOURCE_EXHAUSTED and str(LONG_CALL_BYTES_MAX) in text

@@ -23,6 +23,7 @@ from peloton.config import Address
 from peloton.gateway import feed, serving, watch
 from peloton.gateway import ops as gateway_ops
 from peloton.gateway.feed import BadToken, ClusterFeed, OutOfReach, marks_of, token_of
+from peloton.gateway.intake import Intake
 from peloton.gateway.server import build_server
 from peloton.gateway.serving import LongCall, Server
 from peloton.gateway.waits import JobWaits
@@ -482,7 +483,7 @@ OPS = ops.DESCRIPTOR.services_by_name["Ops"]
 
 @pytest.fixture
 def fountain() -> Iterator[tuple[Server, ops_pb2_grpc.OpsStub]]:
-    server = Server([])
+    server = Server([], Intake(message_bytes_max=4 << 20, bytes_max=16 << 20))
     server.add(OPS, Fountain(), names=[OPS.full_name])
     (port,) = server.listen(["127.0.0.1:0"])
     server.start()
@@ -576,7 +577,7 @@ def test_a_certificate_that_was_checked_names_the_principal(tmp_path: Path) -> N
     ours, theirs = authority.issue("daemon"), authority.issue("ann", says="DNS:ann.example.org")
     pairs = [(ours.key.read_bytes(), ours.certificate.read_bytes())]
     root = authority.ca.read_bytes()
-    server = Server([])
+    server = Server([], Intake(message_bytes_max=4 << 20, bytes_max=16 << 20))
     server.add(OPS, Fountain(), names=[OPS.full_name])
     credentials = grpc.ssl_server_credentials(pairs, root, require_client_auth=True)
     (port,) = server.listen(["127.0.0.1:0"], credentials)

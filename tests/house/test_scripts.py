@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-EXPLAINED = "demo test bench quick planted replay sweep services points model nemesis".split()
+EXPLAINED = (
+    "demo test bench quick planted mutants replay sweep services points model nemesis".split()
+)
 
 
 @pytest.mark.parametrize("name", EXPLAINED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -107,10 +108,26 @@ class Town:
                 done = WorkDone(dict(zip(commit.works, answers, strict=True)))
                 self.stage.give(self.stage.round, done)
 
-    def lost(self) -> dict[str, str]:
-        """Which shards were lost since the last call, and why."""
+    def write(self, works: Sequence[Work]) -> None:
+        """The journal writes these, and answers."""
+        answers = self.stage.journal.commit(works)
+        self.answer(**{one.shard.group: it for one, it in zip(works, answers, strict=True)})
+
+    def losses(self) -> dict[str, ShardLost]:
+        """Which shards were lost since the last call."""
         letters = self.stage.root.taken()
-        return {each.shard.group: each.text for each in letters if isinstance(each, ShardLost)}
+        return {each.shard.group: each for each in letters if isinstance(each, ShardLost)}
+
+    def lost(self) -> dict[str, str]:
+        """The same, and why."""
+        return {group: each.text for group, each in self.losses().items()}
+
+    def placer(self) -> Desk:
+        """A service that may be told what is not committed yet."""
+        desk = begun(Desk("placer", self.stage.driver))
+        self.stage.region.routes.services["placer"] = desk.ref
+        self.stage.round.enter_service(desk.ref)
+        return desk
 
 
 def test_a_message_to_a_shard_of_the_same_daemon_is_in_the_round_of_its_frame():
@@ -234,7 +251,7 @@ def test_turns_come_too_late_for_an_old_round_and_in_time_for_the_next():
     stage.driver.run()
     [work] = stage.works()
     assert work.frame is not None
-    stage.answer((town.house, stage.journal.commit([work])[0]))
+    town.write([work])
     assert first.result(0) == w.Total(1) and not late.done()
     town.commit()
     assert late.result(0) == w.Total(3)
@@ -305,9 +322,7 @@ def test_a_work_without_a_frame_shares_the_fate_of_the_frames():
 def test_a_service_that_was_told_what_never_happened_begins_anew():
     town = Town()
     stage = town.stage
-    placer = begun(Desk("placer", stage.driver))
-    stage.region.routes.services["placer"] = placer.ref
-    stage.round.enter_service(placer.ref)
+    placer = town.placer()
 
     def tell() -> None:
         stage.driver.paused = (stage.round,)
@@ -366,10 +381,10 @@ def test_a_drain_in_two_rounds_is_one_release():
     first = stage.works()
     stage.ask(town.house, w.Add(2), note_in(town.house))
     stage.give(town.house, Drain())
-    stage.answer((town.house, stage.journal.commit(first)[0]))
+    town.write(first)
     second = stage.works()
     assert len(second) == 1, "its open frame is still committed"
-    stage.answer((town.house, stage.journal.commit(second)[0]))
+    town.write(second)
     assert [type(each) for each in stage.committer.taken()] == [Release]
 
 

@@ -13,7 +13,6 @@ from peloton.runtime.shells.shell_messages import (
     Mail,
     Release,
     RoundLost,
-    ShardLost,
 )
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.vocabulary import Key, key
@@ -65,12 +64,12 @@ def test_turns_run_while_a_frame_is_at_the_store_and_are_acknowledged_by_their_o
     second = stage.ask(town.house, w.Add(2), note_in(town.house))
     assert town.house.core is not None and town.house.core.is_open
     assert stage.works() == [], "one frame at a time"
-    stage.answer((town.house, stage.journal.commit([one])[0]))
+    town.write([one])
     assert first.result(0) == w.Total(1) and not second.done()
     [two] = stage.works()
     assert one.frame is not None and two.frame is not None
     assert two.frame.position == one.frame.position + 1
-    stage.answer((town.house, stage.journal.commit([two])[0]))
+    town.write([two])
     assert second.result(0) == w.Total(3)
 
 
@@ -82,7 +81,7 @@ def test_what_two_frames_hold_back_leaves_with_each_and_in_order():
     first = stage.works()
     switch(town, 1)
     assert senders(far) == []
-    stage.answer((town.house, stage.journal.commit(first)[0]))
+    town.write(first)
     assert senders(far) == panels_of(town)[:1]
     town.commit()
     assert senders(far) == panels_of(town)[1:2]
@@ -95,12 +94,12 @@ def test_a_shard_that_is_never_idle_holds_nothing_back_for_good():
     switch(town, 0)
     first = stage.works()
     stage.ask(town.house, w.Add(1), note_in(town.house))  # its next frame is open from now on
-    stage.answer((town.house, stage.journal.commit(first)[0]))
+    town.write(first)
     assert senders(far) == panels_of(town)[:1]
     second = stage.works()
     stage.region.routes.set_shard(CITY, town.city.ref)
     switch(town, 1)
-    stage.answer((town.house, stage.journal.commit(second)[0]))
+    town.write(second)
     works = town.round()
     assert {*works} == {"house", "city"}, "handed over: nothing for the city waits any more"
 
@@ -111,7 +110,7 @@ def test_a_shard_whose_ended_rows_are_being_written_takes_no_turns():
     works = ended_row_in_flight(town)
     late = stage.ask(town.house, w.Add(2), note_in(town.house))
     assert town.house.core is not None and not town.house.core.is_open, "the row would be wrong"
-    stage.answer((town.house, stage.journal.commit(works)[0]))
+    town.write(works)
     town.commit()
     assert late.done()
 
@@ -128,7 +127,7 @@ def test_more_mail_than_a_frame_takes_goes_on_during_the_commit():
     stage.driver.run()
     [one] = stage.works()
     assert town.house.core.is_open, "nobody has to be told again"
-    stage.answer((town.house, stage.journal.commit([one])[0]))
+    town.write([one])
     town.commit()
     assert late.result(0) == w.Total(3)
 
@@ -136,9 +135,7 @@ def test_more_mail_than_a_frame_takes_goes_on_during_the_commit():
 def test_with_a_lost_round_all_is_lost_that_followed_from_it():
     town = installed()
     stage = town.stage
-    placer = begun(Desk("placer", stage.driver))
-    stage.region.routes.services["placer"] = placer.ref
-    stage.round.enter_service(placer.ref)
+    placer = town.placer()
     stage.ask(town.house, w.Add(1), note_in(town.house))
     stage.works()
     switch(town, 0)  # the open round: the city has its message already
@@ -163,7 +160,7 @@ def test_a_round_that_waits_for_the_store_gathers_for_a_while_and_no_longer():
     stage.driver.after(GATHERS_S_MAX)
     stage.ask(town.house, w.Add(4), note_in(town.house))
     assert town.house.core.delivered == before + 1, "its time is that of its first turn"
-    stage.answer((town.house, stage.journal.commit(first)[0]))
+    town.write(first)
     town.commit()
     assert town.house.core.delivered == before + 2
 
@@ -175,7 +172,7 @@ def ended_row_in_flight(town: Town) -> list[Work]:
     town.commit()
     stage.ask(town.house, w.Close(), note)
     while not (works := stage.works())[0].ended:
-        stage.answer((town.house, stage.journal.commit(works)[0]))
+        town.write(works)
     return works
 
 
@@ -193,7 +190,7 @@ def test_a_shard_whose_rows_are_unclear_holds_up_nobody_though_it_is_told_someth
     assert asked.result(0) == w.Done(1)
     assert stage.round.has(town.house) and town.house.core is not None
     before = town.house.core.delivered
-    stage.answer((town.house, stage.journal.commit(works)[0]))
+    town.write(works)
     town.commit()
     assert town.house.core.delivered > before, "what it was told meanwhile"
 
@@ -210,9 +207,9 @@ def test_a_drain_that_waits_for_rows_and_for_a_round_that_told_it_something_is_o
     stage.answer((town.house, Unclear("no answer")))
     stage.give(town.house, Drain())
     [other] = stage.works()
-    stage.answer((town.house, stage.journal.commit(works)[0]))
+    town.write(works)
     assert stage.committer.taken() == [], "it holds a message of a round that is undecided"
-    stage.answer((town.city, stage.journal.commit([other])[0]))
+    town.write([other])
     assert [type(each) for each in stage.committer.taken()] == [Release]
 
 
@@ -228,7 +225,7 @@ def test_what_was_held_back_in_doubt_does_not_hold_back_the_frames_after_it():
     switch(town, 1)  # this frame has something for the city, too, as each after it has
     assert town.city.core is not None
     before = town.city.core.delivered
-    stage.answer((town.house, stage.journal.commit(first)[0]))
+    town.write(first)
     assert {*town.round()} == {"house", "city"}
     assert town.city.core.delivered == before + 3, "what waited is told, and the other handed over"
 
@@ -247,17 +244,12 @@ def both_in_flight(town: Town) -> dict[str, Work]:
     return works
 
 
-def lost(town: Town) -> dict[str, ShardLost]:
-    letters = [each for each in town.stage.root.taken() if isinstance(each, ShardLost)]
-    return {each.shard.group: each for each in letters}
-
-
 def test_shards_that_are_unclear_for_long_are_all_given_up_for_that():
     town = installed()
     stage = town.stage
     works = both_in_flight(town)
     town.answer(**{group: Unclear("no answer") for group in works})
-    while not (gone := lost(town)):
+    while not (gone := town.losses()):
         stage.driver.after(UNCLEAR_S_MAX / 4)
         if stage.committer.taken():
             town.answer(**{group: Unclear("no answer") for group in works})
@@ -270,7 +262,7 @@ def test_of_two_shards_that_are_fenced_each_is_told_so():
     town = installed()
     works = both_in_flight(town)
     town.answer(**{group: Fenced("epoch 9 has begun") for group in works})
-    assert {group: each.by_another for group, each in lost(town).items()} == {
+    assert {group: each.by_another for group, each in town.losses().items()} == {
         "house": False,
         "city": False,
     }
@@ -279,9 +271,7 @@ def test_of_two_shards_that_are_fenced_each_is_told_so():
 def test_a_service_is_told_of_a_lost_round_whoever_of_it_has_told_it_something():
     town = installed()
     stage = town.stage
-    placer = begun(Desk("placer", stage.driver))
-    stage.region.routes.services["placer"] = placer.ref
-    stage.round.enter_service(placer.ref)
+    placer = town.placer()
     stage.ask(town.house, w.Add(1), note_in(town.house))
     stage.works()
     switch(town, 0)
@@ -303,14 +293,11 @@ def test_a_shard_with_rows_in_each_frame_has_turns_in_each_round_of_a_slow_store
     town.commit()
     stage.ask(town.house, w.Close(), notes[0])
     works, frames = stage.works(), 0
-    shells = {"house": town.house, "city": town.city}
     for at, note in enumerate(notes[1:]):
         stage.ask(town.city, w.Build(1), key("meter", at + 1))
         stage.ask(town.house, w.Close(), note)
         stage.driver.after(3 * ROUND_S_MAX)
-        answers = stage.journal.commit(works)
-        done = zip(works, answers, strict=True)
-        stage.answer(*((shells[work.shard.group], answer) for work, answer in done))
+        town.write(works)
         works = stage.works()
         frames += any(work.shard.group == "house" and work.frame is not None for work in works)
     assert frames == len(notes) - 1

@@ -265,7 +265,8 @@ def test_a_refused_claim_is_reported_as_what_it_is(refused: ClaimRefused, damage
     waiting = stage.ask(shell, w.Add(1))
     stage.give(shell, refused)
     [lost] = stage.root.taken()
-    assert lost == ShardLost(stage.shard, refused.text, damaged=damaged)
+    away = refused.unreachable
+    assert lost == ShardLost(stage.shard, refused.text, damaged=damaged, away=away)
     assert isinstance(waiting.result(0), ShardDamaged if damaged else Unavailable)
     assert shell.actor_stopped.is_set()
 

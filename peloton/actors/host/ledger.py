@@ -133,7 +133,7 @@ class LedgerRun(Value, frozen=True, gc=False, array_like=True):
     outcome: RunOutcome | None = None
     reason: str = ""
     since: float = 0.0  # when it was accepted
-    ended_at: float | None = None  # where the backend tells it
+    ended_at: float | None = None  # where the end was reported long after it
 
     @property
     def pod(self) -> str:

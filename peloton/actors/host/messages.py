@@ -138,22 +138,17 @@ class HostLeft(Message, frozen=True, gc=False, array_like=True):
 
 
 class RunsStarted(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: the processes of these runs have started; `at` is when, if it knows."""
+    """Backend to host: the processes of these runs have started."""
 
     runs: tuple[str, ...]
-    at: float | None = None
 
 
 class RunEnd(Value, frozen=True, gc=False, array_like=True):
-    """One run and how it ended; `at` and `started_at` are when, if the backend knows.
-
-    Reports carry `started_at`, facts do not.
-    """
+    """One run and how it ended; `at` is when, if the backend knows."""
 
     run: str
     outcome: RunOutcome
     at: float | None = None
-    started_at: float | None = None
 
 
 class RunsEnded(Message, frozen=True, gc=False, array_like=True):
@@ -178,7 +173,6 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     `keeper` is the identity of the keeper that made the list, and `keeper_at` its folder; both are
     empty where a backend has no keeper, or does not know its identity.
     `sets` are more runs that are running: only in an answer to a request that has sets.
-    `times` are the starts of `running`, in their order; empty where the backend does not know them.
     """
 
     running: tuple[str, ...]
@@ -187,7 +181,6 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     keeper: str = ""
     keeper_at: str = ""
     sets: tuple[RunningSet, ...] = ()
-    times: tuple[float, ...] = ()
 
 
 # ---- to the backend ----

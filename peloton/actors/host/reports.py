@@ -24,19 +24,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ends import (
-    Ends,
-    Starts,
-    add_started,
-    all_ended,
-    end_reports,
-    ended_facts,
-    held_ends,
-    joined,
-    start_reports,
-    started_facts,
-    starts_before_ends,
-)
+from peloton.actors.host.ends import Ends, all_ended, end_reports, ended_facts, held_ends, joined
 from peloton.actors.host.ledger import (
     HOLDING,
     NamedRuns,
@@ -50,18 +38,7 @@ from peloton.actors.host.ledger import (
 )
 from peloton.actors.host.state import Host, HostStates, lost_outcome
 from peloton.actors.task import messages as t
-from peloton.runtime.vocabulary import (
-    At,
-    Bits,
-    Decision,
-    Due,
-    Fact,
-    Key,
-    Refused,
-    Send,
-    counted,
-    members_of,
-)
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send, counted
 
 STOP_GRACE_S = 30.0
 
@@ -73,33 +50,33 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
     uses resources that are free according to the ledger.
     """
     reported, unowned = by_crowd(message.runs)
-    fresh: Starts = {}
+    fresh: NamedRuns = {}
     for (crowd, run), raw in reported.items():
         left = raw
         for some in host.runs.of(crowd, run):
             hit, do = some.members.raw & raw, step(some, RunEvent.STARTED)
             if hit and do == RunStep.STARTED:
-                add_started(fresh, (crowd, some), raw=hit, at=message.at)
+                fresh[crowd, run] = fresh.get((crowd, run), 0) | hit
             if do != RunStep.KILL_UNOWNED:
                 left &= ~hit
         unowned += names_of(crowd, left, run=run)
     stops = _orders(host, at, again=[], stops=tuple(unowned))
     because = "runs that nobody owns are killed" if unowned else ""
-    sends = (*start_reports(fresh), *stops)
-    return Decision(facts=started_facts(fresh), sends=sends, because=because)
+    sends = (*_start_reports(fresh), *stops)
+    return Decision(facts=_started(fresh), sends=sends, because=because)
 
 
 def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     """Processes ended; the backend may forget them once the ends are journaled."""
     forget = Send(host.backend, m.ForgetRuns(at.key, tuple(end.run for end in message.ends)))
-    starts, ends = starts_before_ends(host, message.ends), held_ends(host, message.ends)
+    ends = held_ends(host, message.ends, at)
     # A run that keeps the host from being up may have ended: compare again.
     poll = (list_runs(host, at),) if host.state == HostStates.RECONCILING else ()
     if not ends:
         return Decision(sends=(forget, *poll), because="ends that are known already")
     return Decision(
-        facts=(*started_facts(starts), *ended_facts(ends)),
-        sends=(*start_reports(starts), *end_reports(ends), forget, *poll),
+        facts=ended_facts(ends),
+        sends=(*end_reports(ends), forget, *poll),
         because="runs ended",
     )
 
@@ -121,15 +98,14 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     if host.keeper and message.keeper and host.keeper != message.keeper:
         return _other_keeper(host, message, at)
     running, strange = _running(message)
-    ends = held_ends(host, message.ends)
+    ends = held_ends(host, message.ends, at)
     ended, _ = by_crowd(end.run for end in message.ends)
     compared = _compared(message, host, running=running, ended=ended)
     orphans = [*strange, *_unowned(host, running)]
     all_ends = joined(ends, compared.missing)
-    starts = compared.started | starts_before_ends(host, message.ends)
     facts = _reconciled(host, message, agreed=not orphans and compared.all)
-    facts = (*facts, *started_facts(starts), *ended_facts(all_ends))
-    sends = (*start_reports(starts), *end_reports(all_ends))
+    facts = (*facts, *_started(compared.started), *ended_facts(all_ends))
+    sends = (*_start_reports(compared.started), *end_reports(all_ends))
     orders = _orders(host, at, again=compared.again, stops=(*compared.kills, *orphans))
     if message.ends:
         forget = tuple(end.run for end in message.ends)
@@ -153,7 +129,7 @@ class _Compared(NamedTuple):
 
     again: list[tuple[Key, RunSet]]
     missing: Ends
-    started: Starts
+    started: NamedRuns
     kills: list[str]
     all: bool
 
@@ -164,7 +140,7 @@ def _compared(
     outcome = lost_outcome("the backend does not know the run any more")
     again: list[tuple[Key, RunSet]] = []
     missing: Ends = {}
-    started: Starts = {}
+    started: NamedRuns = {}
     kills: list[str] = []
     skipped = False
     for crowd, some in host.runs.sets():
@@ -179,7 +155,7 @@ def _compared(
         if listed:
             do = step(some, RunEvent.LISTED)
             if do == RunStep.STARTED:
-                _add_listed(started, (crowd, some), listed=listed, message=message)
+                started[name] = started.get(name, 0) | listed
             elif do == RunStep.KILL_AGAIN:
                 kills += names_of(crowd, listed, run=some.run)
         if unlisted:
@@ -190,20 +166,6 @@ def _compared(
                 lost = (crowd, t.Ended(some.run, outcome))
                 missing[lost] = missing.get(lost, 0) | unlisted
     return _Compared(again, missing, started, kills, all=not skipped)
-
-
-def _add_listed(
-    starts: Starts, found: tuple[Key, RunSet], *, listed: int, message: m.RunsListed
-) -> None:
-    """A list shows that these members of a set of the ledger have started."""
-    if not message.times:
-        add_started(starts, found, raw=listed, at=None)
-        return
-    times = dict(zip(message.running, message.times, strict=False))
-    crowd, some = found
-    for member in members_of(listed):
-        at = times.get(t.pod_id(crowd, member, run=some.run)) or None  # 0: it waits for its start
-        add_started(starts, found, raw=1 << member, at=at)
 
 
 def _reconciled(host: Host, message: m.RunsListed, *, agreed: bool) -> tuple[Fact, ...]:
@@ -346,6 +308,21 @@ def _count(runs: Iterable[tuple[Key, RunSet]]) -> int:
 
 def _names(crowd: Key, some: RunSet) -> list[str]:
     return names_of(crowd, some.members.raw, run=some.run)
+
+
+def _started(runs: NamedRuns) -> tuple[Fact, ...]:
+    facts: list[Fact] = []
+    single: list[str] = []
+    for (crowd, run), raw in runs.items():
+        if raw & raw - 1:
+            facts.append(f.SetStarted(crowd, Bits(raw), run))
+        else:
+            single += names_of(crowd, raw, run=run)
+    return (*facts, f.ProcessesStarted(tuple(single))) if single else tuple(facts)
+
+
+def _start_reports(started: NamedRuns) -> tuple[Send, ...]:
+    return tuple(Send(crowd, t.Started(run), Bits(raw)) for (crowd, run), raw in started.items())
 
 
 def _orders(

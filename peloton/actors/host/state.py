@@ -189,7 +189,7 @@ def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
 
 
 _End = tuple[Key, int, Bits, RunOutcome, float | None]
-"""Crowd, run number, members, outcome, and when if the backend knows."""
+"""Crowd, run number, members, outcome, and when if that is long ago."""
 
 
 def _end(host: Host, ends: Iterable[_End]) -> Host:

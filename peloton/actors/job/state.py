@@ -149,26 +149,14 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     counts = _counts(spec, reports)
     controller = reports[0].tally.controller if 0 in reports else ""
     state = job_state_of(counts, spec.instances, known=job.state, controller=controller)
-    started_at = job.started_at or (fact.at if has_begun(counts) else 0.0)
-    completed_at = 0.0
-    if state in TERMINAL_JOB_STATES:
-        starts = [at for at in (started_at, *_times(reports, "started_at")) if at]
-        started_at = min(starts, default=0.0)
-        completed_at = job.completed_at or max(_times(reports, "ended_at"), default=fact.at)
     return replace(
         job,
         reports=reports,
         state=state,
-        started_at=started_at,
-        completed_at=completed_at,
+        started_at=job.started_at or (fact.at if has_begun(counts) else 0.0),
+        completed_at=(job.completed_at or fact.at) if state in TERMINAL_JOB_STATES else 0.0,
         updated_at=fact.at,
     )
-
-
-def _times(reports: immutables.Map[int, SliceReport], field: str) -> list[float]:
-    """When the slices say that their first instance started, or their last one ended."""
-    times = [getattr(reports[number].tally, field) for number in sorted(reports)]
-    return [at for at in times if at is not None]
 
 
 def _raised(job: Job, fact: f.GrantsRaised) -> Job:

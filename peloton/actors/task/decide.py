@@ -104,7 +104,7 @@ def started(task: Task, message: m.Started, at: At) -> Decision:
     if message.run != task.run or task.state not in ON_HOST:
         return _cancel(task, message.run)
     if task.state in _WAITS_FOR_START:
-        return Decision(facts=(f.TaskStarted(message.at),))
+        return Decision(facts=(f.TaskStarted(),))
     return Decision()
 
 

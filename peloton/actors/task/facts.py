@@ -60,7 +60,7 @@ class LaunchRefused(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The run's process has started; `at` is when, where the backend tells it."""
+    """The run's process has started; `at` is when, where this is journaled long after it."""
 
     at: float | None = None
 
@@ -72,7 +72,7 @@ class TaskKilling(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RunEnded(Fact, frozen=True, gc=False, array_like=True):
-    """The run ended; `at` is when, where the backend tells it."""
+    """The run ended; `at` is when, where that is long before this was journaled."""
 
     outcome: RunOutcome
     at: float | None = None

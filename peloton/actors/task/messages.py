@@ -125,14 +125,13 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run's process has started. `at` is when, if the backend knows."""
+    """Host to tasks: this run's process has started."""
 
     run: int
-    at: float | None = None
 
 
 class Ended(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run ended. `at` is when, if the backend knows."""
+    """Host to tasks: this run ended. `at` is when, where that is long ago."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 

@@ -181,13 +181,6 @@ def _time_of(fact: f.TaskStarted | f.RunEnded, now: float) -> float:
     return now if fact.at is None else min(fact.at, now)
 
 
-def end_after(started_at: float | None, ended_at: float | None) -> float | None:
-    """When a run ended, as it is shown: not before its start, which may be known less exactly."""
-    if started_at is None or ended_at is None:
-        return ended_at
-    return max(started_at, ended_at)
-
-
 WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskCreated: lambda fact, now: {"spec": fact.spec, "lot": fact.lot, "created_at": now},
     f.TaskLaunching: lambda fact, now: {"launched_at": now},
@@ -200,9 +193,8 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
 
 
 def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
-    outcome, started_at = read("outcome"), read("started_at")
-    ended_at = end_after(started_at, read("ended_at"))
-    past = PastRun(task.run, read("host"), started_at, ended_at, outcome)
+    outcome = read("outcome")
+    past = PastRun(task.run, read("host"), read("started_at"), read("ended_at"), outcome)
     return {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
 
 

@@ -56,7 +56,7 @@ def _await_execs() -> None:
 
 def _lost(run: KeeperRun, *, reason: str, now: float) -> kinds.Record:
     message = "" if run.pid else "it was just being started"
-    return kinds.end_of(kinds.LOST, reason=reason, message=message, at=max(now, run.started_at))
+    return kinds.end_of(kinds.LOST, reason=reason, message=message, at=now)
 
 
 def kill_marked(folder: str, selected: Callable[[str], bool]) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 JournalRecord = dict[str, Any]
@@ -28,8 +29,11 @@ class KeeperJournalFailed(Exception):
 
 
 class KeeperJournal:
-    def __init__(self, path: str) -> None:
+    """`disk` has the calls of `os`: in tests one that loses what was not synced."""
+
+    def __init__(self, path: str, disk: ModuleType = os) -> None:
         self._path = path
+        self._disk = disk
         self._fd = -1
         self.size_bytes = 0
         self.rewritten_bytes = 0
@@ -56,20 +60,20 @@ class KeeperJournal:
         data = _lines(records)
         fresh = self._path + ".new"
         try:
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+            fd = self._disk.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
             try:
-                _write_all(fd, data)
-                os.fsync(fd)
-                os.rename(fresh, self._path)
-                sync_folder(os.path.dirname(self._path) or ".")
+                _write_all(fd, data, disk=self._disk)
+                self._disk.fsync(fd)
+                self._disk.rename(fresh, self._path)
+                sync_folder(os.path.dirname(self._path) or ".", self._disk)
             except BaseException:
-                os.close(fd)
+                self._disk.close(fd)
                 raise
         except OSError as trouble:
             self.broken = True
             raise KeeperJournalFailed(str(trouble)) from trouble
         if self._fd >= 0:
-            os.close(self._fd)
+            self._disk.close(self._fd)
         self._fd = fd
         self.size_bytes = self.rewritten_bytes = len(data)
         self.broken = False
@@ -79,9 +83,9 @@ class KeeperJournal:
             raise KeeperJournalFailed("a write failed earlier")
         data = _lines(records)
         try:
-            _write_all(self._fd, data)
+            _write_all(self._fd, data, disk=self._disk)
             if sync:
-                os.fdatasync(self._fd)
+                self._disk.fdatasync(self._fd)
         except OSError as trouble:
             self.broken = True
             raise KeeperJournalFailed(str(trouble)) from trouble
@@ -94,19 +98,19 @@ class KeeperJournal:
             self._fd = -1
 
 
-def sync_folder(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync_folder(path: str, disk: ModuleType = os) -> None:
+    fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
+        disk.fsync(fd)
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def _lines(records: Iterable[JournalRecord]) -> bytes:
     return "".join(f"{_ENCODE(record)}\n" for record in records).encode()
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def _write_all(fd: int, data: bytes, *, disk: ModuleType) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view) :]
+        view = view[disk.write(fd, view) :]

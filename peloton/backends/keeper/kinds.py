@@ -168,9 +168,8 @@ def started_event(run: KeeperRun) -> Record:
     return {"a": "started", "run": run.run_id, "pid": run.pid, "at": run.started_at}
 
 
-def ended_event(run_id: str, end: Record, *, started_at: float = 0.0) -> Record:
-    """`started_at` is 0 if no process of it was ever started."""
-    return {"a": "ended", "run": run_id, "started_at": started_at, **end}
+def ended_event(run_id: str, end: Record) -> Record:
+    return {"a": "ended", "run": run_id, **end}
 
 
 def listed(run: KeeperRun) -> Record:

@@ -14,6 +14,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Collection
+from types import ModuleType
 
 from .journal import sync_folder
 
@@ -24,8 +25,9 @@ _TRASH_BATCH_MAX = 1024
 
 
 class SandboxFolders:
-    def __init__(self, folder: str, *, kept_max: int) -> None:
+    def __init__(self, folder: str, *, kept_max: int, disk: ModuleType = os) -> None:
         self._folder = folder
+        self._disk = disk
         self._kept_max = kept_max
         self._finished: deque[str] = deque()
         self._synced = False
@@ -55,7 +57,7 @@ class SandboxFolders:
 
     def make(self, run_id: str) -> None:
         """Raises FileExistsError: this id is in use, or was."""
-        os.mkdir(f"{_RUNS}/{run_id}", 0o700)
+        self._disk.mkdir(f"{_RUNS}/{run_id}", 0o700)
         self._synced = False
 
     def path(self, run_id: str) -> str:
@@ -65,7 +67,7 @@ class SandboxFolders:
     def sync(self) -> None:
         """Make the folders safe on disk."""
         if not self._synced:
-            sync_folder(_RUNS)
+            sync_folder(_RUNS, self._disk)
             self._synced = True
 
     def finish(self, run_id: str) -> None:

@@ -94,7 +94,7 @@ class Machines:
 
     def due(self, now: float) -> list[Envelope]:
         """Reports of what has started or ended by now: one of each per host."""
-        starts: dict[tuple[Key, float], list[str]] = {}
+        starts: dict[Key, list[str]] = {}
         ends: dict[Key, list[m.RunEnd]] = {}
         while self._events and self._events[0][0] <= now:
             at, _, run, outcome = heapq.heappop(self._events)
@@ -102,14 +102,14 @@ class Machines:
             if process is None:
                 continue
             if outcome is None:
-                starts.setdefault((process.host, at), []).append(run)
+                starts.setdefault(process.host, []).append(run)
                 continue
             del self.running[run]
             self.results[run] = outcome
             self.ended[run] = (process.host, m.RunEnd(run, outcome, at))
             ends.setdefault(process.host, []).append(self.ended[run][1])
         reports: list[tuple[Key, Message]] = [
-            (host, m.RunsStarted(tuple(runs), at)) for (host, at), runs in starts.items()
+            (host, m.RunsStarted(tuple(runs))) for host, runs in starts.items()
         ]
         reports += [(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
         return [machine_report(*each) for each in reports if each[0] not in self.cut_off]

@@ -142,7 +142,7 @@ def _move_all(
     move: FormatMove,
     *,
     groups: dict[str, int],
-    keep_lock: Callable[[], object] = lambda: None,
+    keep_lock: Callable[[], object],
 ) -> int:
     # A daemon that has read the format just before may still make registers that are missing, and
     # claim them: with a fence in each place there is none to make.

@@ -19,12 +19,12 @@ from pathlib import Path
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.adapters.folder_origin import ORIGIN
 
-LOCK, KEEPER, MAKER = "lock", "keeper", "backend"
+LOCK, KEEPER, MAKER, WITNESS = "lock", "keeper", "backend", "witness"
 NEW_LOCK = f"{LOCK}.new"
 JOURNAL = "journal.sqlite"
 OWN = (
     JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal",
-    KEEPER, MAKER, f"{MAKER}.new", NEW_LOCK, ORIGIN, f"{ORIGIN}.new",
+    KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK, ORIGIN, f"{ORIGIN}.new",
 )  # fmt: skip
 """All that is ever made at the top of a data folder, but for the lock, which stays."""
 IGNORED = ("lost+found",)

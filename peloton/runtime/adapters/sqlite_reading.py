@@ -53,9 +53,6 @@ from peloton.runtime.ports import (
     Unreachable,
 )
 
-READ_CLUSTER = "SELECT cluster_id, format, shards FROM cluster"
-FIND_NAMES = "SELECT 1 FROM sqlite_master WHERE name = 'cluster_name'"
-"""Journals of the first version have no such table, and a reader makes none."""
 READ_ALL_ENDED = (
     f"SELECT kind, key, position, body, deleted FROM ended WHERE {sql.SHARD_CLAUSE}"
     " AND (kind, key, position) > (?, ?, ?) ORDER BY kind, key, position LIMIT ?"
@@ -65,6 +62,7 @@ READ_POSITIONS = (
     " ORDER BY shard_group, shard_number"
 )
 ENDED_AT_ONCE = 256
+WRONG_MAX = 10
 FRAMES_AT_ONCE = 256
 T = TypeVar("T")
 
@@ -83,10 +81,10 @@ class SqliteRows:
 
     format = JOURNAL_FORMAT
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / JOURNAL
+    def __init__(self, folder: Path, name: str = JOURNAL) -> None:
+        self.path = folder / name
         if not self.path.is_file():
-            raise JournalRefused(f"{folder} is no data folder: it has no {JOURNAL}")
+            raise JournalRefused(f"{folder} is no data folder: it has no {name}")
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self._immutable = False  # opened as a file that never changes
         self._db: sqlite3.Connection | None = None
@@ -94,6 +92,20 @@ class SqliteRows:
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """Replies of reads. Raises Damaged if the file is no SQLite database."""
         return [self._run(statement) for statement in statements]
+
+    def query(self, table: str, query: str, *, values: Sequence[object] = ()) -> list[Any]:
+        """Rows of a table that journals of earlier versions do not have: then none are found."""
+        there = self._read("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
+        return self._read(query, values) if there else []
+
+    def wrong(self) -> list[str]:
+        """What SQLite itself finds wrong with the file: pages have no digests, its trees have an
+        order. Raises Unreachable."""
+        try:
+            found = [row[0] for row in self._read(f"PRAGMA integrity_check({WRONG_MAX})", ())]
+        except Damaged as error:
+            return [str(error)]
+        return [] if found == ["ok"] else found
 
     def snapshot(self, read: Callable[[], T]) -> T:
         """What `read` finds, all of it as of one moment, whatever a writer does meanwhile.
@@ -150,10 +162,10 @@ class SqliteRows:
 
     def summary(self) -> JournalSummary:
         """Raises JournalRefused where no cluster was ever started."""
-        found = self._read(READ_CLUSTER, ())
+        found = self.query("cluster", sql.READ_CLUSTER)
         if not found:
             raise JournalRefused(f"{self.path} is of no cluster: it was never started")
-        named = self._read(sql.READ_NAME, ()) if self._read(FIND_NAMES, ()) else []
+        named = self.query("cluster_name", sql.READ_NAME)
         rows = self._read(READ_POSITIONS, ())
         positions = {f"{group}-{number}": last for group, number, last in rows}
         return JournalSummary(found[0][0], found[0][1], named[0][0] if named else "", positions)
@@ -177,11 +189,10 @@ class SqliteRows:
 
     def _rows(self, statement: Statement) -> list[Any]:
         if isinstance(statement, ReadCluster):
-            found = self._read(READ_CLUSTER, ())
+            found = self._read(sql.READ_CLUSTER, ())
             return [ClusterRecord(row[0], row[1], json.loads(row[2])) for row in found]
         if isinstance(statement, ReadName):
-            there = self._read(FIND_NAMES, ())
-            return [row[0] for row in self._read(sql.READ_NAME, ())] if there else []
+            return [row[0] for row in self.query("cluster_name", sql.READ_NAME)]
         if isinstance(statement, ReadRegister):
             return [
                 self._register(statement.shard, RegisterRow(*row))
@@ -227,10 +238,10 @@ class SqliteRows:
 
     @property
     def _log(self) -> Path:
-        return self.path.with_name(f"{JOURNAL}-wal")
+        return sql.log_of(self.path)
 
     def _open(self) -> sqlite3.Connection:
-        path, index = self.path.absolute(), self.path.with_name(f"{JOURNAL}-shm")
+        path, index = self.path.absolute(), self.path.with_name(f"{self.path.name}-shm")
         self._immutable = not self._log.exists()
         if self._immutable:
             return _connect(path, "mode=ro&immutable=1")
@@ -239,7 +250,7 @@ class SqliteRows:
         self._copy = tempfile.TemporaryDirectory(prefix="peloton-journal-")
         for file in (path, self._log):
             shutil.copy(file, self._copy.name)
-        return _connect(Path(self._copy.name) / JOURNAL, "mode=rw")
+        return _connect(Path(self._copy.name) / self.path.name, "mode=rw")
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:

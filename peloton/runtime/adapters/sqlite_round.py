@@ -44,10 +44,14 @@ class WritesTogether:
         self.answers: RoundAnswers | None = None
         """Once it is decided; kept until each shard has asked."""
 
+    def committed(self, answers: RoundAnswers) -> list[tuple[Hold, RoundPlan]]:
+        """What is in the file, according to these answers."""
+        return [it for shard, it in self.plans.items() if isinstance(answers[shard], Committed)]
+
     def decided(self, answers: RoundAnswers) -> int:
         """Note the answers of what is committed or refused by now; the bytes that were written."""
         self.answers = answers
-        done = [it for shard, it in self.plans.items() if isinstance(answers[shard], Committed)]
+        done = self.committed(answers)
         for hold, plan in done:
             record_committed(hold, plan)
         return sum(size_bytes(plan) for _, plan in done)

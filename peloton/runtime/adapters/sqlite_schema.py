@@ -27,6 +27,9 @@ CREATE TABLE IF NOT EXISTS register (
   last_chain BLOB NOT NULL, floor INTEGER NOT NULL, floor_epoch INTEGER NOT NULL,
   PRIMARY KEY (shard_group, shard_number)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS witness (
+  one INTEGER PRIMARY KEY CHECK (one = 1), generation INTEGER NOT NULL
+) STRICT;
 CREATE TABLE IF NOT EXISTS journal (
   shard_group TEXT NOT NULL, shard_number INTEGER NOT NULL, position INTEGER NOT NULL,
   part INTEGER NOT NULL, epoch INTEGER NOT NULL, parts INTEGER NOT NULL, op BLOB NOT NULL,
@@ -52,6 +55,14 @@ READ_REGISTER = (
     "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch"
     f" FROM register WHERE {SHARD_CLAUSE}"
 )
+READ_REGISTERS = (
+    "SELECT shard_group, shard_number, epoch, op, owner, last_position, last_chain, floor,"
+    " floor_epoch FROM register"
+)
+READ_CLUSTER = "SELECT cluster_id, format, shards FROM cluster"
+READ_GENERATION = "SELECT generation FROM witness"
+WRITE_GENERATION = "INSERT INTO witness VALUES (1, ?) ON CONFLICT DO UPDATE SET generation = ?"
+CHAIN_AT = f"SELECT chain FROM journal WHERE {SHARD_CLAUSE} AND position = ? LIMIT 1"
 CREATE_REGISTER = "INSERT OR IGNORE INTO register VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)"
 RAISE_EPOCH = f"UPDATE register SET epoch = max(epoch, ?), op = ? WHERE {SHARD_CLAUSE}"
 BUMP = f"UPDATE register SET epoch = epoch + 1, op = ?, owner = ? WHERE {SHARD_CLAUSE}"
@@ -92,12 +103,25 @@ CUT_PARTS = (
 )
 SELECT_SIZES = "SELECT count(*), coalesce(sum(length(body)), 0) FROM"
 
-IO_ERROR, CORRUPT, NOT_A_DATABASE = 10, 11, 26
+IO_ERROR, CORRUPT, FULL, NOT_A_DATABASE = 10, 11, 13, 26
+NO_INDEX = (10 | 18 << 8, 10 | 19 << 8, 10 | 21 << 8)
+"""The index of the log (`-shm`) cannot be opened, extended or mapped, as on a full disk. It is made
+anew at each open, and nothing is lost with it."""
+
+
+def log_of(path: Path) -> Path:
+    """Where SQLite keeps what is committed and not yet in the file."""
+    return path.with_name(f"{path.name}-wal")
 
 
 def error_code(error: sqlite3.Error) -> int:
     """SQLite's primary result code, or 0 if the error is Python's own."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether the disk has no room: for pages, or for the index of the log."""
+    return error_code(error) == FULL or getattr(error, "sqlite_errorcode", 0) in NO_INDEX
 
 
 def open_writer(path: Path, *, page_count_max: int | None = None) -> sqlite3.Connection:

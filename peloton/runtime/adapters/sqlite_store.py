@@ -13,25 +13,22 @@ No connection may cross a fork.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from msgspec.structs import replace
-
-from peloton.runtime.adapters import sqlite_round
+from peloton.runtime.adapters import sqlite_bootstrap, sqlite_round
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.sqlite_round import RoundAnswers, WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
+from peloton.runtime.adapters.sqlite_witness import JournalWitness, WitnessOptions
 from peloton.runtime.core import chain, register, rounds
-from peloton.runtime.core.register import Hold, OpNames
+from peloton.runtime.core.register import Hold, OpNames, RoundPlan
 from peloton.runtime.core.statements import FEATURES, FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
-    JOURNAL_FORMAT,
     Answer,
     Claimed,
     ClusterRecord,
@@ -58,7 +55,12 @@ class SqliteJournal:
     """A Journal; `process` is 16 bytes, drawn at process start and never used twice."""
 
     def __init__(
-        self, path: Path, *, process: bytes | None = None, page_count_max: int | None = None
+        self,
+        path: Path,
+        *,
+        process: bytes | None = None,
+        page_count_max: int | None = None,
+        witness: WitnessOptions | None = None,
     ) -> None:
         self.path = path
         self.page_count_max = page_count_max
@@ -70,40 +72,23 @@ class SqliteJournal:
         self._holds: dict[ShardId, Hold] = {}
         self._pending: dict[ShardId, WritesTogether] = {}
         self._writer: sqlite3.Connection | None = None
+        # Before the file is opened for writing. Raises RolledBack.
+        self._witness = JournalWitness(path, witness) if witness is not None else None
+        self._mover = WalMover(path, self._lock)
         try:
             self._connection()
         except sqlite3.Error as error:
+            self._mover.close()
             raise Unreachable(self._failed(error)) from error
-        self._mover = WalMover(path, self._lock)
 
     # ---- life of a shard ----
 
     def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
-        shards = [(group, n) for group, count in groups.items() for n in range(count)]
-        record = (self._ops.process, JOURNAL_FORMAT, json.dumps(dict(groups), sort_keys=True))
-        registers = [(*shard, self._ops.next(), chain.GENESIS) for shard in shards]
         with self._lock:
             try:
-                db = self._begin()
-                db.execute("INSERT OR IGNORE INTO cluster VALUES (1, ?, ?, ?)", record)
-                found = db.execute("SELECT cluster_id, format, shards FROM cluster").fetchone()
-                if name:
-                    db.execute("INSERT OR IGNORE INTO cluster_name VALUES (1, ?)", (name,))
-                named = db.execute(sql.READ_NAME).fetchone()
-                cluster = ClusterRecord(
-                    found[0],
-                    found[1],
-                    json.loads(found[2]),
-                    name=named[0] if named else "",
-                    level=_level(db),
+                cluster = sqlite_bootstrap.bootstrap(
+                    self._begin(), groups, name=name, ops=self._ops, witness=self._witness
                 )
-                register.of_format(cluster, JOURNAL_FORMAT)
-                register.same_cluster(cluster, groups, name=name)
-                cluster = replace(cluster, shards=register.grown(cluster, groups))
-                text = json.dumps(cluster.shards, sort_keys=True)
-                db.execute("UPDATE cluster SET shards = ? WHERE shards != ?", (text, text))
-                db.executemany(sql.CREATE_REGISTER, registers)
-                db.execute("COMMIT")
             except JournalRefused:
                 self._discard()
                 raise
@@ -121,7 +106,7 @@ class SqliteJournal:
                 db = self._begin()
                 db.execute(sql.CREATE_REGISTER, row)
                 db.execute(sql.RAISE_EPOCH, (level, self._ops.next(), *FEATURES))
-                now = _level(db)
+                now = sqlite_bootstrap.level(db)
                 db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise Unreachable(self._failed(error)) from error
@@ -139,7 +124,10 @@ class SqliteJournal:
                 return Unclear(self._failed(error))
             if found is None:
                 raise JournalRefused(f"{shard} was never bootstrapped")
-            hold = self._holds[shard] = Hold(shard, RegisterRow(*found))
+            hold = Hold(shard, RegisterRow(*found))
+            if (doubt := self._note([(hold, None)])) is not None:
+                return doubt
+            self._holds[shard] = hold
             return hold.claimed()
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
@@ -166,12 +154,14 @@ class SqliteJournal:
 
     def close(self) -> None:
         self._mover.close()
+        with self._reader_lock:
+            self._discard_reader()  # before the writer: the last one removes the log
         with self._lock:
+            if self._witness is not None:
+                self._witness.close(self._writer)
             self._discard()
             self._holds.clear()
             self._pending.clear()
-        with self._reader_lock:
-            self._discard_reader()
 
     # ---- writing ----
 
@@ -211,8 +201,7 @@ class SqliteJournal:
             return Unclear(self._failed(error))
         if found is None:
             return self._transaction([together], repeated=True)
-        self._mover.wrote(together.decided(found))
-        return None
+        return self._decided(together, found)
 
     def _transaction(self, several: list[WritesTogether], *, repeated: bool) -> Unclear | None:
         """One transaction of what is undecided; if it fails, all of that is unclear."""
@@ -229,8 +218,22 @@ class SqliteJournal:
         except BaseException:
             self._discard()  # with the transaction it is in
             raise
-        for together, answers in found.items():
+        doubts = [self._decided(together, answers) for together, answers in found.items()]
+        return next((doubt for doubt in doubts if doubt is not None), None)
+
+    def _decided(self, together: WritesTogether, answers: RoundAnswers) -> Unclear | None:
+        """What is in the file is known: note it in the witness, before anybody is told."""
+        doubt = self._note(together.committed(answers))
+        if doubt is None:
             self._mover.wrote(together.decided(answers))
+        return doubt
+
+    def _note(self, done: Iterable[tuple[Hold, RoundPlan | None]]) -> Unclear | None:
+        if self._witness is not None:
+            try:
+                self._witness.note(done)
+            except OSError as error:
+                return Unclear(f"{self.path}: the witness: {error.strerror or error}")
         return None
 
     def _written(
@@ -359,6 +362,9 @@ class SqliteJournal:
         self._discard()
         code = sql.error_code(error)
         text = f"{self.path}: {error}"
+        if sql.is_full(error):
+            self._mover.full()
+            return text
         if isinstance(error, sqlite3.IntegrityError):
             raise JournalBroken(f"{text}: a position was written twice") from error
         if code in (sql.IO_ERROR, sql.CORRUPT, sql.NOT_A_DATABASE):
@@ -378,8 +384,3 @@ class SqliteJournal:
     def _forget(self, shard: ShardId) -> None:
         self._holds.pop(shard, None)
         self._pending.pop(shard, None)
-
-
-def _level(db: sqlite3.Connection) -> int:
-    found = db.execute(sql.READ_REGISTER, FEATURES).fetchone()
-    return int(found[0]) if found is not None else 0

@@ -2,18 +2,23 @@
 
 A commit should wait for its own fsync and for nothing else; so the move is made here. It must not
 fail a commit: an error here leaves a longer log, and the move is retried.
+
+On a full disk it makes room: the log is cut off once it is moved. Otherwise nothing would, because
+the log is moved when enough was committed, and nothing is.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from pathlib import Path
 
 from peloton.runtime.adapters import sqlite_schema as sql
 
 MOVE_BYTES = 8 * 1024 * 1024
 RESTART_BYTES = 4 * MOVE_BYTES
+MAKE_ROOM_EVERY_S = 5.0
 
 
 class WalMover:
@@ -21,9 +26,11 @@ class WalMover:
 
     def __init__(self, path: Path, writer_lock: threading.Lock) -> None:
         self._path = path
-        self._log = path.with_name(path.name + "-wal")
+        self._log = sql.log_of(path)
         self._writer_lock = writer_lock
         self._wrote_bytes = 0
+        self._make_room = False
+        self._make_room_at_s = 0.0
         self._wake = threading.Event()
         self._closing = False
         self._db: sqlite3.Connection | None = None
@@ -35,6 +42,13 @@ class WalMover:
         self._wrote_bytes += size_bytes
         if self._wrote_bytes >= MOVE_BYTES:
             self._wrote_bytes = 0
+            self._wake.set()
+
+    def full(self) -> None:
+        """Called under the writer's lock, after a commit that found the disk full."""
+        if time.monotonic() >= self._make_room_at_s:
+            self._make_room_at_s = time.monotonic() + MAKE_ROOM_EVERY_S
+            self._make_room = True
             self._wake.set()
 
     def close(self) -> None:
@@ -56,8 +70,9 @@ class WalMover:
     def _move(self) -> None:
         if self._db is None:
             self._db = sql.open_mover(self._path)
+        make_room, self._make_room = self._make_room, False
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        if self._log.stat().st_size > RESTART_BYTES:
+        if make_room or self._log.stat().st_size > RESTART_BYTES:
             # A writer that never pauses is always a little ahead of PASSIVE, and the log would
             # grow for ever. With most of it moved, the rest is short enough to block the writer.
             with self._writer_lock:

@@ -79,13 +79,6 @@ class Columns:
             found[value] = found.get(value, 0) | 1 << member
         return list(found.items())
 
-    def values(self, name: str) -> list[Any]:
-        """The values of all members, in no order that counts; equal ones may be given once."""
-        column = self._each.get(name)
-        if column is None:
-            return [self._same.get(name)]
-        return [column[member] for member in members_of(self.present) if member < len(column)]
-
     def copy(self) -> Columns:
         """An independent copy, for a checkpoint or a reader on another thread."""
         twin = Columns()

@@ -4,12 +4,16 @@ An entity that has ended and owes nothing gets a row in the `ended` table, and i
 memory once that row is durable. A loaded row answers queries as it is. Only when a message has to
 be decided is the entity revived, and its next fact comes with its whole state (`Revived`), so that
 recovery needs no row. It must never evict an entity whose row may not be durable.
+
+No store checks what it returns, so each row has a digest of its own: nine of ten flipped bits
+would decode to another state.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -28,6 +32,16 @@ from peloton.runtime.ports import EndedRow
 from peloton.runtime.vocabulary import Key, Kind, never_ends
 
 ENDED_ROWS_PER_ROUND = 512
+LEVEL_DIGESTS = 1
+"""The feature level from which rows have a digest; those without one are read at every level."""
+_DIGEST_BYTES = 16
+_SEALED = 0x92
+"""First byte of a row with a digest, an array of two; the others are arrays of three."""
+
+
+class RowDamaged(Exception):
+    """A row is not what was written."""
+
 
 _Row = tuple[bytes, bytes, list[RequestAnswered]]
 _Opened = tuple[Any, Crowd | None, list[RequestAnswered]]
@@ -201,7 +215,7 @@ class Endings:
 
     def keep_loaded(self, key: Key, body: bytes) -> None:
         """A row was loaded; raises when it cannot be decoded."""
-        self._loaded[key] = body, self._open(body)
+        self._loaded[key] = body, open_row(self._codec, body, key=key)
 
     def knows(self, key: Key) -> bool:
         """Whether the result of a load of this key is known already.
@@ -339,6 +353,8 @@ class Endings:
                 [*self._request_log.by_cell.get(key, {}).values()],
             )
         )
+        if self._codec.level >= LEVEL_DIGESTS:
+            body = encode((body, _digest(body)))
         self._writing[key] = (state, self._crowd_classes(key))
         return EndedRow(kind.name, key, position, body)
 
@@ -353,13 +369,26 @@ class Endings:
         return open_row(self._codec, body)
 
 
-def open_row(codec: Codec, body: bytes) -> _Opened:
-    """State, crowd and remembered replies of an `ended` row that is not deleted."""
+def open_row(codec: Codec, body: bytes, *, key: Key | None = None) -> _Opened:
+    """State, crowd and remembered replies of an `ended` row that is not deleted.
+
+    Raises RowDamaged if it is not what was written, or not of this key.
+    """
     cell, crowd, answers = _open_row(body)
-    _, (state, _) = codec.decode_entity(cell)
+    found, (state, _) = codec.decode_entity(cell)
+    if key is not None and found != key:
+        raise RowDamaged(f"it is the row of {found}")
     return state, codec.decode_entity(crowd)[1] if crowd else None, answers
 
 
+def _digest(body: bytes) -> bytes:
+    return blake2b(body, digest_size=_DIGEST_BYTES).digest()
+
+
 def _open_row(body: bytes) -> _Row:
+    if body[:1] == bytes([_SEALED]):
+        body, digest = msgspec.msgpack.decode(body, type=tuple[bytes, bytes])
+        if digest != _digest(body):
+            raise RowDamaged("its digest differs")
     row: _Row = msgspec.msgpack.decode(body, type=_Row)
     return row

@@ -56,8 +56,11 @@ class Rehearsal:
         """Final states that cannot be read."""
         for row in rows:
             if row.deleted:
+                if row.body:
+                    text = "its final state is marked as deleted"
+                    yield Finding(shard, text, position=row.position, key=row.key)
                 continue
-            opened = attempt(open_row, self.codec, row.body)
+            opened = attempt(open_row, self.codec, row.body, key=Key(row.key))
             if isinstance(opened, Failure):
                 text = f"its final state cannot be read: {opened.error}"
                 yield Finding(shard, text, position=row.position, key=row.key)

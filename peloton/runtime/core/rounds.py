@@ -54,13 +54,8 @@ class PlannedRound(NamedTuple):
 
     plans: dict[ShardId, tuple[Hold, RoundPlan]]
     fenced: dict[ShardId, Fenced]  # whose claims are not held here
-    framed: tuple[ShardId, ...]  # with a frame; of these some may be fenced
+    frames: dict[ShardId, tuple[Hold, RoundPlan]]  # of the plans those with a frame
     refusals: Refusals | None  # of all frames, because one of them is fenced; None: not decided
-
-    @property
-    def frames(self) -> dict[ShardId, tuple[Hold, RoundPlan]]:
-        """The plans of those with a frame."""
-        return {shard: self.plans[shard] for shard in self.framed if shard in self.plans}
 
 
 def plan(
@@ -76,7 +71,7 @@ def plan(
     `pending`: shards with a work that is not settled. Raises JournalRefused for these, for two
     works of one shard, and if more shards have a frame than fit one conditional write.
     """
-    framed = tuple(work.shard for work in works if work.frame is not None)
+    framed = [work.shard for work in works if work.frame is not None]
     if len(framed) > ROUND_SHARDS_MAX:
         text = f"a round of {len(framed)} shards with a frame, limit {ROUND_SHARDS_MAX}"
         raise JournalRefused(text)
@@ -94,9 +89,10 @@ def plan(
             fenced[shard] = Fenced(text, definite=True)
         else:
             plans[shard] = hold, register.plan(hold, work, ops=ops, names=names)
+    frames = {shard: plans[shard] for shard in framed if shard in plans}
     lost = {shard: fenced[shard] for shard in framed if shard in fenced}
     refusals = with_the_others(lost, framed) if lost else None
-    return PlannedRound(plans, fenced, framed, refusals)
+    return PlannedRound(plans, fenced, frames, refusals)
 
 
 def commit_frames(members: Sequence[tuple[Hold, RoundPlan]]) -> ProtocolCoroutine[Refusals]:

@@ -33,6 +33,7 @@ from peloton.runtime.shells.features import FeatureShell, adopt
 from peloton.runtime.shells.fleet import ALONE, DaemonSetup, join
 from peloton.runtime.shells.journal import JournalShell, begin_readers
 from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.restarts import Restarts
 from peloton.runtime.shells.round import RoundShell
 from peloton.runtime.shells.shard import ShardShell, shard_shell_name
 from peloton.runtime.shells.shell import Clock, Driver, Shell, begin_shell
@@ -54,8 +55,6 @@ from peloton.runtime.shells.shell_messages import (
 )
 from peloton.runtime.vocabulary import Kind
 
-RESTART_FIRST_S = 0.2
-SHELL_RESTART_S_MAX = 15.0
 BREAKS_MAX = 8
 BREAKS_WINDOW_S = 60.0
 ROOT_STOP_S_MAX = 5.0
@@ -102,8 +101,7 @@ class RootShell(Shell):
         ] = {}  # None: its shell has ended, the next has not started
         self._open: dict[ShardId, None] = {}
         self._damaged: dict[ShardId, None] = {}  # halted until a person acts
-        self._fails: dict[ShardId, int] = {}
-        self._restart: dict[ShardId, float] = {}
+        self._restarts = Restarts()
         self._breaks: list[float] = []
         self._open_waiters: list[Future[Any]] = []
         self._ending: dict[ShardId, list[_DisownOrder]] = {}
@@ -131,17 +129,17 @@ class RootShell(Shell):
             self._open_waiters.append(message.answer)
             self._answer_if_open()
         elif isinstance(message, Wake):
-            for shard in [name for name, at_s in self._restart.items() if at_s <= self.now]:
+            for shard in self._restarts.due(self.now):
                 self._begin(shard)
-        if self._restart:
-            self.wake(min(self._restart.values()))
+        if (next_s := self._restarts.next_s) is not None:
+            self.wake(next_s)
 
     def failed(self, error: BaseException) -> None:
         """End the daemon: only the supervisor of the process can restart the root."""
         self._exit(f"root: {type(error).__name__}: {error}")
 
     def _begin(self, shard: ShardId) -> None:
-        self._restart.pop(shard, None)
+        self._restarts.forget(shard)
         if self._owned.get(shard) is not None or shard not in self._owned:
             return
         assert self.context is not None
@@ -151,7 +149,7 @@ class RootShell(Shell):
 
     def _opened(self, shard: ShardId) -> None:
         self._open[shard] = None
-        self._fails.pop(shard, None)
+        self._restarts.opened(shard, self.now)
         self._send_claim(Opened(shard))
         self._answer_if_open()
 
@@ -184,13 +182,7 @@ class RootShell(Shell):
             self._region.status.damaged[shard] = lost.text
             self._answer_if_open()
             return
-        if lost.by_another:
-            self._restart[shard] = self.now
-            return
-        fails = self._fails[shard] = self._fails.get(shard, 0) + 1
-        self._restart[shard] = self.now + min(
-            RESTART_FIRST_S * 2 ** (fails - 1), SHELL_RESTART_S_MAX
-        )
+        self._restarts.lost(lost, self.now)
 
     def _disown(self, message: Disown) -> None:
         """Drain the shards; the order is answered when the last of them is released."""
@@ -198,7 +190,7 @@ class RootShell(Shell):
         for shard in message.shards:
             self._ending.setdefault(shard, []).append(order)
         for shard in message.shards:
-            self._restart.pop(shard, None)
+            self._restarts.forget(shard)
             ref = self._owned.get(shard)
             if ref is None or not send(ref, Drain()):
                 self._closed(shard)

@@ -181,9 +181,8 @@ class RoundShell(Shell):
         if ref in self._giving:
             for other in self._closed().values():
                 if not any(other.ref in flight.doomed for flight in self._flights):
-                    unclear = other.ref in self._unclear
                     why = f"its round was lost with {shard.shard}: {text}"
-                    other.give_up(why, unclear=unclear)
+                    other.give_up(why, unclear=other.ref in self._unclear)
         elif was_open and not self._open:
             self._closed()
 
@@ -218,9 +217,9 @@ class RoundShell(Shell):
 
     def _may_close(self) -> bool:
         # Who had no turn has no frame to close, whatever else of it is still being written.
-        turned = [ref for ref in self._open if ref not in self._untouched]
         return all(
-            flight.is_decided and not any(ref in flight.shards for ref in turned)
+            flight.is_decided
+            and not any(ref in flight.shards and ref not in self._untouched for ref in self._open)
             for flight in self._flights
         )
 

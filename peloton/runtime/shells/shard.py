@@ -113,7 +113,7 @@ class ShardShell(Shell):
                 self._status.away(self._context.store, message.text, shard=self.shard)
             elif not message.damaged:
                 self._status.answered(self._context.store, self.shard)
-            self._lose(message.text, damaged=message.damaged)
+            self._lose(message.text, damaged=message.damaged, away=message.unreachable)
         elif isinstance(message, Inspect):
             self._inspect(message)
         elif isinstance(message, PeerReachable):

@@ -181,7 +181,8 @@ class ShardLost(NamedTuple):
     """A shard ended by itself: fenced, unclear for too long, or its shell raised (`broken`).
 
     `gave_up`: the store was unreachable for so long that another daemon should try. `by_another`:
-    another shard of its round was lost; this one is to be claimed again at once.
+    another shard of its round was lost; this one is to be claimed again at once. `away`: the store
+    did not answer its claim.
     """
 
     shard: ShardId
@@ -190,6 +191,7 @@ class ShardLost(NamedTuple):
     damaged: bool = False
     gave_up: bool = False
     by_another: bool = False
+    away: bool = False
 
 
 class ShellFailed(NamedTuple):

@@ -26,7 +26,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
 
 HOST, OTHER = Key("host/a"), Key("host/b")
-DEADLINE_S = 60.0
+DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
 SILENT_S = 1.5
 """For tests whose keeper falls silent; a busy machine keeps any other one silent for longer."""
 
@@ -129,19 +129,6 @@ def test_an_end_is_told_with_its_time(machine: Machine) -> None:
     machine.order(m.ListRuns(HOST, 1))
     (listed,) = machine.hosts.next_report(m.RunsListed).ends
     assert listed == end
-
-
-def test_a_run_has_its_own_times_however_late_they_are_told(machine: Machine) -> None:
-    machine.hosts.next_report(m.BackendUp)
-    machine.order(m.StartRuns(HOST, 1, (start("r-0-1", "sleep 0.5"),)))
-    started = machine.hosts.next_report(m.RunsStarted)
-    machine.order(m.ListRuns(HOST, 1))
-    running = machine.hosts.next_report(m.RunsListed)
-    assert (running.running, running.times) == (("r-0-1",), (started.at,))
-    (end,) = machine.hosts.next_report(m.RunsEnded).ends
-    assert end.started_at == started.at and end.at >= started.at + 0.5
-    machine.order(m.ListRuns(HOST, 1))
-    assert machine.hosts.next_report(m.RunsListed).ends == (end,)
 
 
 @pytest.mark.parametrize(

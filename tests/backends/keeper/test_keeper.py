@@ -296,6 +296,11 @@ def test_it_does_not_leave_a_run(daemon_of, folder, procs):
     pid = procs.keeper_pid(folder)
     first.runs.close()
     os.kill(pid, signal.SIGTERM)
+    second = daemon_of(epoch=2)
+    second.runs.list("host-1")
+    second.log.next_report(KeeperRunsListed)
+    assert procs.keeper_pid(folder) == pid, "it stays for its run"
+    second.runs.close()
     box = first.sandbox("r-0-1")
     (box / "go").touch()
     procs.until((box / "done").exists, "the run goes on to its end")

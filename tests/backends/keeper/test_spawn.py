@@ -55,6 +55,15 @@ def test_signals_are_default_and_unblocked_whoever_started_the_keeper(daemon_of,
     assert masks == {"SigBlk": 0, "SigIgn": 0, "SigCgt": 0}
 
 
+def test_a_keeper_keeps_no_descriptor_of_its_starter(daemon_of, folder, procs, tmp_path):
+    """Its lock would outlive a daemon that was killed, and no other one could begin."""
+    with open(tmp_path / "lock of a daemon", "w") as lock:
+        start = [sys.executable, "-I", "-S", str(KEEPER / "__main__.py"), str(folder), "30"]
+        done = subprocess.run(start, pass_fds=[lock.fileno()], check=False)
+    assert done.returncode == 0
+    assert not any("lock of a daemon" in each for each in procs.held_by(procs.keeper_pid(folder)))
+
+
 def test_folder_modes_and_input(daemon):
     task = "umask; pwd; echo $MESOS_SANDBOX; readlink /proc/self/fd/0; touch made; mkdir inner"
     daemon.launch("r-0-1", task)

@@ -111,15 +111,10 @@ class SliceOpen(Message, frozen=True, gc=False, array_like=True):
 
 
 class Tally(Value, frozen=True, gc=False, array_like=True):
-    """Instances by the name of the state that clients see.
-
-    Once all have ended, also when the first one started and the last one ended.
-    """
+    """Instances by the name of the state that clients see."""
 
     counts: tuple[tuple[str, int], ...]
     controller: str = ""  # the state of instance 0, if it is the controller
-    started_at: float | None = None
-    ended_at: float | None = None
 
 
 class SliceTally(Latest, frozen=True, gc=False, array_like=True):

@@ -19,7 +19,7 @@ from peloton.actors.job.slice.messages import (
 )
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.actors.task.state import ENDED, Admission, Task, TaskStates, end_after
+from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
 from peloton.runtime.vocabulary import At, Bits, Key, Send
 
 _NAMES = {
@@ -53,14 +53,7 @@ def tally(slice_: Slice, at: At) -> Tally:
     if slice_.number == 0 and slice_.specs[at.index.columns.read("spec", 0) or 0].config.controller:
         state = at.index.state_of(0)
         controller = client_state(state) if state is not None else ""
-    if waiting or not all(task.state in ENDED for task in at.index.classes):
-        return Tally(tuple(counts), controller)
-    started, ended = _times(at.index, "started_at"), _times(at.index, "ended_at")
-    return Tally(tuple(counts), controller, min(started, default=None), max(ended, default=None))
-
-
-def _times(index: Any, column: str) -> list[float]:
-    return [at for at in index.columns.values(column) if at is not None]
+    return Tally(tuple(counts), controller)
 
 
 Phase = tuple[bool, int, tuple[tuple[str, int], ...]]
@@ -119,7 +112,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
 
     code, because = why(task, at)
     notes = at.notes if at.notes is not None else WishNotes()
-    since, started_at = read("since") or at.now, read("started_at")
+    since = read("since") or at.now
     waits = task.state == TaskStates.THROTTLED
     return InstanceView(
         instance=slice_.number * SLICE_SIZE + member,
@@ -130,8 +123,8 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         host=read("host") or "",
         created_at=read("created_at"),
         launched_at=read("launched_at"),
-        started_at=started_at,
-        ended_at=end_after(started_at, read("ended_at")),
+        started_at=read("started_at"),
+        ended_at=read("ended_at"),
         outcome=read("outcome"),
         runs=read("runs") or (),
         config=slice_.specs[read("spec") or 0].config,

@@ -1,0 +1,82 @@
+"""A real cluster on a disk of its own that somebody fills, and empties again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peloton.sdk.errors import PelotonError
+from tests.e2e import cluster as c
+
+SIZE = "40m"
+FULL_S = 22.0
+"""Longer than shards wait for an unclear commit: they have given up by then."""
+BACK_S_MAX = 10.0
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """The data folder, on a file system of its own."""
+    data = folder / "data"
+    data.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(data)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("cannot mount a file system here")
+    try:
+        yield data
+    finally:
+        subprocess.run(["umount", "-l", str(data)], check=True)
+
+
+def fill(file: Path) -> None:
+    """Until not a byte is left."""
+    with file.open("ab", buffering=0) as filler, contextlib.suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+
+
+@pytest.mark.timeout(240)
+def test_a_disk_that_was_full_is_used_again_by_itself(tmp_path: Path) -> None:
+    with small_disk(tmp_path) as data, c.running(tmp_path, "--backend", "simulated") as cluster:
+        made: list[str] = []
+        stop = threading.Event()
+
+        def load() -> None:
+            with cluster.client(timeout_s=5) as client:
+                while not stop.is_set():
+                    with contextlib.suppress(PelotonError):
+                        answer = client.jobs.create("/tests", c.job(20, "true"))
+                        made.append(str(answer.jobId.value))
+
+        with cluster.client(timeout_s=5) as client:
+            c.pool(client)
+            threads = [threading.Thread(target=load) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            c.wait_for(lambda: len(made) > 5, "some jobs")
+            until, filler = time.monotonic() + FULL_S, data / "lost+found"
+            while time.monotonic() < until:
+                fill(filler)
+                stop.wait(0.2)
+            stop.set()
+            for thread in threads:
+                thread.join()
+            with pytest.raises(PelotonError):
+                client.jobs.create("/tests", c.job(1, "true"))
+            filler.unlink()
+            began = time.monotonic()
+            last = c.wait_for(
+                lambda: client.jobs.create("/tests", c.job(1, "true")), "room for a job"
+            )
+            assert time.monotonic() - began < BACK_S_MAX
+            for job in [*made, str(last.jobId.value)]:
+                assert c.ended(client, job)[0] == "SUCCEEDED"
+        assert "the disk answers again" in cluster.errors()
+        assert cluster.stop() == 0
