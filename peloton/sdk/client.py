@@ -24,6 +24,8 @@ from peloton.sdk.wire import SERVICES, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 
 __all__ = [
+    "Client", "ClientTlsFiles", "Credentials", "JobQuery", "Login", "TaskQuery", "WaitResult",
+]  # fmt: skip
     "Client",
     "Credentials",
     "WaitResult",

@@ -75,7 +75,7 @@ def login_of(username: str, password_file: str) -> Login:
     return Login(username, text.partition("\n")[0].rstrip("\r"))
 
 
-class Route(NamedTuple):
+class CallRoute(NamedTuple):
     """How to call one address. `target` is what is dialled."""
 
     target: str
@@ -93,12 +93,12 @@ class Routes:
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, CallRoute] = {}
         tls = credentials.tls
         self._secure = _channel_credentials(tls) if tls is not None else None
         self._token = _token_in(credentials.token_file) if credentials.token_file else ""
 
-    def to(self, address: str) -> Route:
+    def to(self, address: str) -> CallRoute:
         """The route to an address."""
         route = self._routes.get(address)
         if route is None or not route.holds:
@@ -117,7 +117,7 @@ class Routes:
             return grpc.insecure_channel(target, options=options)
         return grpc.secure_channel(target, self._secure, options=options)
 
-    def _found(self, address: str) -> Route:
+    def _found(self, address: str) -> CallRoute:
         known, local = self._credentials, is_local(address)
         private = local or self._secure is not None
         if known.login is not None:
@@ -127,30 +127,30 @@ class Routes:
                     "its certificate (--tls-ca), or allow it with --plain-text",
                     kind="PLAIN_TEXT",
                 )
-            return Route(address, tuple(zip(Login._fields, known.login, strict=True)))
+            return CallRoute(address, tuple(zip(Login._fields, known.login, strict=True)))
         if self._token:
-            return Route(address, _bearer(self._token) if private else ())
+            return CallRoute(address, _bearer(self._token) if private else ())
         if not local or self._secure is not None:
-            return Route(address)
+            return CallRoute(address)
         return _by_entry(address)
 
 
-def _by_entry(address: str) -> Route:
+def _by_entry(address: str) -> CallRoute:
     """By what a daemon of our user has written about this address."""
     entry = entry_of(address)
     if entry is None:
-        return Route(address)
+        return CallRoute(address)
     if entry.socket and os.path.exists(entry.socket):
-        return Route(f"{access_files.UNIX}{entry.socket}", (), entry)
+        return CallRoute(f"{access_files.UNIX}{entry.socket}", (), entry)
     if not entry.token_file:
-        return Route(entry.address, (), entry)
+        return CallRoute(entry.address, (), entry)
     try:
         token = access_files.read_token(Path(entry.token_file))
     except BadSecretFile:
         # Its refusal says how to name another one.
-        return Route(entry.address, (), entry)
+        return CallRoute(entry.address, (), entry)
     # Not by another name of loopback: another user's process may listen there.
-    return Route(entry.address, _bearer(token), entry)
+    return CallRoute(entry.address, _bearer(token), entry)
 
 
 def _token_in(file: str) -> str:

@@ -21,7 +21,7 @@ import grpc
 
 from peloton.sdk import errors, translate
 from peloton.sdk.addresses import Addresses
-from peloton.sdk.credentials import Credentials, Route, Routes
+from peloton.sdk.credentials import CallRoute, Credentials, Routes
 
 CALLER = "peloton-python"
 MESSAGE_BYTES_MAX = 256 * 1024 * 1024
@@ -117,10 +117,12 @@ class Wire:
         self._channels: dict[str, grpc.Channel] = {}
         self._reached: set[str] = set()
         self._lock = threading.Lock()
+        self._closed = False
 
     def close(self) -> None:
         with self._lock:
             channels, self._channels = self._channels, {}
+            self._closed = True
         for channel in channels.values():
             channel.close()
 
@@ -214,7 +216,8 @@ class Wire:
                 answer = self._send(call, address, wait_s=left_s)
             except errors.ServiceUnavailable as error:
                 self._reached.discard(address)
-                if not call.how.repeat or isinstance(error, errors.TimedOut):
+                # A closed channel ends its calls, too: those are not repeated on another one.
+                if not call.how.repeat or self._closed or isinstance(error, errors.TimedOut):
                     raise
                 troubles.append(error)
             else:
@@ -235,7 +238,7 @@ class Wire:
             raise translate.status(error, address) from None
 
     def _send_by(
-        self, route: Route, call: RpcCall, *, metadata: list[tuple[str, str]], wait_s: float
+        self, route: CallRoute, call: RpcCall, *, metadata: list[tuple[str, str]], wait_s: float
     ) -> Any:
         rpc = getattr(call.method.stub(self._channel(route.target)), call.method.name)
         return rpc(call.request, timeout=wait_s, metadata=[*metadata, *route.metadata])
