@@ -26,14 +26,6 @@ from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 __all__ = [
     "Client", "ClientTlsFiles", "Credentials", "JobQuery", "Login", "TaskQuery", "WaitResult",
 ]  # fmt: skip
-    "Client",
-    "Credentials",
-    "WaitResult",
-    "JobQuery",
-    "Login",
-    "TaskQuery",
-    "ClientTlsFiles",
-]
 
 API = "127.0.0.1:5397"
 API_VARIABLE = "PELOTON_API"
