@@ -340,7 +340,8 @@ def test_a_folder_whose_name_is_too_long_for_a_socket_has_a_token(tmp_path: Path
 
 
 def test_an_entry_counts_only_for_its_writer_while_that_lives(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "600"]) as other:
+    with subprocess.Popen(["sleep", "600"]) as other, contextlib.ExitStack() as at_end:
+        at_end.callback(other.kill)
         born = access_files.birth_of(other.pid)
         living = ClusterEntry("127.0.0.1:1", other.pid, born, "t", "s")
         later = living._replace(address="127.0.0.1:2", born=f"{born}0")
@@ -355,7 +356,6 @@ def test_an_entry_counts_only_for_its_writer_while_that_lives(tmp_path: Path) ->
         (tmp_path / "clusters" / "127.0.0.1:1").chmod(0o666)
         assert access_files.entry_of("127.0.0.1:1", tmp_path) is None, "anybody may have written it"
         (tmp_path / "clusters" / "127.0.0.1:1").chmod(0o600)
-        other.kill()
     assert access_files.entry_of("127.0.0.1:1", tmp_path) is None
     (tmp_path / "clusters" / "127.0.0.1:3").write_text("[[[")
     assert access_files.entry_of("127.0.0.1:3", tmp_path) is None
