@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import socket
+import ssl
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -178,11 +179,26 @@ def _checked(file: Path) -> BasicUsers:
 
 
 def _read_tls(files: ClientTls) -> ListenerTls:
+    """The files, which gRPC would take without a word if they do not fit. Raises CannotStart."""
+    ca = files.client_ca
     try:
-        ca = files.client_ca.read_bytes() if files.client_ca is not None else None
-        return ListenerTls(files.certificate.read_bytes(), files.key.read_bytes(), ca)
+        read = ListenerTls(
+            files.certificate.read_bytes(),
+            files.key.read_bytes(),
+            ca.read_bytes() if ca is not None else None,
+        )
     except OSError as error:
         raise CannotStart(f"listen.tls: {error.filename}: {error.strerror}") from error
+    context, at = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), f"{files.certificate} with {files.key}"
+    try:
+        # Do not prompt for the passphrase of a key: a daemon has no terminal.
+        context.load_cert_chain(files.certificate, files.key, password=lambda: "")
+        if ca is not None:
+            at = str(ca)
+            context.load_verify_locations(ca)
+    except ssl.SSLError as error:
+        raise CannotStart(f"listen.tls: {at}: {error.reason or error}") from error
+    return read
 
 
 def _owner() -> str:

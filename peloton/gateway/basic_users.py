@@ -185,13 +185,13 @@ FIELDS: dict[str, dict[str, type]] = {
 
 
 def _shape_problems(raw: Any) -> Iterator[str]:
-    """Whether it is made of mappings, lists and texts as it should be. Names no value: it may be
-    a password."""
+    """Whether it is made of mappings, lists and texts as it should be. Repeats nothing of
+    it but places: anything may be a password."""
     if not isinstance(raw, dict):
         yield "must be a mapping with users, roles and internal_user"
         return
-    for name in sorted(str(key) for key in raw if key not in (*FIELDS, "internal_user")):
-        yield f"{name}: there is no such field"
+    if any(key not in (*FIELDS, "internal_user") for key in raw):
+        yield "has a field that is none of users, roles, internal_user"
     if not isinstance(raw.get("internal_user") or "", str):
         yield "internal_user: must be a text"
     for field, fields in FIELDS.items():
@@ -208,12 +208,12 @@ def _entry_problems(one: Any, at: str, *, fields: Mapping[str, type]) -> Iterato
         yield f"{at}: must be a mapping"
         return
     for name, value in one.items():
-        kind = fields.get(name)
+        kind: type | None = fields.get(name)
         if kind is None:
-            yield f"{at}.{name}: there is no such field"
+            yield f"{at} has a field that is none of {', '.join(fields)}"
         elif value is not None and not isinstance(value, kind):
             yield f"{at}.{name}: must be a {'list' if kind is list else 'text, in quotes'}"
-        elif kind is list and any(not isinstance(rule, str) for rule in value or []):
+        elif isinstance(value, list) and any(not isinstance(rule, str) for rule in value):
             yield f"{at}.{name}: must be a list of texts"
 
 

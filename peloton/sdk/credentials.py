@@ -130,9 +130,7 @@ class Routes:
             return CallRoute(address, tuple(zip(Login._fields, known.login, strict=True)))
         if self._token:
             return CallRoute(address, _bearer(self._token) if private else ())
-        if not local or self._secure is not None:
-            return CallRoute(address)
-        return _by_entry(address)
+        return _by_entry(address) if local else CallRoute(address)
 
 
 def _by_entry(address: str) -> CallRoute:
@@ -143,14 +141,15 @@ def _by_entry(address: str) -> CallRoute:
     if entry.socket and os.path.exists(entry.socket):
         return CallRoute(f"{access_files.UNIX}{entry.socket}", (), entry)
     if not entry.token_file:
-        return CallRoute(entry.address, (), entry)
+        return CallRoute(address, (), entry)
     try:
         token = access_files.read_token(Path(entry.token_file))
     except BadSecretFile:
         # Its refusal says how to name another one.
-        return CallRoute(entry.address, (), entry)
-    # Not by another name of loopback: another user's process may listen there.
-    return CallRoute(entry.address, _bearer(token), entry)
+        return CallRoute(address, (), entry)
+    # Not by a name that stands for two addresses: at the other one another user may listen.
+    target = entry.address.replace(f"{access_files.LOCALHOST}:", "127.0.0.1:")
+    return CallRoute(target, _bearer(token), entry)
 
 
 def _token_in(file: str) -> str:

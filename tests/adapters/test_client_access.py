@@ -140,6 +140,8 @@ def test_a_file_of_users_with_mistakes_is_refused_without_its_secrets(tmp_path: 
         f"users: [{{username: a, password: {SECRET}}}]\ninternal_user: a\nusers: [{SECRET}]",
         f"{SECRET}",
         f"- {SECRET}\n: {SECRET}: {SECRET}",
+        f"{SECRET}: 1\nusers: [{{{SECRET}: x, {SECRET}-2: y}}]",
+        f"users: [{{username: a, role: {SECRET}: {SECRET}}}]",
     ):
         file.write_text(text)
         with pytest.raises(CannotStart, match=r"^auth\.file: .*users\.yaml") as caught:
@@ -248,6 +250,21 @@ def test_a_missing_certificate_is_refused_before_anything_is_made(
     with pytest.raises(CannotStart, match=rf"^listen\.tls: .*/{MUTUAL[field]}: No such file"):
         Daemon(wanted, failed=lambda: None)
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("wrong", ["certificate", "key", "client_ca"])
+def test_certificates_that_do_not_fit_are_named(tmp_path: Path, wrong: str) -> None:
+    authority, other = Authority(tmp_path / "ca"), Authority(tmp_path / "other")
+    ours, theirs = authority.issue("daemon"), other.issue("daemon")
+    tls = {"certificate": ours.certificate, "key": ours.key, "client_ca": authority.ca}
+    others = {"certificate": theirs.certificate, "key": theirs.key, "client_ca": ours.key}
+    tls[wrong] = others[wrong]
+    listen = HERE | {"tls": {field: str(path) for field, path in tls.items()}}
+    wanted = settings(tmp_path, listen=listen)
+    (text,) = [one for one in of_daemon(wanted) if one.startswith("listen.tls: ")]
+    assert str(tls[wrong]) in text
+    with pytest.raises(CannotStart, match="^listen.tls: "):
+        Daemon(wanted, failed=lambda: None)
 
 
 # ---- what clients send where ----

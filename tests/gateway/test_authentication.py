@@ -285,7 +285,7 @@ BAD: Mapping[str, tuple[Any, str]] = {
     "no mapping": ([1], "must be a mapping"),
     "users no list": (USERS | {"users": {"a": 1}}, "users: must be a list"),
     "password a number": (with_user(username="x", password=123456, role="all"), "a text"),
-    "unknown field": (with_user(username="x", pasword="y", role="all"), "pasword: there is no"),
+    "unknown field": (with_user(username="x", pasword="y", role="all"), r"users\[3\] has a field"),
 }
 
 
