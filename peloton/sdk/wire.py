@@ -192,6 +192,8 @@ class Wire:
                 if not begun and not refused and self._is_known_now(error, address):
                     refused = True
                     continue
+                if self._closed:  # whoever reads on must not open another channel
+                    raise errors.PelotonError("the client is closed", kind="CLOSED") from None
                 trouble = translate.status(error, address)
                 if begun or not isinstance(trouble, errors.ServiceUnavailable):
                     raise trouble from None
