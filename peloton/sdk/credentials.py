@@ -21,6 +21,7 @@ from peloton.sdk import errors
 
 TOKEN_FILE_VARIABLE = "PELOTON_TOKEN_FILE"
 USERNAME_VARIABLE, PASSWORD_FILE_VARIABLE = "PELOTON_USERNAME", "PELOTON_PASSWORD_FILE"
+PLAIN_TEXT_VARIABLE = "PELOTON_PLAIN_TEXT"
 TLS_VARIABLES = {
     "ca": "PELOTON_TLS_CA",
     "certificate": "PELOTON_TLS_CERT",
@@ -62,6 +63,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Credential
     return Credentials(
         login=login_of(username, password_file) if username and password_file else None,
         token_file=known.get(TOKEN_FILE_VARIABLE, ""),
+        plain_text=known.get(PLAIN_TEXT_VARIABLE, "").lower() in ("1", "true", "yes", "on"),
         tls=ClientTlsFiles(**files) if files["ca"] else None,
     )
 

@@ -27,7 +27,7 @@ from peloton.config import BadSetting
 from peloton.failures import CannotStart
 from peloton.preflight import of_daemon
 from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
-from peloton.sdk.credentials import Routes
+from peloton.sdk.credentials import Routes, from_environment
 from peloton.sdk.errors import BadSpec, Denied, ServiceUnavailable
 from peloton.settings import DaemonSettings, parse
 from tests.adapters.pems import Authority
@@ -282,6 +282,25 @@ def test_a_secret_is_not_sent_in_clear_to_another_machine(address: str, tmp_path
     assert Routes(Credentials(token_file=str(token))).to(address).metadata == ()
     near = Routes(Credentials(token_file=str(token))).to("localhost:5397")
     assert near.metadata == (("authorization", f"Bearer {made}"),)
+
+
+def test_the_environment_names_credentials_for_programs(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("two words\nand a line that does not count\n")
+    password.chmod(0o600)
+    named = {
+        "PELOTON_USERNAME": "ann",
+        "PELOTON_PASSWORD_FILE": str(password),
+        "PELOTON_TOKEN_FILE": "t",
+        "PELOTON_TLS_CA": "ca.pem",
+        "PELOTON_PLAIN_TEXT": "true",
+    }
+    assert from_environment(named) == Credentials(
+        Login("ann", "two words"), "t", ClientTlsFiles("ca.pem"), plain_text=True
+    )
+    assert from_environment({}) == Credentials()
+    with pytest.raises(BadSpec, match="PELOTON_PASSWORD_FILE go together"):
+        from_environment({"PELOTON_USERNAME": "ann"})
 
 
 # ---- tokens of daemons ----
