@@ -99,9 +99,10 @@ class ClientAccess:
         path = self.socket
         if path is not None:
             os.chmod(path, access_files.FILE_MODE)
-        born, pid = access_files.birth_of(os.getpid()), os.getpid()
-        file, listens = str(self._token_file.absolute()), str(path) if path is not None else ""
-        self._entries = [ClusterEntry(str(one), pid, born, file, listens) for one in addresses]
+        file, at = str(self._token_file.absolute()), str(path) if path is not None else ""
+        self._entries = [
+            access_files.entry_for(str(one), token_file=file, socket=at) for one in addresses
+        ]
         try:
             access_files.publish(self._entries)
         except OSError as error:

@@ -38,18 +38,27 @@ class BadSecretFile(Exception):
 
 
 class ClusterEntry(NamedTuple):
-    """What a daemon tells its user's clients about one address."""
+    """What a daemon tells its user's clients about one address.
+
+    `space` is the pid namespace: a container may share the folder, and its pids are other ones.
+    """
 
     address: str
     pid: int
     born: str
     token_file: str = ""
     socket: str = ""
+    space: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its writer can be seen from here, if it lives."""
+        return self.space == pid_space()
 
     @property
     def lives(self) -> bool:
         """Whether the daemon that wrote this is still running."""
-        return bool(self.born) and birth_of(self.pid) == self.born
+        return self.is_ours and bool(self.born) and birth_of(self.pid) == self.born
 
 
 def state_folder() -> Path:
@@ -143,7 +152,7 @@ def publish(entries: Sequence[ClusterEntry], folder: Path | None = None) -> None
     os.chmod(at, FOLDER_MODE)
     for name in os.listdir(at):
         found = None if name.startswith(".") else _read(at / name)
-        if found is not None and not found.lives:
+        if found is not None and found.is_ours and not found.lives:
             (at / name).unlink(missing_ok=True)
     for entry in entries:
         os.replace(_draft(at / entry.address, json.dumps(entry._asdict())), at / entry.address)
@@ -155,6 +164,12 @@ def withdraw(entries: Sequence[ClusterEntry], folder: Path | None = None) -> Non
     for entry in entries:
         if _read(at / entry.address) == entry:
             (at / entry.address).unlink(missing_ok=True)
+
+
+def entry_for(address: str, *, token_file: str, socket: str) -> ClusterEntry:
+    """The entry of this process."""
+    pid = os.getpid()
+    return ClusterEntry(address, pid, birth_of(pid), token_file, socket, pid_space())
 
 
 def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
@@ -190,6 +205,14 @@ def birth_of(pid: int) -> str:
     return fields[19].decode() if len(fields) > 19 and fields[0] not in (b"Z", b"X") else ""
 
 
+def pid_space() -> str:
+    """What tells the pids of this container or machine from those of another."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
 def _host(address: str) -> str:
     return address.rpartition(":")[0].strip("[]") if ":" in address else address
 
@@ -217,6 +240,7 @@ def _read(path: Path) -> ClusterEntry | None:
             str(raw["born"]),
             str(raw.get("token_file", "")),
             str(raw.get("socket", "")),
+            str(raw.get("space", "")),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

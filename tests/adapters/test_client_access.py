@@ -379,12 +379,14 @@ def test_an_entry_counts_only_for_its_writer_while_that_lives(tmp_path: Path) ->
     with subprocess.Popen(["sleep", "600"]) as other, contextlib.ExitStack() as at_end:
         at_end.callback(other.kill)
         born = access_files.birth_of(other.pid)
-        living = ClusterEntry("127.0.0.1:1", other.pid, born, "t", "s")
+        living = ClusterEntry("127.0.0.1:1", other.pid, born, "t", "s", access_files.pid_space())
+        elsewhere = living._replace(address="127.0.0.1:4", space="pid:[1]")
         later = living._replace(address="127.0.0.1:2", born=f"{born}0")
-        access_files.publish([living, later], tmp_path)
+        access_files.publish([living, later, elsewhere], tmp_path)
         assert access_files.entry_of("127.0.0.1:1", tmp_path) == living
         assert access_files.entry_of("localhost:1", tmp_path) == living
         assert access_files.entry_of("127.0.0.1:2", tmp_path) is None, "a later process"
+        assert access_files.entry_of("127.0.0.1:4", tmp_path) is None, "in another container"
         assert access_files.entry_of("10.0.0.1:1", tmp_path) is None
         assert access_files.entry_of("[::1]:1", tmp_path) is None, "another listener may be there"
         access_files.withdraw([living._replace(pid=1)], tmp_path)
@@ -396,7 +398,8 @@ def test_an_entry_counts_only_for_its_writer_while_that_lives(tmp_path: Path) ->
     (tmp_path / "clusters" / "127.0.0.1:3").write_text("[[[")
     assert access_files.entry_of("127.0.0.1:3", tmp_path) is None
     access_files.publish([], tmp_path)
-    assert sorted(path.name for path in (tmp_path / "clusters").iterdir()) == ["127.0.0.1:3"]
+    left = sorted(path.name for path in (tmp_path / "clusters").iterdir())
+    assert left == ["127.0.0.1:3", "127.0.0.1:4"], "what ended, as far as can be seen from here"
 
 
 @pytest.mark.parametrize("text", ["", "short", "two words of a token that is long", "x" * 2000])

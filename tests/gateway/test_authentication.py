@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import grpc
 import pytest
+import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from peloton.api.v0.job import job_pb2
@@ -31,6 +32,7 @@ from peloton.gateway.serving import LongCall, Server
 from peloton.gateway.unimplemented import SHORT
 from peloton.runtime.core.principal import BASIC, TLS, Principal
 from tests.adapters.pems import Authority
+from tests.conftest import ROOT
 
 CODE = grpc.StatusCode
 TOKEN = "k3Q-a_token_of_a_daemon-9fX"
@@ -92,10 +94,22 @@ class Served(NamedTuple):
         return f"127.0.0.1:{self.ports[0]}"
 
 
+class CountedIntake(Intake):
+    """Knows whether a request was ever read."""
+
+    reads = 0
+
+    def begin(self, call: Any, now_s: float) -> None:
+        self.reads += 1
+        super().begin(call, now_s)
+
+
 @contextlib.contextmanager
-def serving(authentication: Authentication, *more: str) -> Iterator[Served]:
+def serving(
+    authentication: Authentication, *more: str, intake: Intake | None = None
+) -> Iterator[Served]:
     mirror = Mirror()
-    intake = Intake(message_bytes_max=1 << 20, bytes_max=1 << 22)
+    intake = intake or Intake(message_bytes_max=1 << 20, bytes_max=1 << 22)
     server = Server([], intake, authentication=authentication)
     server.add(JOBS, mirror, names=[JOBS.full_name, SHORT[JOBS.full_name]])
     server.add(HEALTH, mirror, names=[HEALTH.full_name])
@@ -145,6 +159,22 @@ def test_a_token_proves_that_its_daemons_user_calls() -> None:
         assert called(channel, [("authorization", f"bearer {TOKEN}")])[0] is CODE.OK
         texts = [found.text for found in served.mirror.principals]
         assert texts == ["token:root@127.0.0.1/tool"] * 2 + ["token:root@127.0.0.1"]
+
+
+def test_nothing_is_read_of_a_request_before_its_caller_is_known() -> None:
+    intake = CountedIntake(message_bytes_max=1 << 20, bytes_max=1 << 22)
+    with (
+        serving(by_token(), intake=intake) as served,
+        grpc.insecure_channel(served.address) as channel,
+    ):
+        get = channel.unary_unary(f"/{JOBS.full_name}/Get")
+        for data in (b"", b"x" * 100, b"x" * 900_000):
+            with pytest.raises(grpc.RpcError) as caught:
+                get(data, timeout=20)
+            assert caught.value.code() is CODE.UNAUTHENTICATED
+        assert intake.reads == 0
+        assert called(channel, [BEARER])[0] is CODE.OK
+        assert intake.reads == 1
 
 
 def test_whoever_opens_the_socket_is_its_owner(tmp_path: Path) -> None:
@@ -244,6 +274,16 @@ def test_who_says_nothing_is_the_default_user() -> None:
         assert called(channel, name="Delete")[0] is CODE.PERMISSION_DENIED
         assert served.mirror.principals == [Principal("", BASIC, "127.0.0.1", "", "readers")]
         assert called(channel, ANN[:1]) == (CODE.UNAUTHENTICATED, NO_USER)
+
+
+def test_the_file_of_the_documentation_is_one() -> None:
+    page = (ROOT / "docs" / "fleet.md").read_text()
+    text = page.partition("```yaml\nusers:")[2].partition("```")[0]
+    users = parse_users(yaml.safe_load(f"users:{text}"))
+    assert users.permits("operators", f"/{JOBS.full_name}/Delete")
+    assert users.permits("readers", f"/{JOBS.full_name}/Get")
+    assert not users.permits("readers", f"/{JOBS.full_name}/Delete")
+    assert users.default is not None and users.default.role.name == "readers"
 
 
 def without(field: str) -> dict[str, Any]:
