@@ -108,6 +108,14 @@ def loopback(text: str, option: str) -> Address:
     return Address(host, int(port))
 
 
+def is_any(host: str) -> bool:
+    """Whether it stands for all addresses of a machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
     """`count` hosts of one size, with the customary names."""
     if not 1 <= count <= HOSTS_MAX:

@@ -12,11 +12,15 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from peloton.config import Address
+from peloton.config import Address, BadSetting
 from peloton.failures import CannotStart
+from peloton.gateway.access import Access
+from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
 from peloton.port_holder import port_holder
+from peloton.runtime.adapters import private_folder
+from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.shells.region import Region
 from peloton.settings import DaemonSettings
 from peloton.start_options import StartOptions
@@ -41,6 +45,15 @@ class ClientListeners:
         self._stop_grpc: list[Callable[[], object]] = []
         self._stop_http: list[Callable[[], object]] = []
         self._report = report
+        self._access = Access()
+        self._audit: AuditLog | None = None
+
+    def read_access(self) -> None:
+        """Read the permissions. Raises CannotStart."""
+        try:
+            self._access = Access(self._settings.access.file)
+        except BadSetting as error:
+            raise CannotStart(str(error)) from error
 
     def refuse_busy(self) -> None:
         """Raise CannotStart if an address that must be had is busy now."""
@@ -54,7 +67,7 @@ class ClientListeners:
         wanted = self._settings.http
         _refuse_busy(self._names.http, wanted, remedy=self._names.other_ports)
         try:
-            server = HttpServer(wanted, region, sandboxes=self._sandboxes)
+            server = HttpServer(wanted, region, sandboxes=self._sandboxes, notes=self._notes)
         except OSError as error:
             raise CannotStart(f"{self._names.http}: {wanted}: {error.strerror}") from error
         self._stop_http.append(server.close)
@@ -75,6 +88,8 @@ class ClientListeners:
             else:
                 self._report(f"warning: classic port {address} is busy: not listening there")
         _refuse_busy(self._names.grpc, wanted, remedy=self._names.other_ports)
+        self._audit = audit = self._open_audit()
+        self._stop_grpc.append(audit.close)
         try:
             server, ports = build_server(
                 region,
@@ -82,6 +97,8 @@ class ClientListeners:
                 http=http,
                 receive_max_bytes=self._settings.limits.receive_max_bytes,
                 sandboxes=self._sandboxes if self._settings.backend.process is not None else None,
+                access=self._access,
+                audit=audit,
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
@@ -99,6 +116,24 @@ class ClientListeners:
         self.stop_calls()
         while self._stop_http:
             self._stop_http.pop()()
+
+    def _open_audit(self) -> AuditLog:
+        """Daemons of a fleet may share a folder, so each names its file by its address."""
+        settings, sqlite = self._settings, self._settings.journal.sqlite
+        folder = settings.access.audit_folder or (sqlite.folder if sqlite is not None else None)
+        assert folder is not None, "the settings have one for a journal in Cassandra"
+        name = AUDIT_LOG if settings.alone else f"audit-{settings.grpc}.log"
+        try:
+            private_folder.make(folder)
+            return AuditLog(folder / name)
+        except OSError as error:
+            why = error.strerror or error
+            raise CannotStart(f"access.audit_folder: {folder / name}: {why}") from error
+
+    def _notes(self) -> tuple[NotReadyReason, ...]:
+        """What health says besides, and what is no reason against being ready."""
+        audit = self._audit
+        return (*self._access.notes(), *(audit.notes() if audit is not None else ()))
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

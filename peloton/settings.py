@@ -9,7 +9,6 @@ Paths in the file are relative to the folder it lies in.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import msgspec
 
 from peloton import mistyped
+from peloton.access_file import read_access
 from peloton.config import (
     GRPC_DEFAULT,
     HTTP_DEFAULT,
@@ -27,6 +27,7 @@ from peloton.config import (
     BadSetting,
     HostSetting,
     host_problems,
+    is_any,
     loopback,
     read_yaml,
     same_port,
@@ -139,6 +140,14 @@ class BackendSetting(_Record, frozen=True):
         return found.hosts if found is not None else []
 
 
+class AccessSetting(_Record, frozen=True):
+    """Permissions per pool: a file, or none and everybody may do everything. And where what was
+    done is logged: beside a journal in SQLite, or for Cassandra in `audit` beside the config."""
+
+    file: Path | None = None
+    audit_folder: Path | None = None
+
+
 class LimitSettings(_Record, frozen=True):
     """How much is too much."""
 
@@ -158,6 +167,7 @@ class DaemonSettings(_Record, frozen=True):
     backend: BackendSetting = BackendSetting()
     shards: dict[str, int] = {}
     limits: LimitSettings = LimitSettings()
+    access: AccessSetting = AccessSetting()
 
     @property
     def alone(self) -> bool:
@@ -219,10 +229,13 @@ def parse(raw: Any, folder: Path) -> DaemonSettings:
 
     found, texts, guessed = mistyped.converted(raw, DaemonSettings, dec_hook=path)
     if found is not None:
-        for check in (_names, _stores, _servers, _addresses, _backend, _folders, _numbers):
+        for check in (_names, _stores, _servers, _addresses, _backend, _folders, _rules, _numbers):
             texts += [text for text in check(found) if not mistyped.is_guessed(text, guessed)]
     if found is None or texts:
         raise BadSetting(*texts)
+    if found.access.audit_folder is None and found.journal.sqlite is None:
+        access = msgspec.structs.replace(found.access, audit_folder=folder / "audit")
+        found = msgspec.structs.replace(found, access=access)
     return found
 
 
@@ -293,7 +306,7 @@ def _addresses(found: DaemonSettings) -> Iterator[str]:
         else:
             if not advertised.port:
                 yield f"listen.advertise: port must not be 0 ({advertised.host}:0)"
-    elif exchange is not None and _is_any(exchange.host) and not found.alone:
+    elif exchange is not None and is_any(exchange.host) and not found.alone:
         what = f"peers cannot dial {exchange.host}; give an address of this machine"
         yield f"listen.advertise: {what}"
     if exchange is not None and found.tls is None and not found.alone:
@@ -316,13 +329,6 @@ def _address(text: str, field: str) -> Address:
     if int(port) > PORT_MAX:
         raise BadSetting(f"{field}: port {port} is not between 0 and {PORT_MAX}")
     return Address(host.strip("[]"), int(port))
-
-
-def _is_any(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
 
 
 def _backend(found: DaemonSettings) -> Iterator[str]:
@@ -350,6 +356,14 @@ def _folders(found: DaemonSettings) -> Iterator[str]:
         # A keeper's folder may be moved aside as a whole, with all that is in it.
         text = f"{sqlite.folder} is inside of backend.process.folder"
         yield f"journal.sqlite.folder: {text}, {process.folder}"
+
+
+def _rules(found: DaemonSettings) -> Iterator[str]:
+    if found.access.file is not None:
+        try:
+            read_access(found.access.file)
+        except BadSetting as error:
+            yield from error.texts
 
 
 def _real(folder: Path) -> Path:

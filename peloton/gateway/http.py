@@ -17,7 +17,7 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from peloton import __version__
 from peloton.config import Address
@@ -36,10 +36,16 @@ RANGE = re.compile(r"bytes=(\d{1,18})-", re.ASCII)
 TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "application/json"
 
 
+Notes: TypeAlias = Callable[[], tuple[NotReadyReason, ...]]
+
+
 class HttpServer:
     """Listens from its construction until `close`."""
 
-    def __init__(self, address: Address, cluster: ClusterPort, *, sandboxes: Path) -> None:
+    def __init__(
+        self, address: Address, cluster: ClusterPort, *, sandboxes: Path, notes: Notes = lambda: ()
+    ) -> None:
+        """`notes`: what health says besides the condition of the cluster."""
         if not _is_loopback(address.host):
             raise OSError(0, f"{address.host} is not a loopback address")
         boxes = SandboxFiles(sandboxes, (address.host, address.port))
@@ -47,7 +53,7 @@ class HttpServer:
         class Bound(HttpHandler):
             pass
 
-        Bound.cluster, Bound.boxes = cluster, boxes
+        Bound.cluster, Bound.boxes, Bound.notes = cluster, boxes, staticmethod(notes)
         kind = BoundedServer6 if ":" in address.host else BoundedServer
         self._server = kind((address.host, address.port), Bound)
         self.address = Address(address.host, self._server.server_address[1])
@@ -71,6 +77,7 @@ class HttpHandler(LimitedHandler):
 
     cluster: ClusterPort
     boxes: SandboxFiles
+    notes: Notes
     _begun = False  # whether an answer is under way
 
     def do_HEAD(self) -> None:
@@ -124,7 +131,7 @@ class HttpHandler(LimitedHandler):
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
         """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
         condition = self.cluster.condition()
-        reasons = (*condition.reasons, *waiting_hosts(self.cluster))
+        reasons = (*condition.reasons, *waiting_hosts(self.cluster), *self.notes())
         well = condition.live if live else condition.ready
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
         wanted = query.get("format", [""])[0], self.headers.get("Accept", "")

@@ -19,8 +19,13 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.config import RECEIVE_MAX_BYTES, Address
+from peloton.gateway.access import Access
+from peloton.gateway.access_table import ACCESS_TABLE
+from peloton.gateway.audit import AuditLog
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.gate import GateOf
+from peloton.gateway.gates import Gates
 from peloton.gateway.health import Health
 from peloton.gateway.intake import Intake
 from peloton.gateway.job_manager import JobManager
@@ -49,15 +54,18 @@ def build_server(
     http: Address,
     receive_max_bytes: int = RECEIVE_MAX_BYTES,
     sandboxes: Path | None = None,
+    access: Access | None = None,
+    audit: AuditLog | None = None,
 ) -> tuple[Server, list[int]]:
     """A server on all these addresses, not started yet, and the ports it got.
 
     `http` is where the files of sandboxes are served; `sandboxes` is where they lie, if they lie
-    on this machine: then a listing names all files, and else the customary ones. Raises
-    RuntimeError when an address cannot be had.
+    on this machine: then a listing names all files, and else the customary ones. `access` has the
+    rules in force, and `audit` takes the changes; tests may have neither. Raises RuntimeError when
+    an address cannot be had, and UnlistedMethod for a method without a row in the table of access.
     """
-    server = _limited(receive_max_bytes)
-    cluster_client = ClusterClient(cluster)
+    cluster_client = ClusterClient(cluster, access)
+    server = _limited(receive_max_bytes, Gates(cluster_client, ACCESS_TABLE, audit=audit).of)
     boxes = SandboxFiles(sandboxes, (http.host, http.port))
     served: list[tuple[ServiceDescriptor, Any]] = [
         (job_pb2.DESCRIPTOR.services_by_name["JobManager"], JobManager(cluster_client)),
@@ -81,7 +89,7 @@ def build_server(
     return server, server.listen(addresses)
 
 
-def _limited(receive_max_bytes: int) -> Server:
+def _limited(receive_max_bytes: int, gates: GateOf) -> Server:
     """A server with its limits."""
     return Server(
         [
@@ -103,6 +111,7 @@ def _limited(receive_max_bytes: int) -> Server:
         Intake(
             message_bytes_max=receive_max_bytes, bytes_max=MESSAGES_IN_FLIGHT * receive_max_bytes
         ),
+        gates=gates,
     )
 
 

@@ -5,10 +5,10 @@ text never changes its meaning, because journals hold it (as `who` of an entry a
 
     HOW:NAME@PEER/CALLER        unverified:ann@10.0.0.7/peloton-python, tls:ops.example.org@10.0.0.7
 
-HOW is `tls` (the name is in a verified certificate), `unverified` (the client claims it) or `none`
-(the client gave no name). Empty parts are left out with their separator; separators within a part
-are percent-encoded. Text of another form is a name alone, as in journals of earlier versions, and
-unverified.
+HOW is `tls` (the name is in a verified certificate), `token`, `socket`, `basic` (it was proved so),
+`unverified` (the client claims it) or `none` (the client gave no name). Empty parts are left out
+with their separator; separators within a part are percent-encoded. Text of another form is a name
+alone, as in journals of earlier versions, and unverified.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import re
 from typing import NamedTuple
 
 TLS, UNVERIFIED, NONE = "tls", "unverified", "none"
+TOKEN, SOCKET, BASIC = "token", "socket", "basic"
 PART_LENGTH_MAX = 128
 """Bounds a part, since clients choose the text and every entry they cause stores it."""
 _ESCAPED = "%@/"
@@ -24,12 +25,21 @@ _ESCAPE = re.compile("[0-9A-F]{2}")
 
 
 class Principal(NamedTuple):
-    """Who made a call. `peer` is the address it came from, `caller` the program that it names."""
+    """Who made a call. `peer` is the address it came from, `caller` the program that it names.
+
+    `role` is that of a user of the cluster's own list; it is not journaled.
+    """
 
     name: str
     how: str
     peer: str = ""
     caller: str = ""
+    role: str = ""
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether it was proved who calls."""
+        return self.how not in (UNVERIFIED, NONE)
 
     @property
     def text(self) -> str:
@@ -43,6 +53,8 @@ class Principal(NamedTuple):
         """The text for people; empty if the client gave neither name nor program."""
         if self.how == TLS:
             return f"{self.name} (verified by TLS)"
+        if self.authenticated:
+            return self.name or self.how
         name = self.name or self.caller
         return f"{name} (unverified)" if name else ""
 
@@ -50,11 +62,21 @@ class Principal(NamedTuple):
 def parse(text: str) -> Principal:
     """A principal from journaled text; an empty text gives one without a name."""
     how, colon, rest = text.partition(":")
-    if not colon or how not in (TLS, UNVERIFIED, NONE):
+    if not colon or how not in (TLS, TOKEN, SOCKET, BASIC, UNVERIFIED, NONE):
         return Principal(text, UNVERIFIED if text else NONE)
     front, _, caller = rest.partition("/")
     name, _, peer = front.partition("@")
     return Principal(_plain(name), how, _plain(peer), _plain(caller))
+
+
+def creator_in(text: str) -> str:
+    """The name that a journaled principal proved; empty if it proved none.
+
+    A name as long as a stored part may be only the beginning of one, so it stands for nobody.
+    """
+    found = parse(text)
+    known = found.authenticated and len(found.name) < PART_LENGTH_MAX
+    return found.name if known else ""
 
 
 def _escaped(part: str) -> str:
