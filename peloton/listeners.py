@@ -17,7 +17,7 @@ from peloton.failures import CannotStart
 from peloton.gateway.access import Access
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.http import HttpServer
-from peloton.gateway.server import build_server
+from peloton.gateway.server import ServerOptions, build_server
 from peloton.port_holder import port_holder
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.condition import NotReadyReason
@@ -95,10 +95,7 @@ class ClientListeners:
                 region,
                 [str(address) for address in addresses],
                 http=http,
-                receive_max_bytes=self._settings.limits.receive_max_bytes,
-                sandboxes=self._sandboxes if self._settings.backend.process is not None else None,
-                access=self._access,
-                audit=audit,
+                options=self._server_options(audit),
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
@@ -116,6 +113,15 @@ class ClientListeners:
         self.stop_calls()
         while self._stop_http:
             self._stop_http.pop()()
+
+    def _server_options(self, audit: AuditLog) -> ServerOptions:
+        settings = self._settings
+        return ServerOptions(
+            receive_max_bytes=settings.limits.receive_max_bytes,
+            sandboxes=self._sandboxes if settings.backend.process is not None else None,
+            access=self._access,
+            audit=audit,
+        )
 
     def _open_audit(self) -> AuditLog:
         """Daemons of a fleet may share a folder, so each names its file by its address."""

@@ -63,7 +63,7 @@ class Rights:
         """Whether the pool exists for them: every permission there shows it."""
         return any(self.may(one, path) for one in (Permission.SEE, Permission.SUBMIT))
 
-    def may_with_job(self, permission: Permission, path: str, created_by: str) -> bool:
+    def may_with_job(self, permission: Permission, path: str, *, created_by: str) -> bool:
         """As `may`, with a job in the pool: its creator may always see and stop it."""
         created = bool(self._name) and creator_in(created_by) == self._name
         return created or self.may(permission, path)
@@ -127,6 +127,11 @@ class Access:
             self._seen = _state_of(file)
             self._loaded = _Loaded(read_access(file), {})
             self._look_at_s = clock() + LOOK_S
+
+    @property
+    def restricts(self) -> bool:
+        """Whether there are rules at all; that never changes."""
+        return self._file is not None
 
     def rights(self, context: Any) -> Rights | None:
         """What the caller may do; None where that is everything."""

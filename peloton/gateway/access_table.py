@@ -48,7 +48,7 @@ class ClusterTarget(NamedTuple):
     """The cluster as a whole: its hosts, and calls of operators."""
 
 
-Target: TypeAlias = JobTarget | PoolTarget | NewPoolTarget | RenamedPoolTarget | ClusterTarget
+AccessTarget: TypeAlias = JobTarget | PoolTarget | NewPoolTarget | RenamedPoolTarget | ClusterTarget
 Objects: TypeAlias = Mapping[str, Any]
 
 
@@ -62,7 +62,7 @@ class AccessRow(NamedTuple):
     """
 
     permission: Permission | None = None
-    target: Callable[[Any], Target | None] = lambda sent: None
+    target: Callable[[Any], AccessTarget | None] = lambda sent: None
     filtered: bool = False
     objects: Callable[[Any], Objects] | None = None
     made: Callable[[Any], Objects] = lambda answer: {}
@@ -88,7 +88,7 @@ def _pool_at(path: str) -> PoolTarget | None:
     return PoolTarget(GetPool(path="/" + "/".join(parts), config_only=True))
 
 
-def _actor(sent: Any) -> Target | None:
+def _actor(sent: Any) -> AccessTarget | None:
     """The job or pool of an actor; hosts are the cluster's."""
     try:
         key = parse_key(sent.key).key
@@ -100,7 +100,7 @@ def _actor(sent: Any) -> Target | None:
     return _job(name.partition("/")[0]) if kind in OF_JOBS else ClusterTarget()
 
 
-def _watched(sent: Any) -> Target | None:
+def _watched(sent: Any) -> AccessTarget | None:
     if sent.job_id:
         return _job(sent.job_id)
     if sent.pool:
@@ -127,15 +127,15 @@ def _updated_pool(sent: Any) -> Objects:
     return {"pool": sent.id.value, "name": sent.config.name, "force": sent.Force}
 
 
-def _cluster(sent: Any) -> Target:
+def _cluster(sent: Any) -> AccessTarget:
     return ClusterTarget()
 
 
-def _new_pool(sent: Any) -> Target:
+def _new_pool(sent: Any) -> AccessTarget:
     return NewPoolTarget(pool_key(sent.config.parent.value), sent.config.name)
 
 
-def _renamed_pool(sent: Any) -> Target | None:
+def _renamed_pool(sent: Any) -> AccessTarget | None:
     named = sent.id.value
     return RenamedPoolTarget(pool_key(named), sent.config.name) if named else None
 

@@ -68,10 +68,7 @@ class ChangeOwners:
             if owner is None:
                 return None
             inside = pool is None or owner.pool == pool
-            return inside and (
-                rights is None
-                or rights.may_with_job(Permission.SEE, owner.path or ROOT_PATH, owner.created_by)
-            )
+            return inside and (rights is None or _sees_job(rights, owner))
         if pool is not None and key != pool:
             return False
         # Hosts are seen by those who may see everything.
@@ -98,6 +95,11 @@ class ChangeOwners:
         return await self._feed.answered(
             lambda: self._feed.cluster.ask(key, query), patience_s=None
         )
+
+
+def _sees_job(rights: Rights, owner: JobOwner) -> bool:
+    path = owner.path or ROOT_PATH
+    return rights.may_with_job(Permission.SEE, path, created_by=owner.created_by)
 
 
 def _owner_of(view: JobView) -> JobOwner:

@@ -64,7 +64,8 @@ class Gates:
         if row is None:
             raise UnlistedMethod(f"{method} has no row in the table of access")
         audit = self._audit if row.objects is not None else None
-        if row.permission is None and audit is None:
+        checks = row.permission is not None and self._cluster_client.access.restricts
+        if not checks and audit is None:
             return None
         return Gate(method, row, cluster_client=self._cluster_client, audit=audit)
 
@@ -144,7 +145,7 @@ class Gate:
         if isinstance(target, JobTarget):
             self._check_job(target, context, rights=rights, look=look)
         elif isinstance(target, ClusterTarget):
-            self._deny(context, Permission.ADMINISTER, ROOT_PATH)
+            self._deny(context, Permission.ADMINISTER, path=ROOT_PATH)
         else:
             self._check_pool(target, context, rights=rights, look=look)
 
@@ -158,10 +159,10 @@ class Gate:
         path, by = view.summary.pool_path or ROOT_PATH, view.created_by
         permission = self._row.permission
         assert permission is not None
-        if not rights.may_with_job(Permission.SEE, path, by):
+        if not rights.may_with_job(Permission.SEE, path, created_by=by):
             context.hide()
-        elif not rights.may_with_job(permission, path, by):
-            self._deny(context, permission, path)
+        elif not rights.may_with_job(permission, path, created_by=by):
+            self._deny(context, permission, path=path)
 
     def _check_pool(
         self,
@@ -182,9 +183,9 @@ class Gate:
         elif permission != Permission.SEE:
             for path in _paths_of(target, found):
                 if not rights.may(permission, path):
-                    self._deny(context, permission, path)
+                    self._deny(context, permission, path=path)
 
-    def _deny(self, context: CallContext, permission: Permission, path: str) -> NoReturn:
+    def _deny(self, context: CallContext, permission: Permission, *, path: str) -> NoReturn:
         principal = self._access.whose(context)
         name = principal.shown or "a client that gave no name"
         text = f"{self._method}: {name} has no permission to {permission} in pool {path}"

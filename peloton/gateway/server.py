@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
@@ -47,26 +47,39 @@ HANDSHAKE_MS_MAX = 10_000
 METADATA_BYTES_MAX = 16 * 1024
 
 
+class ServerOptions(NamedTuple):
+    """What a server may be given besides.
+
+    `sandboxes` is where the files of runs lie, if they lie on this machine: then a listing names
+    all files, and else the customary ones. `access` has the rules in force, and `audit` takes the
+    changes; a server of a daemon has both.
+    """
+
+    receive_max_bytes: int = RECEIVE_MAX_BYTES
+    sandboxes: Path | None = None
+    access: Access | None = None
+    audit: AuditLog | None = None
+
+
+STANDARD_OPTIONS = ServerOptions()
+
+
 def build_server(
     cluster: ClusterPort,
     addresses: Sequence[str],
     *,
     http: Address,
-    receive_max_bytes: int = RECEIVE_MAX_BYTES,
-    sandboxes: Path | None = None,
-    access: Access | None = None,
-    audit: AuditLog | None = None,
+    options: ServerOptions = STANDARD_OPTIONS,
 ) -> tuple[Server, list[int]]:
     """A server on all these addresses, not started yet, and the ports it got.
 
-    `http` is where the files of sandboxes are served; `sandboxes` is where they lie, if they lie
-    on this machine: then a listing names all files, and else the customary ones. `access` has the
-    rules in force, and `audit` takes the changes; tests may have neither. Raises RuntimeError when
-    an address cannot be had, and UnlistedMethod for a method without a row in the table of access.
+    `http` is where the files of sandboxes are served. Raises RuntimeError when an address cannot be
+    had, and UnlistedMethod for a method without a row in the table of access.
     """
-    cluster_client = ClusterClient(cluster, access)
-    server = _limited(receive_max_bytes, Gates(cluster_client, ACCESS_TABLE, audit=audit).of)
-    boxes = SandboxFiles(sandboxes, (http.host, http.port))
+    cluster_client = ClusterClient(cluster, options.access)
+    gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
+    server = _limited(options.receive_max_bytes, gates.of)
+    boxes = SandboxFiles(options.sandboxes, (http.host, http.port))
     served: list[tuple[ServiceDescriptor, Any]] = [
         (job_pb2.DESCRIPTOR.services_by_name["JobManager"], JobManager(cluster_client)),
         (task_pb2.DESCRIPTOR.services_by_name["TaskManager"], TaskManager(cluster_client, boxes)),

@@ -27,7 +27,7 @@ from peloton.backends import simulated
 from peloton.backends.port import Backend
 from peloton.config import Address
 from peloton.gateway.http import HttpServer
-from peloton.gateway.server import build_server
+from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
 from peloton.kinds import kinds
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.placement.messages import Label
@@ -143,7 +143,11 @@ def default_config(seconds: float = 0.02, code: int = 0) -> task_pb2.TaskConfig:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, journal: SqliteJournal | None = None, *, backend: Backend | None = None
+    folder: Path,
+    journal: SqliteJournal | None = None,
+    *,
+    backend: Backend | None = None,
+    options: ServerOptions = STANDARD_OPTIONS,
 ) -> Iterator[Deployment]:
     """A cluster that is gone afterwards; on a journal and a backend of its own, or on these."""
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
@@ -172,8 +176,9 @@ def running(
             region,
             ["127.0.0.1:0"],
             http=http.address,
-            receive_max_bytes=RECEIVE_BYTES_MAX,
-            sandboxes=folder / "runs",
+            options=options._replace(
+                receive_max_bytes=RECEIVE_BYTES_MAX, sandboxes=folder / "runs"
+            ),
         )
         server.start()
         with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options=CHANNEL) as channel:
