@@ -174,11 +174,10 @@ class AuditLog:
     def _run(self) -> None:
         synced_s, dirty = 0.0, False
         while True:
-            closing = self._closing.is_set()
             self._wake.wait(SYNC_S if dirty else None)
-            if not closing:
-                self._closing.wait(GATHER_S)  # one write for all that come now
+            self._closing.wait(GATHER_S)  # one write for all that come now
             self._wake.clear()
+            closing = self._closing.is_set()  # what is set from here on wakes us again
             wrote = self._write()
             dirty = dirty or wrote
             if dirty and (closing or time.monotonic() - synced_s >= SYNC_S):
