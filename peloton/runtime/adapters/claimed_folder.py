@@ -54,7 +54,7 @@ def check_ours(path: Path) -> None:
     if not path.is_dir() or (path / JOURNAL).is_file():
         return
     known = (*OWN, LOCK, *IGNORED)
-    names = (name for name in os.listdir(path) if not name.startswith(AUDIT))
+    names = (name for name in os.listdir(path) if not f"{name}.".startswith(f"{AUDIT}."))
     foreign = sorted(name for name in names if name not in known)
     if foreign:
         shown = ", ".join(foreign[:FOREIGN_SHOWN_MAX])
