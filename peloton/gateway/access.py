@@ -47,6 +47,7 @@ class Rights:
     def __init__(self, rules: PoolRules, principal: Principal) -> None:
         self._rules = rules
         self._who = _names_of(principal)
+        # A longer name is journaled in part, so it cannot be told from others.
         known = principal.authenticated and len(principal.name) < PART_LENGTH_MAX
         self._name = principal.name if known else ""
         self.everything = self._named(Permission.ADMINISTER, ROOT_PATH)

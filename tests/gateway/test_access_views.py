@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,17 @@ def test_what_is_hidden_is_answered_like_what_is_not_there(fleet: Guarded) -> No
         for (method, sent), (_, other) in zip(there, nothing, strict=True):
             got = [fleet.call(method, one, caller) for one in (sent, other)]
             assert _plain(*got[0], path) == _plain(*got[1], nowhere["path"]), (method, sent)
+    for method, sent in changes(nowhere["job"], nowhere["pool"], nowhere["path"]):
+        got = [fleet.call(method, sent, by) for by in (VERA, ADMIN)]
+        assert _plain(*got[0], "") == _plain(*got[1], ""), "and so it is to all"
+
+
+def test_who_waits_for_a_hidden_job_is_told_at_once(fleet: Guarded) -> None:
+    """As for one that does not exist: the time would tell."""
+    sent = ops.WaitJobRequest(job_id=canary_job(fleet), timeout_s=50)
+    began_s = time.monotonic()
+    assert fleet.call(f"{OPS}.WaitJob", sent, VERA)[0] == CODE.NOT_FOUND
+    assert time.monotonic() - began_s < 25
 
 
 def changes(job_id: str, pool: str, path: str) -> Iterator[tuple[str, Any]]:
@@ -179,7 +191,7 @@ IDS = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 
 def _plain(code: Any, text: str, data: bytes, path: str) -> tuple[Any, bytes, bytes]:
-    mark = path.encode()
+    mark = path.encode() or b"/nowhere"
     shown = [IDS.sub(b"ID", one).replace(mark, b"PATH") for one in (text.encode(), data)]
     return code, shown[0], re.sub(rb"\n.PATH", b"PATH", shown[1])
 
@@ -235,6 +247,16 @@ def test_pools_are_listed_without_their_hidden_children(fleet: Guarded) -> None:
     _, _, data = fleet.call(f"{POOLS}.GetResourcePool", team, VERA)
     answer = respool.GetResponse.FromString(data)
     assert len(answer.childPools) == len(answer.poolinfo.children) >= 2
+
+
+def test_hidden_children_of_children_are_not_even_ids(tmp_path: Path) -> None:
+    with guarded(tmp_path, RULES + "  /team/mid/deep: {see: [], stop: []}\n") as fleet:
+        middle = fleet.open.make_pool("mid", fleet.pools["/team"], cpu=0.1)
+        deep = fleet.open.make_pool("deep", middle, cpu=0.1)
+        team = respool.GetRequest(id={"value": fleet.pools["/team"]}, includeChildPools=True)
+        answers = [fleet.call(f"{POOLS}.GetResourcePool", team, by)[2] for by in (VERA, ADMIN)]
+        assert [deep.encode() in data for data in answers] == [False, True]
+        assert all(middle.encode() in data for data in answers)
 
 
 def test_children_that_are_hidden_are_not_even_ids(tmp_path: Path) -> None:

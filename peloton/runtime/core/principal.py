@@ -72,11 +72,10 @@ def parse(text: str) -> Principal:
 def creator_in(text: str) -> str:
     """The name that a journaled principal proved; empty if it proved none.
 
-    A name as long as a stored part may be only the beginning of one, so it stands for nobody.
+    One of `PART_LENGTH_MAX` characters may be only the beginning of a name.
     """
     found = parse(text)
-    known = found.authenticated and len(found.name) < PART_LENGTH_MAX
-    return found.name if known else ""
+    return found.name if found.authenticated else ""
 
 
 def _escaped(part: str) -> str:
