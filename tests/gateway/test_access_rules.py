@@ -47,36 +47,34 @@ def allowed(found: Rights, path: str) -> set[str]:
 @pytest.mark.parametrize(
     ("principal", "path", "wanted"),
     [
-        (user("ann"), "/ml", {"submit", "stop", "see"}),  # stop includes see
-        (user("ann"), "/ml/deep/er", {"submit", "stop", "see"}),
-        (user("ann"), "/ml/secret", {"stop", "see"}),  # each permission is inherited by itself
-        (user("bea"), "/ml", {"see"}),
-        (user("bea"), "/ml/secret", set()),  # the nearest rule counts, not the union
-        (user("zoe"), "/ml/secret/x", {"see"}),
-        (user("ann"), "/mlops", set()),  # paths are compared part by part
-        (user("ann"), "/", set()),
-        (user("x", role="ml"), "/ml", {"submit"}),
-        (user("x", role="admin"), "/ml/secret", set(PERMISSIONS)),
-        (user("", role="ml"), "/ml", {"submit"}),  # the anonymous user of a list has a role
-        (user("ann", TLS), "/ml", {"submit", "stop", "see"}),
-        (user("ann", TOKEN), "/ml", {"submit", "stop", "see"}),
+        (user("ann"), "/ml", "submit stop see"),  # stop includes see
+        (user("ann"), "/ml/deep/er", "submit stop see"),
+        (user("ann"), "/ml/secret", "stop see"),  # each permission is inherited by itself
+        (user("bea"), "/ml", "see"),
+        (user("bea"), "/ml/secret", ""),  # the nearest rule counts, not the union
+        (user("zoe"), "/ml/secret/x", "see"),
+        (user("ann"), "/mlops", ""),  # paths are compared part by part
+        (user("ann"), "/", ""),
+        (user("x", role="ml"), "/ml", "submit"),
+        (user("x", role="admin"), "/ml/secret", " ".join(PERMISSIONS)),
+        (user("", role="ml"), "/ml", "submit"),  # the anonymous user of a list has a role
+        (user("ann", TLS), "/ml", "submit stop see"),
+        (user("ann", TOKEN), "/ml", "submit stop see"),
         # Who only claims a name, or a role, is nobody.
-        (user("ann", UNVERIFIED), "/ml", set()),
-        (user("ann", UNVERIFIED, "admin"), "/ml", set()),
-        (user("", NONE), "/open", {"submit"}),
-        (user("stranger"), "/open/x", {"submit"}),
+        (user("ann", UNVERIFIED), "/ml", ""),
+        (user("ann", UNVERIFIED, "admin"), "/ml", ""),
+        (user("", NONE), "/open", "submit"),
+        (user("stranger"), "/open/x", "submit"),
         # A name in the form of a rule is a name like others.
-        (user("role:admin"), "/ml", set()),
-        (user("role:ml", TLS), "/ml", set()),
-        (user("*"), "/ml", set()),
-        (user("Ann"), "/ml", set()),
-        (user("ann "), "/ml", set()),
+        (user("role:admin"), "/ml", ""),
+        (user("role:ml", TLS), "/ml", ""),
+        (user("*"), "/ml", ""),
+        (user("Ann"), "/ml", ""),
+        (user("ann "), "/ml", ""),
     ],
 )
-def test_whom_a_rule_means(
-    principal: Principal, path: str, wanted: set[str], tmp_path: Path
-) -> None:
-    assert allowed(rights(RULES, principal, tmp_path), path) == wanted
+def test_whom_a_rule_means(principal: Principal, path: str, wanted: str, tmp_path: Path) -> None:
+    assert allowed(rights(RULES, principal, tmp_path), path) == set(wanted.split())
 
 
 def test_who_may_do_anything_in_a_pool_sees_it(tmp_path: Path) -> None:
