@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from peloton.runtime.adapters.sqlite_copy import begin_anew
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.runtime.adapters.witness_file import read_witness
 from peloton.runtime.ports import (
+    CheckpointPart,
     Claimed,
     ClusterRecord,
     Committed,
+    Damaged,
+    Floor,
     Frame,
     JournalBroken,
     RolledBack,
@@ -352,3 +359,147 @@ def test_kills_never_leave_a_journal_behind_its_witness(tmp_path: Path) -> None:
         found = read_witness(tmp_path)
         assert found is not None
         assert all(known.position >= last for known in found.known.values())
+
+
+# ---- copies ----
+
+
+ANEW = "it is a copy"
+
+
+@pytest.mark.parametrize("other_cluster", [False, True])
+def test_a_copy_begins_anew_whatever_its_files_are(
+    crashed: Data, tmp_path: Path, other_cluster: bool
+) -> None:
+    """Its witness was copied later than its journal."""
+    ahead = Data(tmp_path / "ahead")
+    shutil.copytree(crashed.folder, ahead.folder)
+    ahead.live(5)
+    for name in FILES:
+        (ahead.folder / name).unlink(missing_ok=True)
+        if (crashed.folder / name).exists():
+            shutil.copy(crashed.folder / name, ahead.folder / name)
+    assert "was rolled back" in refused(ahead)
+    crashed.live(0)
+    options = WitnessOptions(ahead.folder, report=ahead.lines.append, anew=ANEW)
+    begin_anew(ahead.folder / NAME, options, other_cluster=other_cluster)
+    assert not ahead.lines and not ahead.log.exists()
+    journal = ahead.open()
+    assert ahead.record.generation == 1
+    assert (ahead.record.cluster_id != crashed.record.cluster_id) is other_cluster
+    ahead.commit(journal, 1)
+    assert ahead.positions == dict.fromkeys((SHARD, OTHER), FRAMES + 1)
+    journal.close()
+
+
+def killed_at_step(number: int, folder: Path) -> bool:
+    """Begin anew in a fork that kills itself before that step; whether it got there."""
+    child = os.fork()
+    if child == 0:
+        left = [number]
+
+        def step(event: str, _: object) -> None:
+            if event in ("open", "os.rename", "os.remove", "sqlite3.connect"):
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(step)
+        code = 1
+        try:
+            begin_anew(folder / NAME, WitnessOptions(folder, anew=ANEW), other_cluster=True)
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def test_a_copy_that_was_killed_while_it_began_anew_does_it_again(
+    crashed: Data, tmp_path: Path
+) -> None:
+    kills, killed = 0, True
+    generations = set()
+    while killed:
+        copy = Data(tmp_path / f"copy-{kills}")
+        shutil.copytree(crashed.folder, copy.folder)
+        killed = killed_at_step(kills + 1, copy.folder)
+        if killed:
+            kills += 1
+            options = WitnessOptions(copy.folder, anew=ANEW)
+            begin_anew(copy.folder / NAME, options, other_cluster=True)
+        journal = copy.open()
+        copy.commit(journal, 1)
+        assert copy.positions == dict.fromkeys((SHARD, OTHER), FRAMES + 1)
+        generations.add(copy.record.generation)
+        journal.close()
+    assert kills > 6 and generations == {1, 2}
+
+
+# ---- registers ----
+
+
+NUMBERS = ("epoch", "last_position", "floor", "floor_epoch")
+BYTES = ("op", "last_chain")
+
+
+def recovered(data: Data) -> list[bytes]:
+    """All that an owner reads: the checkpoint at the floor, and the frames after it."""
+    journal = data.open()
+    try:
+        claimed = journal.claim(SHARD, "us")
+        assert isinstance(claimed, Claimed)
+        parts = list(journal.read_checkpoint(SHARD))
+        return [*parts, *(frame.body for frame in journal.read_tail(SHARD))]
+    finally:
+        journal.close()
+
+
+def flips() -> Iterator[tuple[str, int]]:
+    """Each kind of bit of a register: those of its numbers, and some of its digests."""
+    for name in NUMBERS:
+        yield from ((name, bit) for bit in (*range(7), 30, 62))
+    for name in BYTES:
+        yield from ((name, bit) for bit in (0, 37, 127))
+
+
+def test_a_flipped_bit_of_a_register_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+    data = Data(tmp_path / "data")
+    data.folder.mkdir()
+    journal = data.open()
+    data.commit(journal, 5, size=3)
+    (epoch,) = [row[2] for row in registers(data) if row[:2] == tuple(SHARD)]
+    part = CheckpointPart(4, 0, b"state at 4", True)
+    assert journal.commit([Work(SHARD, epoch, parts=(part,), floor=Floor(4))]) == [Committed()]
+    journal.close()
+    shutil.copytree(data.folder, tmp_path / "healthy")
+    healthy = recovered(Data(tmp_path / "healthy"))
+    assert healthy == [b"state at 4", bytes(3)]
+    from_the_first = [bytes(3)] * 5  # as none was cut yet, a floor of 0 leads to the same
+    noticed = set()
+    for name, bit in flips():
+        flipped = Data(tmp_path / f"{name}-{bit}")
+        shutil.copytree(data.folder, flipped.folder)
+        flip(flipped, name, bit)
+        try:
+            assert recovered(flipped) in (healthy, from_the_first), (name, bit)
+        except (RolledBack, Damaged):
+            noticed.add(name)
+    assert noticed == {"epoch", "last_position", "floor", "floor_epoch", "last_chain"}
+
+
+def registers(data: Data) -> list[tuple[object, ...]]:
+    with contextlib.closing(sqlite3.connect(data.folder / NAME)) as db:
+        return db.execute("SELECT * FROM register").fetchall()
+
+
+def flip(data: Data, name: str, bit: int) -> None:
+    with contextlib.closing(sqlite3.connect(data.folder / NAME, isolation_level=None)) as db:
+        where = "WHERE shard_group = ? AND shard_number = ?"
+        (value,) = db.execute(f"SELECT {name} FROM register {where}", SHARD).fetchone()
+        if isinstance(value, int):
+            changed: object = value ^ 1 << bit
+        else:
+            changed = (int.from_bytes(value, "big") ^ 1 << bit).to_bytes(len(value), "big")
+        db.execute(f"UPDATE register SET {name} = ? {where}", (changed, *SHARD))

@@ -91,6 +91,12 @@ class KeeperJournal:
             raise KeeperJournalFailed(str(trouble)) from trouble
         self.size_bytes += len(data)
 
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
 
 def sync_folder(path: str, disk: ModuleType = os) -> None:
     fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY)
