@@ -148,7 +148,7 @@ class Daemon:
     def _start(self, failed: Callable[[], None]) -> None:
         settings = self._settings
         # Before anything is written: a start that fails should leave nothing behind.
-        self._listeners.read_access()
+        self._listeners.read_permissions()
         self._listeners.refuse_busy()
         journal = self._outside.journal if self._outside else self._open_journal()
         self._undo.append(journal.close)

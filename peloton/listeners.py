@@ -14,9 +14,9 @@ from pathlib import Path
 
 from peloton.config import Address, BadSetting
 from peloton.failures import CannotStart
-from peloton.gateway.access import Access
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.http import HttpServer
+from peloton.gateway.permissions import Permissions
 from peloton.gateway.server import ServerOptions, build_server
 from peloton.port_holder import port_holder
 from peloton.runtime.adapters import private_folder
@@ -45,13 +45,13 @@ class ClientListeners:
         self._stop_grpc: list[Callable[[], object]] = []
         self._stop_http: list[Callable[[], object]] = []
         self._report = report
-        self._access = Access()
+        self._permissions = Permissions()
         self._audit: AuditLog | None = None
 
-    def read_access(self) -> None:
+    def read_permissions(self) -> None:
         """Read the permissions. Raises CannotStart."""
         try:
-            self._access = Access(self._settings.access.file)
+            self._permissions = Permissions(self._settings.access.file)
         except BadSetting as error:
             raise CannotStart(str(error)) from error
 
@@ -119,7 +119,7 @@ class ClientListeners:
         return ServerOptions(
             receive_max_bytes=settings.limits.receive_max_bytes,
             sandboxes=self._sandboxes if settings.backend.process is not None else None,
-            access=self._access,
+            permissions=self._permissions,
             audit=audit,
         )
 
@@ -139,7 +139,7 @@ class ClientListeners:
     def _notes(self) -> tuple[NotReadyReason, ...]:
         """What health says besides, and what is no reason against being ready."""
         audit = self._audit
-        return (*self._access.notes(), *(audit.notes() if audit is not None else ()))
+        return (*self._permissions.notes(), *(audit.notes() if audit is not None else ()))
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

@@ -14,9 +14,9 @@ from peloton.access_file import ROOT_PATH, Permission
 from peloton.actors.job.facts import JobMade
 from peloton.actors.job.messages import GetJob, JobView, job_key
 from peloton.actors.respool.messages import ROOT, GetPool
-from peloton.gateway.access import Rights
 from peloton.gateway.access_table import OF_JOBS
 from peloton.gateway.feed import ClusterFeed
+from peloton.gateway.permissions import Rights
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.followers import name_of
 from peloton.runtime.vocabulary import Key, Query, kind_of

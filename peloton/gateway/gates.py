@@ -17,7 +17,6 @@ from google.protobuf.message_factory import GetMessageClass
 from peloton.access_file import ROOT_PATH, Permission
 from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView
-from peloton.gateway.access import Access, Rights
 from peloton.gateway.access_table import (
     AccessRow,
     ClusterTarget,
@@ -30,6 +29,7 @@ from peloton.gateway.audit import AuditLog, AuditNote, ReadAnswer
 from peloton.gateway.calls import CallContext
 from peloton.gateway.cluster_client import ClusterClient, Code, end
 from peloton.gateway.completions import CoreCall
+from peloton.gateway.permissions import Rights
 from peloton.runtime.vocabulary import Key, Query
 
 Look: TypeAlias = Callable[[Key, Query], Any]
@@ -64,7 +64,7 @@ class Gates:
         if row is None:
             raise UnlistedMethod(f"{method} has no row in the table of access")
         audit = self._audit if row.objects is not None else None
-        checks = row.permission is not None and self._cluster_client.access.restricts
+        checks = row.permission is not None and self._cluster_client.permissions.restricts
         if not checks and audit is None:
             return None
         return Gate(method, row, cluster_client=self._cluster_client, audit=audit)
@@ -84,7 +84,7 @@ class Gate:
         self._method = method
         self._row = row
         self._cluster_client = cluster_client
-        self._access: Access = cluster_client.access
+        self._permissions = cluster_client.permissions
         self._audit = audit
         self._reads: ReadAnswer | None = None
         if audit is not None:
@@ -95,13 +95,17 @@ class Gate:
         """A call has arrived: its end will be audited if it is a change."""
         if self._audit is not None:
             call.end_note = AuditNote(
-                self._method, call, audit=self._audit, whose=self._access.whose, reads=self._reads
+                self._method,
+                call,
+                audit=self._audit,
+                whose=self._permissions.whose,
+                reads=self._reads,
             )
 
     def at_once(self, request: Any, context: CallContext) -> bool:
         """Whether the call may go on without waiting; ends the call if it may not at all."""
         self._note(request, context)
-        rights = self._access.rights(context)
+        rights = self._permissions.rights(context)
         if rights is None:
             return True
         read = self._cluster_client.cluster.read
@@ -121,7 +125,7 @@ class Gate:
     def check(self, request: Any, context: CallContext) -> None:
         """As `at_once`, waiting for what the check needs; afterwards the call may go on."""
         self._note(request, context)
-        rights = self._access.rights(context)
+        rights = self._permissions.rights(context)
         if rights is not None and not context.hidden:
             ask = self._cluster_client.ask
             self._check(
@@ -186,8 +190,9 @@ class Gate:
                     self._deny(context, permission, path=path)
 
     def _deny(self, context: CallContext, permission: Permission, *, path: str) -> NoReturn:
-        principal = self._access.whose(context)
-        name = principal.shown or "a client that gave no name"
+        principal = self._permissions.whose(context)
+        name = principal.name or "a client that gave no name"
+        name += "" if principal.authenticated else " (unverified)"
         text = f"{self._method}: {name} has no permission to {permission} in pool {path}"
         end(context, Code.PERMISSION_DENIED, text=text)
 

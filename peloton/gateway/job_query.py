@@ -15,7 +15,7 @@ from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
-from peloton.gateway.access import Rights
+from peloton.gateway.permissions import Rights
 from peloton.runtime.core.listing import AMONG, BETWEEN, PAIR, PART, ListViews, SortOrder, Where
 
 LIMIT_DEFAULT, FETCH_DEFAULT = 10, 100

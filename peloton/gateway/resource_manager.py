@@ -10,8 +10,8 @@ from typing import Any
 
 from peloton.actors.respool import messages as m
 from peloton.api.v0.respool import respool_pb2 as respool
-from peloton.gateway.access import Rights
 from peloton.gateway.cluster_client import ClusterClient, Context
+from peloton.gateway.permissions import Rights
 from peloton.gateway.requests import request_of
 from peloton.gateway.texts import client_name, derived
 from peloton.gateway.translate_pool import pool_id, pool_info_of, to_pool

@@ -19,7 +19,6 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.config import RECEIVE_MAX_BYTES, Address
-from peloton.gateway.access import Access
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.audit import AuditLog
 from peloton.gateway.cluster_client import ClusterClient
@@ -30,6 +29,7 @@ from peloton.gateway.health import Health
 from peloton.gateway.intake import Intake
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.ops import Ops
+from peloton.gateway.permissions import Permissions
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import SandboxFiles
@@ -51,13 +51,13 @@ class ServerOptions(NamedTuple):
     """What a server may be given besides.
 
     `sandboxes` is where the files of runs lie, if they lie on this machine: then a listing names
-    all files, and else the customary ones. `access` has the rules in force, and `audit` takes the
+    all files, and else the customary ones. `permissions` has the rules in force, and `audit` takes the
     changes; a server of a daemon has both.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
     sandboxes: Path | None = None
-    access: Access | None = None
+    permissions: Permissions | None = None
     audit: AuditLog | None = None
 
 
@@ -76,7 +76,7 @@ def build_server(
     `http` is where the files of sandboxes are served. Raises RuntimeError when an address cannot be
     had, and UnlistedMethod for a method without a row in the table of access.
     """
-    cluster_client = ClusterClient(cluster, options.access)
+    cluster_client = ClusterClient(cluster, options.permissions)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, gates.of)
     boxes = SandboxFiles(options.sandboxes, (http.host, http.port))

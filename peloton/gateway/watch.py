@@ -140,7 +140,7 @@ class Watches:
                 changes, after = self._feed.cluster.changes_in(read), marks[shard]
                 until = _gap_until(read) if read.gap else -1
                 # Rules may change while the stream is open.
-                rights = self._cluster_client.access.rights(call)
+                rights = self._cluster_client.permissions.rights(call)
                 if scope.pool is not None or rights is not None:
                     changes, unknown = await owners.among(changes, scope.pool, rights=rights)
                     until = max(until, unknown)

@@ -15,8 +15,8 @@ import grpc
 
 from peloton.api.v0.job import job_pb2
 from peloton.config import Address
-from peloton.gateway.access import Access
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
+from peloton.gateway.permissions import Permissions
 from peloton.gateway.server import ServerOptions, build_server
 from peloton.runtime.core.changes import CHANGES_MAX, Mark
 from peloton.runtime.core.principal import BASIC, UNVERIFIED, Principal
@@ -107,12 +107,14 @@ def guarded(folder: Path, rules: str = RULES) -> Iterator[Guarded]:
     file = folder / "access.yaml"
     file.write_text(rules)
     audit = AuditLog(folder / AUDIT_LOG)
-    with t.running(folder, options=ServerOptions(access=Access(whose=whose))) as open_door:
+    with t.running(
+        folder, options=ServerOptions(permissions=Permissions(whose=whose))
+    ) as open_door:
         server, (port,) = build_server(
             open_door.region,
             ["127.0.0.1:0"],
             http=Address("127.0.0.1", 1),
-            options=ServerOptions(access=Access(file, whose=whose), audit=audit),
+            options=ServerOptions(permissions=Permissions(file, whose=whose), audit=audit),
         )
         server.start()
         try:

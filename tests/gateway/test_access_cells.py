@@ -26,11 +26,11 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.access import Access
 from peloton.gateway.access_table import ACCESS_TABLE, FILTERED
 from peloton.gateway.gates import Gates, UnlistedMethod
 from peloton.gateway.intake import Intake
 from peloton.gateway.ops import Ops
+from peloton.gateway.permissions import Permissions
 from peloton.gateway.serving import Server
 from peloton.gateway.unimplemented import MODULES
 from peloton.ops.v1 import ops_pb2 as ops
@@ -299,7 +299,7 @@ def test_a_method_without_a_row_is_served_by_no_server() -> None:
 
 
 class _Client:
-    access = Access()
+    permissions = Permissions()
 
 
 if __name__ == "__main__":

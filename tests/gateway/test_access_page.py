@@ -10,8 +10,8 @@ import pytest
 
 from peloton.access_file import Permission, read_access
 from peloton.gateway import audit
-from peloton.gateway.access import INCLUDED_IN, Rights
 from peloton.gateway.access_table import ACCESS_TABLE
+from peloton.gateway.permissions import INCLUDED_IN, Rights
 from peloton.runtime.core.principal import BASIC, Principal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ import pytest
 
 from peloton.access_file import PERMISSIONS, Permission, read_access
 from peloton.config import BadSetting
-from peloton.gateway import access
-from peloton.gateway.access import Access, Rights
+from peloton.gateway import permissions
+from peloton.gateway.permissions import Permissions, Rights
 from peloton.runtime.core.principal import BASIC, NONE, TLS, TOKEN, UNVERIFIED, Principal, parse
 
 SEE, SUBMIT, STOP, ADMINISTER = (
@@ -210,10 +210,10 @@ def until(wanted: Callable[[], bool]) -> None:
 def test_a_changed_file_is_read_and_a_bad_one_is_not(tmp_path: Path) -> None:
     file, clock, ann = tmp_path / "rules.yaml", Hand(), user("ann")
     file.write_text(RULES)
-    rules = Access(file, whose=lambda context: ann, clock=clock)
+    rules = Permissions(file, whose=lambda context: ann, clock=clock)
 
     def may(path: str) -> bool:
-        clock.now_s += 2 * access.LOOK_S
+        clock.now_s += 2 * permissions.LOOK_S
         found = rules.rights(None)
         return found is not None and found.may(SUBMIT, path)
 
@@ -238,28 +238,28 @@ def test_a_changed_file_is_read_and_a_bad_one_is_not(tmp_path: Path) -> None:
 def test_a_file_is_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
     file, clock = tmp_path / "rules.yaml", Hand()
     file.write_text(RULES)
-    rules = Access(file, whose=lambda context: user("ann"), clock=clock)
+    rules = Permissions(file, whose=lambda context: user("ann"), clock=clock)
     file.write_text("pools:\n  /: {administer: [ann]}\n")
     os.utime(file, ns=(1, 1))
     for _ in range(100):
         assert rules.rights(None) is not None
-    clock.now_s += access.LOOK_S
+    clock.now_s += permissions.LOOK_S
     until(lambda: rules.rights(None) is None)
 
 
 def test_the_rights_that_are_kept_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "RIGHTS_KEPT_MAX", 10)
+    monkeypatch.setattr(permissions, "RIGHTS_KEPT_MAX", 10)
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)
     people = iter(user(f"user-{number}") for number in range(100))
-    rules: Any = Access(file, whose=lambda context: next(people))
+    rules: Any = Permissions(file, whose=lambda context: next(people))
     for _ in range(100):
         assert rules.rights(None) is not None
     assert len(rules._loaded.rights) <= 10
 
 
 def test_without_a_file_nothing_is_asked() -> None:
-    rules = Access(whose=lambda context: pytest.fail("who calls does not matter"))
+    rules = Permissions(whose=lambda context: pytest.fail("who calls does not matter"))
     assert rules.rights(None) is None and not rules.restricts and not rules.notes()

@@ -14,7 +14,7 @@ import pytest
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway import access
+from peloton.gateway import permissions
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from peloton.runtime.core.principal import BASIC, Principal
@@ -369,7 +369,7 @@ def test_streams_that_nobody_but_administrators_may_have(fleet: Guarded) -> None
 def test_rules_that_change_hold_for_open_streams(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "LOOK_S", 0.0)
+    monkeypatch.setattr(permissions, "LOOK_S", 0.0)
     with guarded(tmp_path) as fleet:
         job_id = fleet.job("/team/jobs")
         found = stream(fleet, VERA, job_id=job_id)

@@ -53,8 +53,6 @@ class Principal(NamedTuple):
         """The text for people; empty if the client gave neither name nor program."""
         if self.how == TLS:
             return f"{self.name} (verified by TLS)"
-        if self.authenticated:
-            return self.name or self.how
         name = self.name or self.caller
         return f"{name} (unverified)" if name else ""
 

@@ -105,7 +105,7 @@ class _Loaded(NamedTuple):
     rights: dict[tuple[str, str, bool], Rights]
 
 
-class Access:
+class Permissions:
     """The rules in force. Without a file everybody who may call may do everything."""
 
     def __init__(
