@@ -1,7 +1,7 @@
 """Who makes a call: the principal of a gRPC context.
 
 Turns the certificate and the metadata of a call into a `Principal`. It must not refuse a call: a
-name that is only in metadata is marked unverified, and access control is not there yet.
+name that is only in metadata is marked unverified, and what it may do is for `permissions.py`.
 """
 
 from __future__ import annotations

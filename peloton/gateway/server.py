@@ -51,8 +51,8 @@ class ServerOptions(NamedTuple):
     """What a server may be given besides.
 
     `sandboxes` is where the files of runs lie, if they lie on this machine: then a listing names
-    all files, and else the customary ones. `permissions` has the rules in force, and `audit` takes the
-    changes; a server of a daemon has both.
+    all files, and else the customary ones. `permissions` has the rules in force, and `audit` takes
+    the changes; a server of a daemon has both.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
