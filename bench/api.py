@@ -124,7 +124,7 @@ class Cluster(Server):
             "--host-cpus": HOST["cpu"], "--host-memory-mb": HOST["memory"],
             "--host-disk-mb": HOST["disk"],
         }  # fmt: skip
-        words = ["-m", "peloton", "minicluster", "--no-classic-ports"]
+        words = ["-m", "peloton", "minicluster", "--no-classic-ports", "--open-loopback"]
         words += [str(word) for pair in options.items() for word in pair]
         super().__init__(words, name=name, folder=tree, errors=folder / "log")
         self._http = self.errors().partition("ready: http ")[2].split()[0]

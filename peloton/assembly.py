@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import NamedTuple
 
+from peloton.access import ANYBODY
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.backend_switch import BackendSwitch
 from peloton.backends.port import Backend
@@ -139,6 +140,12 @@ class Daemon:
             clean = self._backend.stop_all(STOP_TASKS_GRACE_S) and clean
         return clean
 
+    @property
+    def ready_text(self) -> str:
+        """The line that says where clients call, and whether all of this machine may."""
+        anybody = f"({ANYBODY}) " if self._listeners.access.setting.is_open else ""
+        return f"ready: grpc {anybody}{self.grpc}"
+
     def health(self) -> tuple[bool, list[str]]:
         """Whether all is well, and if not, why."""
         return self._root.health()
@@ -149,7 +156,7 @@ class Daemon:
         settings = self._settings
         # Before anything is written: a start that fails should leave nothing behind.
         self._listeners.read_permissions()
-        self._listeners.refuse_busy()
+        self._listeners.check()
         journal = self._outside.journal if self._outside else self._open_journal()
         self._undo.append(journal.close)
         # Who we are comes first: nothing of another cluster may be touched.

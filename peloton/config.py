@@ -88,8 +88,8 @@ def default_data_dir() -> Path:
     return Path(platformdirs.user_data_dir("peloton")) / "minicluster"
 
 
-def loopback(text: str, option: str) -> Address:
-    """HOST:PORT on loopback; anything else is refused until there is authentication."""
+def ip_address(text: str, option: str) -> Address:
+    """HOST:PORT, where the host is localhost or an IP address."""
     host, separator, port = text.rpartition(":")
     host = host.strip("[]")
     if not separator or not (port.isascii() and port.isdigit()):
@@ -97,14 +97,10 @@ def loopback(text: str, option: str) -> Address:
     if int(port) > PORT_MAX:
         raise BadSetting(f"{option}: port {port} is not between 0 and {PORT_MAX}")
     try:
-        inside = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        if host != "localhost":
+            ipaddress.ip_address(host)
     except ValueError:
         raise BadSetting(f"{option}: {host!r} is not an IP address or localhost") from None
-    if not inside:
-        raise BadSetting(
-            f"{option}: {host} is not a loopback address. Everybody who can reach this port "
-            "can run commands as you; without authentication only loopback is allowed"
-        )
     return Address(host, int(port))
 
 
@@ -114,6 +110,25 @@ def is_any(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def loopback(text: str, option: str) -> Address:
+    """HOST:PORT on loopback; anything else is refused."""
+    address = ip_address(text, option)
+    if not is_loopback(address.host):
+        raise BadSetting(
+            f"{option}: {address.host} is not a loopback address. Everybody who can reach this "
+            "port can run commands as you; what is here is for this machine only"
+        )
+    return address
 
 
 def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:

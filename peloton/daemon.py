@@ -110,7 +110,7 @@ def _run(settings: DaemonSettings, options: StartOptions) -> int:
         if "api" not in settings.roles:
             return
         try:
-            click.echo(f"ready: grpc {running.grpc}")
+            click.echo(running.ready_text)
         except OSError:  # stdout is closed; the daemon serves nevertheless
             discard_stdout()
 

@@ -103,6 +103,8 @@ def adopt_copy(folder: DataFolder, *, witness: WitnessOptions) -> None:
     """
     if not folder.copied:
         return
+    # Who may call the original may not therefore call this one.
+    (folder.path / claimed_folder.TOKEN).unlink(missing_ok=True)
     begin_anew(folder.journal_path, witness._replace(anew=folder.copied), other_cluster=True)
     folder.lease = FolderLease(folder_origin.record(folder.path))
     text = f"data folder {folder.copied}; it is another cluster now, and its running tasks LOST"

@@ -12,11 +12,14 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from peloton import access
+from peloton.access import ClientAccess
 from peloton.config import Address, BadSetting
 from peloton.failures import CannotStart
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.http import HttpServer
 from peloton.gateway.permissions import Permissions
+from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import ServerOptions, build_server
 from peloton.port_holder import port_holder
 from peloton.runtime.adapters import private_folder
@@ -47,6 +50,7 @@ class ClientListeners:
         self._report = report
         self._permissions = Permissions()
         self._audit: AuditLog | None = None
+        self._access: ClientAccess | None = None
 
     def read_permissions(self) -> None:
         """Read the permissions. Raises CannotStart."""
@@ -55,19 +59,32 @@ class ClientListeners:
         except BadSetting as error:
             raise CannotStart(str(error)) from error
 
-    def refuse_busy(self) -> None:
-        """Raise CannotStart if an address that must be had is busy now."""
+    @property
+    def access(self) -> ClientAccess:
+        """Who may call; its files are read, or made, when first needed."""
+        if self._access is None:
+            self._access = ClientAccess(self._settings, report=self._report)
+        return self._access
+
+    def check(self) -> None:
+        """Raise CannotStart if an address is busy now, or what says who may call is unusable."""
         settings, remedy = self._settings, self._names.other_ports
         _refuse_busy(self._names.http, settings.http, remedy=remedy)
         if "api" in settings.roles:
             _refuse_busy(self._names.grpc, settings.grpc, remedy=remedy)
+        texts = access.problems(settings)
+        if texts:
+            raise CannotStart("\n".join(texts))
 
     def listen_http(self, region: Region) -> Address:
         """Serve health, metrics and files; the address, with the port that was found."""
         wanted = self._settings.http
         _refuse_busy(self._names.http, wanted, remedy=self._names.other_ports)
         try:
-            server = HttpServer(wanted, region, sandboxes=self._sandboxes, notes=self._notes)
+            access, notes = self.access.files, self._notes
+            server = HttpServer(
+                wanted, region, sandboxes=self._sandboxes, access=access, notes=notes
+            )
         except OSError as error:
             raise CannotStart(f"{self._names.http}: {wanted}: {error.strerror}") from error
         self._stop_http.append(server.close)
@@ -90,18 +107,31 @@ class ClientListeners:
         _refuse_busy(self._names.grpc, wanted, remedy=self._names.other_ports)
         self._audit = audit = self._open_audit()
         self._stop_grpc.append(audit.close)
+        allowed, here = self.access, self._settings.backend.process is not None
+        unix = allowed.prepare_socket()
         try:
             server, ports = build_server(
                 region,
-                [str(address) for address in addresses],
-                http=http,
-                options=self._server_options(audit),
+                [*map(str, addresses), *([unix] if unix else [])],
+                authentication=allowed.authentication,
+                boxes=SandboxFiles(
+                    self._sandboxes if here else None,
+                    (http.host, http.port),
+                    links=allowed.files.links,
+                ),
+                options=ServerOptions(
+                    receive_max_bytes=self._settings.limits.receive_max_bytes,
+                    permissions=self._permissions,
+                    audit=audit,
+                ),
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
+        served = [Address(one.host, port) for one, port in zip(addresses, ports, strict=False)]
+        allowed.publish(served)
         server.start(broken=broken)
         self._stop_grpc.append(lambda: server.stop(grace_s=CALLS_GRACE_S).wait(CALLS_STOP_S_MAX))
-        return Address(wanted.host, ports[0])
+        return served[0]
 
     def stop_calls(self) -> None:
         """No call is answered any more; those under way have a moment to end."""
@@ -113,15 +143,8 @@ class ClientListeners:
         self.stop_calls()
         while self._stop_http:
             self._stop_http.pop()()
-
-    def _server_options(self, audit: AuditLog) -> ServerOptions:
-        settings = self._settings
-        return ServerOptions(
-            receive_max_bytes=settings.limits.receive_max_bytes,
-            sandboxes=self._sandboxes if settings.backend.process is not None else None,
-            permissions=self._permissions,
-            audit=audit,
-        )
+        if self._access is not None:
+            self._access.close()
 
     def _open_audit(self) -> AuditLog:
         """Daemons of a fleet may share a folder, so each names its file by its address."""

@@ -18,11 +18,11 @@ from click.core import ParameterSource
 
 from peloton import config
 from peloton.access_file import read_access
+from peloton.access_settings import AccessSetting
 from peloton.config import Address, BadSetting, HostSetting
 from peloton.settings import (
     SANDBOXES_KEPT,
     SANDBOXES_KEPT_MAX,
-    AccessSetting,
     BackendSetting,
     DaemonSettings,
     JournalSetting,
@@ -108,6 +108,12 @@ def command() -> click.Command:
 )
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
+@click.option(
+    "--open-loopback",
+    is_flag=True,
+    help="Serve all users of this machine, also clients that know no token, such as the "
+    "original's. Each of them can run commands as you.",
+)
 @click.option("--no-classic-ports", is_flag=True, help="Do not listen on 5391, 5392 and 5394.")
 @click.option(
     "--stop-tasks-on-exit",
@@ -174,7 +180,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
     return DaemonSettings(
         cluster=CLUSTER,
         journal=JournalSetting(sqlite=Sqlite(folder=folder)),
-        listen=Listen(grpc=str(grpc), http=str(http)),
+        listen=Listen(grpc=str(grpc), http=str(http), open_loopback=bool(options["open_loopback"])),
         access=AccessSetting(file=access),
         backend=backend,
     )
@@ -269,7 +275,7 @@ def _run(settings: DaemonSettings, start: StartOptions) -> int:
     def greet(cluster: Daemon) -> None:
         click.echo(f"data: {_data_folder(settings)}", err=True)
         click.echo(f"ready: http {cluster.http}", err=True)
-        click.echo(f"ready: grpc {cluster.grpc}")
+        click.echo(cluster.ready_text)
 
     manner = ProcessTexts("peloton minicluster", "stopping", failed=FAILED, left=TASKS_LEFT)
     return run_process(

@@ -17,7 +17,13 @@ from typing import Any
 import msgspec
 
 from peloton import mistyped
-from peloton.access_file import read_access
+from peloton.access_settings import (
+    Access,
+    AccessSetting,
+    AuthSettings,
+    ClientTls,
+    TlsFiles,
+)
 from peloton.config import (
     GRPC_DEFAULT,
     HTTP_DEFAULT,
@@ -27,6 +33,7 @@ from peloton.config import (
     BadSetting,
     HostSetting,
     host_problems,
+    ip_address,
     is_any,
     loopback,
     read_yaml,
@@ -53,24 +60,15 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Listen(_Record, frozen=True):
-    """Where others reach this daemon. `advertise` is what peers dial, where that differs."""
+    """Where others reach this daemon. `advertise` is what peers dial, where that differs. `tls`
+    and `open_loopback` are for clients (`access_settings`)."""
 
     exchange: str = EXCHANGE_DEFAULT
     advertise: str = ""
     grpc: str = GRPC_DEFAULT
     http: str = HTTP_DEFAULT
-
-
-class TlsFiles(_Record, frozen=True):
-    """Certificates between daemons, in PEM; without them peers meet on loopback only.
-
-    `server_name` is the name in all certificates, if it is not the address.
-    """
-
-    ca: Path
-    certificate: Path
-    key: Path
-    server_name: str = ""
+    tls: ClientTls | None = None
+    open_loopback: bool = False
 
 
 class Zookeeper(_Record, frozen=True):
@@ -140,14 +138,6 @@ class BackendSetting(_Record, frozen=True):
         return found.hosts if found is not None else []
 
 
-class AccessSetting(_Record, frozen=True):
-    """Permissions per pool: a file, or none and everybody may do everything. And where what was
-    done is logged: beside a journal in SQLite, or for Cassandra in `audit` beside the config."""
-
-    file: Path | None = None
-    audit_folder: Path | None = None
-
-
 class LimitSettings(_Record, frozen=True):
     """How much is too much."""
 
@@ -164,6 +154,7 @@ class DaemonSettings(_Record, frozen=True):
     listen: Listen = Listen()
     zookeeper: Zookeeper | None = None
     tls: TlsFiles | None = None
+    auth: AuthSettings = AuthSettings()
     backend: BackendSetting = BackendSetting()
     shards: dict[str, int] = {}
     limits: LimitSettings = LimitSettings()
@@ -182,7 +173,13 @@ class DaemonSettings(_Record, frozen=True):
     @property
     def grpc(self) -> Address:
         """Where clients call."""
-        return loopback(self.listen.grpc, "listen.grpc")
+        return ip_address(self.listen.grpc, "listen.grpc")
+
+    @property
+    def callers(self) -> Access:
+        """Who may call."""
+        listen = self.listen
+        return Access(auth=self.auth, tls=listen.tls, open_loopback=listen.open_loopback)
 
     @property
     def http(self) -> Address:
@@ -229,7 +226,7 @@ def parse(raw: Any, folder: Path) -> DaemonSettings:
 
     found, texts, guessed = mistyped.converted(raw, DaemonSettings, dec_hook=path)
     if found is not None:
-        for check in (_names, _stores, _servers, _addresses, _backend, _folders, _rules, _numbers):
+        for check in (_names, _stores, _servers, _addresses, _backend, _folders, _numbers):
             texts += [text for text in check(found) if not mistyped.is_guessed(text, guessed)]
     if found is None or texts:
         raise BadSetting(*texts)
@@ -292,7 +289,7 @@ def _listed(field: str, servers: list[str]) -> Iterator[str]:
 
 def _addresses(found: DaemonSettings) -> Iterator[str]:
     listen, known = found.listen, {}
-    for field, read_ in (("grpc", loopback), ("http", loopback), ("exchange", _address)):
+    for field, read_ in (("grpc", ip_address), ("http", loopback), ("exchange", _address)):
         try:
             known[field] = read_(getattr(listen, field), f"listen.{field}")
         except BadSetting as error:
@@ -314,12 +311,23 @@ def _addresses(found: DaemonSettings) -> Iterator[str]:
             loopback(listen.exchange, "listen.exchange")
         except BadSetting as error:
             yield from error.texts
+    yield from _for_clients(found, known.get("grpc"))
     used = found.doors
     names = [name for name in used if name in known]
     for number, name in enumerate(names):
         for other in names[:number]:
             if same_port(known[name], known[other]):
                 yield f"listen.{name}: {known[name]} is listen.{other} as well"
+
+
+def _for_clients(found: DaemonSettings, grpc: Address | None) -> Iterator[str]:
+    yield from found.callers.problems()
+    yield from found.access.problems()
+    if grpc is not None:
+        yield from found.callers.problems_of(grpc, "listen.grpc")
+        if is_any(grpc.host) and not found.alone:
+            what = f"clients cannot dial {grpc.host}, which ZooKeeper would tell them"
+            yield f"listen.grpc: {what}; give an address of this machine"
 
 
 def _address(text: str, field: str) -> Address:
@@ -356,14 +364,6 @@ def _folders(found: DaemonSettings) -> Iterator[str]:
         # A keeper's folder may be moved aside as a whole, with all that is in it.
         text = f"{sqlite.folder} is inside of backend.process.folder"
         yield f"journal.sqlite.folder: {text}, {process.folder}"
-
-
-def _rules(found: DaemonSettings) -> Iterator[str]:
-    if found.access.file is not None:
-        try:
-            read_access(found.access.file)
-        except BadSetting as error:
-            yield from error.texts
 
 
 def _real(folder: Path) -> Path:

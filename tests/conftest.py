@@ -5,13 +5,21 @@ Must not hold fixtures that set up actors: a test says all it needs by itself.
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+# Clusters of tests are found by tests alone, and the user's own are not found by tests.
+STATE = tempfile.mkdtemp(prefix="peloton-tests-")
+os.environ["XDG_STATE_HOME"] = STATE
+atexit.register(shutil.rmtree, STATE, ignore_errors=True)
 # With several workers, tests of one group run in one of them, one after the other. Those with real
 # servers share the ZooKeeper and the Cassandra of their process; the house rules share what they
 # have parsed.

@@ -220,7 +220,8 @@ class Cluster:
         hosts = [{"name": f"host{number}", **HOST} for number in range(self.sizes.hosts)]
         settings: dict[str, Any] = {
             "cluster": self._name,
-            "listen": dict.fromkeys(("exchange", "grpc", "http"), "127.0.0.1:0"),
+            "listen": dict.fromkeys(("exchange", "grpc", "http"), "127.0.0.1:0")
+            | {"open_loopback": True},
             "backend": {"simulated": {"hosts": hosts}},
             "shards": dict(self.sizes.shards),
         }

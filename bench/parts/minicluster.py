@@ -76,7 +76,7 @@ class Minicluster:
             "--host-cpus": hosts.slots, "--host-memory-mb": hosts.memory_mb,
             "--host-disk-mb": hosts.disk_mb,
         }  # fmt: skip
-        words = ["-m", "peloton", "minicluster", "--no-classic-ports"]
+        words = ["-m", "peloton", "minicluster", "--no-classic-ports", "--open-loopback"]
         self._words = words + [str(word) for pair in options.items() for word in pair]
         self._starts = 0
         self.start()

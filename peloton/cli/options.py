@@ -22,7 +22,9 @@ OUTPUTS = ("table", "json", "yaml", "name")
 REPEATED = {
     "api": "--api", "jobmgr": "--jobmgr", "resmgr": "--resmgr", "hostmgr": "--hostmgr",
     "cluster_name": "--clusterName", "zk_servers": "--zkservers", "zk_root": "--zkroot",
-    "login_file": "--basicAuthConfig",
+    "login_file": "--basicAuthConfig", "token_file": "--token-file",
+    "username": "--username", "password_file": "--password-file",
+    "tls_ca": "--tls-ca", "tls_cert": "--tls-cert", "tls_key": "--tls-key",
 }  # fmt: skip
 
 
@@ -100,6 +102,20 @@ def of_the_connection(*, hidden: bool) -> list[click.Option]:
               help="Root of that search. Default /peloton."),
         shown("--basicAuthConfig", "login_file", envvar="BASIC_AUTH_CONFIG", metavar="FILE",
               help="YAML with username and password."),
+        shown("--username", envvar="PELOTON_USERNAME", metavar="NAME",
+              help="Who calls, with --password-file."),
+        shown("--password-file", "password_file", envvar="PELOTON_PASSWORD_FILE", metavar="FILE",
+              help="The password is its first line."),
+        shown("--plain-text", "plain_text", envvar="PELOTON_PLAIN_TEXT", is_flag=True,
+              help="Send a password to other machines also where there is no TLS."),
+        shown("--token-file", "token_file", envvar="PELOTON_TOKEN_FILE", metavar="FILE",
+              help="The token of the cluster. One that you run on this machine is found."),
+        shown("--tls-ca", "tls_ca", envvar="PELOTON_TLS_CA", metavar="FILE",
+              help="Use TLS; the authority of the cluster's certificates, in PEM."),
+        shown("--tls-cert", "tls_cert", envvar="PELOTON_TLS_CERT", metavar="FILE",
+              help="Your own certificate, with --tls-key."),
+        shown("--tls-key", "tls_key", envvar="PELOTON_TLS_KEY", metavar="FILE",
+              help="Its key."),
         shown("--timeout", "-t", "timeout_s", envvar="TIMEOUT", type=timeout, metavar="TIME",
               help="How long a call may take. Default 20s."),
     ]  # fmt: skip

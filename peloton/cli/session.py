@@ -21,6 +21,7 @@ from peloton.sdk.errors import BadSpec, NotFound, PelotonError
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client, Login
+    from peloton.sdk.credentials import Credentials
 
 
 ZK_PORT = 2181
@@ -41,7 +42,7 @@ def connected() -> Iterator[Client]:
     about: dict[str, Any] = {
         "roles": roles,
         "timeout_s": values.get("timeout_s", TIMEOUT_S),
-        "login": login(values.get("login_file")),
+        "credentials": credentials(values),
     }
     if servers:
         client = Client.found(servers, root=values.get("zk_root") or ZK_ROOT, **about)
@@ -103,6 +104,27 @@ def login(path: str | None) -> Login | None:
     if missing:
         raise BadSpec("must be given", field=missing[0])
     return Login(found["username"], found["password"])
+
+
+def credentials(values: Mapping[str, Any]) -> Credentials:
+    """What the flags and variables say of who calls."""
+    from peloton.sdk.credentials import ClientTlsFiles, Credentials, login_of
+
+    ca, certificate, key = (values.get(name) or "" for name in ("tls_ca", "tls_cert", "tls_key"))
+    if (certificate or key) and not ca:
+        raise click.UsageError("--tls-cert and --tls-key need --tls-ca")
+    if bool(certificate) != bool(key):
+        raise click.UsageError("--tls-cert and --tls-key go together")
+    username, password_file = values.get("username"), values.get("password_file")
+    if bool(username) != bool(password_file):
+        raise click.UsageError("--username and --password-file go together")
+    named = login_of(username, password_file) if username and password_file else None
+    return Credentials(
+        login=named or login(values.get("login_file")),
+        token_file=values.get("token_file") or "",
+        tls=ClientTlsFiles(ca, certificate, key) if ca else None,
+        plain_text=bool(values.get("plain_text")),
+    )
 
 
 def read_spec(path: str) -> dict[str, Any]:

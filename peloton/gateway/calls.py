@@ -9,8 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, NoReturn
 
+from peloton.gateway.authentication import NOBODY
 from peloton.gateway.completions import CoreCall, EndNote
 from peloton.gateway.guard import CallEnded
+from peloton.runtime.core.principal import Principal
 
 
 class Later(NamedTuple):
@@ -62,8 +64,13 @@ class CallContext:
         """End the call with a rich status; raises."""
         raise CallEnded(status.code, status.details, trailing=status.trailing_metadata)
 
+    @property
+    def principal(self) -> Principal:
+        """Who calls."""
+        return self._call.principal if self._call is not None else NOBODY
+
     def invocation_metadata(self) -> Any:
-        """What the client sent with the call."""
+        """What the client sent with the call, without secrets."""
         return self._call.metadata if self._call is not None else ()
 
     def time_remaining(self) -> float | None:
@@ -73,7 +80,3 @@ class CallContext:
     def peer(self) -> str:
         """The client's address."""
         return self._call.peer() if self._call is not None else ""
-
-    def peer_identities(self) -> Any:
-        """Names of the client's certificate, if it was checked."""
-        return self._call.peer_identities() if self._call is not None else None

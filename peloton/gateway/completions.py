@@ -28,6 +28,7 @@ from typing import Any, Protocol, cast
 import grpc
 from grpc._cython import cygrpc
 
+from peloton.gateway.authentication import NOBODY
 from peloton.gateway.guard import Guard
 from peloton.gateway.intake import Intake
 
@@ -52,6 +53,8 @@ class CoreCall:
     def __init__(self, event: Any, ended: Callable[[CoreCall], None], *, intake: Intake) -> None:
         self.method: str = event.call_details.method.decode(errors="replace")
         self.metadata = event.invocation_metadata
+        self.principal = NOBODY
+        """Who makes it; known before it is served."""
         self.deadline_s: float = event.call_details.deadline
         self.cancelled = False
         """Whether nobody waits for it any more; never becomes False again."""

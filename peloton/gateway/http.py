@@ -3,6 +3,9 @@
 Turns GET requests into answers, each on a thread of its own. It must listen on loopback only, and
 answers only those who call it by a name of loopback: a web page that makes its own name point here
 could else read every sandbox through its visitor's browser.
+
+Health, version and metrics are open to every user of the machine. Files are sent to those who show
+the token of the daemon, or a link of BrowseSandbox (`file_links.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from peloton import __version__
 from peloton.config import Address
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.file_links import FileLinks
 from peloton.gateway.guard import Guard
 from peloton.gateway.http_transport import BoundedServer, BoundedServer6, LimitedHandler
 from peloton.gateway.metrics import metrics_text
@@ -33,17 +37,38 @@ from peloton.runtime.core.condition import Condition, NotReadyReason
 DOWNLOAD_CHUNK_BYTES = 64 * 1024
 CLOSE_POLL_S = 0.05
 RANGE = re.compile(r"bytes=(\d{1,18})-", re.ASCII)
+NO_LINK = (
+    "files are sent for a path that BrowseSandbox has answered, within ten minutes; or with "
+    "`Authorization: Bearer` and the token of this daemon\n"
+)
 TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "application/json"
 
 
 Notes: TypeAlias = Callable[[], tuple[NotReadyReason, ...]]
 
 
+class HttpAccess(NamedTuple):
+    """Who gets files: everybody, if nothing is here. `notes` is told with health."""
+
+    links: FileLinks | None = None
+    knows: Callable[[str], bool] = lambda authorization: False
+    notes: tuple[NotReadyReason, ...] = ()
+
+
+OPEN = HttpAccess()
+
+
 class HttpServer:
     """Listens from its construction until `close`."""
 
     def __init__(
-        self, address: Address, cluster: ClusterPort, *, sandboxes: Path, notes: Notes = lambda: ()
+        self,
+        address: Address,
+        cluster: ClusterPort,
+        *,
+        sandboxes: Path,
+        access: HttpAccess,
+        notes: Notes = lambda: (),
     ) -> None:
         """`notes`: what health says besides the condition of the cluster."""
         if not _is_loopback(address.host):
@@ -53,7 +78,8 @@ class HttpServer:
         class Bound(HttpHandler):
             pass
 
-        Bound.cluster, Bound.boxes, Bound.notes = cluster, boxes, staticmethod(notes)
+        Bound.cluster, Bound.boxes, Bound.access = cluster, boxes, access
+        Bound.notes = staticmethod(notes)
         kind = BoundedServer6 if ":" in address.host else BoundedServer
         self._server = kind((address.host, address.port), Bound)
         self.address = Address(address.host, self._server.server_address[1])
@@ -77,6 +103,7 @@ class HttpHandler(LimitedHandler):
 
     cluster: ClusterPort
     boxes: SandboxFiles
+    access: HttpAccess
     notes: Notes
     _begun = False  # whether an answer is under way
 
@@ -124,14 +151,15 @@ class HttpHandler(LimitedHandler):
         elif path in ("/files/browse", "/files/download"):
             self._files(path, query.get("path", [""])[0])
         elif path.startswith("/files/"):
-            self._download(urllib.parse.unquote(path[len("/files") :]))
+            self._proven(urllib.parse.unquote(path[len("/files") :]), self._download)
         else:
             self._send_text(HTTPStatus.NOT_FOUND, f"nothing at {escaped(path)}\n")
 
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
         """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
         condition = self.cluster.condition()
-        reasons = (*condition.reasons, *waiting_hosts(self.cluster), *self.notes())
+        noted = (*waiting_hosts(self.cluster), *self.access.notes, *self.notes())
+        reasons = (*condition.reasons, *noted)
         well = condition.live if live else condition.ready
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
         wanted = query.get("format", [""])[0], self.headers.get("Accept", "")
@@ -144,24 +172,36 @@ class HttpHandler(LimitedHandler):
     def _files(self, path: str, wanted: str) -> None:
         if not wanted:
             self._send_text(HTTPStatus.BAD_REQUEST, "Expecting 'path=value' in query.\n")
-        elif path == "/files/download":
-            self._download(wanted)
         else:
-            found = [
-                {
-                    "path": entry.path,
-                    "size": entry.status.st_size,
-                    "mtime": entry.status.st_mtime,
-                    "mode": _mode(entry.status),
-                    "nlink": entry.status.st_nlink,
-                    "uid": str(entry.status.st_uid),
-                    "gid": str(entry.status.st_gid),
-                }
-                for entry in self.boxes.listing(wanted)
-            ]
-            self._answer(json.dumps(found).encode(), JSON)
+            self._proven(wanted, self._download if path == "/files/download" else self._browse)
 
-    def _download(self, path: str) -> None:
+    def _proven(self, wanted: str, answer: Callable[[str, str], None]) -> None:
+        """Answer for a file or folder, if the client may have it."""
+        links = self.access.links
+        signed = links.opened(wanted) if links is not None else None
+        if signed is not None:
+            answer(signed.path, signed.proof)
+        elif links is None or self.access.knows(self.headers.get("Authorization", "")):
+            answer(wanted, "")
+        else:
+            self._send_text(HTTPStatus.FORBIDDEN, NO_LINK)
+
+    def _browse(self, path: str, proof: str) -> None:
+        found = [
+            {
+                "path": f"{proof}{entry.path}",
+                "size": entry.status.st_size,
+                "mtime": entry.status.st_mtime,
+                "mode": _mode(entry.status),
+                "nlink": entry.status.st_nlink,
+                "uid": str(entry.status.st_uid),
+                "gid": str(entry.status.st_gid),
+            }
+            for entry in self.boxes.listing(path)
+        ]
+        self._answer(json.dumps(found).encode(), JSON)
+
+    def _download(self, path: str, proof: str) -> None:
         with self.boxes.open(path) as file:
             # A file that is still written is sent as far as it goes now.
             size = os.fstat(file).st_size

@@ -1,15 +1,16 @@
-"""Who makes a call: the principal of a gRPC context.
+"""Who makes a call: the principal that was found when it began, and the names that clients claim.
 
-Turns the certificate and the metadata of a call into a `Principal`. It must not refuse a call: a
-name that is only in metadata is marked unverified, and what it may do is for `permissions.py`.
+It must not prove or refuse anything: `authentication.py` does. A name that is only in metadata is
+marked unverified.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from peloton.runtime.core.principal import NONE, TLS, UNVERIFIED, Principal
+from peloton.runtime.core.principal import NONE, UNVERIFIED, Principal
 
 NAMES = "username", "peloton-user"
 """Metadata that names a person: of the original's basic authentication, and of our own clients."""
@@ -17,31 +18,26 @@ CALLER = "rpc-caller"
 
 
 class Caller(Protocol):
-    """The part of a gRPC context that identifies the client."""
+    """The part of a call's context that identifies the client."""
 
-    def invocation_metadata(self) -> Any:
-        """Pairs of name and value."""
-
-    def peer(self) -> str:
-        """The address, for example `ipv4:10.0.0.7:41234`."""
-
-    def peer_identities(self) -> Any:
-        """Names of the client's certificate, if one was asked for and checked."""
+    @property
+    def principal(self) -> Principal:
+        """As it was found when the call began."""
 
 
 def principal_of(context: Caller) -> Principal:
     """Who calls, and how that is known."""
-    metadata = dict(context.invocation_metadata() or ())
-    caller = str(metadata.get(CALLER, ""))
-    peer = _host(context.peer() or "")
-    identities = context.peer_identities()
-    if identities:
-        return Principal(bytes(next(iter(identities))).decode(errors="replace"), TLS, peer, caller)
+    return context.principal
+
+
+def claimed(metadata: Mapping[str, Any], host: str) -> Principal:
+    """Who a client at this host says it is; nothing of it is proven."""
     name = next((str(metadata[key]) for key in NAMES if metadata.get(key)), "")
-    return Principal(name, UNVERIFIED if name else NONE, peer, caller)
+    caller = str(metadata.get(CALLER, ""))
+    return Principal(name, UNVERIFIED if name else NONE, host, caller)
 
 
-def _host(peer: str) -> str:
+def host_of(peer: str) -> str:
     """Without the scheme and the port, which is another one for every connection."""
     scheme, _, address = unquote(peer).partition(":")
     if scheme not in ("ipv4", "ipv6"):

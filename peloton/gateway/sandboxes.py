@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from peloton.gateway.file_links import FileLinks
+
 LISTED_MAX = 1000
 FOLDERS_DEEP_MAX = 32
 CUSTOMARY = ("stdout", "stderr")
@@ -40,8 +42,12 @@ class SandboxFiles:
     rollback of the journal was accepted have its number: the newest of them counts.
     """
 
-    def __init__(self, root: Path | None, address: tuple[str, int]) -> None:
+    def __init__(
+        self, root: Path | None, address: tuple[str, int], *, links: FileLinks | None = None
+    ) -> None:
+        """`links` signs the paths that are told to clients, where the server asks for that."""
         self._root = root
+        self._links = links
         self._generation = _generation(root) if root is not None else 0
         self.address = address
 
@@ -52,6 +58,11 @@ class SandboxFiles:
         except NoFile:
             return [*CUSTOMARY]
         return sorted(entry.path.rpartition("/")[2] for entry in found)
+
+    def paths(self, run: str) -> list[str]:
+        """Those of the same files, as clients are to ask for them."""
+        proof = f"/{self._links.proof(run)}" if self._links is not None else ""
+        return [f"{proof}/{run}/{name}" for name in self.names(run)]
 
     def listing(self, path: str) -> list[FileEntry]:
         """What is in a folder, by name; links are left out, and names that are not UTF-8.

@@ -8,7 +8,6 @@ client. It must not translate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import ServiceDescriptor
@@ -18,9 +17,10 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.config import RECEIVE_MAX_BYTES, Address
+from peloton.config import RECEIVE_MAX_BYTES
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.audit import AuditLog
+from peloton.gateway.authentication import Authentication
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.gate import GateOf
@@ -50,13 +50,10 @@ METADATA_BYTES_MAX = 16 * 1024
 class ServerOptions(NamedTuple):
     """What a server may be given besides.
 
-    `sandboxes` is where the files of runs lie, if they lie on this machine: then a listing names
-    all files, and else the customary ones. `permissions` has the rules in force, and `audit` takes
-    the changes; a server of a daemon has both.
+    `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
-    sandboxes: Path | None = None
     permissions: Permissions | None = None
     audit: AuditLog | None = None
 
@@ -68,18 +65,19 @@ def build_server(
     cluster: ClusterPort,
     addresses: Sequence[str],
     *,
-    http: Address,
+    authentication: Authentication,
+    boxes: SandboxFiles,
     options: ServerOptions = STANDARD_OPTIONS,
 ) -> tuple[Server, list[int]]:
     """A server on all these addresses, not started yet, and the ports it got.
 
-    `http` is where the files of sandboxes are served. Raises RuntimeError when an address cannot be
-    had, and UnlistedMethod for a method without a row in the table of access.
+    `authentication` knows its callers; `boxes` are the sandboxes, where those lie on this machine:
+    then a listing names all files, and else the customary ones. Raises RuntimeError when an address
+    cannot be had, and UnlistedMethod for a method without a row in the table of access.
     """
     cluster_client = ClusterClient(cluster, options.permissions)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
-    server = _limited(options.receive_max_bytes, gates.of)
-    boxes = SandboxFiles(options.sandboxes, (http.host, http.port))
+    server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
     served: list[tuple[ServiceDescriptor, Any]] = [
         (job_pb2.DESCRIPTOR.services_by_name["JobManager"], JobManager(cluster_client)),
         (task_pb2.DESCRIPTOR.services_by_name["TaskManager"], TaskManager(cluster_client, boxes)),
@@ -102,7 +100,7 @@ def build_server(
     return server, server.listen(addresses)
 
 
-def _limited(receive_max_bytes: int, gates: GateOf) -> Server:
+def _limited(receive_max_bytes: int, authentication: Authentication, *, gates: GateOf) -> Server:
     """A server with its limits."""
     return Server(
         [
@@ -124,6 +122,7 @@ def _limited(receive_max_bytes: int, gates: GateOf) -> Server:
         Intake(
             message_bytes_max=receive_max_bytes, bytes_max=MESSAGES_IN_FLIGHT * receive_max_bytes
         ),
+        authentication=authentication,
         gates=gates,
     )
 

@@ -159,7 +159,7 @@ class TaskManager:
         return task.BrowseSandboxResponse(
             hostname=self._sandboxes.address[0],
             port=str(self._sandboxes.address[1]),
-            paths=[f"/{run}/{name}" for name in self._sandboxes.names(run)],
+            paths=self._sandboxes.paths(run),
         )
 
     # ---- inside ----

@@ -15,14 +15,17 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from peloton.sdk.addresses import Addresses, Written, ZooKeeperAddresses, addresses_of
+from peloton.sdk.credentials import ClientTlsFiles, Credentials, Login, from_environment
 from peloton.sdk.jobs import JobQuery, Jobs
 from peloton.sdk.ops import OpsCalls, WaitResult
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
-from peloton.sdk.wire import SERVICES, Login, Wire
+from peloton.sdk.wire import SERVICES, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 
-__all__ = ["Client", "WaitResult", "JobQuery", "Login", "TaskQuery"]
+__all__ = [
+    "Client", "ClientTlsFiles", "Credentials", "JobQuery", "Login", "TaskQuery", "WaitResult",
+]  # fmt: skip
 
 API = "127.0.0.1:5397"
 API_VARIABLE = "PELOTON_API"
@@ -36,6 +39,10 @@ class Client:
     addresses (`a:5397,b:5397`): where one does not answer, the next one is called. `roles` sends
     the calls of single roles (`jobmgr`, `resmgr`, `hostmgr`) to addresses of their own, for
     clusters without an API server. `Client.found` looks the addresses up instead.
+
+    `credentials` are those of the environment (`credentials.from_environment`) if none are given;
+    `login` is a user's name and password. The token of a daemon that the same user runs on this
+    machine is found without either.
     """
 
     def __init__(
@@ -45,11 +52,14 @@ class Client:
         roles: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
         login: Login | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         if api is None:
             api = os.environ.get(API_VARIABLE) or API
         addresses = Written(api, _known(roles)) if isinstance(api, str | Sequence) else api
-        self._wire = Wire(addresses, timeout_s=timeout_s, login=login)
+        known = from_environment() if credentials is None else credentials
+        known = known._replace(login=login) if login is not None else known
+        self._wire = Wire(addresses, timeout_s=timeout_s, credentials=known)
         self.pools = PoolCalls(self._wire)
         self.jobs = Jobs(self._wire, self.pools)
         self.tasks = TaskCalls(self._wire)
@@ -63,14 +73,14 @@ class Client:
         root: str = DEFAULT_ZK_ROOT,
         roles: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
-        login: Login | None = None,
+        credentials: Credentials | None = None,
     ) -> Client:
         """A client of the daemons that are leaders in ZooKeeper, whoever they are at the time."""
         servers, lookup_s = addresses_of(zookeeper), min(timeout_s, LOOKUP_S_MAX)
         addresses = ZooKeeperAddresses(
             lambda: leaders(servers, root=root, timeout_s=lookup_s), roles=_known(roles)
         )
-        return cls(addresses, timeout_s=timeout_s, login=login)
+        return cls(addresses, timeout_s=timeout_s, credentials=credentials)
 
     def __enter__(self) -> Client:
         return self

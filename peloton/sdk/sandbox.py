@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from peloton.sdk.errors import NotFound, ServerError, ServiceUnavailable, TimedOut
+from peloton.sdk.errors import Denied, NotFound, ServerError, ServiceUnavailable, TimedOut
 
 CHUNK_BYTES = 64 * 1024
 PORT = "5051"
@@ -51,6 +51,9 @@ def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]
                 f"{file.path} is no longer on {file.host}: files of old runs are removed, and "
                 "simulated runs leave none"
             ) from None
+        if error.code == http.HTTPStatus.FORBIDDEN:
+            text = f"{file.host}:{file.port} does not send {file.path}: its link has ended"
+            raise Denied(text) from None
         raise ServerError(f"{file.url} answered {error.code} {error.reason}") from None
     except TimeoutError:
         raise TimedOut(f"{file.host}:{file.port} did not answer in time") from None

@@ -21,9 +21,11 @@ import grpc
 
 from peloton.sdk import errors, translate
 from peloton.sdk.addresses import Addresses
+from peloton.sdk.credentials import CallRoute, Credentials, Routes
 
 CALLER = "peloton-python"
 MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+NO_CREDENTIALS = Credentials()
 # Every address is tried so often at most, with growing pauses, and never beyond the deadline.
 ROUNDS_MAX = 4
 PAUSE_FIRST_S, PAUSE_S_MAX = 0.1, 2.0
@@ -58,13 +60,6 @@ OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 ]
-
-
-class Login(NamedTuple):
-    """What basic authentication wants."""
-
-    username: str
-    password: str
 
 
 class RpcName(NamedTuple):
@@ -108,17 +103,17 @@ class RpcCall(NamedTuple):
 
 
 class Wire:
-    """Channels by address, opened when first used."""
+    """Channels by what is dialled, opened when first used."""
 
     def __init__(
-        self, addresses: Addresses, *, timeout_s: float, login: Login | None = None
+        self, addresses: Addresses, *, timeout_s: float, credentials: Credentials = NO_CREDENTIALS
     ) -> None:
         self.timeout_s = timeout_s
         self._addresses = addresses
-        for name, text in login._asdict().items() if login else ():
+        for name, text in credentials.login._asdict().items() if credentials.login else ():
             if not _is_header_text(text):
                 raise errors.BadSpec("must be printable ASCII characters", field=name)
-        self._login = login
+        self._routes = Routes(credentials)
         self._channels: dict[str, grpc.Channel] = {}
         self._reached: set[str] = set()
         self._lock = threading.Lock()
@@ -170,11 +165,22 @@ class Wire:
         """
         troubles: list[errors.PelotonError] = []
         for address in self._addresses.of(method.role):
-            metadata = self._metadata(self._addresses.service(method.role), READ)
-            call = getattr(method.stub(self._channel(address)), method.name)(
-                request, metadata=metadata
-            )
-            begun = False
+            try:
+                yield from self._stream_of(method, request, address=address)
+                return
+            except _NotBegun as refused:
+                troubles.append(refused.trouble)
+        self._addresses.refresh()
+        raise _together(troubles)
+
+    def _stream_of(self, method: RpcName, request: Any, *, address: str) -> Iterator[Any]:
+        """The messages of one address; raises `_NotBegun` if it does not answer."""
+        metadata = self._metadata(self._addresses.service(method.role), READ)
+        begun, refused = False, False
+        while True:
+            route = self._routes.to(address)
+            stub = method.stub(self._channel(route.target))
+            call = getattr(stub, method.name)(request, metadata=[*metadata, *route.metadata])
             try:
                 for message in call:
                     if not begun:
@@ -183,14 +189,17 @@ class Wire:
                     yield message
                 return
             except grpc.RpcError as error:
+                if not begun and not refused and self._is_known_now(error, address):
+                    refused = True
+                    continue
+                if self._closed:  # whoever reads on must not open another channel
+                    raise errors.PelotonError("the client is closed", kind="CLOSED") from None
                 trouble = translate.status(error, address)
                 if begun or not isinstance(trouble, errors.ServiceUnavailable):
                     raise trouble from None
-                troubles.append(trouble)
+                raise _NotBegun(trouble) from None
             finally:
                 call.cancel()
-        self._addresses.refresh()
-        raise _together(troubles)
 
     def _try_all(self, call: RpcCall, addresses: tuple[str, ...]) -> Any:
         """Call one address after another; raises `_Over`, or the error that one answered."""
@@ -219,12 +228,31 @@ class Wire:
         raise _Over(_together(troubles))
 
     def _send(self, call: RpcCall, address: str, *, wait_s: float) -> Any:
-        rpc = getattr(call.method.stub(self._channel(address)), call.method.name)
         metadata = self._metadata(self._addresses.service(call.method.role), call.how)
         try:
-            return rpc(call.request, timeout=wait_s, metadata=metadata)
+            return self._send_by(self._routes.to(address), call, metadata=metadata, wait_s=wait_s)
+        except grpc.RpcError as error:
+            if not self._is_known_now(error, address):
+                raise translate.status(error, address) from None
+        try:
+            return self._send_by(self._routes.to(address), call, metadata=metadata, wait_s=wait_s)
         except grpc.RpcError as error:
             raise translate.status(error, address) from None
+
+    def _send_by(
+        self, route: CallRoute, call: RpcCall, *, metadata: list[tuple[str, str]], wait_s: float
+    ) -> Any:
+        rpc = getattr(call.method.stub(self._channel(route.target)), call.method.name)
+        return rpc(call.request, timeout=wait_s, metadata=[*metadata, *route.metadata])
+
+    def _is_known_now(self, error: grpc.RpcError, address: str) -> bool:
+        """Whether a daemon that did not know us would now: it was started after we looked.
+
+        What was refused so has had no effect, and may be sent again.
+        """
+        if error.code() is not grpc.StatusCode.UNAUTHENTICATED:
+            return False
+        return self._routes.is_changed(address)
 
     def _reach(
         self, call: RpcCall, address: str, *, wait_s: float
@@ -236,7 +264,7 @@ class Wire:
         """
         if call.how.repeat and address in self._reached:
             return None
-        check = self._channel(address).unary_unary(HEALTH_CHECK)
+        check = self._channel(self._routes.to(address).target).unary_unary(HEALTH_CHECK)
         try:
             check(b"", timeout=wait_s)
         except grpc.RpcError as error:
@@ -251,11 +279,11 @@ class Wire:
         self._reached.add(address)
         return None
 
-    def _channel(self, address: str) -> grpc.Channel:
+    def _channel(self, target: str) -> grpc.Channel:
         with self._lock:
-            if address not in self._channels:
-                self._channels[address] = grpc.insecure_channel(address, options=OPTIONS)
-            return self._channels[address]
+            if target not in self._channels:
+                self._channels[target] = self._routes.channel(target, OPTIONS)
+            return self._channels[target]
 
     def _metadata(self, role: str, how: How) -> list[tuple[str, str]]:
         metadata = [
@@ -267,8 +295,6 @@ class Wire:
             metadata.append(("peloton-user", USER))
         if how.key:
             metadata.append(("peloton-request-key", how.key))
-        if self._login:
-            metadata += [("username", self._login.username), ("password", self._login.password)]
         return metadata
 
 
@@ -277,6 +303,14 @@ HEALTH_CHECK = "/grpc.health.v1.Health/Check"  # of the whole server: an empty r
 
 def _left_s(call: RpcCall) -> float:
     return max(call.until - time.monotonic(), 0.001)
+
+
+class _NotBegun(Exception):
+    """A stream that an address did not begin."""
+
+    def __init__(self, trouble: errors.PelotonError) -> None:
+        super().__init__()
+        self.trouble = trouble
 
 
 class _Over(Exception):

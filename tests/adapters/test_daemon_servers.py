@@ -27,10 +27,11 @@ from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
 from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, mark_bytes
 from tests.adapters.test_daemon_wiring import SHARDS, until
+from tests.channels import channel_to
 from tests.cli.terminal import Printed, typed
 from tests.conftest import ROOT
 from tests.e2e.cluster import until_there
-from tests.gateway.fleet_fixture import CHANNEL, Deployment, default_config, named
+from tests.gateway.fleet_fixture import Deployment, default_config, named
 from tests.servers import cassandra, connects
 from tests.servers.zookeeper import ZooKeeper
 
@@ -220,8 +221,8 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
     two, at_two = cluster.start("two")
     until(lambda: len(set(owners(cluster.zookeeper))) == 2)
     with (
-        grpc.insecure_channel(at_one, options=CHANNEL) as first,
-        grpc.insecure_channel(at_two, options=CHANNEL) as second,
+        channel_to(at_one) as first,
+        channel_to(at_two) as second,
     ):
         deployment = patiently(lambda: Deployment(None, first, http=None))  # type: ignore[arg-type]
         jobs, go = [], cluster.folder / "go"

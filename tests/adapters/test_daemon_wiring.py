@@ -35,7 +35,8 @@ from peloton.runtime.vocabulary import key
 from peloton.settings import DaemonSettings, parse
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.pems import Authority
-from tests.gateway.fleet_fixture import CHANNEL, Deployment, named
+from tests.channels import channel_to
+from tests.gateway.fleet_fixture import Deployment, named
 
 SHARDS = {"jobmgr": 10, "resmgr": 1, "hostmgr": 6}
 """So many that of two daemons, whose ids are drawn, none is first for nothing."""
@@ -143,13 +144,13 @@ def deployment(daemon: Daemon) -> Iterator[Deployment]:
 
     muster = Readiness(daemon._region, daemon._inventories)
     until(lambda: muster.all_up([key("host", host["name"]) for host in HOSTS], alone=True))
-    with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
+    with channel_to(daemon.grpc) as channel:
         yield Deployment(daemon._region, channel, http=daemon.http)
 
 
 def state_at(daemon: Daemon, job: str) -> int:
     """The state of a job, as any client of this daemon sees it."""
-    with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
+    with channel_to(daemon.grpc) as channel:
         answer = job_pb2_grpc.JobManagerStub(channel).Get(job_pb2.GetRequest(id=named(job)))
         return int(answer.jobInfo.runtime.state)
 
@@ -375,7 +376,7 @@ def test_each_daemon_of_a_fleet_has_a_log_of_its_own(tmp_path: Path) -> None:
         fleet.start("two")
         until(fleet.settled)
         for daemon in fleet.daemons.values():
-            with grpc.insecure_channel(str(daemon.grpc)) as channel:
+            with channel_to(daemon.grpc) as channel:
                 delete = job_pb2_grpc.JobManagerStub(channel).Delete
                 with pytest.raises(grpc.RpcError):
                     delete(job_pb2.DeleteRequest(id=named("x")))

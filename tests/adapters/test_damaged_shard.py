@@ -22,7 +22,8 @@ from peloton.config import Address
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError, ServerError, ServiceUnavailable
 from tests.adapters.test_daemon_wiring import WAIT_S_MAX, alone, deployment, until
-from tests.gateway.fleet_fixture import CHANNEL, named
+from tests.channels import channel_to
+from tests.gateway.fleet_fixture import named
 
 
 def damage(file: Path, group: str) -> int:
@@ -67,7 +68,7 @@ def test_a_daemon_is_live_never_ready_and_answers_data_loss(tmp_path: Path) -> N
         assert [one["shards"] for one in reasons if one["damaged"]] == [[f"jobmgr/{number}"]]
         request = job_pb2.GetRequest(id=named(job))
         with (
-            grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel,
+            channel_to(daemon.grpc) as channel,
             pytest.raises(grpc.RpcError) as caught,
         ):
             job_pb2_grpc.JobManagerStub(channel).Get(request, timeout=60)

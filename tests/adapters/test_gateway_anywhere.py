@@ -37,6 +37,7 @@ from peloton.ops.v1 import ops_pb2_grpc
 from peloton.runtime.core import listing, views
 from peloton.runtime.ports import Session, SessionState, ShardId
 from tests.adapters.test_daemon_wiring import SHARDS, Fleet, deployment, until
+from tests.channels import channel_to
 from tests.gateway.fleet_fixture import Deployment, default_config, named, pool_config
 
 BOUND_S = 12.0
@@ -334,7 +335,7 @@ def test_a_daemon_that_lost_its_session_answers_nothing(owner: bool) -> None:
     with fleet_with(*EACH, ("rest", "jobmgr,api")) as (fleet, door, known):
         name = "rest" if owner else "door"
         line, daemon = fleet.lines[name], fleet.daemons[name]
-        with grpc.insecure_channel(str(daemon.grpc)) as channel, waiting(known):
+        with channel_to(daemon.grpc) as channel, waiting(known):
             here = known._replace(deployment=reached(known.deployment, channel))
             with waiting(here) as ended:
                 join, line.join = line.join, lambda *words: None  # type: ignore[method-assign]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 import yaml
 
@@ -33,8 +32,9 @@ from tests.adapters.test_daemon_wiring import (
     state_at,
     until,
 )
+from tests.channels import channel_to
 from tests.e2e.cluster import until_there
-from tests.gateway.fleet_fixture import CHANNEL, Deployment, default_config
+from tests.gateway.fleet_fixture import Deployment, default_config
 
 WAIT_S_MAX = 60.0
 HOSTS = [{"name": "a", "cpus": 12.0, "memory_mb": 6144, "disk_mb": 60000}]
@@ -83,7 +83,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 def deployment(daemon: Daemon) -> Iterator[Deployment]:
     """What clients of this daemon see, once its host is up."""
     daemon.greeted.result(WAIT_S_MAX)
-    with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
+    with channel_to(daemon.grpc) as channel:
         yield Deployment(daemon._region, channel, http=daemon.http)
 
 
@@ -143,7 +143,7 @@ def test_a_person_gives_up_the_runs_of_a_keeper_that_is_lost(fleet: Fleet) -> No
     shutil.rmtree(fleet.folder / "keeper")  # its disk is gone, and what ran there
     two = fleet.start("two", keeper="keeper-2")
     until(lambda: "another keeper" in why_down(two))
-    with grpc.insecure_channel(str(two.grpc), options=CHANNEL) as channel:
+    with channel_to(two.grpc) as channel:
         ops = ops_pb2_grpc.OpsStub(channel)
         answer = ops.ForgetHost(ops_pb2.ForgetHostRequest(name="a", lose_runs=True))
         assert answer.runs_lost == 1

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
@@ -33,7 +32,8 @@ from tests.adapters.test_daemon_wiring import (
     until,
 )
 from tests.adapters.test_damaged_shard import damage
-from tests.gateway.fleet_fixture import CHANNEL, default_config, named
+from tests.channels import channel_to
+from tests.gateway.fleet_fixture import default_config, named
 
 SIMULATED = {"simulated": {"hosts": HOSTS}}
 HERE = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"}
@@ -64,7 +64,7 @@ def hosts_of(daemon: Daemon) -> list[str]:
 
 def stats_at(daemon: Daemon, job: str) -> dict[str, int]:
     """The instances of a job by state, as any client of this daemon sees them."""
-    with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
+    with channel_to(daemon.grpc) as channel:
         answer = job_pb2_grpc.JobManagerStub(channel).Get(job_pb2.GetRequest(id=named(job)))
         return {state: count for state, count in answer.jobInfo.runtime.taskStats.items() if count}
 

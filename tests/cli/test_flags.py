@@ -207,3 +207,21 @@ def test_a_login_that_cannot_be_sent_names_the_field(
 def test_a_count_of_runs_is_no_negative_number(peloton: Terminal) -> None:
     printed = peloton("pod", "events", "JOB", "0", "--limit", "-1")
     assert printed.code == 64 and "--limit" in printed.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--username", "ann"],
+        ["--password-file", "x"],
+        ["--tls-ca", "x", "--tls-cert", "x"],
+        ["--tls-ca", "x", "--tls-key", "x"],
+        ["--tls-key", "x", "--tls-cert", "x"],
+    ],
+)
+def test_credentials_that_go_together_are_given_together(
+    peloton: Terminal, words: list[str]
+) -> None:
+    printed = peloton(*words, "job", "query")
+    assert printed.code == 64 and words[-2] in printed.err, printed.err
+    assert not peloton.cluster.calls

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.access_files import made_token
 from peloton.failures import CannotStart
 from peloton.folders import adopt_copy, take_data_folder
 from peloton.runtime.adapters import folder_origin
@@ -117,6 +118,7 @@ def test_an_adopted_copy_has_an_id_of_its_own(data: Path, tmp_path: Path) -> Non
     journal = SqliteJournal(data / "journal.sqlite")
     record = journal.bootstrap({"jobmgr": 2}, name="west")
     journal.close()
+    made_token(data / "token")
     copy = tmp_path / "copy"
     shutil.copytree(data, copy)
     said: list[str] = []
@@ -125,6 +127,7 @@ def test_an_adopted_copy_has_an_id_of_its_own(data: Path, tmp_path: Path) -> Non
         adopt_copy(folder, witness=WitnessOptions(copy, report=said.append))
         assert "another cluster" in said[-1]
         assert folder_origin.read(copy) != before
+    assert (data / "token").exists() and not (copy / "token").exists(), "it gets one of its own"
     other = SqliteJournal(copy / "journal.sqlite")
     renamed = other.bootstrap({"jobmgr": 2}, name="west")
     other.close()

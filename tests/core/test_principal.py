@@ -6,9 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.runtime.core.principal import (
+    BASIC,
     NONE,
     PART_LENGTH_MAX,
+    SOCKET,
     TLS,
+    TOKEN,
     UNVERIFIED,
     Principal,
     parse,
@@ -17,7 +20,10 @@ from peloton.runtime.core.principal import (
 PART = st.text(max_size=PART_LENGTH_MAX)
 
 
-@given(st.builds(Principal, PART, st.sampled_from((TLS, UNVERIFIED, NONE)), PART, PART))
+HOW = st.sampled_from((TLS, BASIC, TOKEN, SOCKET, UNVERIFIED, NONE))
+
+
+@given(st.builds(Principal, PART, HOW, PART, PART, st.just("")))
 def test_there_and_back(principal: Principal) -> None:
     assert parse(principal.text) == principal
 
@@ -27,6 +33,14 @@ def test_the_text_is_for_good() -> None:
     assert ann.text == "unverified:ann@10.0.0.7/peloton-python"
     assert Principal("a:b@c/d", TLS, "2001:db8::1").text == "tls:a:b%40c%2Fd@2001:db8::1"
     assert Principal("", NONE, caller="tool").text == "none:/tool"
+
+
+def test_how_a_name_is_known_is_told_to_people_and_a_role_is_not_journaled() -> None:
+    ann = Principal("ann", BASIC, "10.0.0.7", role="operators")
+    assert ann.text == "basic:ann@10.0.0.7" and ann.shown == "ann (verified by password)"
+    assert parse(ann.text) == ann._replace(role="")
+    assert Principal("root", TOKEN, "127.0.0.1", "x").text == "token:root@127.0.0.1/x"
+    assert parse("socket:root@unix").shown == "root (verified by socket)"
 
 
 def test_names_of_earlier_journals_are_unverified() -> None:

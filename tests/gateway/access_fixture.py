@@ -14,9 +14,10 @@ from typing import Any
 import grpc
 
 from peloton.api.v0.job import job_pb2
-from peloton.config import Address
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
+from peloton.gateway.authentication import Authentication
 from peloton.gateway.permissions import Permissions
+from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import ServerOptions, build_server
 from peloton.runtime.core.changes import CHANGES_MAX, Mark
 from peloton.runtime.core.principal import BASIC, UNVERIFIED, Principal
@@ -113,7 +114,8 @@ def guarded(folder: Path, rules: str = RULES) -> Iterator[Guarded]:
         server, (port,) = build_server(
             open_door.region,
             ["127.0.0.1:0"],
-            http=Address("127.0.0.1", 1),
+            authentication=Authentication.open(),
+            boxes=SandboxFiles(None, ("127.0.0.1", 1)),
             options=ServerOptions(permissions=Permissions(file, whose=whose), audit=audit),
         )
         server.start()

@@ -26,7 +26,9 @@ from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.backends import simulated
 from peloton.backends.port import Backend
 from peloton.config import Address
-from peloton.gateway.http import HttpServer
+from peloton.gateway.authentication import Authentication
+from peloton.gateway.http import OPEN, HttpServer
+from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
 from peloton.kinds import kinds
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
@@ -38,6 +40,7 @@ from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.root import start
 from peloton.runtime.vocabulary import key
+from tests.channels import CHANNEL
 
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
 HOSTS = ("a", "b", "c")
@@ -45,6 +48,11 @@ ROOM = Resources(4 * UNIT, 2048 * UNIT, 20000 * UNIT, 0)
 WAIT_S_MAX = 60.0
 """For what takes a moment, on a machine that has other things to do."""
 RECEIVE_BYTES_MAX = 16 * 1024 * 1024
+OPEN_TO_ALL: dict[str, Any] = {
+    "authentication": Authentication.open(),
+    "boxes": SandboxFiles(None, ("127.0.0.1", 1)),
+}
+"""For a server that serves no files, and whoever calls."""
 
 
 class Deployment:
@@ -171,14 +179,14 @@ def running(
         region.tell([Envelope(host, configure) for host in hosts])
         backend.start(region.tell)
         _wait_for_room(region, inventories)
-        http = HttpServer(Address("127.0.0.1", 0), region, sandboxes=folder / "runs")
+        here, runs = Address("127.0.0.1", 0), folder / "runs"
+        http = HttpServer(here, region, sandboxes=runs, access=OPEN)
         server, ports = build_server(
             region,
             ["127.0.0.1:0"],
-            http=http.address,
-            options=options._replace(
-                receive_max_bytes=RECEIVE_BYTES_MAX, sandboxes=folder / "runs"
-            ),
+            authentication=Authentication.open(),
+            boxes=SandboxFiles(runs, (http.address.host, http.address.port)),
+            options=options._replace(receive_max_bytes=RECEIVE_BYTES_MAX),
         )
         server.start()
         with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options=CHANNEL) as channel:
@@ -189,9 +197,6 @@ def running(
         if http is not None:
             http.close()
         root.stop()
-
-
-CHANNEL = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
 def _wait_for_room(region: Any, inventories: list[Any]) -> None:

@@ -9,7 +9,8 @@ import sys
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.config import Address
+from peloton.gateway.authentication import Authentication
+from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import build_server
 from peloton.runtime.core.condition import Condition
 
@@ -29,7 +30,12 @@ class Silent:
 
 def main() -> None:
     cluster: Any = Silent()
-    server, (port,) = build_server(cluster, ["127.0.0.1:0"], http=Address("127.0.0.1", 1))
+    server, (port,) = build_server(
+        cluster,
+        ["127.0.0.1:0"],
+        authentication=Authentication.open(),
+        boxes=SandboxFiles(None, ("127.0.0.1", 1)),
+    )
     server.start()
     print(port, flush=True)
     sys.stdin.read()

@@ -27,6 +27,7 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.access_table import ACCESS_TABLE, FILTERED
+from peloton.gateway.authentication import Authentication
 from peloton.gateway.gates import Gates, UnlistedMethod
 from peloton.gateway.intake import Intake
 from peloton.gateway.ops import Ops
@@ -290,7 +291,12 @@ def test_a_method_without_a_row_is_served_by_no_server() -> None:
     for method in described.methods:
         table = {name: row for name, row in ACCESS_TABLE.items() if name != method.full_name}
         gates = Gates(_Client(), table)  # type: ignore[arg-type]
-        server = Server([], Intake(message_bytes_max=1, bytes_max=1), gates=gates.of)
+        server = Server(
+            [],
+            Intake(message_bytes_max=1, bytes_max=1),
+            gates=gates.of,
+            authentication=Authentication.open(),
+        )
         with pytest.raises(UnlistedMethod, match=rf"{method.full_name} has no row"):
             server.add(described, Ops.__new__(Ops), names=[described.full_name])
         with pytest.raises(UnlistedMethod):

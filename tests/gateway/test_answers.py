@@ -23,13 +23,11 @@ from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.feed import BadToken, marks_of
 from peloton.gateway.guard import CallEnded
 from peloton.gateway.pool_limits import check_limits
-from peloton.gateway.principals import principal_of
 from peloton.gateway.requests import REQUEST_KEY, REQUEST_KEY_LENGTH_MAX, request_of
 from peloton.gateway.translate_job import ParsedJob
 from peloton.gateway.translate_task import BadConfig
 from peloton.runtime.core.changes import ALL
 from peloton.runtime.core.listing import Listed, ListViews
-from peloton.runtime.core.principal import TLS, UNVERIFIED
 from peloton.runtime.vocabulary import Absent, DeadLettered, Key, ShardDamaged, Unavailable
 
 CODE = grpc.StatusCode
@@ -58,21 +56,17 @@ class Cluster:
 
 
 class Call(CallContext):
-    """A call with metadata, and perhaps a certificate that was checked."""
+    """A call with metadata."""
 
-    def __init__(self, *, identities: Any = None, **metadata: str) -> None:
+    def __init__(self, **metadata: str) -> None:
         super().__init__()
         self._metadata = tuple((name.replace("_", "-"), text) for name, text in metadata.items())
-        self._identities = identities
 
     def invocation_metadata(self) -> Any:
         return self._metadata
 
     def time_remaining(self) -> float | None:
         return 0.0
-
-    def peer_identities(self) -> Any:
-        return self._identities
 
 
 def ended(work: Any) -> tuple[Any, str, bool]:
@@ -187,13 +181,6 @@ def test_a_request_key_has_a_limit() -> None:
     assert request_of(sent, Call(**{name: "k" * REQUEST_KEY_LENGTH_MAX})) is not None
     long = Call(**{name: "k" * (REQUEST_KEY_LENGTH_MAX + 1)})
     assert ended(lambda: request_of(sent, long))[0] is CODE.INVALID_ARGUMENT
-
-
-def test_a_name_in_metadata_is_unverified_and_a_certificate_goes_before_it() -> None:
-    claimed = principal_of(Call(username="ann"))
-    assert (claimed.name, claimed.how) == ("ann", UNVERIFIED)
-    checked = principal_of(Call(identities=(b"bob",), username="ann"))
-    assert (checked.name, checked.how) == ("bob", TLS)
 
 
 @pytest.mark.parametrize(

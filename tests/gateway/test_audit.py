@@ -24,6 +24,7 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import audit
 from peloton.gateway.access_table import ACCESS_TABLE, AccessRow
 from peloton.gateway.audit import AUDIT_LOG, AuditEntry, AuditLog
+from peloton.gateway.authentication import Authentication
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.gates import Gates
@@ -243,7 +244,12 @@ def test_a_client_that_leaves_is_logged(tmp_path: Path) -> None:
     cluster: Any = None
     row = AccessRow(objects=lambda sent: {"key": sent.key})
     gates = Gates(ClusterClient(cluster), {f"{OPS}.Story": row}, audit=log)
-    server = Server([], Intake(message_bytes_max=4 << 20, bytes_max=16 << 20), gates=gates.of)
+    server = Server(
+        [],
+        Intake(message_bytes_max=4 << 20, bytes_max=16 << 20),
+        gates=gates.of,
+        authentication=Authentication.open(),
+    )
     server.add(described, hanging, names=[described.full_name])
     (port,) = server.listen(["127.0.0.1:0"])
     server.start()

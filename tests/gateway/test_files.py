@@ -15,7 +15,8 @@ from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
 from peloton.api.v0.task import task_pb2 as task
 from peloton.config import Address
-from peloton.gateway.http import HttpServer
+from peloton.gateway.file_links import FileLinks
+from peloton.gateway.http import OPEN, HttpServer
 from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, NoFile, SandboxFiles
 from peloton.placement.messages import HostSummary
 from peloton.runtime.core.condition import Condition, NotReadyReason
@@ -197,7 +198,7 @@ class Ill:
 
 def asked(cluster: Ill, path: str, boxes: Path, accept: str = "*/*") -> tuple[int, bytes]:
     """One request to a server of its own."""
-    server = HttpServer(Address("127.0.0.1", 0), cluster, sandboxes=boxes)  # type: ignore[arg-type]
+    server = HttpServer(Address("127.0.0.1", 0), cluster, sandboxes=boxes, access=OPEN)  # type: ignore[arg-type]
     try:
         link = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=60)
         link.request("GET", path, headers={"Accept": accept})
@@ -263,7 +264,7 @@ def test_a_host_that_waits_for_a_person_is_no_reason_against_being_ready(tmp_pat
 
 def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a loopback"):
-        HttpServer(Address("0.0.0.0", 0), Ill(live=True), sandboxes=tmp_path)  # type: ignore[arg-type]
+        HttpServer(Address("0.0.0.0", 0), Ill(live=True), sandboxes=tmp_path, access=OPEN)  # type: ignore[arg-type]
 
 
 def test_a_file_is_had_from_a_byte_on(deployment: Deployment, runs: Path) -> None:
@@ -300,3 +301,41 @@ def test_a_path_has_a_limited_depth(tmp_path: Path) -> None:
         assert os.read(file, 10) == b"here"
     with pytest.raises(NoFile), boxes.open("/" + str(deep.relative_to(tmp_path) / "file")):
         pass
+
+
+# ---- links ----
+
+
+def test_a_link_is_good_for_the_files_of_its_run_for_ten_minutes() -> None:
+    now = [1_000_000.0]
+    links = FileLinks(lambda: now[0])
+    proof = links.proof("job-0-1")
+    opened = links.opened(f"/{proof}/job-0-1/folder/file")
+    assert opened == (f"/{proof}", "/job-0-1/folder/file")
+    now[0] += 599.0
+    assert links.opened(f"/{proof}/job-0-1") is not None
+    until, _, signature = proof[1:].partition(".")
+    for forged in (
+        f"/{proof}/job-0-2/stdout",
+        f"/{proof}/job-0-1x/stdout",
+        f"/{proof}/../job-0-1/stdout",
+        f"/~{int(until) + 1}.{signature}/job-0-1/stdout",
+        f"/~{until}.{signature[:-1]}{'A' if signature[-1] != 'A' else 'B'}/job-0-1/stdout",
+        f"/~{until}.{'é' * 22}/job-0-1/stdout",
+        f"/~{until}./job-0-1/stdout",
+        "/job-0-1/stdout",
+    ):
+        assert links.opened(forged) is None, forged
+    assert FileLinks(lambda: now[0]).opened(f"/{proof}/job-0-1/stdout") is None, "of another key"
+    now[0] += 2.0
+    assert links.opened(f"/{proof}/job-0-1/stdout") is None
+
+
+def test_paths_are_signed_where_the_server_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "run-1").mkdir()
+    (tmp_path / "run-1" / "stdout").write_text("x")
+    links = FileLinks()
+    (path,) = SandboxFiles(tmp_path, ("h", 1), links=links).paths("run-1")
+    opened = links.opened(path)
+    assert opened is not None and opened.path == "/run-1/stdout"
+    assert SandboxFiles(tmp_path, ("h", 1)).paths("run-1") == ["/run-1/stdout"]

@@ -25,6 +25,7 @@ SECRET = "hunter2-is-the-password"
 PROGRAM = """
 import sys
 from peloton.foreground import ProcessTexts, run_process
+from peloton.gateway.authentication import Authentication
 from peloton.gateway.intake import Intake
 from peloton.gateway.serving import Server
 from peloton.ops.v1 import ops_pb2 as ops
@@ -40,7 +41,8 @@ class Broken:
 
 class Running:
     def __init__(self):
-        self.server = Server([], Intake(message_bytes_max=4 << 20, bytes_max=16 << 20))
+        intake = Intake(message_bytes_max=4 << 20, bytes_max=16 << 20)
+        self.server = Server([], intake, authentication=Authentication.open())
         service = ops.DESCRIPTOR.services_by_name["Ops"]
         self.server.add(service, Broken(), names=["peloton.ops.v1.Ops"])
         self.port = self.server.listen(["127.0.0.1:0"])[0]

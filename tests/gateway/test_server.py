@@ -14,14 +14,13 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_svc_pb2_grpc
-from peloton.config import Address
 from peloton.gateway import cluster_client
 from peloton.gateway.server import build_server
 from peloton.gateway.serving import THREADS_MAX
 from peloton.gateway.unimplemented import MODULES, services
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
-from tests.gateway.fleet_fixture import Deployment, named
+from tests.gateway.fleet_fixture import OPEN_TO_ALL, Deployment, named
 
 
 def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
@@ -115,7 +114,7 @@ def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.Monke
     server, ports = build_server(
         cluster,  # type: ignore[arg-type]
         ["127.0.0.1:0", "127.0.0.1:0"],
-        http=Address("127.0.0.1", 1),
+        **OPEN_TO_ALL,
     )
     assert len({*ports, 0}) == 3
     server.start()
@@ -152,8 +151,7 @@ def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.Monke
 
 def test_a_health_check_does_not_wait_behind_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_client, "CALL_ASK_S_MAX", 600.0)
-    http = Address("127.0.0.1", 1)
-    server, (port,) = build_server(Silent(), ["127.0.0.1:0"], http=http)  # type: ignore[arg-type]
+    server, (port,) = build_server(Silent(), ["127.0.0.1:0"], **OPEN_TO_ALL)  # type: ignore[arg-type]
     server.start()
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -171,11 +169,10 @@ def test_a_health_check_does_not_wait_behind_calls(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_taken_port_is_an_error() -> None:
-    http = Address("127.0.0.1", 1)
-    server, ports = build_server(Silent(), ["127.0.0.1:0"], http=http)  # type: ignore[arg-type]
+    server, ports = build_server(Silent(), ["127.0.0.1:0"], **OPEN_TO_ALL)  # type: ignore[arg-type]
     server.start()
     try:
         with pytest.raises(RuntimeError):
-            build_server(Silent(), [f"127.0.0.1:{ports[0]}"], http=http)  # type: ignore[arg-type]
+            build_server(Silent(), [f"127.0.0.1:{ports[0]}"], **OPEN_TO_ALL)  # type: ignore[arg-type]
     finally:
         server.stop(0).wait(5)

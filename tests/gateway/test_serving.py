@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from peloton.gateway import serving
+from peloton.gateway.authentication import Authentication
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.intake import Intake
 from peloton.gateway.serving import (
@@ -94,7 +95,7 @@ def postponing() -> Postponing:
 @pytest.fixture
 def server() -> Server:
     intake = Intake(message_bytes_max=4 << 20, bytes_max=16 << 20)
-    return Server([("grpc.so_reuseport", 0)], intake)
+    return Server([("grpc.so_reuseport", 0)], intake, authentication=Authentication.open())
 
 
 @pytest.fixture

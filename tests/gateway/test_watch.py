@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,11 +18,12 @@ from grpc_status import rpc_status
 
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
-from peloton.config import Address
 from peloton.gateway import feed, serving, watch
 from peloton.gateway import ops as gateway_ops
+from peloton.gateway.authentication import Authentication
 from peloton.gateway.feed import BadToken, ClusterFeed, OutOfReach, marks_of, token_of
 from peloton.gateway.intake import Intake
+from peloton.gateway.principals import principal_of
 from peloton.gateway.server import build_server
 from peloton.gateway.serving import LongCall, Server
 from peloton.gateway.waits import JobWaits
@@ -33,8 +33,7 @@ from peloton.runtime.core import followers
 from peloton.runtime.core.changes import ALL, CHANGES_MAX, Change
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
-from tests.adapters.pems import Authority
-from tests.gateway.fleet_fixture import Deployment, default_config, named
+from tests.gateway.fleet_fixture import OPEN_TO_ALL, Deployment, default_config, named
 
 LONG_S = 1e6
 CODE = grpc.StatusCode
@@ -386,8 +385,7 @@ class Damaged:
 
 def end_of_watch(cluster: Damaged) -> tuple[grpc.StatusCode, str]:
     """Code and text with which a stream over this cluster ends."""
-    address = Address("127.0.0.1", 1)
-    server, (port,) = build_server(cluster, ["127.0.0.1:0"], http=address)  # type: ignore[arg-type]
+    server, (port,) = build_server(cluster, ["127.0.0.1:0"], **OPEN_TO_ALL)  # type: ignore[arg-type]
     server.start()
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -462,7 +460,7 @@ class Fountain:
         await asyncio.Event().wait()
 
     def Story(self, sent: ops.StoryRequest, context: Any) -> ops.StoryResponse:
-        who = serving.principal_of(context)
+        who = principal_of(context)
         return ops.StoryResponse(lines=[ops.Line(who=who.text)])
 
     def Why(self, sent: ops.WhyRequest, context: Any) -> ops.WhyResponse:
@@ -483,7 +481,11 @@ OPS = ops.DESCRIPTOR.services_by_name["Ops"]
 
 @pytest.fixture
 def fountain() -> Iterator[tuple[Server, ops_pb2_grpc.OpsStub]]:
-    server = Server([], Intake(message_bytes_max=4 << 20, bytes_max=16 << 20))
+    server = Server(
+        [],
+        Intake(message_bytes_max=4 << 20, bytes_max=16 << 20),
+        authentication=Authentication.open(),
+    )
     server.add(OPS, Fountain(), names=[OPS.full_name])
     (port,) = server.listen(["127.0.0.1:0"])
     server.start()
@@ -570,26 +572,3 @@ def test_streams_end_with_the_server_and_say_so(fountain: Any) -> None:
         next(stream)
     assert caught.value.code() == CODE.UNAVAILABLE and "is stopping" in caught.value.details()
     assert stopping.wait(4)
-
-
-def test_a_certificate_that_was_checked_names_the_principal(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "ca")
-    ours, theirs = authority.issue("daemon"), authority.issue("ann", says="DNS:ann.example.org")
-    pairs = [(ours.key.read_bytes(), ours.certificate.read_bytes())]
-    root = authority.ca.read_bytes()
-    server = Server([], Intake(message_bytes_max=4 << 20, bytes_max=16 << 20))
-    server.add(OPS, Fountain(), names=[OPS.full_name])
-    credentials = grpc.ssl_server_credentials(pairs, root, require_client_auth=True)
-    (port,) = server.listen(["127.0.0.1:0"], credentials)
-    server.start()
-    try:
-        client = grpc.ssl_channel_credentials(
-            root, theirs.key.read_bytes(), theirs.certificate.read_bytes()
-        )
-        with grpc.secure_channel(f"127.0.0.1:{port}", client) as channel:
-            said = [("peloton-user", "root")]
-            stub = ops_pb2_grpc.OpsStub(channel)
-            (line,) = stub.Story(ops.StoryRequest(), metadata=said, timeout=20).lines
-            assert line.who == "tls:ann.example.org@127.0.0.1"
-    finally:
-        server.stop(0).wait(5)

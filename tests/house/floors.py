@@ -47,6 +47,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pykka": ("peloton/runtime/shells/", "peloton/runtime/simulation/"),
     "msgspec": (
         *VALUE_FOLDERS,
+        "peloton/access_settings.py",
         "peloton/config.py",
         "peloton/mistyped.py",
         "peloton/settings.py",

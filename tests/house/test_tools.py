@@ -48,7 +48,7 @@ WIRED = [
         f"peloton/{name}.py"
         for name in ("assembly", "backend_switch", "failures", "first_messages", "folders")
     ),
-    *(f"peloton/{name}.py" for name in ("listeners", "servers", "start_options")),
+    *(f"peloton/{name}.py" for name in ("access", "listeners", "servers", "start_options")),
 ]
 
 

@@ -20,11 +20,13 @@ from peloton.runtime.adapters import private_folder
 from peloton.runtime.adapters.folder_origin import ORIGIN
 
 LOCK, KEEPER, MAKER, WITNESS = "lock", "keeper", "backend", "witness"
+TOKEN, SOCKET = "token", "api.sock"
+"""What callers show, and where those call who can open this folder."""
 NEW_LOCK = f"{LOCK}.new"
 JOURNAL = "journal.sqlite"
 OWN = (
     JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal",
-    KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK, ORIGIN, f"{ORIGIN}.new",
+    KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK, ORIGIN, f"{ORIGIN}.new", TOKEN, SOCKET,
 )  # fmt: skip
 """All that is ever made at the top of a data folder, but for what stays: the lock, and the log of
 who changed what."""

@@ -5,10 +5,11 @@ text never changes its meaning, because journals hold it (as `who` of an entry a
 
     HOW:NAME@PEER/CALLER        unverified:ann@10.0.0.7/peloton-python, tls:ops.example.org@10.0.0.7
 
-HOW is `tls` (the name is in a verified certificate), `token`, `socket`, `basic` (it was proved so),
-`unverified` (the client claims it) or `none` (the client gave no name). Empty parts are left out
-with their separator; separators within a part are percent-encoded. Text of another form is a name
-alone, as in journals of earlier versions, and unverified.
+HOW is `tls` (the name is in a verified certificate), `basic` (the name came with its password),
+`token` or `socket` (the client showed the daemon's token, or opened its socket, and so acts for the
+user who runs it), `unverified` (the client claims the name) or `none` (it gave no name). Empty
+parts are left out with their separator; separators within a part are percent-encoded. Text of
+another form is a name alone, as in journals of earlier versions, and unverified.
 """
 
 from __future__ import annotations
@@ -16,8 +17,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-TLS, UNVERIFIED, NONE = "tls", "unverified", "none"
-TOKEN, SOCKET, BASIC = "token", "socket", "basic"
+TLS, BASIC, TOKEN, SOCKET = "tls", "basic", "token", "socket"
+UNVERIFIED, NONE = "unverified", "none"
+VERIFIED_BY = {
+    TLS: "verified by TLS",
+    BASIC: "verified by password",
+    TOKEN: "verified by token",
+    SOCKET: "verified by socket",
+}
+"""For people, how it is known who called."""
 PART_LENGTH_MAX = 128
 """Bounds a part, since clients choose the text and every entry they cause stores it."""
 _ESCAPED = "%@/"
@@ -27,7 +35,7 @@ _ESCAPE = re.compile("[0-9A-F]{2}")
 class Principal(NamedTuple):
     """Who made a call. `peer` is the address it came from, `caller` the program that it names.
 
-    `role` is that of a user of the cluster's own list; it is not journaled.
+    `role` is that of a user with a password; it is not journaled.
     """
 
     name: str
@@ -39,7 +47,7 @@ class Principal(NamedTuple):
     @property
     def authenticated(self) -> bool:
         """Whether it was proved who calls."""
-        return self.how not in (UNVERIFIED, NONE)
+        return self.how in VERIFIED_BY
 
     @property
     def text(self) -> str:
@@ -51,8 +59,8 @@ class Principal(NamedTuple):
     @property
     def shown(self) -> str:
         """The text for people; empty if the client gave neither name nor program."""
-        if self.how == TLS:
-            return f"{self.name} (verified by TLS)"
+        if self.how in VERIFIED_BY:
+            return f"{self.name} ({VERIFIED_BY[self.how]})"
         name = self.name or self.caller
         return f"{name} (unverified)" if name else ""
 
@@ -60,7 +68,7 @@ class Principal(NamedTuple):
 def parse(text: str) -> Principal:
     """A principal from journaled text; an empty text gives one without a name."""
     how, colon, rest = text.partition(":")
-    if not colon or how not in (TLS, TOKEN, SOCKET, BASIC, UNVERIFIED, NONE):
+    if not colon or how not in (*VERIFIED_BY, UNVERIFIED, NONE):
         return Principal(text, UNVERIFIED if text else NONE)
     front, _, caller = rest.partition("/")
     name, _, peer = front.partition("@")

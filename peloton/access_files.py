@@ -1,0 +1,246 @@
+"""Tokens of clusters, and where clients of the same user find them: small files of one user.
+
+A daemon makes its token at its first start. While it runs, an entry for each address where it
+listens says to the clients of its user which token file and which socket belong to that address.
+Daemons and clients share this module; it must not import any other part of Peloton.
+
+An entry counts only while its process lives, known by pid and time of birth: that process holds the
+address, so no other user's program gets the token there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import json
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+TOKEN_BYTES = 32
+TOKEN_LENGTH_MIN, TOKEN_LENGTH_MAX = 20, 1024
+SOCKET_PATH_BYTES_MAX = 107
+"""The kernel's limit for the path of a Unix socket, without its final zero."""
+UNIX = "unix:"
+LOCALHOST = "localhost"
+ENTRIES, FLEET_TOKEN = "clusters", "token"
+_OTHERS, _GROUP_WRITES = 0o007, 0o020
+
+
+class BadSecretFile(Exception):
+    """A file with secrets that cannot be used; the text names the file and the reason."""
+
+
+class ClusterEntry(NamedTuple):
+    """What a daemon tells its user's clients about one address.
+
+    `space` is the pid namespace: a container may share the folder, and its pids are other ones.
+    """
+
+    address: str
+    pid: int
+    born: str
+    token_file: str = ""
+    socket: str = ""
+    space: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its writer can be seen from here, if it lives."""
+        return self.space == pid_space()
+
+    @property
+    def lives(self) -> bool:
+        """Whether the daemon that wrote this is still running."""
+        return self.is_ours and bool(self.born) and birth_of(self.pid) == self.born
+
+
+def state_folder() -> Path:
+    """Where Peloton keeps such files for the user of this process."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    # A relative path there is to be ignored, by the specification.
+    home = os.path.expanduser("~")
+    if base.startswith("/"):
+        return Path(base) / "peloton"
+    # Without a home there is no such folder: below a file there is nothing, ever.
+    return Path(home if home.startswith("/") else os.devnull) / ".local" / "state" / "peloton"
+
+
+# ---- secrets ----
+
+
+def read_secret_file(path: Path) -> str:
+    """The text of a file with secrets, which other users must not be able to read or change."""
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            data = file.read(1 << 20)
+    except OSError as error:
+        raise BadSecretFile(f"{path}: {error.strerror}") from error
+    if stat.S_ISREG(found.st_mode) and found.st_mode & (_OTHERS | _GROUP_WRITES):
+        mode = stat.S_IMODE(found.st_mode)
+        raise BadSecretFile(
+            f"{path} holds secrets, and other users can open it (mode {mode:04o}): chmod 600 it"
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise BadSecretFile(f"{path}: no text in UTF-8") from None
+
+
+def read_token(path: Path) -> str:
+    """The token in a file. Raises BadSecretFile."""
+    token = read_secret_file(path).strip()
+    if not TOKEN_LENGTH_MIN <= len(token) <= TOKEN_LENGTH_MAX:
+        span = f"{TOKEN_LENGTH_MIN} to {TOKEN_LENGTH_MAX}"
+        raise BadSecretFile(f"{path}: a token has {span} characters, this has {len(token)}")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise BadSecretFile(f"{path}: a token is one word of printable ASCII characters")
+    return token
+
+
+def made_token(path: Path) -> str:
+    """The token in a file, which is made with its folder if it is missing. Raises BadSecretFile."""
+    try:
+        if not path.exists():
+            _private_folder(path.parent)
+            _write_new(path, secrets.token_urlsafe(TOKEN_BYTES) + "\n")
+    except OSError as error:
+        raise BadSecretFile(f"{path}: {error.strerror}") from error
+    return read_token(path)
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Whole or not at all; of several daemons that make it at once one wins."""
+    draft = _draft(path, text)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        os.unlink(draft)
+
+
+def _draft(path: Path, text: str) -> str:
+    """A new file beside it that only its user can open."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    return name
+
+
+def _private_folder(path: Path) -> None:
+    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    if path.stat().st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "its folder belongs to another user")
+
+
+# ---- entries ----
+
+
+def publish(entries: Sequence[ClusterEntry], folder: Path | None = None) -> None:
+    """Write the entries, and remove those of daemons that have ended. Raises OSError."""
+    at = (folder or state_folder()) / ENTRIES
+    _private_folder(at)
+    os.chmod(at, FOLDER_MODE)
+    for name in os.listdir(at):
+        found = None if name.startswith(".") else _read(at / name)
+        if found is not None and found.is_ours and not found.lives:
+            (at / name).unlink(missing_ok=True)
+    for entry in entries:
+        os.replace(_draft(at / entry.address, json.dumps(entry._asdict())), at / entry.address)
+
+
+def withdraw(entries: Sequence[ClusterEntry], folder: Path | None = None) -> None:
+    """Remove these entries, where no other daemon has written its own over them."""
+    at = (folder or state_folder()) / ENTRIES
+    for entry in entries:
+        if _read(at / entry.address) == entry:
+            (at / entry.address).unlink(missing_ok=True)
+
+
+def entry_for(address: str, *, token_file: str, socket: str) -> ClusterEntry:
+    """The entry of this process."""
+    pid = os.getpid()
+    return ClusterEntry(address, pid, birth_of(pid), token_file, socket, pid_space())
+
+
+def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
+    """The entry of the living daemon at this address, if it is one of our user."""
+    at = (folder or state_folder()) / ENTRIES
+    for name in _names(address):
+        found = _read(at / name)
+        if found is not None and found.address == name and found.lives:
+            return found
+    return None
+
+
+def is_local(address: str) -> bool:
+    """Whether what is sent there stays on this machine."""
+    if address.startswith((UNIX, "unix-abstract:")):
+        return True
+    host = _host(address)
+    try:
+        return host == LOCALHOST or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def birth_of(pid: int) -> str:
+    """What tells a process from a later one of the same pid; empty where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name of the program, in parentheses, may hold spaces.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    # A zombie has ended, and holds no address.
+    return fields[19].decode() if len(fields) > 19 and fields[0] not in (b"Z", b"X") else ""
+
+
+def pid_space() -> str:
+    """What tells the pids of this container or machine from those of another."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]") if ":" in address else address
+
+
+def _names(address: str) -> list[str]:
+    """The addresses by which a daemon may have named this one."""
+    host, port = _host(address), address.rpartition(":")[2]
+    if not is_local(address) or not port.isdigit():
+        return []
+    others = {LOCALHOST: ("127.0.0.1", "[::1]")}.get(host, (LOCALHOST,))
+    return [address, *(f"{other}:{port}" for other in others)]
+
+
+def _read(path: Path) -> ClusterEntry | None:
+    """An entry; None where there is none that can be read, or one that others may have written."""
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if found.st_uid != os.geteuid() or found.st_mode & (_OTHERS | _GROUP_WRITES):
+                return None
+            raw: Any = json.loads(file.read(1 << 16))
+        return ClusterEntry(
+            str(raw["address"]),
+            int(raw["pid"]),
+            str(raw["born"]),
+            str(raw.get("token_file", "")),
+            str(raw.get("socket", "")),
+            str(raw.get("space", "")),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

@@ -1,0 +1,194 @@
+"""Who may call at all: the caller of each call is known, or the call ends.
+
+Turns the metadata, the address and the certificate of a call into a `Principal`, or into
+UNAUTHENTICATED or PERMISSION_DENIED, before any byte of the request is received. What a known
+caller may do to an object is not decided here, nor is anything read from a file.
+
+    socket         the Unix socket in a data folder. gRPC does not tell the user of a peer: that
+                   only the folder's owner (and root) can open the socket is the proof
+    token          the token of the daemon, in `authorization: Bearer TOKEN`
+    basic          the original's `username` and `password`, and the rules of the user's role
+    tls            a client certificate, which TLS has checked
+    open           nobody has to prove anything: the names that clients claim are unverified
+
+`grpc.health.v1.Health/Check` is open to all, for service managers and load balancers. Reflection
+is a call like others.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
+
+import grpc
+
+from peloton.gateway.basic_users import BasicUsers, service_and_method
+from peloton.gateway.guard import CallCode, CallEnded
+from peloton.gateway.principals import CALLER, claimed, host_of
+from peloton.runtime.core.principal import BASIC, NONE, SOCKET, TLS, TOKEN, Principal
+
+AUTHORIZATION, USERNAME, PASSWORD = "authorization", "username", "password"
+SECRETS = frozenset((AUTHORIZATION, PASSWORD))
+"""Metadata that no handler and no log gets to see."""
+OPEN_PATHS = frozenset(("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"))
+BEARER = "bearer "
+UNIX = "unix:"
+NOBODY = Principal("", NONE)
+HOW_TO_CALL = (
+    "The command line and the SDK find it by themselves where the user who started this daemon "
+    "runs them; else name a copy of its token file (--token-file, PELOTON_TOKEN_FILE). "
+    "--open-loopback (listen.open_loopback) serves clients that know no token"
+)
+NO_TOKEN = f"this daemon answers only calls with its token, and there is none. {HOW_TO_CALL}"
+WRONG_TOKEN = f"the token of this call is not that of this daemon. {HOW_TO_CALL}"
+NO_USER = "invalid Username/Password combination"
+NO_CERTIFICATE = "this daemon answers only clients with a certificate that it can check"
+
+Metadata: TypeAlias = Mapping[str, Any]
+Names: TypeAlias = Iterable[bytes] | None
+
+
+class ListenerTls(NamedTuple):
+    """In PEM: what the listener shows, and the authority of its clients' certificates, if any."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes | None = None
+
+    @property
+    def credentials(self) -> grpc.ServerCredentials:
+        """For gRPC."""
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)],
+            root_certificates=self.client_ca,
+            require_client_auth=self.client_ca is not None,
+        )
+
+
+class _Way(Protocol):
+    """How callers prove who they are."""
+
+    def __call__(self, path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
+        """Who calls; raises CallEnded."""
+
+
+class Authentication:
+    """One way for all listeners of a daemon. Made by the functions below."""
+
+    def __init__(
+        self,
+        way: _Way,
+        *,
+        open_: bool = False,
+        token: str = "",
+        tls: ListenerTls | None = None,
+    ) -> None:
+        self._way = way
+        self.is_open = open_
+        """Whether callers need not prove who they are."""
+        self.tls = tls
+        self._token = token.encode()
+
+    @classmethod
+    def open(cls, *, tls: ListenerTls | None = None) -> Authentication:
+        """Everybody may call, under any name."""
+        return cls(_unproven, open_=True, tls=tls)
+
+    @classmethod
+    def by_token(
+        cls, token: str, *, owner: str, open_: bool = False, tls: ListenerTls | None = None
+    ) -> Authentication:
+        """Callers at the Unix socket and those with the token act for `owner`.
+
+        `open_`: others may call as well, under any name.
+        """
+        known = token.encode()
+
+        def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
+            if peer.startswith(UNIX):
+                return _principal(owner, SOCKET, peer=peer, caller=metadata.get(CALLER, ""))
+            given = _bearer(metadata.get(AUTHORIZATION, ""))
+            if given and hmac.compare_digest(given, known):
+                return _principal(owner, TOKEN, peer=peer, caller=metadata.get(CALLER, ""))
+            if open_:
+                return claimed(metadata, _host(peer))
+            _refuse(CallCode.UNAUTHENTICATED, WRONG_TOKEN if given else NO_TOKEN)
+
+        return cls(way, open_=open_, token=token, tls=tls)
+
+    @classmethod
+    def by_password(cls, users: BasicUsers, *, tls: ListenerTls | None = None) -> Authentication:
+        """Callers are users of a file, and may call what their roles accept."""
+        permitted = lru_cache(maxsize=4096)(users.permits)
+
+        def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
+            user = users.user(metadata.get(USERNAME), metadata.get(PASSWORD))
+            if user is None:
+                _refuse(CallCode.UNAUTHENTICATED, NO_USER)
+            if not permitted(user.role.name, path):
+                service, method = service_and_method(path)
+                text = f"not permitted to call {method} in {service}"
+                _refuse(CallCode.PERMISSION_DENIED, text)
+            caller = metadata.get(CALLER, "")
+            return _principal(user.name, BASIC, peer=peer, caller=caller, role=user.role.name)
+
+        return cls(way, tls=tls)
+
+    @classmethod
+    def by_certificate(cls, tls: ListenerTls) -> Authentication:
+        """Callers have a certificate, which gRPC has checked before a call begins."""
+
+        def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
+            name = next(iter(identities or ()), None)
+            if not name:
+                _refuse(CallCode.UNAUTHENTICATED, NO_CERTIFICATE)
+            text, caller = name.decode(errors="replace"), metadata.get(CALLER, "")
+            return _principal(text, TLS, peer=peer, caller=caller)
+
+        return cls(way, tls=tls)
+
+    def admit(
+        self, path: str, metadata: Metadata, *, peer: str, identities: Names = None
+    ) -> Principal:
+        """Who makes a call of this method. Raises CallEnded for callers who may not.
+
+        `peer` is gRPC's name of the client's address, `identities` are the names in its
+        certificate.
+        """
+        if path in OPEN_PATHS:
+            return NOBODY
+        return self._way(path, metadata, peer=peer, identities=identities)
+
+    def knows(self, authorization: str) -> bool:
+        """Whether an HTTP request has the token of this daemon."""
+        given = _bearer(authorization)
+        return bool(given and self._token) and hmac.compare_digest(given, self._token)
+
+
+def without_secrets(metadata: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    """What handlers and logs may see of the metadata."""
+    return tuple([pair for pair in metadata if pair[0] not in SECRETS])  # noqa: C409 - quicker
+
+
+def _unproven(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
+    return claimed(metadata, _host(peer))
+
+
+def _refuse(code: Any, text: str) -> NoReturn:
+    raise CallEnded(code, text)
+
+
+def _bearer(authorization: str) -> bytes:
+    scheme, token = authorization[: len(BEARER)], authorization[len(BEARER) :]
+    return token.strip().encode() if scheme.lower() == BEARER else b""
+
+
+# Connections are few, and each makes many calls.
+@lru_cache(maxsize=4096)
+def _principal(name: str, how: str, *, peer: str, caller: str, role: str = "") -> Principal:
+    return Principal(name, how, host_of(peer), caller, role)
+
+
+_host = lru_cache(maxsize=4096)(host_of)

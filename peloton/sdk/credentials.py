@@ -1,0 +1,176 @@
+"""How a client proves who it is, and to which addresses it sends what.
+
+Turns an address into a route: where to dial, with which certificates, and the metadata that proves
+who calls. Where a daemon of the same user runs at an address of this machine, its token and its
+socket are found by themselves. It must not send a token or a password in clear to another machine,
+unless it was told to, nor a token that was found to any process but the one that wrote it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import grpc
+
+from peloton import access_files
+from peloton.access_files import BadSecretFile, ClusterEntry, entry_of, is_local
+from peloton.sdk import errors
+
+TOKEN_FILE_VARIABLE = "PELOTON_TOKEN_FILE"
+USERNAME_VARIABLE, PASSWORD_FILE_VARIABLE = "PELOTON_USERNAME", "PELOTON_PASSWORD_FILE"
+PLAIN_TEXT_VARIABLE = "PELOTON_PLAIN_TEXT"
+TLS_VARIABLES = {
+    "ca": "PELOTON_TLS_CA",
+    "certificate": "PELOTON_TLS_CERT",
+    "key": "PELOTON_TLS_KEY",
+}
+
+
+class Login(NamedTuple):
+    """What basic authentication wants."""
+
+    username: str
+    password: str
+
+
+class ClientTlsFiles(NamedTuple):
+    """In PEM: the authority of the servers' certificates, and our own certificate, if any."""
+
+    ca: str
+    certificate: str = ""
+    key: str = ""
+
+
+class Credentials(NamedTuple):
+    """What a client has. `plain_text`: a password may be sent in clear to other machines."""
+
+    login: Login | None = None
+    token_file: str = ""
+    tls: ClientTlsFiles | None = None
+    plain_text: bool = False
+
+
+def from_environment(environment: Mapping[str, str] | None = None) -> Credentials:
+    """The credentials that the variables of this process name. Raises BadSpec."""
+    known = os.environ if environment is None else environment
+    files = {field: known.get(name, "") for field, name in TLS_VARIABLES.items()}
+    username, password_file = known.get(USERNAME_VARIABLE), known.get(PASSWORD_FILE_VARIABLE)
+    if bool(username) != bool(password_file):
+        raise errors.BadSpec(f"{USERNAME_VARIABLE} and {PASSWORD_FILE_VARIABLE} go together")
+    return Credentials(
+        login=login_of(username, password_file) if username and password_file else None,
+        token_file=known.get(TOKEN_FILE_VARIABLE, ""),
+        plain_text=known.get(PLAIN_TEXT_VARIABLE, "").lower() in ("1", "true", "yes", "on"),
+        tls=ClientTlsFiles(**files) if files["ca"] else None,
+    )
+
+
+def login_of(username: str, password_file: str) -> Login:
+    """A user with the password in a file: its first line. Raises BadSpec."""
+    try:
+        text = access_files.read_secret_file(Path(password_file))
+    except BadSecretFile as error:
+        raise errors.BadSpec(str(error), field="password") from None
+    return Login(username, text.partition("\n")[0].rstrip("\r"))
+
+
+class CallRoute(NamedTuple):
+    """How to call one address. `target` is what is dialled."""
+
+    target: str
+    metadata: tuple[tuple[str, str], ...] = ()
+    entry: ClusterEntry | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the process that it was made for still runs."""
+        return self.entry is None or self.entry.lives
+
+
+class Routes:
+    """The routes of one client; found again when a daemon has ended or refused us."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._routes: dict[str, CallRoute] = {}
+        tls = credentials.tls
+        self._secure = _channel_credentials(tls) if tls is not None else None
+        self._token = _token_in(credentials.token_file) if credentials.token_file else ""
+
+    def to(self, address: str) -> CallRoute:
+        """The route to an address."""
+        route = self._routes.get(address)
+        if route is None or not route.holds:
+            route = self._routes[address] = self._found(address)
+        return route
+
+    def is_changed(self, address: str) -> bool:
+        """Look for another route to an address that refused us; whether there is one."""
+        old, new = self._routes.get(address), self._found(address)
+        self._routes[address] = new
+        return old is not None and (old.target, old.metadata) != (new.target, new.metadata)
+
+    def channel(self, target: str, options: list[tuple[str, object]]) -> grpc.Channel:
+        """A channel with the certificates that are used there."""
+        if self._secure is None or target.startswith(access_files.UNIX):
+            return grpc.insecure_channel(target, options=options)
+        return grpc.secure_channel(target, self._secure, options=options)
+
+    def _found(self, address: str) -> CallRoute:
+        known, local = self._credentials, is_local(address)
+        private = local or self._secure is not None
+        if known.login is not None:
+            if not private and not known.plain_text:
+                raise errors.Denied(
+                    f"{address}: a password would be sent there in clear; name the authority of "
+                    "its certificate (--tls-ca), or allow it with --plain-text",
+                    kind="PLAIN_TEXT",
+                )
+            return CallRoute(address, tuple(zip(Login._fields, known.login, strict=True)))
+        if self._token:
+            return CallRoute(address, _bearer(self._token) if private else ())
+        return _by_entry(address) if local else CallRoute(address)
+
+
+def _by_entry(address: str) -> CallRoute:
+    """By what a daemon of our user has written about this address."""
+    entry = entry_of(address)
+    if entry is None:
+        return CallRoute(address)
+    if entry.socket and os.path.exists(entry.socket):
+        return CallRoute(f"{access_files.UNIX}{entry.socket}", (), entry)
+    if not entry.token_file:
+        return CallRoute(address, (), entry)
+    try:
+        token = access_files.read_token(Path(entry.token_file))
+    except BadSecretFile:
+        # Its refusal says how to name another one.
+        return CallRoute(address, (), entry)
+    # Not by a name that stands for two addresses: at the other one another user may listen.
+    target = entry.address.replace(f"{access_files.LOCALHOST}:", "127.0.0.1:")
+    return CallRoute(target, _bearer(token), entry)
+
+
+def _token_in(file: str) -> str:
+    try:
+        return access_files.read_token(Path(file).expanduser())
+    except BadSecretFile as error:
+        raise errors.BadSpec(str(error), field="token_file") from None
+
+
+def _bearer(token: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {token}"),)
+
+
+def _channel_credentials(files: ClientTlsFiles) -> grpc.ChannelCredentials:
+    if bool(files.certificate) != bool(files.key):
+        raise errors.BadSpec("a certificate and its key go together", field="tls")
+    try:
+        read = [Path(name).expanduser().read_bytes() if name else None for name in files]
+    except OSError as error:
+        raise errors.BadSpec(f"{error.filename}: {error.strerror}", field="tls") from None
+    ca, certificate, key = read
+    return grpc.ssl_channel_credentials(ca, key, certificate)
