@@ -39,7 +39,7 @@ class ClientAccess:
     def __init__(self, settings: DaemonSettings, *, report: Callable[[str], object]) -> None:
         """`report` takes warnings for people. Raises CannotStart, which names the setting."""
         self._settings, self._report = settings, report
-        self.setting = setting = settings.access
+        self.setting = setting = settings.callers
         self._entries: list[ClusterEntry] = []
         self._token_file = token_file(settings) if setting.has_token else None
         self.authentication = self._authentication()
@@ -133,7 +133,7 @@ def token_file(settings: DaemonSettings) -> Path:
 
 def problems(settings: DaemonSettings) -> list[str]:
     """What would prevent the start, without making anything."""
-    setting, found = settings.access, list[str]()
+    setting, found = settings.callers, list[str]()
     try:
         if setting.tls is not None:
             _read_tls(setting.tls)

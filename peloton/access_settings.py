@@ -1,7 +1,8 @@
 """The settings of who may call: passwords, tokens, certificates, and what is open.
 
-Values and their checks; the files that they name are read by `access`. Must not open a file, nor
-let through an address that everybody can reach while nobody has to prove who they are.
+Values and their checks; the files that they name are read by `access`, but for the permissions,
+which are part of the settings. Must not let through an address that everybody can reach while
+nobody has to prove who they are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from peloton.config import Address, is_loopback
+from peloton.access_file import read_access
+from peloton.config import Address, BadSetting, is_loopback
 
 NOOP, BASIC = "NOOP", "BASIC"
 
@@ -47,6 +49,22 @@ class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     file: Path | None = None
     plain_text: bool = False
     token_file: Path | None = None
+
+
+class AccessSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Permissions per pool: a file, or none and everybody may do everything. And where what was
+    done is logged: beside a journal in SQLite, or for Cassandra in `audit` beside the config."""
+
+    file: Path | None = None
+    audit_folder: Path | None = None
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the rules: they are read here, as part of the settings."""
+        if self.file is not None:
+            try:
+                read_access(self.file)
+            except BadSetting as error:
+                yield from error.texts
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):

@@ -155,6 +155,7 @@ class Daemon:
     def _start(self, failed: Callable[[], None]) -> None:
         settings = self._settings
         # Before anything is written: a start that fails should leave nothing behind.
+        self._listeners.read_permissions()
         self._listeners.check()
         journal = self._outside.journal if self._outside else self._open_journal()
         self._undo.append(journal.close)

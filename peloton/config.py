@@ -104,6 +104,14 @@ def ip_address(text: str, option: str) -> Address:
     return Address(host, int(port))
 
 
+def is_any(host: str) -> bool:
+    """Whether it stands for all addresses of a machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches it."""
     try:

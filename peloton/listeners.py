@@ -14,12 +14,16 @@ from pathlib import Path
 
 from peloton import access
 from peloton.access import ClientAccess
-from peloton.config import Address
+from peloton.config import Address, BadSetting
 from peloton.failures import CannotStart
+from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.http import HttpServer
+from peloton.gateway.permissions import Permissions
 from peloton.gateway.sandboxes import SandboxFiles
-from peloton.gateway.server import build_server
+from peloton.gateway.server import ServerOptions, build_server
 from peloton.port_holder import port_holder
+from peloton.runtime.adapters import private_folder
+from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.shells.region import Region
 from peloton.settings import DaemonSettings
 from peloton.start_options import StartOptions
@@ -44,7 +48,16 @@ class ClientListeners:
         self._stop_grpc: list[Callable[[], object]] = []
         self._stop_http: list[Callable[[], object]] = []
         self._report = report
+        self._permissions = Permissions()
+        self._audit: AuditLog | None = None
         self._access: ClientAccess | None = None
+
+    def read_permissions(self) -> None:
+        """Read the permissions. Raises CannotStart."""
+        try:
+            self._permissions = Permissions(self._settings.access.file)
+        except BadSetting as error:
+            raise CannotStart(str(error)) from error
 
     @property
     def access(self) -> ClientAccess:
@@ -68,7 +81,10 @@ class ClientListeners:
         wanted = self._settings.http
         _refuse_busy(self._names.http, wanted, remedy=self._names.other_ports)
         try:
-            server = HttpServer(wanted, region, sandboxes=self._sandboxes, access=self.access.files)
+            access, notes = self.access.files, self._notes
+            server = HttpServer(
+                wanted, region, sandboxes=self._sandboxes, access=access, notes=notes
+            )
         except OSError as error:
             raise CannotStart(f"{self._names.http}: {wanted}: {error.strerror}") from error
         self._stop_http.append(server.close)
@@ -89,6 +105,8 @@ class ClientListeners:
             else:
                 self._report(f"warning: classic port {address} is busy: not listening there")
         _refuse_busy(self._names.grpc, wanted, remedy=self._names.other_ports)
+        self._audit = audit = self._open_audit()
+        self._stop_grpc.append(audit.close)
         allowed, here = self.access, self._settings.backend.process is not None
         unix = allowed.prepare_socket()
         try:
@@ -101,7 +119,11 @@ class ClientListeners:
                     (http.host, http.port),
                     links=allowed.files.links,
                 ),
-                receive_max_bytes=self._settings.limits.receive_max_bytes,
+                options=ServerOptions(
+                    receive_max_bytes=self._settings.limits.receive_max_bytes,
+                    permissions=self._permissions,
+                    audit=audit,
+                ),
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
@@ -123,6 +145,24 @@ class ClientListeners:
             self._stop_http.pop()()
         if self._access is not None:
             self._access.close()
+
+    def _open_audit(self) -> AuditLog:
+        """Daemons of a fleet may share a folder, so each names its file by its address."""
+        settings, sqlite = self._settings, self._settings.journal.sqlite
+        folder = settings.access.audit_folder or (sqlite.folder if sqlite is not None else None)
+        assert folder is not None, "the settings have one for a journal in Cassandra"
+        name = AUDIT_LOG if settings.alone else f"audit-{settings.grpc}.log"
+        try:
+            private_folder.make(folder)
+            return AuditLog(folder / name)
+        except OSError as error:
+            why = error.strerror or error
+            raise CannotStart(f"access.audit_folder: {folder / name}: {why}") from error
+
+    def _notes(self) -> tuple[NotReadyReason, ...]:
+        """What health says besides, and what is no reason against being ready."""
+        audit = self._audit
+        return (*self._permissions.notes(), *(audit.notes() if audit is not None else ()))
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

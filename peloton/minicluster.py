@@ -17,6 +17,8 @@ import click
 from click.core import ParameterSource
 
 from peloton import config
+from peloton.access_file import read_access
+from peloton.access_settings import AccessSetting
 from peloton.config import Address, BadSetting, HostSetting
 from peloton.settings import (
     SANDBOXES_KEPT,
@@ -99,6 +101,11 @@ def command() -> click.Command:
     help="Go on with a journal that lacks what it had acknowledged, such as an older copy. What is "
     "missing is given up, and runs that the journal does not know are killed.",
 )
+@click.option(
+    "--access",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file of permissions per pool (docs/access.md); without one everybody may do all.",
+)
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option(
@@ -151,6 +158,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
     hosts: list[HostSetting] = tried(lambda: _hosts(options), [])
     grpc = tried(lambda: config.loopback(str(options["grpc_"]), "--grpc"), nowhere)
     http = tried(lambda: config.loopback(str(options["http"]), "--http"), nowhere)
+    access: Path | None = tried(lambda: _access(options), None)
     if config.same_port(grpc, http):
         texts.append(f"--http: {http} is --grpc as well")
     duration_s = _number(options, "simulated_duration_s")
@@ -173,6 +181,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         cluster=CLUSTER,
         journal=JournalSetting(sqlite=Sqlite(folder=folder)),
         listen=Listen(grpc=str(grpc), http=str(http), open_loopback=bool(options["open_loopback"])),
+        access=AccessSetting(file=access),
         backend=backend,
     )
 
@@ -195,6 +204,15 @@ def _start_options(options: dict[str, object]) -> StartOptions:
 def _folder(options: dict[str, object]) -> Path:
     folder = options["data_dir"]
     return folder if isinstance(folder, Path) else config.default_data_dir()
+
+
+def _access(options: dict[str, object]) -> Path | None:
+    """The file of permissions; it is read here to say now what is wrong with it."""
+    file = options["access"]
+    if not isinstance(file, Path):
+        return None
+    read_access(file, "--access")
+    return file
 
 
 def _hosts(options: dict[str, object]) -> list[HostSetting]:

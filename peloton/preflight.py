@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from peloton import access, missing_package, preflight_cluster
+from peloton.access_settings import TlsFiles
 from peloton.config import Address
 from peloton.failures import CannotStart
 from peloton.folders import behind_text, witness_options
@@ -30,7 +31,7 @@ from peloton.runtime.ports import JournalError, RolledBack
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import reading
 from peloton.servers import open_cassandra
-from peloton.settings import Cassandra, DaemonSettings, TlsFiles, Zookeeper
+from peloton.settings import Cassandra, DaemonSettings, Zookeeper
 from peloton.start_options import STANDARD_START, StartOptions
 
 SERVERS_S_MAX = 3.0

@@ -9,7 +9,6 @@ Paths in the file are relative to the folder it lies in.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,13 @@ from typing import Any
 import msgspec
 
 from peloton import mistyped
-from peloton.access_settings import Access, AuthSettings, ClientTls, TlsFiles
+from peloton.access_settings import (
+    Access,
+    AccessSetting,
+    AuthSettings,
+    ClientTls,
+    TlsFiles,
+)
 from peloton.config import (
     GRPC_DEFAULT,
     HTTP_DEFAULT,
@@ -29,6 +34,7 @@ from peloton.config import (
     HostSetting,
     host_problems,
     ip_address,
+    is_any,
     loopback,
     read_yaml,
     same_port,
@@ -54,10 +60,8 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Listen(_Record, frozen=True):
-    """Where others reach this daemon. `advertise` is what peers dial, where that differs.
-
-    `tls` and `open_loopback` are for clients (`access_settings`).
-    """
+    """Where others reach this daemon. `advertise` is what peers dial, where that differs. `tls`
+    and `open_loopback` are for clients (`access_settings`)."""
 
     exchange: str = EXCHANGE_DEFAULT
     advertise: str = ""
@@ -154,6 +158,7 @@ class DaemonSettings(_Record, frozen=True):
     backend: BackendSetting = BackendSetting()
     shards: dict[str, int] = {}
     limits: LimitSettings = LimitSettings()
+    access: AccessSetting = AccessSetting()
 
     @property
     def alone(self) -> bool:
@@ -171,7 +176,7 @@ class DaemonSettings(_Record, frozen=True):
         return ip_address(self.listen.grpc, "listen.grpc")
 
     @property
-    def access(self) -> Access:
+    def callers(self) -> Access:
         """Who may call."""
         listen = self.listen
         return Access(auth=self.auth, tls=listen.tls, open_loopback=listen.open_loopback)
@@ -225,6 +230,9 @@ def parse(raw: Any, folder: Path) -> DaemonSettings:
             texts += [text for text in check(found) if not mistyped.is_guessed(text, guessed)]
     if found is None or texts:
         raise BadSetting(*texts)
+    if found.access.audit_folder is None and found.journal.sqlite is None:
+        access = msgspec.structs.replace(found.access, audit_folder=folder / "audit")
+        found = msgspec.structs.replace(found, access=access)
     return found
 
 
@@ -295,7 +303,7 @@ def _addresses(found: DaemonSettings) -> Iterator[str]:
         else:
             if not advertised.port:
                 yield f"listen.advertise: port must not be 0 ({advertised.host}:0)"
-    elif exchange is not None and _is_any(exchange.host) and not found.alone:
+    elif exchange is not None and is_any(exchange.host) and not found.alone:
         what = f"peers cannot dial {exchange.host}; give an address of this machine"
         yield f"listen.advertise: {what}"
     if exchange is not None and found.tls is None and not found.alone:
@@ -313,10 +321,11 @@ def _addresses(found: DaemonSettings) -> Iterator[str]:
 
 
 def _for_clients(found: DaemonSettings, grpc: Address | None) -> Iterator[str]:
+    yield from found.callers.problems()
     yield from found.access.problems()
     if grpc is not None:
-        yield from found.access.problems_of(grpc, "listen.grpc")
-        if _is_any(grpc.host) and not found.alone:
+        yield from found.callers.problems_of(grpc, "listen.grpc")
+        if is_any(grpc.host) and not found.alone:
             what = f"clients cannot dial {grpc.host}, which ZooKeeper would tell them"
             yield f"listen.grpc: {what}; give an address of this machine"
 
@@ -328,13 +337,6 @@ def _address(text: str, field: str) -> Address:
     if int(port) > PORT_MAX:
         raise BadSetting(f"{field}: port {port} is not between 0 and {PORT_MAX}")
     return Address(host.strip("[]"), int(port))
-
-
-def _is_any(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
 
 
 def _backend(found: DaemonSettings) -> Iterator[str]:

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, NoReturn
 
 from peloton.gateway.authentication import NOBODY
-from peloton.gateway.completions import CoreCall
+from peloton.gateway.completions import CoreCall, EndNote
 from peloton.gateway.guard import CallEnded
 from peloton.runtime.core.principal import Principal
 
@@ -29,12 +29,32 @@ class Later(NamedTuple):
     wait_s: float
 
 
+def is_hidden(context: Any) -> bool:
+    """Whether the object of a call must look as if it did not exist."""
+    return bool(getattr(context, "hidden", False))
+
+
 class CallContext:
     """The context of a call for methods on the pool: the used part of gRPC's interface."""
 
     def __init__(self, call: CoreCall | None = None) -> None:
         """`call`: None for work that is not for one call."""
         self._call = call
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the object of the call must look as if it did not exist."""
+        return self._call is not None and self._call.hidden
+
+    def hide(self) -> None:
+        """From now on it must."""
+        assert self._call is not None
+        self._call.hidden = True
+
+    @property
+    def end_note(self) -> EndNote | None:
+        """What is told how the call ends."""
+        return self._call.end_note if self._call is not None else None
 
     def abort(self, code: Any, details: str) -> NoReturn:
         """End the call; raises."""

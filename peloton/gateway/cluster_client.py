@@ -25,10 +25,11 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolView
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway import details
-from peloton.gateway.calls import Later
+from peloton.gateway.calls import Later, is_hidden
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.hidden import answer_of_nothing
 from peloton.gateway.listing import gather
-from peloton.gateway.principals import principal_of
+from peloton.gateway.permissions import Permissions, Rights
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import Best, Listed, ListViews
 from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
@@ -72,8 +73,10 @@ def end(
 class ClusterClient:
     """The requests of one server's calls to one cluster."""
 
-    def __init__(self, cluster: ClusterPort) -> None:
+    def __init__(self, cluster: ClusterPort, permissions: Permissions | None = None) -> None:
+        """Without `permissions` every caller may do everything."""
         self.cluster = cluster
+        self.permissions = permissions if permissions is not None else Permissions()
 
     def wait(
         self,
@@ -120,8 +123,10 @@ class ClusterClient:
     ) -> Any:
         """Send a command or a query to one entity and wait for the answer."""
         # A query changes nothing, so its principal is not recorded.
+        if is_hidden(context):
+            return answer_of_nothing(message)
         changes = not isinstance(message, Query)
-        who = principal_of(context).text if changes else ""
+        who = self.permissions.whose(context).text if changes else ""
         future = self.cluster.ask(to, message, request=request, who=who)
         # A command without a request key might be done twice.
         safe = request is not None or not changes
@@ -137,7 +142,7 @@ class ClusterClient:
         encode: Callable[[Any], bytes],
     ) -> Later:
         """As `ask` of a command, without waiting; `encode` makes of its answer that of the call."""
-        who = principal_of(context).text
+        who = self.permissions.whose(context).text
         future = self.cluster.ask(to, command, request=request, who=who)
         retry_s = RETRY_S if request is not None else None
         return Later(
@@ -174,6 +179,8 @@ class ClusterClient:
         return all_pages(lambda query: self._of_pools(query, context), parent=parent)
 
     def _of_pools(self, query: Query, context: Context) -> tuple[PoolView, ...]:
+        if is_hidden(context):
+            return ()
         found = self.ask(ROOT, query, context=context)
         if not isinstance(found, tuple):
             # Otherwise the answer would be that the pool does not exist.
@@ -187,6 +194,10 @@ class ClusterClient:
             return None
         found = self.ask(key, GetJob(), context=context)
         return found if isinstance(found, JobView) else None
+
+    def rights(self, context: Context) -> Rights | None:
+        """What answers to the caller are restricted to; None where they may see everything."""
+        return self.permissions.rights(context)
 
     def listing(self, query: ListViews, context: Context) -> Listed:
         """The matching summaries of all shards; a shard that does not answer ends the call."""

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import grpc
 from grpc._cython import cygrpc
@@ -40,6 +40,13 @@ LOOK_LATE_S_MAX = 0.2
 """How long events may put off the look for reads that find no room."""
 
 
+class EndNote(Protocol):
+    """Is told how a call ends."""
+
+    def __call__(self, code: int, details: str, message: bytes | None) -> object:
+        """With this status, and the answer of a unary call; quick, on any thread."""
+
+
 class CoreCall:
     """One call, from its arrival to its end. Callbacks run on the thread of the events."""
 
@@ -52,6 +59,10 @@ class CoreCall:
         self.cancelled = False
         """Whether nobody waits for it any more; never becomes False again."""
         self.on_cancel: Callable[[], object] | None = None
+        self.end_note: EndNote | None = None
+        """Told once how the call ends, before its status leaves."""
+        self.hidden = False
+        """Whether its object must look as if it did not exist."""
         self._call = event.call
         self._ended = ended
         self._intake = intake
@@ -128,6 +139,10 @@ class CoreCall:
         self, code: int = OK, details: str = "", *, message: bytes | None = None, trailing: Any = ()
     ) -> None:
         """End the call with a status, and before that with the answer of a unary call."""
+        with self._lock:
+            note, self.end_note = self.end_note, None
+        if note is not None:
+            note(code, details, message)
         body = () if message is None else (cygrpc.SendMessageOperation(message, NO_FLAGS),)
         status = cygrpc.SendStatusFromServerOperation(
             trailing or None, code, details.encode(errors="replace"), NO_FLAGS

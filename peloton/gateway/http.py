@@ -20,7 +20,7 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from peloton import __version__
 from peloton.config import Address
@@ -44,6 +44,9 @@ NO_LINK = (
 TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "application/json"
 
 
+Notes: TypeAlias = Callable[[], tuple[NotReadyReason, ...]]
+
+
 class HttpAccess(NamedTuple):
     """Who gets files: everybody, if nothing is here. `notes` is told with health."""
 
@@ -59,8 +62,15 @@ class HttpServer:
     """Listens from its construction until `close`."""
 
     def __init__(
-        self, address: Address, cluster: ClusterPort, *, sandboxes: Path, access: HttpAccess
+        self,
+        address: Address,
+        cluster: ClusterPort,
+        *,
+        sandboxes: Path,
+        access: HttpAccess,
+        notes: Notes = lambda: (),
     ) -> None:
+        """`notes`: what health says besides the condition of the cluster."""
         if not _is_loopback(address.host):
             raise OSError(0, f"{address.host} is not a loopback address")
         boxes = SandboxFiles(sandboxes, (address.host, address.port))
@@ -69,6 +79,7 @@ class HttpServer:
             pass
 
         Bound.cluster, Bound.boxes, Bound.access = cluster, boxes, access
+        Bound.notes = staticmethod(notes)
         kind = BoundedServer6 if ":" in address.host else BoundedServer
         self._server = kind((address.host, address.port), Bound)
         self.address = Address(address.host, self._server.server_address[1])
@@ -93,6 +104,7 @@ class HttpHandler(LimitedHandler):
     cluster: ClusterPort
     boxes: SandboxFiles
     access: HttpAccess
+    notes: Notes
     _begun = False  # whether an answer is under way
 
     def do_HEAD(self) -> None:
@@ -146,7 +158,8 @@ class HttpHandler(LimitedHandler):
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
         """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
         condition = self.cluster.condition()
-        reasons = (*condition.reasons, *waiting_hosts(self.cluster), *self.access.notes)
+        noted = (*waiting_hosts(self.cluster), *self.access.notes, *self.notes())
+        reasons = (*condition.reasons, *noted)
         well = condition.live if live else condition.ready
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
         wanted = query.get("format", [""])[0], self.headers.get("Accept", "")

@@ -93,7 +93,9 @@ class JobManager:
         if not sent.HasField("spec"):
             return job.QueryResponse()
         try:
-            found = self._cluster_client.listing(list_query(sent, now_s=time.time()), context)
+            rights = self._cluster_client.rights(context)
+            query = list_query(sent, now_s=time.time(), rights=rights)
+            found = self._cluster_client.listing(query, context)
             lines, matched = found.items, found.matched
             if sent.spec.keywords:
                 lines = self._matching_keywords(found, sent, context=context)
@@ -115,7 +117,9 @@ class JobManager:
         if not sent.summaryOnly or not sent.HasField("spec") or sent.spec.keywords:
             return None
         try:
-            found = self._cluster_client.listing_at_once(list_query(sent, now_s=time.time()))
+            rights = self._cluster_client.rights(context)
+            query = list_query(sent, now_s=time.time(), rights=rights)
+            found = self._cluster_client.listing_at_once(query)
             if found is None:
                 return None
             pages = sent.spec.pagination
@@ -139,7 +143,9 @@ class JobManager:
 
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:
         """The ids of all jobs that have not ended."""
-        found = self._cluster_client.listing(ListViews("job", (_ACTIVE,), (BY_ID,)), context)
+        rights = self._cluster_client.rights(context)
+        tests = (_ACTIVE, *(rights.listing if rights is not None else ()))
+        found = self._cluster_client.listing(ListViews("job", tests, (BY_ID,)), context)
         ids = [peloton_pb2.JobID(value=client_name(line.job)) for line in found.items]
         return job.GetActiveJobsResponse(ids=ids)
 

@@ -15,6 +15,7 @@ from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
+from peloton.gateway.permissions import Rights
 from peloton.runtime.core.listing import AMONG, BETWEEN, PAIR, PART, ListViews, SortOrder, Where
 
 LIMIT_DEFAULT, FETCH_DEFAULT = 10, 100
@@ -45,13 +46,19 @@ class BadQuery(ValueError):
     """The query cannot be meant."""
 
 
-def list_query(request: job.QueryRequest, *, now_s: float) -> ListViews:
-    """All of the query but its keywords, for as many lines as its page needs."""
+def list_query(
+    request: job.QueryRequest, *, now_s: float, rights: Rights | None = None
+) -> ListViews:
+    """All of the query but its keywords, for as many lines as its page needs.
+
+    What the caller must not see is no match, so it is not counted either.
+    """
     pages = request.spec.pagination
     limit = min(pages.maxLimit or FETCH_DEFAULT, pages.offset + (pages.limit or LIMIT_DEFAULT))
     if request.spec.keywords:
         limit = KEYWORD_JOBS_MAX  # the keywords still choose among them
-    return ListViews("job", tuple(_tests(request, now_s)), _orders(pages), limit)
+    tests = (*_tests(request, now_s), *(rights.listing if rights is not None else ()))
+    return ListViews("job", tests, _orders(pages), limit)
 
 
 def _tests(request: job.QueryRequest, now_s: float) -> Iterable[Where]:

@@ -22,6 +22,7 @@ from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.actor_keys import ActorKey, BadKey, parse_key
+from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, known_host
@@ -109,7 +110,7 @@ class Ops:
         self._waiting += 1
         try:
             job = known_job(sent.job_id)
-            if job is not None and wait_s:
+            if job is not None and wait_s and not is_hidden(call):
                 # It reads the job itself, patiently: the owner may be leaving just now.
                 ended = partial(call.share, self._ended)
                 found = await self._waits.until_ended(job, wait_s, conclude=ended)
@@ -162,7 +163,7 @@ class Ops:
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
         """The recent transitions of one actor, with their causes."""
         key, member = _parsed(sent.key, context)
-        lines = self._lines(key, member, context=context)
+        lines = [] if is_hidden(context) else self._lines(key, member, context=context)
         if not lines and not self._exists(key, member, context=context):
             # An actor that exists may have no lines: it did nothing since its daemon started.
             end(context, Code.NOT_FOUND, text=f"no such actor: {sent.key}")

@@ -11,6 +11,7 @@ from typing import Any
 from peloton.actors.respool import messages as m
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.gateway.cluster_client import ClusterClient, Context
+from peloton.gateway.permissions import Rights
 from peloton.gateway.requests import request_of
 from peloton.gateway.texts import client_name, derived
 from peloton.gateway.translate_pool import pool_id, pool_info_of, to_pool
@@ -48,13 +49,18 @@ class ResourceManager:
         if not found:
             missing = respool.ResourcePoolNotFound(id=sent.id, message=NOT_FOUND)
             return respool.GetResponse(error=respool.GetResponse.Error(notFound=missing))
+        rights = self._cluster_client.rights(context)
         children: dict[Key, m.PoolView] = {}
-        if sent.includeChildPools:
-            children = self._cluster_client.pools(context, parent=wanted)
-        return respool.GetResponse(
-            poolinfo=pool_info_of(found[0]),
-            childPools=[pool_info_of(children[child]) for child in sorted(children)],
-        )
+        if sent.includeChildPools or rights is not None:
+            pools = self._cluster_client.pools(context, parent=wanted)
+            children = visible_pools(pools, rights)
+        info = pool_info_of(found[0], among=None if rights is None else children)
+        if not sent.includeChildPools:
+            return respool.GetResponse(poolinfo=info)
+        # Of the children's own children only the ids would be known, and not who may see them.
+        among = None if rights is None else ()
+        below = [pool_info_of(children[child], among=among) for child in sorted(children)]
+        return respool.GetResponse(poolinfo=info, childPools=below)
 
     def DeleteResourcePool(self, sent: respool.DeleteRequest, context: Context) -> Any:
         """Delete the pool at a path, if it is a leaf and unused."""
@@ -117,8 +123,11 @@ class ResourceManager:
 
     def Query(self, sent: respool.QueryRequest, context: Context) -> Any:
         """Every pool, the root among them."""
-        pools = self._cluster_client.pools(context)
-        return respool.QueryResponse(resourcePools=[pool_info_of(view) for view in pools.values()])
+        rights = self._cluster_client.rights(context)
+        pools = visible_pools(self._cluster_client.pools(context), rights)
+        among = None if rights is None else pools
+        infos = [pool_info_of(view, among=among) for view in pools.values()]
+        return respool.QueryResponse(resourcePools=infos)
 
     def _at(self, path: str, context: Context) -> m.PoolView | None:
         if not path.startswith("/"):
@@ -126,6 +135,13 @@ class ResourceManager:
         wanted = "/" + "/".join(part for part in path.split("/") if part)
         found = self._cluster_client.pool(m.GetPool(path=wanted), context)
         return found[0] if found else None
+
+
+def visible_pools(pools: dict[Key, m.PoolView], rights: Rights | None) -> dict[Key, m.PoolView]:
+    """Those of the pools that the caller may see."""
+    if rights is None:
+        return pools
+    return {pool: view for pool, view in pools.items() if rights.sees_pool(view.path)}
 
 
 def _invalid_create(new: str, text: str) -> respool.CreateResponse.Error:

@@ -8,7 +8,7 @@ client. It must not translate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
@@ -18,13 +18,18 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.config import RECEIVE_MAX_BYTES
+from peloton.gateway.access_table import ACCESS_TABLE
+from peloton.gateway.audit import AuditLog
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.gate import GateOf
+from peloton.gateway.gates import Gates
 from peloton.gateway.health import Health
 from peloton.gateway.intake import Intake
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.ops import Ops
+from peloton.gateway.permissions import Permissions
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import SandboxFiles
@@ -42,22 +47,37 @@ HANDSHAKE_MS_MAX = 10_000
 METADATA_BYTES_MAX = 16 * 1024
 
 
+class ServerOptions(NamedTuple):
+    """What a server may be given besides.
+
+    `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
+    """
+
+    receive_max_bytes: int = RECEIVE_MAX_BYTES
+    permissions: Permissions | None = None
+    audit: AuditLog | None = None
+
+
+STANDARD_OPTIONS = ServerOptions()
+
+
 def build_server(
     cluster: ClusterPort,
     addresses: Sequence[str],
     *,
     authentication: Authentication,
     boxes: SandboxFiles,
-    receive_max_bytes: int = RECEIVE_MAX_BYTES,
+    options: ServerOptions = STANDARD_OPTIONS,
 ) -> tuple[Server, list[int]]:
     """A server on all these addresses, not started yet, and the ports it got.
 
     `authentication` knows its callers; `boxes` are the sandboxes, where those lie on this machine:
     then a listing names all files, and else the customary ones. Raises RuntimeError when an address
-    cannot be had.
+    cannot be had, and UnlistedMethod for a method without a row in the table of access.
     """
-    server = _limited(receive_max_bytes, authentication)
-    cluster_client = ClusterClient(cluster)
+    cluster_client = ClusterClient(cluster, options.permissions)
+    gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
+    server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
     served: list[tuple[ServiceDescriptor, Any]] = [
         (job_pb2.DESCRIPTOR.services_by_name["JobManager"], JobManager(cluster_client)),
         (task_pb2.DESCRIPTOR.services_by_name["TaskManager"], TaskManager(cluster_client, boxes)),
@@ -80,7 +100,7 @@ def build_server(
     return server, server.listen(addresses)
 
 
-def _limited(receive_max_bytes: int, authentication: Authentication) -> Server:
+def _limited(receive_max_bytes: int, authentication: Authentication, *, gates: GateOf) -> Server:
     """A server with its limits."""
     return Server(
         [
@@ -103,6 +123,7 @@ def _limited(receive_max_bytes: int, authentication: Authentication) -> Server:
             message_bytes_max=receive_max_bytes, bytes_max=MESSAGES_IN_FLIGHT * receive_max_bytes
         ),
         authentication=authentication,
+        gates=gates,
     )
 
 

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any
 
 import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -28,6 +28,7 @@ from google.protobuf.message_factory import GetMessageClass
 from peloton.gateway.authentication import SECRETS, UNIX, Authentication, without_secrets
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
+from peloton.gateway.gate import Begin, GateOf, checked, gated, no_gate
 from peloton.gateway.guard import CallCode, CallEnded, Guard
 from peloton.gateway.intake import Intake
 from peloton.gateway.receiving import answer_next, parsed, take_one
@@ -48,11 +49,10 @@ WRITE_S_MAX = 10.0
 END_S_MAX = 0.3
 """How long the last statuses of a stop may take to leave."""
 STOPPING = "this daemon is stopping: retry, or call another one"
+LEFT = "the client left; a change may have happened"
 CUT_OFF = STOPPING + "; a change may have happened"
 
 log = structlog.get_logger("gateway")
-
-Begin: TypeAlias = Callable[[CoreCall], None]
 
 
 class LongCall(CallContext):
@@ -133,8 +133,10 @@ class Server:
         intake: Intake,
         *,
         authentication: Authentication,
+        gates: GateOf = no_gate,
     ) -> None:
-        self._authentication = authentication
+        """`gates` has the gate of each method by its full name, and raises where it has no row."""
+        self._authentication, self._gates = authentication, gates
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
         self._busy = 0  # calls that need a thread of the pool, or wait for a `Later`
         self._later: dict[CoreCall, tuple[float, Later, str]] = {}  # with when they are late
@@ -156,6 +158,7 @@ class Server:
 
     def add_each(self, path: str, answer: Callable[[bytes], bytes]) -> None:
         """Serve a call that answers each message of a stream with one, without waiting."""
+        self._gates(path[1:].replace("/", "."))
         self._begins[path] = lambda call: answer_next(call, answer, name=path)
 
     def refuse(self, texts: Mapping[str, str]) -> None:
@@ -221,24 +224,29 @@ class Server:
 
     def _handler(self, servicer: Any, described: MethodDescriptor) -> Begin:
         method, name = getattr(servicer, described.name), described.full_name
-        sent = GetMessageClass(described.input_type)
+        sent, gate = GetMessageClass(described.input_type), self._gates(name)
         if inspect.iscoroutinefunction(method):
-            return self._long_call(method, sent, name=name)
+            return gated(gate, self._long_call(checked(method, gate), sent, name=name))
         at_once = getattr(servicer, "at_once", {}).get(described.name)
         quick = getattr(servicer, at_once) if at_once is not None else None
 
         def first(data: bytes, call: CoreCall) -> bytes | Later | None:
             if quick is None or len(data) > AT_ONCE_BYTES_MAX:
                 return None
-            found: bytes | Later | None = quick(parsed(sent, data), CallContext(call))
+            request, context = parsed(sent, data), CallContext(call)
+            if gate is not None and not gate.at_once(request, context):
+                return None
+            found: bytes | Later | None = quick(request, context)
             return found
 
         def work(received: list[bytes], call: CallContext) -> bytes:
             # From here on only what was parsed is kept, not the bytes as well.
             request = parsed(sent, received.pop())
+            if gate is not None:
+                gate.check(request, call)
             return bytes(method(request, call).SerializeToString())
 
-        return self._short_call(work, first, name=name)
+        return gated(gate, self._short_call(work, first, name=name))
 
     # ---- calls that end soon ----
 
@@ -306,6 +314,7 @@ class Server:
                 return
             self._busy -= 1
         found[1].future.cancel()
+        call.end(CallCode.CANCELLED.value[0], LEFT)  # for its note: nobody is there any more
 
     def _end_late(self) -> None:
         """End the calls whose answers are late; on the loop, as long as any call waits."""

@@ -8,6 +8,7 @@ ResourcePoolInfo. It must not check a pool against the tree.
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 
 from peloton.actors.resources import BadAmount, Resources, amount, millionths
 from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView, pool_key
@@ -15,6 +16,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_task import BadConfig
+from peloton.runtime.vocabulary import Key
 
 KINDS = Resources.KINDS
 SLACK_PERCENT = 20.0
@@ -100,14 +102,20 @@ def pool_config_of(view: PoolView) -> respool.ResourcePoolConfig:
     return found
 
 
-def pool_info_of(view: PoolView) -> respool.ResourcePoolInfo:
-    """A pool as clients see it."""
+def pool_info_of(
+    view: PoolView, *, among: Container[Key] | None = None
+) -> respool.ResourcePoolInfo:
+    """A pool as clients see it; its children `among` those that may be seen."""
     held = view.allocation.amounts()
     return respool.ResourcePoolInfo(
         id=pool_id(client_name(view.pool)),
         config=pool_config_of(view),
         parent=None if view.pool == ROOT else pool_id(client_name(view.config.parent)),
-        children=[pool_id(client_name(child)) for child in view.children],
+        children=[
+            pool_id(client_name(child))
+            for child in view.children
+            if among is None or child in among
+        ],
         usage=[
             respool.ResourceUsage(kind=kind, allocation=amount(held[at]), slack=0.0)
             for at, kind in enumerate(KINDS)

@@ -9,14 +9,14 @@ shards' own feeds is marked as a gap.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from peloton.actors.job.facts import JobMade
-from peloton.actors.job.messages import GetJob, JobView, job_key
+from peloton.actors.job.messages import job_key
 from peloton.actors.job.slice.messages import slice_key, slices_of
 from peloton.actors.task.messages import SLICE_SIZE
+from peloton.gateway.access_table import OF_JOBS
+from peloton.gateway.change_owners import ChangeOwners
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import BadToken, ClusterFeed, FeedMark, OutOfReach, marks_of, token_of
 from peloton.gateway.guard import CallEnded
@@ -35,8 +35,6 @@ TOKEN_S = 15.0
 """A stream without events gets a new token after so long; below `followers.FOLLOW_S`, so that each
 empty page of a quiet shard brings one: an old token means a gap once the shard keeps newer changes
 only."""
-POOLS_KNOWN_MAX = 10_000
-OF_JOBS = ("job", "slice", "task", "lot")
 
 
 class WatchScope(NamedTuple):
@@ -127,7 +125,7 @@ class Watches:
         self, scope: WatchScope, marks: dict[Key, FeedMark], *, call: LongCall
     ) -> None:
         pages: asyncio.Queue[tuple[Key, ChangesPage | Exception]] = asyncio.Queue(maxsize=1)
-        pools, now_s = _Pools(self._feed), asyncio.get_running_loop().time
+        owners, now_s = ChangeOwners(self._feed), asyncio.get_running_loop().time
         await call.write(ops.WatchResponse(resume=token_of(marks)))
         written_s, unsent = now_s(), False
         readers = [
@@ -141,8 +139,10 @@ class Watches:
                     raise read
                 changes, after = self._feed.cluster.changes_in(read), marks[shard]
                 until = _gap_until(read) if read.gap else -1
-                if scope.pool is not None:
-                    changes, unknown = await pools.among(scope.pool, changes)
+                # Rules may change while the stream is open.
+                rights = self._cluster_client.permissions.rights(call)
+                if scope.pool is not None or rights is not None:
+                    changes, unknown = await owners.among(changes, scope.pool, rights=rights)
                     until = max(until, unknown)
                 marks[shard] = read.mark
                 unsent = unsent or read.mark != after
@@ -172,49 +172,6 @@ class Watches:
         except Exception as error:  # the stream must end too, and not wait for this shard
             await pages.put((shard, error))
             raise
-
-
-class _Pools:
-    """Which jobs are of which pool, as one stream came to know it; the newest of them.
-
-    None stands for a job that does not exist any more and was not known before.
-    """
-
-    def __init__(self, feed: ClusterFeed) -> None:
-        self._feed = feed
-        self._known: OrderedDict[str, Key | None] = OrderedDict()
-
-    async def among(self, pool: Key, changes: Sequence[Change]) -> tuple[list[Change], int]:
-        """The changes of the pool, and the position of the last one that may be of it, else -1."""
-        found, unknown = [], -1
-        for change in changes:
-            has = await self._has(pool, change)
-            if has:
-                found.append(change)
-            elif has is None:
-                unknown = change.mark.position
-        return found, unknown
-
-    async def _has(self, pool: Key, change: Change) -> bool | None:
-        """Whether this is of the pool itself, or of a job in it.
-
-        None for a job that was deleted before this stream came to know its pool.
-        """
-        if kind_of(change.line.key) not in OF_JOBS:
-            return change.line.key == pool
-        name = name_of(change.line.key)
-        for fact in change.line.facts:
-            if isinstance(fact, JobMade):
-                self._known[name] = fact.spec.pool
-        if name not in self._known:
-            view = await self._feed.answered(
-                lambda: self._feed.cluster.ask(job_key(name), GetJob()), patience_s=None
-            )
-            self._known[name] = view.spec.pool if isinstance(view, JobView) else None
-        while len(self._known) > POOLS_KNOWN_MAX:
-            self._known.popitem(last=False)
-        known = self._known[name]
-        return None if known is None else known == pool
 
 
 def event_of(shard: Key, change: Change) -> ops.Event:

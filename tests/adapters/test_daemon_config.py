@@ -59,7 +59,7 @@ def test_the_example_shows_every_default_as_it_is() -> None:
         bare = line.lstrip()
         known = ("advertise", "session_timeout_s", "root", "port", "keyspace", "data_centre")
         known += ("username", "password_file", "ca_file", "shards", "limits", "receive_max_bytes")
-        known += ("checkpoint_bytes_min",)
+        known += ("checkpoint_bytes_min", "access", "file", "audit_folder")
         name = bare.removeprefix("#").strip().partition(":")[0]
         taken = bare.startswith("#") and name in known
         shown.append(line.replace("# ", "", 1) if taken else line)
@@ -93,6 +93,23 @@ def test_roles_of_the_command_line_come_before_those_of_the_file(tmp_path: Path)
     assert read_settings(file, "api, placement").roles == ["api", "placement"]
     with pytest.raises(BadSetting, match=r"roles\[1\]: 'apx' must be one of jobmgr"):
         read_settings(file, "api,apx")
+
+
+def test_permissions_are_checked_with_the_settings(tmp_path: Path) -> None:
+    rules = tmp_path / "access.yaml"
+    rules.write_text("pools:\n  /: {administer: [ann]}\n  /a: {submitt: [b]}\n")
+    with pytest.raises(BadSetting) as caught:
+        parse(ALONE | {"access": {"file": "access.yaml"}, "roles": ["x"]}, tmp_path)
+    told = f"access.file: {rules}: line 3: pools./a: unknown permission `submitt`, did you mean"
+    assert [text for text in caught.value.texts if text.startswith(told)]
+    assert any(text.startswith("roles[0]") for text in caught.value.texts), "all at once"
+
+
+def test_where_the_audit_log_is() -> None:
+    assert parse(FLEET, HERE).access.audit_folder == HERE / "audit"
+    assert parse(ALONE, HERE).access.audit_folder is None, "beside the journal"
+    chosen = parse(FLEET | {"access": {"audit_folder": "logs"}}, HERE)
+    assert chosen.access.audit_folder == HERE / "logs"
 
 
 WRONG: list[tuple[dict[str, Any], str, Any, str]] = [

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import grpc
 import msgspec
 import pytest
 import yaml
@@ -35,7 +38,6 @@ from tests.adapters.pems import Authority
 from tests.channels import channel_to
 from tests.gateway.fleet_fixture import Deployment, named
 
-HERE = Path("/nowhere")
 SHARDS = {"jobmgr": 10, "resmgr": 1, "hostmgr": 6}
 """So many that of two daemons, whose ids are drawn, none is first for nothing."""
 HOSTS: list[dict[str, str]] = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
@@ -69,6 +71,7 @@ class Fleet:
         self.daemons: dict[str, Daemon] = {}
         self.lines: dict[str, LocalMembership] = {}
         self._authority = authority
+        self._folder = tempfile.TemporaryDirectory()  # for their audit logs
 
     def start(
         self,
@@ -93,7 +96,7 @@ class Fleet:
         self.lines[name] = LocalMembership(self.service)
         journal = FencedRows(self.rows, process=name.encode().ljust(16, b"-"))
         outside = ExternalServices(journal, self.lines[name])
-        daemon = Daemon(parse(raw, HERE), failed=lambda: None, outside=outside)
+        daemon = Daemon(parse(raw, Path(self._folder.name)), failed=lambda: None, outside=outside)
         self.daemons[name] = daemon
         return daemon
 
@@ -113,6 +116,7 @@ class Fleet:
         for daemon in self.daemons.values():
             with contextlib.suppress(ClusterFailed):
                 daemon.stop()
+        self._folder.cleanup()
 
 
 def until(wanted: Callable[[], Any], fits: Callable[[Any], bool] = bool) -> Any:
@@ -333,3 +337,70 @@ def test_a_file_that_cannot_be_used_ends_it_at_once(
         _, errors = process.communicate(timeout=WAIT_S_MAX)
     assert (process.returncode, text in errors) == (code, True), errors
     assert "Traceback" not in errors
+
+
+# ---- who did what ----
+
+
+def test_a_daemon_logs_changes_and_its_health_says_what_is_wrong(tmp_path: Path) -> None:
+    rules = tmp_path / "access.yaml"
+    rules.write_text("pools:\n  /: {administer: ['*']}\n")
+    setting = alone(tmp_path)
+    access = msgspec.structs.replace(setting.access, file=rules)
+    daemon = Daemon(msgspec.structs.replace(setting, access=access), failed=lambda: None)
+    log = tmp_path / "data" / "audit.log"
+    try:
+        with deployment(daemon) as clients:
+            job = clients.create(clients.request())
+            until(lambda: job in log.read_text())
+
+            def health() -> str:
+                clients.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
+                with urllib.request.urlopen(f"http://{daemon.http}/health") as answer:
+                    return answer.read().decode()
+
+            until(health, lambda found: found == "OK\n")
+            rules.write_text("pools: {}\n")
+            text = until(health, lambda found: "access" in found)
+            assert "\naccess: access.file: " in text and "administer" in text
+    finally:
+        assert daemon.stop()
+    assert [line for line in log.read_text().splitlines() if job in line]
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_each_daemon_of_a_fleet_has_a_log_of_its_own(tmp_path: Path) -> None:
+    fleet = Fleet()
+    try:
+        fleet.start("one")
+        fleet.start("two")
+        until(fleet.settled)
+        for daemon in fleet.daemons.values():
+            with channel_to(daemon.grpc) as channel:
+                delete = job_pb2_grpc.JobManagerStub(channel).Delete
+                with pytest.raises(grpc.RpcError):
+                    delete(job_pb2.DeleteRequest(id=named("x")))
+        folder = Path(fleet._folder.name) / "audit"
+        names = {f"audit-{daemon.grpc}.log" for daemon in fleet.daemons.values()}
+        assert {file.name for file in folder.iterdir()} == names and len(names) == 2
+        assert folder.stat().st_mode & 0o777 == 0o700
+        until(lambda: all("Delete" in (folder / name).read_text() for name in names))
+    finally:
+        fleet.close()
+
+
+def test_rules_that_cannot_be_used_prevent_the_start(tmp_path: Path) -> None:
+    rules = tmp_path / "access.yaml"
+    rules.write_text("pools: {}\n")
+    setting = alone(tmp_path)
+    access = msgspec.structs.replace(setting.access, file=rules)
+    with pytest.raises(CannotStart, match="access.file: .*: line 1: pools./: missing required"):
+        Daemon(msgspec.structs.replace(setting, access=access), failed=lambda: None)
+    assert not (tmp_path / "data").exists(), "nothing was made"
+
+
+def test_an_audit_log_that_cannot_be_opened_prevents_the_start(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / "audit.log").mkdir()
+    with pytest.raises(CannotStart, match=r"access.audit_folder: .*/data/audit.log: "):
+        Daemon(alone(tmp_path), failed=lambda: None)

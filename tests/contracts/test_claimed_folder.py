@@ -44,6 +44,17 @@ def test_strangers_beside_a_journal_outlive_a_new_beginning(tmp_path: Path) -> N
     assert (tmp_path / "photographs" / "1.jpg").read_text() == "precious"
 
 
+def test_who_changed_what_outlives_a_new_beginning(tmp_path: Path) -> None:
+    for name in ("audit.log", "audit.log.1"):
+        (tmp_path / name).write_text("{}\n")
+    claimed_folder.check_ours(tmp_path)
+    claimed_folder.empty_folder(held(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.log", "audit.log.1", "lock"]
+    (tmp_path / "audit.logbook").write_text("precious")
+    with pytest.raises(ForeignFolder, match="audit.logbook"):
+        claimed_folder.check_ours(tmp_path)
+
+
 def test_a_link_is_removed_and_not_followed(tmp_path: Path) -> None:
     elsewhere, folder = tmp_path / "elsewhere", tmp_path / "data"
     elsewhere.mkdir()

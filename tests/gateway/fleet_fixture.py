@@ -29,7 +29,7 @@ from peloton.config import Address
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.http import OPEN, HttpServer
 from peloton.gateway.sandboxes import SandboxFiles
-from peloton.gateway.server import build_server
+from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
 from peloton.kinds import kinds
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.placement.messages import Label
@@ -151,7 +151,11 @@ def default_config(seconds: float = 0.02, code: int = 0) -> task_pb2.TaskConfig:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, journal: SqliteJournal | None = None, *, backend: Backend | None = None
+    folder: Path,
+    journal: SqliteJournal | None = None,
+    *,
+    backend: Backend | None = None,
+    options: ServerOptions = STANDARD_OPTIONS,
 ) -> Iterator[Deployment]:
     """A cluster that is gone afterwards; on a journal and a backend of its own, or on these."""
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
@@ -182,7 +186,7 @@ def running(
             ["127.0.0.1:0"],
             authentication=Authentication.open(),
             boxes=SandboxFiles(runs, (http.address.host, http.address.port)),
-            receive_max_bytes=RECEIVE_BYTES_MAX,
+            options=options._replace(receive_max_bytes=RECEIVE_BYTES_MAX),
         )
         server.start()
         with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options=CHANNEL) as channel:

@@ -128,6 +128,7 @@ class JobSummary(Value, frozen=True, gc=False, array_like=True):
     labels: tuple[tuple[str, str], ...]
     job_type: str
     counts: tuple[tuple[str, int], ...]
+    created_by: str = ""  # the text of a principal
 
 
 class StopRecord(Value, frozen=True, gc=False, array_like=True):

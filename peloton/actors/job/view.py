@@ -27,6 +27,7 @@ def summary(key: Key, job: Job) -> JobSummary | None:
         labels=spec.labels,
         job_type=spec.job_type,
         counts=tuple(job.counts.items()),
+        created_by=job.created_by,
     )
 
 

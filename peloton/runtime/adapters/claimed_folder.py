@@ -28,7 +28,9 @@ OWN = (
     JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal",
     KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK, ORIGIN, f"{ORIGIN}.new", TOKEN, SOCKET,
 )  # fmt: skip
-"""All that is ever made at the top of a data folder, but for the lock, which stays."""
+"""All that is ever made at the top of a data folder, but for what stays: the lock, and the log of
+who changed what."""
+AUDIT = "audit.log"
 IGNORED = ("lost+found",)
 """Made by a file system itself."""
 FOREIGN_SHOWN_MAX = 3
@@ -57,7 +59,8 @@ def check_ours(path: Path) -> None:
     if not path.is_dir() or (path / JOURNAL).is_file():
         return
     known = (*OWN, LOCK, *IGNORED)
-    foreign = sorted(name for name in os.listdir(path) if name not in known)
+    names = (name for name in os.listdir(path) if not f"{name}.".startswith(f"{AUDIT}."))
+    foreign = sorted(name for name in names if name not in known)
     if foreign:
         shown = ", ".join(foreign[:FOREIGN_SHOWN_MAX])
         rest = len(foreign) - FOREIGN_SHOWN_MAX

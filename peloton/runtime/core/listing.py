@@ -18,6 +18,7 @@ release had that version.
 from __future__ import annotations
 
 import enum
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peloton.runtime.core.codec import encode
+from peloton.runtime.core.principal import creator_in
 from peloton.runtime.vocabulary import Key, Query, Value
 
 SCAN_MAX = 1000
@@ -35,6 +37,7 @@ LISTING_PAGE_BYTES_MAX = 1024 * 1024
 UNLIMITED = 2**62
 
 AMONG, BETWEEN, PART, PAIR = "among", "between", "part", "pair"
+BELOW, CREATOR = "below", "creator"
 
 
 class Where(Value, frozen=True, gc=False, array_like=True):
@@ -42,13 +45,18 @@ class Where(Value, frozen=True, gc=False, array_like=True):
 
     among: one of `words` or `numbers`. between: from the first to the second of `numbers`, both
     included. part: it contains the first of `words`. pair: among its pairs is that of `words`;
-    an empty first word stands for any.
+    an empty first word stands for any. below: of the paths in `words`, each with + or - before it,
+    the nearest at or above its own has a +. creator: it is the journaled principal of somebody who
+    has proved to be the first of `words`.
+
+    A summary matches as well if it passes one of `others`.
     """
 
     field: str
     rule: str
     words: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
+    others: tuple[Where, ...] = ()
 
 
 class SortOrder(Value, frozen=True, gc=False, array_like=True):
@@ -169,8 +177,25 @@ def _tally(summaries: Iterable[Any], field: str) -> FieldCounts:
     return tuple(sorted(counts.items()))
 
 
+def nearest(path: str, found: Callable[[str], Any]) -> Any:
+    """What `found` has for a path or else for the nearest one above it; None if for none."""
+    path = path or "/"
+    while True:
+        value = found(path)
+        if value is not None or path == "/":
+            return value
+        path = path.rpartition("/")[0] or "/"
+
+
 def _test(test: Where) -> Callable[[Any], bool]:
     """Raises for a test that makes no sense: the query gets an error instead of a partial list."""
+    if not test.others:
+        return _one_test(test)
+    tests = [_one_test(test), *map(_test, test.others)]
+    return lambda summary: any(passes(summary) for passes in tests)
+
+
+def _one_test(test: Where) -> Callable[[Any], bool]:
     read = attrgetter(test.field)
     if test.rule == AMONG:
         among = frozenset(test.words) | frozenset(test.numbers)
@@ -186,4 +211,12 @@ def _test(test: Where) -> Callable[[Any], bool]:
         if name:
             return lambda summary: (name, value) in read(summary)
         return lambda summary: any(value == each for _, each in read(summary))
+    if test.rule == BELOW:
+        signs = {word[1:]: word[0] == "+" for word in test.words}
+        below = functools.cache(lambda path: bool(nearest(path, signs.get)))
+        return lambda summary: below(read(summary))
+    if test.rule == CREATOR:
+        (name,) = test.words
+        created = functools.cache(lambda text: bool(name) and creator_in(text) == name)
+        return lambda summary: created(read(summary))
     raise ValueError(f"no rule {test.rule} to choose summaries by")

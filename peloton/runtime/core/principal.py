@@ -45,6 +45,11 @@ class Principal(NamedTuple):
     role: str = ""
 
     @property
+    def authenticated(self) -> bool:
+        """Whether it was proved who calls."""
+        return self.how in VERIFIED_BY
+
+    @property
     def text(self) -> str:
         """The text to journal; `parse` is the inverse."""
         peer = f"@{_escaped(self.peer)}" if self.peer else ""
@@ -68,6 +73,15 @@ def parse(text: str) -> Principal:
     front, _, caller = rest.partition("/")
     name, _, peer = front.partition("@")
     return Principal(_plain(name), how, _plain(peer), _plain(caller))
+
+
+def creator_in(text: str) -> str:
+    """The name that a journaled principal proved; empty if it proved none.
+
+    One of `PART_LENGTH_MAX` characters may be only the beginning of a name.
+    """
+    found = parse(text)
+    return found.name if found.authenticated else ""
 
 
 def _escaped(part: str) -> str:

@@ -1,0 +1,203 @@
+"""Each call: which permission it needs, where its request names the object, what audit keeps of it.
+
+Values only; `gates.py` applies them. A method without a row is served by no server. A row must not
+trust a request: what names no object is left to the method, which has to refuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from peloton.access_file import Permission
+from peloton.actors.respool.messages import ROOT, GetPool, pool_key
+from peloton.gateway.actor_keys import BadKey, parse_key
+from peloton.gateway.texts import known_job
+from peloton.runtime.vocabulary import Key
+
+SHOWN_RANGES_MAX = 20
+
+
+class JobTarget(NamedTuple):
+    """A job; what belongs to it is named by its job."""
+
+    job: Key
+
+
+class PoolTarget(NamedTuple):
+    """An existing pool, by its key or its path."""
+
+    query: GetPool
+
+
+class NewPoolTarget(NamedTuple):
+    """A pool that is to be called so, below this parent."""
+
+    parent: Key
+    name: str
+
+
+class RenamedPoolTarget(NamedTuple):
+    """An existing pool that is to be called so."""
+
+    pool: Key
+    name: str
+
+
+class ClusterTarget(NamedTuple):
+    """The cluster as a whole: its hosts, and calls of operators."""
+
+
+AccessTarget: TypeAlias = JobTarget | PoolTarget | NewPoolTarget | RenamedPoolTarget | ClusterTarget
+Objects: TypeAlias = Mapping[str, Any]
+
+
+class AccessRow(NamedTuple):
+    """One call.
+
+    Without a permission it is open to everybody who may call; with `filtered` its answer then
+    leaves out what the caller may not see. `target` is None where a request names no object.
+    `objects` makes a call a change: it is audited with the ids and names that these find in the
+    request and in the answer.
+    """
+
+    permission: Permission | None = None
+    target: Callable[[Any], AccessTarget | None] = lambda sent: None
+    filtered: bool = False
+    objects: Callable[[Any], Objects] | None = None
+    made: Callable[[Any], Objects] = lambda answer: {}
+
+
+OPEN, FILTERED = AccessRow(), AccessRow(filtered=True)
+
+
+def _job(named: str) -> JobTarget | None:
+    key = known_job(named)
+    return None if key is None else JobTarget(key)
+
+
+def _pool(named: str) -> PoolTarget | None:
+    # The query of a creation, so that its answer is kept where it is read.
+    return PoolTarget(GetPool(pool_key(named), config_only=True)) if named else None
+
+
+def _pool_at(path: str) -> PoolTarget | None:
+    if not path.startswith("/"):
+        return None
+    parts = [part for part in path.split("/") if part]
+    return PoolTarget(GetPool(path="/" + "/".join(parts), config_only=True))
+
+
+def _actor(sent: Any) -> AccessTarget | None:
+    """The job or pool of an actor; hosts are the cluster's."""
+    try:
+        key = parse_key(sent.key).key
+    except BadKey:
+        return None
+    kind, _, name = key.partition("/")
+    if kind == "respool":
+        return _pool(name)
+    return _job(name.partition("/")[0]) if kind in OF_JOBS else ClusterTarget()
+
+
+def _watched(sent: Any) -> AccessTarget | None:
+    if sent.job_id:
+        return _job(sent.job_id)
+    if sent.pool:
+        return _pool_at(sent.pool) or _pool(sent.pool)
+    seen = (*OF_JOBS, "respool")
+    return None if all(kind in seen for kind in sent.kinds) else ClusterTarget()
+
+
+def _stopped(sent: Any) -> Objects:
+    ranges = [(getattr(one, "from"), one.to) for one in sent.ranges[:SHOWN_RANGES_MAX]]
+    return {"job": sent.jobId.value} | ({"ranges": ranges} if ranges else {})
+
+
+def _created_job(sent: Any) -> Objects:
+    config = sent.config
+    return {"job": sent.id.value, "pool": config.respoolID.value, "name": config.name}
+
+
+def _created_pool(sent: Any) -> Objects:
+    return {"parent": sent.config.parent.value, "name": sent.config.name}
+
+
+def _updated_pool(sent: Any) -> Objects:
+    return {"pool": sent.id.value, "name": sent.config.name, "force": sent.Force}
+
+
+def _cluster(sent: Any) -> AccessTarget:
+    return ClusterTarget()
+
+
+def _new_pool(sent: Any) -> AccessTarget:
+    return NewPoolTarget(pool_key(sent.config.parent.value), sent.config.name)
+
+
+def _renamed_pool(sent: Any) -> AccessTarget | None:
+    named = sent.id.value
+    return RenamedPoolTarget(pool_key(named), sent.config.name) if named else None
+
+
+SEE, SUBMIT = Permission.SEE, Permission.SUBMIT
+STOP, ADMINISTER = Permission.STOP, Permission.ADMINISTER
+OF_JOBS = ("job", "slice", "task", "lot")
+JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
+POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
+
+_BY_ID = AccessRow(SEE, lambda sent: _job(sent.id.value))
+_BY_JOB_ID = AccessRow(SEE, lambda sent: _job(sent.jobId.value))
+_BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
+
+ACCESS_TABLE: Mapping[str, AccessRow] = {
+    f"{JOBS}.Create": AccessRow(
+        SUBMIT,
+        lambda sent: _pool(sent.config.respoolID.value),
+        objects=_created_job,
+        made=lambda answer: {"job": answer.jobId.value} if answer.jobId.value else {},
+    ),
+    f"{JOBS}.Get": _BY_ID,
+    f"{JOBS}.Query": FILTERED,
+    f"{JOBS}.Delete": _BY_ID._replace(permission=STOP, objects=lambda sent: {"job": sent.id.value}),
+    f"{JOBS}.GetActiveJobs": FILTERED,
+    f"{TASKS}.Get": _BY_JOB_ID,
+    f"{TASKS}.List": _BY_JOB_ID,
+    f"{TASKS}.Query": _BY_JOB_ID,
+    f"{TASKS}.GetPodEvents": _BY_JOB_ID,
+    f"{TASKS}.BrowseSandbox": _BY_JOB_ID,
+    f"{TASKS}.Stop": _BY_JOB_ID._replace(permission=STOP, objects=_stopped),
+    f"{TASKS}.Start": _BY_JOB_ID._replace(permission=STOP, objects=_stopped),
+    f"{POOLS}.CreateResourcePool": AccessRow(
+        ADMINISTER,
+        _new_pool,
+        objects=_created_pool,
+        made=lambda answer: {"pool": answer.result.value} if answer.result.value else {},
+    ),
+    f"{POOLS}.GetResourcePool": AccessRow(
+        SEE, lambda sent: _pool(sent.id.value or ROOT.partition("/")[2]), filtered=True
+    ),
+    f"{POOLS}.DeleteResourcePool": AccessRow(
+        ADMINISTER,
+        lambda sent: _pool_at(sent.path.value),
+        objects=lambda sent: {"path": sent.path.value},
+    ),
+    f"{POOLS}.UpdateResourcePool": AccessRow(ADMINISTER, _renamed_pool, objects=_updated_pool),
+    f"{POOLS}.LookupResourcePoolID": AccessRow(SEE, lambda sent: _pool_at(sent.path.value)),
+    f"{POOLS}.Query": FILTERED,
+    f"{OPS}.Why": _BY_OPS_ID,
+    f"{OPS}.WaitJob": _BY_OPS_ID,
+    f"{OPS}.Watch": AccessRow(SEE, _watched, filtered=True),
+    f"{OPS}.Story": AccessRow(SEE, _actor),
+    f"{OPS}.ListQuarantine": AccessRow(ADMINISTER, _cluster),
+    f"{OPS}.Redrive": AccessRow(
+        ADMINISTER, _cluster, objects=lambda sent: {"key": sent.key, "message": sent.message}
+    ),
+    f"{OPS}.ListHosts": AccessRow(ADMINISTER, _cluster),
+    f"{OPS}.ForgetHost": AccessRow(
+        ADMINISTER, _cluster, objects=lambda sent: {"host": sent.name, "lose_runs": sent.lose_runs}
+    ),
+    "grpc.health.v1.Health.Check": OPEN,
+    "grpc.health.v1.Health.Watch": OPEN,
+    "grpc.reflection.v1alpha.ServerReflection.ServerReflectionInfo": OPEN,
+}

@@ -1,0 +1,359 @@
+"""The audit log: one line for each call that changes something, or tried to.
+
+Turns the ends of calls into lines of JSON in `audit.log`. A line is handed over before the answer
+leaves, and written and synced by a thread of its own, in batches. So:
+
+- the answer of a change is never ahead of its line in memory;
+- a daemon that is killed loses the lines of its last moments (`GATHER_S`), though the changes are
+  in the journal; a power cut, those of the last `SYNC_S` besides;
+- where the disk is full, lines wait in memory, up to `WAITING_MAX`; later ones are counted as lost,
+  which health and the next line that can be written say. Calls go on.
+
+At `FILE_BYTES_MAX` the file becomes `audit.log.1`, and so on up to `audit.log.8`; older ones are
+deleted. It must hold no secret: of a request only ids and names, and no text that may quote one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from peloton.gateway.calls import CallContext
+from peloton.gateway.completions import CoreCall
+from peloton.gateway.guard import CallCode
+from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.principal import Principal
+from peloton.runtime.core.supervision import Failure, attempt
+
+AUDIT_LOG = "audit.log"
+FILE_BYTES_MAX = 64 * 1024 * 1024
+FILES_KEPT_MAX = 8
+WAITING_MAX = 10_000
+"""Lines in memory that are not written yet."""
+GATHER_S = 0.005
+SYNC_S = 1.0
+RETRY_S = 1.0
+CLOSE_S_MAX = 5.0
+VALUE_LENGTH_MAX = 256
+TEXT_LENGTH_MAX = 512
+ANSWER_BYTES_MAX = 2048
+"""Of a longer answer nothing is kept: what was made is in short ones."""
+AUDIT = "audit"
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_NAMES = {code.value[0]: code.name for code in CallCode}
+QUOTING = frozenset({"INVALID_ARGUMENT", "invalidConfig", "invalidResourcePoolConfig"})
+"""Answers whose texts may quote what a client sent."""
+
+log = structlog.get_logger("gateway")
+
+
+class AuditEntry(NamedTuple):
+    """The end of one call: all that a line is made of, by the thread that writes it."""
+
+    at_s: float
+    principal: Principal
+    method: str
+    objects: Mapping[str, Any]
+    hidden: bool
+    code: int
+    details: str
+    answer: bytes | None
+    reads: ReadAnswer | None
+
+
+class ReadAnswer(NamedTuple):
+    """How to find in the answer of a method what was made, and why it was refused."""
+
+    parse: Callable[[bytes], Any]
+    made: Callable[[Any], Mapping[str, Any]]
+
+
+class AuditNote:
+    """Of one call: hands its end over to the log."""
+
+    __slots__ = ("_audit", "_call", "_method", "_objects", "_reads", "_whose")
+
+    def __init__(
+        self,
+        method: str,
+        call: CoreCall,
+        *,
+        audit: AuditLog,
+        whose: Callable[[CallContext], Principal],
+        reads: ReadAnswer | None,
+    ) -> None:
+        self._method, self._call = method, call
+        self._audit, self._whose, self._reads = audit, whose, reads
+        self._objects: Mapping[str, Any] = {}
+
+    def found(self, objects: Mapping[str, Any]) -> None:
+        """The request was parsed, and names these."""
+        # A client may send megabytes as a name, and lines wait in memory.
+        self._objects = {
+            name: value[:VALUE_LENGTH_MAX] if isinstance(value, str) else value
+            for name, value in objects.items()
+        }
+
+    def __call__(self, code: int, details: str, message: bytes | None) -> None:
+        """The call ends."""
+        kept = message if message is not None and len(message) <= ANSWER_BYTES_MAX else None
+        self._audit.add(
+            AuditEntry(
+                time.time(),
+                self._whose(CallContext(self._call)),
+                self._method,
+                self._objects,
+                self._call.hidden,
+                code,
+                details,
+                kept,
+                self._reads,
+            )
+        )
+
+
+class AuditLog:
+    """One file, from construction to `close`. Raises OSError where it cannot be opened."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        waiting_max: int = WAITING_MAX,
+    ) -> None:
+        self._file = _AuditFile(path, file_bytes_max=file_bytes_max)
+        self._waiting: deque[AuditEntry] = deque()
+        self._waiting_max = waiting_max
+        self._lost = 0
+        self._lost_said = 0  # of these, in a line that was written
+        self._fault = ""  # of the last try to write
+        self._lock = threading.Lock()
+        self._wake, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gateway-audit", daemon=True)
+        self._thread.start()
+
+    def add(self, entry: AuditEntry) -> None:
+        """Hand over a line; from any thread, and without waiting for the disk."""
+        with self._lock:
+            if len(self._waiting) >= self._waiting_max:
+                self._lost += 1
+                return
+            self._waiting.append(entry)
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def notes(self) -> tuple[NotReadyReason, ...]:
+        """What health says; it is no reason against being ready."""
+        texts = []
+        if self._fault:
+            waiting = len(self._waiting)
+            texts.append(f"{self._file.path} cannot be written: {self._fault}; {waiting} wait")
+        if self._lost:
+            texts.append(f"{self._lost} lines are lost")
+        return (NotReadyReason(AUDIT, "; ".join(texts)),) if texts else ()
+
+    def close(self) -> None:
+        """Write and sync what was handed over."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(CLOSE_S_MAX)
+
+    # ---- the thread that writes ----
+
+    def _run(self) -> None:
+        synced_s, dirty = 0.0, False
+        while True:
+            self._wake.wait(SYNC_S if dirty else None)
+            self._closing.wait(GATHER_S)  # one write for all that come now
+            self._wake.clear()
+            closing = self._closing.is_set()  # what is set from here on wakes us again
+            wrote = self._write()
+            dirty = dirty or wrote
+            if dirty and (closing or time.monotonic() - synced_s >= SYNC_S):
+                synced_s, dirty = time.monotonic(), not self._attempt(self._file.sync)
+            if closing:
+                if self._waiting:
+                    log.error("audit lines were not written", count=len(self._waiting))
+                self._file.close()
+                return
+            if self._fault:
+                self._closing.wait(RETRY_S)
+                self._wake.set()
+
+    def _write(self) -> bool:
+        """Write what waits; whether anything was written."""
+        with self._lock:
+            batch, lost = [*self._waiting], self._lost - self._lost_said
+        if not batch and not lost:
+            return False
+        lines = [_line_or_less(entry) for entry in batch]
+        if lost:
+            at = _time_text(time.time())
+            lines.append(_encoded({"at": at, "lost": lost, "text": "lines that found no room"}))
+        if not self._attempt(lambda: self._file.write(b"".join(lines))):
+            return False
+        with self._lock:
+            for _ in batch:
+                self._waiting.popleft()
+        self._lost_said += lost
+        return True
+
+    def _attempt(self, work: Callable[[], None]) -> bool:
+        try:
+            work()
+        except OSError as error:
+            fault = error.strerror or str(error)
+            if fault != self._fault:
+                log.error("the audit log cannot be written", error=fault)
+            self._fault = fault
+            return False
+        if self._fault:
+            log.info("the audit log is written again", lost=self._lost)
+        self._fault = ""
+        return True
+
+
+class _AuditFile:
+    """The file and those before it. What is written is there as a whole or not at all."""
+
+    def __init__(self, path: Path, *, file_bytes_max: int) -> None:
+        self.path = path
+        self._bytes_max = file_bytes_max
+        self._descriptor, self._size = self._open()
+
+    def write(self, data: bytes) -> None:
+        """Append lines. Raises OSError; then none of them is there."""
+        self._reopen_if_gone()
+        if self._size and self._size + len(data) > self._bytes_max:
+            self._rotate()
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:
+            os.ftruncate(self._descriptor, self._size)
+            raise
+        self._size += len(data)
+
+    def sync(self) -> None:
+        """What was written survives a power cut."""
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """No more lines."""
+        os.close(self._descriptor)
+
+    def _open(self) -> tuple[int, int]:
+        descriptor = os.open(self.path, _FLAGS, 0o600)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(0, "it is no regular file", str(self.path))
+            os.fchmod(descriptor, 0o600)
+            size = found.st_size
+            if size and _last_byte(self.path) != b"\n":  # a power cut came between
+                size += os.write(descriptor, b"\n")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor, size
+
+    def _reopen_if_gone(self) -> None:
+        """Somebody may have moved or removed it: lines in a file without a name are lost."""
+        ours = os.fstat(self._descriptor)
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            found = None
+        if found is None or (found.st_ino, found.st_dev) != (ours.st_ino, ours.st_dev):
+            self._replace()
+
+    def _rotate(self) -> None:
+        os.fdatasync(self._descriptor)
+        for number in range(FILES_KEPT_MAX - 1, 0, -1):
+            older = self._numbered(number)
+            if older.exists():
+                older.replace(self._numbered(number + 1))
+        self.path.replace(self._numbered(1))
+        self._replace()
+
+    def _replace(self) -> None:
+        before = self._descriptor
+        self._descriptor, self._size = self._open()
+        os.close(before)
+
+    def _numbered(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+
+def _last_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1)
+
+
+def _line_of(entry: AuditEntry) -> bytes:
+    """The line of a call."""
+    who = entry.principal
+    objects = dict(entry.objects)
+    name, error, text = _NAMES.get(entry.code, str(entry.code)), "", entry.details
+    if entry.answer is not None and entry.reads is not None:
+        answer = entry.reads.parse(entry.answer)
+        objects.update(entry.reads.made(answer))
+        error, text = _error_of(answer)
+        name = "REFUSED" if error else name
+    if name in QUOTING or error in QUOTING:
+        text = ""
+    line = {
+        "at": _time_text(entry.at_s),
+        "who": who.name,
+        "how": who.how,
+        "role": who.role,
+        "peer": who.peer,
+        "caller": who.caller,
+        "method": entry.method,
+        "objects": {key: value for key, value in objects.items() if value != ""},
+        "answer": name,
+        "error": error,
+        "text": text[:TEXT_LENGTH_MAX],
+        "hidden": entry.hidden,
+    }
+    always = ("at", "who", "how", "method", "objects", "answer")
+    return _encoded({key: value for key, value in line.items() if value or key in always})
+
+
+def _line_or_less(entry: AuditEntry) -> bytes:
+    """The line; where a bug prevents it, all that needs no reading of the answer."""
+    line = attempt(_line_of, entry)
+    if isinstance(line, Failure):
+        log.error("an audit line is short", method=entry.method, error=str(line.error))
+        return _line_of(entry._replace(answer=None))
+    return line
+
+
+def _error_of(answer: Any) -> tuple[str, str]:
+    """The error inside an OK answer, as the calls of v0 have it: its field and its text."""
+    if "error" not in answer.DESCRIPTOR.fields_by_name or not answer.HasField("error"):
+        return "", ""
+    for field, value in answer.error.ListFields():
+        return str(field.name), str(getattr(value, "message", ""))
+    return "error", ""
+
+
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def _time_text(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="microseconds")[:-6] + "Z"

@@ -1,0 +1,62 @@
+"""The place of access control in a server: what every call of a method passes.
+
+Turns the beginning of a call, or a coroutine, into the same behind a gate. It must not know why a
+gate refuses: `gates.py` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeAlias
+
+from peloton.gateway.calls import CallContext
+from peloton.gateway.completions import CoreCall
+
+Begin: TypeAlias = Callable[[CoreCall], None]
+LongMethod: TypeAlias = Callable[[Any, Any], Coroutine[Any, Any, Any]]
+"""Takes a request and a `LongCall`."""
+
+
+class MethodGate(Protocol):
+    """What a call of one method passes before the method sees it. Both checks end what may not."""
+
+    def begin(self, call: CoreCall) -> None:
+        """A call has arrived."""
+
+    def at_once(self, request: Any, context: CallContext) -> bool:
+        """Whether it may go on now; False where `check` has to wait for something."""
+
+    def check(self, request: Any, context: CallContext) -> None:
+        """As `at_once`, on a thread that may wait."""
+
+
+GateOf: TypeAlias = Callable[[str], MethodGate | None]
+
+
+def no_gate(method: str) -> None:
+    """The gates of a server without access control."""
+
+
+def gated(gate: MethodGate | None, begin: Begin) -> Begin:
+    """The same beginning of a call, of which the gate is told first."""
+    if gate is None:
+        return begin
+
+    def begin_gated(call: CoreCall) -> None:
+        gate.begin(call)
+        begin(call)
+
+    return begin_gated
+
+
+def checked(method: LongMethod, gate: MethodGate | None) -> LongMethod:
+    """The same method, behind its gate."""
+    if gate is None:
+        return method
+
+    async def check_first(request: Any, call: Any) -> Any:
+        if not gate.at_once(request, call):
+            await call.run(gate.check, request)
+        return await method(request, call)
+
+    return check_first

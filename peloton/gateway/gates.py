@@ -1,0 +1,220 @@
+"""The gate of each method: may this call go on, and what does the audit log keep of it?
+
+Applies `access_table.py` to a request before its method sees it. What the caller may not see is
+marked as hidden on the call, and then answered like what does not exist (`ClusterClient`); what
+they see and may not do ends the call with PERMISSION_DENIED. It must not wait on the thread that
+all calls share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+from google.protobuf import descriptor_pool
+from google.protobuf.message_factory import GetMessageClass
+
+from peloton.access_file import ROOT_PATH, Permission
+from peloton.actors.job.messages import GetJob, JobView
+from peloton.actors.respool.messages import ROOT, GetPool, PoolView
+from peloton.gateway.access_table import (
+    AccessRow,
+    ClusterTarget,
+    JobTarget,
+    NewPoolTarget,
+    PoolTarget,
+    RenamedPoolTarget,
+)
+from peloton.gateway.audit import AuditLog, AuditNote, ReadAnswer
+from peloton.gateway.calls import CallContext
+from peloton.gateway.cluster_client import ClusterClient, Code, end
+from peloton.gateway.completions import CoreCall
+from peloton.gateway.permissions import Rights
+from peloton.runtime.vocabulary import Key, Query
+
+Look: TypeAlias = Callable[[Key, Query], Any]
+"""Has the answer to a query."""
+
+
+class UnlistedMethod(Exception):
+    """A method that has no row in the table of access: it must not be served."""
+
+
+class _Waits(Exception):
+    """The answer to a query has to be waited for."""
+
+
+class Gates:
+    """The gates of one server."""
+
+    def __init__(
+        self,
+        cluster_client: ClusterClient,
+        table: Mapping[str, AccessRow],
+        *,
+        audit: AuditLog | None = None,
+    ) -> None:
+        self._cluster_client = cluster_client
+        self._table = table
+        self._audit = audit
+
+    def of(self, method: str) -> Gate | None:
+        """The gate of a method by its full name; None where every call passes unseen."""
+        row = self._table.get(method)
+        if row is None:
+            raise UnlistedMethod(f"{method} has no row in the table of access")
+        audit = self._audit if row.objects is not None else None
+        checks = row.permission is not None and self._cluster_client.permissions.restricts
+        if not checks and audit is None:
+            return None
+        return Gate(method, row, cluster_client=self._cluster_client, audit=audit)
+
+
+class Gate:
+    """What each call of one method passes."""
+
+    def __init__(
+        self,
+        method: str,
+        row: AccessRow,
+        *,
+        cluster_client: ClusterClient,
+        audit: AuditLog | None,
+    ) -> None:
+        self._method = method
+        self._row = row
+        self._cluster_client = cluster_client
+        self._permissions = cluster_client.permissions
+        self._audit = audit
+        self._reads: ReadAnswer | None = None
+        if audit is not None:
+            described = descriptor_pool.Default().FindMethodByName(method)
+            self._reads = ReadAnswer(GetMessageClass(described.output_type).FromString, row.made)
+
+    def begin(self, call: CoreCall) -> None:
+        """A call has arrived: its end will be audited if it is a change."""
+        if self._audit is not None:
+            call.end_note = AuditNote(
+                self._method,
+                call,
+                audit=self._audit,
+                whose=self._permissions.whose,
+                reads=self._reads,
+            )
+
+    def at_once(self, request: Any, context: CallContext) -> bool:
+        """Whether the call may go on without waiting; ends the call if it may not at all."""
+        self._note(request, context)
+        rights = self._permissions.rights(context)
+        if rights is None:
+            return True
+        read = self._cluster_client.cluster.read
+
+        def look(key: Key, query: Query) -> Any:
+            found = read(key, query)
+            if not isinstance(found, JobView | tuple):
+                raise _Waits
+            return found
+
+        try:
+            self._check(request, context, rights=rights, look=look)
+        except _Waits:
+            return False
+        return not context.hidden
+
+    def check(self, request: Any, context: CallContext) -> None:
+        """As `at_once`, waiting for what the check needs; afterwards the call may go on."""
+        self._note(request, context)
+        rights = self._permissions.rights(context)
+        if rights is not None and not context.hidden:
+            ask = self._cluster_client.ask
+            self._check(
+                request,
+                context,
+                rights=rights,
+                look=lambda key, query: ask(key, query, context=context),
+            )
+
+    # ---- inside ----
+
+    def _note(self, request: Any, context: CallContext) -> None:
+        note = context.end_note
+        if isinstance(note, AuditNote) and self._row.objects is not None:
+            note.found(self._row.objects(request))
+
+    def _check(self, request: Any, context: CallContext, *, rights: Rights, look: Look) -> None:
+        permission, target = self._row.permission, self._row.target(request)
+        if permission is None or target is None:
+            return
+        if isinstance(target, JobTarget):
+            self._check_job(target, context, rights=rights, look=look)
+        elif isinstance(target, ClusterTarget):
+            self._deny(context, Permission.ADMINISTER, path=ROOT_PATH)
+        else:
+            self._check_pool(target, context, rights=rights, look=look)
+
+    def _check_job(
+        self, target: JobTarget, context: CallContext, *, rights: Rights, look: Look
+    ) -> None:
+        view = look(target.job, GetJob())
+        if not isinstance(view, JobView):
+            context.hide()  # there may be something left of it, such as its story
+            return
+        path, by = view.summary.pool_path or ROOT_PATH, view.created_by
+        permission = self._row.permission
+        assert permission is not None
+        if not rights.may_with_job(Permission.SEE, path, created_by=by):
+            context.hide()
+        elif not rights.may_with_job(permission, path, created_by=by):
+            self._deny(context, permission, path=path)
+
+    def _check_pool(
+        self,
+        target: PoolTarget | NewPoolTarget | RenamedPoolTarget,
+        context: CallContext,
+        *,
+        rights: Rights,
+        look: Look,
+    ) -> None:
+        found = look(ROOT, _query_of(target))
+        if not isinstance(found, tuple):
+            # Otherwise nobody could be refused before the root is there.
+            end(context, Code.UNAVAILABLE, text=f"{ROOT} is not created yet")
+        permission = self._row.permission
+        assert permission is not None
+        if not found or not rights.sees_pool(found[0].path):
+            context.hide()
+        elif permission != Permission.SEE:
+            for path in _paths_of(target, found):
+                if not rights.may(permission, path):
+                    self._deny(context, permission, path=path)
+
+    def _deny(self, context: CallContext, permission: Permission, *, path: str) -> NoReturn:
+        principal = self._permissions.whose(context)
+        name = principal.name or "a client that gave no name"
+        name += "" if principal.authenticated else " (unverified)"
+        text = f"{self._method}: {name} has no permission to {permission} in pool {path}"
+        end(context, Code.PERMISSION_DENIED, text=text)
+
+
+def _query_of(target: PoolTarget | NewPoolTarget | RenamedPoolTarget) -> GetPool:
+    if isinstance(target, PoolTarget):
+        return target.query
+    key = target.parent if isinstance(target, NewPoolTarget) else target.pool
+    return GetPool(key, config_only=True)
+
+
+def _paths_of(
+    target: PoolTarget | NewPoolTarget | RenamedPoolTarget, found: tuple[PoolView, ...]
+) -> list[str]:
+    """The paths at which the permission is needed: also where a pool will be found by its name."""
+    pool = found[0]
+    if isinstance(target, NewPoolTarget):
+        return [pool.path, _below(pool.path, target.name)]
+    if isinstance(target, RenamedPoolTarget) and len(found) > 1 and target.name:
+        return [pool.path, _below(found[1].path, target.name)]
+    return [pool.path]
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path.rstrip('/')}/{name}"

@@ -1,0 +1,31 @@
+"""What is answered about an object that the caller may not see: the same as about none.
+
+Turns a message to an actor into the answer of an actor that does not exist, without sending it.
+Whether an answer differs would tell that there is something. It must not read the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.actors.job.messages import DeleteJob, StopJob
+from peloton.actors.respool.messages import CreatePool, DeletePool, UpdatePool, pool_key
+from peloton.actors.respool.rules import NOT_FOUND, check
+from peloton.actors.respool.tree import Tree
+from peloton.runtime.vocabulary import Message, Query, Refused
+
+NEW_POOL = pool_key("new")
+"""Any key: the rules name only the parent."""
+
+
+def answer_of_nothing(message: Message | Query) -> Any:
+    """The answer; None to a query, which is of no class that an existing actor answers with."""
+    if isinstance(message, Query):
+        return None
+    if isinstance(message, CreatePool):
+        # It is the parent that does not exist; errors of the config itself come first.
+        return check(Tree(), NEW_POOL, config=message.config)
+    if isinstance(message, UpdatePool | DeletePool):
+        return Refused(NOT_FOUND, "resource pool not found", "id")
+    assert isinstance(message, DeleteJob | StopJob), message
+    return Refused(NOT_FOUND, "job not found", "id")

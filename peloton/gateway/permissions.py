@@ -1,0 +1,185 @@
+"""What a caller may do, by the operator's file of permissions (`access_file.py`).
+
+Turns rules and a principal into rights: which pools and jobs they see, stop or submit to. A name
+that was not proved matches nothing but `*`. It must not read a request: `gates.py` finds out what a
+call is about.
+
+A job is under the rules of the path that its pool had when it was created. Neither this path nor
+its creator ever changes, so nothing can come between a check of a job and the act; a pool that is
+renamed takes only its new jobs along.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from peloton.access_file import EVERYBODY, ROLE, ROOT_PATH, Permission, PoolRules, read_access
+from peloton.config import BadSetting
+from peloton.gateway.principals import principal_of
+from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.listing import BELOW, CREATOR, Where, nearest
+from peloton.runtime.core.principal import PART_LENGTH_MAX, Principal, creator_in
+
+LOOK_S = 1.0
+"""How often calls look whether the file has changed."""
+RIGHTS_KEPT_MAX = 1024
+"""Callers whose rights are kept; at the limit all are dropped."""
+INCLUDED_IN = {
+    Permission.SEE: (Permission.SEE, Permission.STOP, Permission.ADMINISTER),
+    Permission.STOP: (Permission.STOP, Permission.ADMINISTER),
+    Permission.SUBMIT: (Permission.SUBMIT, Permission.ADMINISTER),
+    Permission.ADMINISTER: (Permission.ADMINISTER,),
+}
+ACCESS = "access"
+
+log = structlog.get_logger("gateway")
+
+
+class Rights:
+    """What one caller may do; a value that never changes."""
+
+    def __init__(self, rules: PoolRules, principal: Principal) -> None:
+        self._rules = rules
+        self._who = _names_of(principal)
+        # A longer name is journaled in part, so it cannot be told from others.
+        known = principal.authenticated and len(principal.name) < PART_LENGTH_MAX
+        self._name = principal.name if known else ""
+        self.everything = self._named(Permission.ADMINISTER, ROOT_PATH)
+        """Whether they administer the root: then nothing is refused to them or hidden."""
+        own = (Where("created_by", CREATOR, (self._name,)),) if self._name else ()
+        self.listing = (Where("pool_path", BELOW, self._signs(), others=own),)
+        """What a query for summaries of jobs tests for in addition."""
+
+    def may(self, permission: Permission, path: str) -> bool:
+        """Whether they may do this in the pool at a path."""
+        return self.everything or any(self._named(one, path) for one in INCLUDED_IN[permission])
+
+    def sees_pool(self, path: str) -> bool:
+        """Whether the pool exists for them: every permission there shows it."""
+        return any(self.may(one, path) for one in (Permission.SEE, Permission.SUBMIT))
+
+    def may_with_job(self, permission: Permission, path: str, *, created_by: str) -> bool:
+        """As `may`, with a job in the pool: its creator may always see and stop it."""
+        created = bool(self._name) and creator_in(created_by) == self._name
+        return created or self.may(permission, path)
+
+    def _signs(self) -> tuple[str, ...]:
+        """The paths below which they see something else than above, with + where they do."""
+        signs: dict[str, str] = {}
+        for path in sorted({ROOT_PATH, *self._rules}):  # parents before children
+            sign = "+" if self.may(Permission.SEE, path) else "-"
+            if nearest(path, signs.get) != sign:
+                signs[path] = sign
+        return tuple(sign + path for path, sign in signs.items())
+
+    def _named(self, permission: Permission, path: str) -> bool:
+        """Whether the nearest pool that names this permission names them."""
+
+        def names_at(at: str) -> frozenset[str] | None:
+            return self._rules.get(at, {}).get(permission)
+
+        found: frozenset[str] | None = nearest(path, names_at)
+        return found is not None and not found.isdisjoint(self._who)
+
+
+def _names_of(principal: Principal) -> frozenset[str]:
+    """The entries of a rule that mean this caller."""
+    who = [EVERYBODY]
+    if principal.authenticated:
+        # A name in the form of a role must not pass for one.
+        if principal.name != EVERYBODY and not principal.name.startswith(ROLE):
+            who.append(principal.name)
+        if principal.role:
+            who.append(ROLE + principal.role)
+    return frozenset(who)
+
+
+class _Loaded(NamedTuple):
+    rules: PoolRules
+    rights: dict[tuple[str, str, bool], Rights]
+
+
+class Permissions:
+    """The rules in force. Without a file everybody who may call may do everything."""
+
+    def __init__(
+        self,
+        file: Path | None = None,
+        *,
+        whose: Callable[[Any], Principal] = principal_of,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises BadSetting for a file that cannot be used. `whose`: who makes a call."""
+        self.whose = whose
+        self._clock = clock
+        self._file = file
+        self._loaded: _Loaded | None = None
+        self._seen: object = None
+        self._bad = ""  # why the file as it is now is not in force
+        self._look_at_s = 0.0
+        self._reading = threading.Lock()
+        if file is not None:
+            self._seen = _state_of(file)
+            self._loaded = _Loaded(read_access(file), {})
+            self._look_at_s = clock() + LOOK_S
+
+    @property
+    def restricts(self) -> bool:
+        """Whether there are rules at all; that never changes."""
+        return self._file is not None
+
+    def rights(self, context: Any) -> Rights | None:
+        """What the caller may do; None where that is everything."""
+        if self._loaded is None:
+            return None
+        if self._clock() >= self._look_at_s:
+            self._look()
+        principal, loaded = self.whose(context), self._loaded
+        key = principal.name, principal.role, principal.authenticated
+        found = loaded.rights.get(key)
+        if found is None:
+            found = Rights(loaded.rules, principal)
+            if len(loaded.rights) >= RIGHTS_KEPT_MAX:
+                loaded.rights.clear()
+            loaded.rights[key] = found
+        return None if found.everything else found
+
+    def notes(self) -> tuple[NotReadyReason, ...]:
+        """What health says; it is no reason against being ready."""
+        return (NotReadyReason(ACCESS, self._bad),) if self._bad else ()
+
+    def _look(self) -> None:
+        """Read a file that has changed, on a thread of its own: calls go on under the old rules."""
+        assert self._file is not None
+        self._look_at_s = self._clock() + LOOK_S
+        if _state_of(self._file) != self._seen and self._reading.acquire(blocking=False):
+            threading.Thread(target=self._read, name="gateway-access", daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._file is not None
+        try:
+            # A change during the read is read again: the state is taken before.
+            self._seen = _state_of(self._file)
+            self._loaded = _Loaded(read_access(self._file), {})
+            self._bad = ""
+            log.info("permissions were read", file=str(self._file))
+        except BadSetting as error:
+            self._bad = f"{error.texts[0]}; the rules read before it are still in force"
+            log.error("permissions could not be read", reasons=[*error.texts])
+        finally:
+            self._reading.release()
+
+
+def _state_of(file: Path) -> object:
+    """What changes with every change of a file; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev

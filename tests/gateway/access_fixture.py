@@ -1,0 +1,140 @@
+"""A cluster with two doors: an open one to make objects, and one that is guarded by rules.
+
+Who calls is said by metadata at both doors, in place of authentication: `how:name:role`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from peloton.api.v0.job import job_pb2
+from peloton.gateway.audit import AUDIT_LOG, AuditLog
+from peloton.gateway.authentication import Authentication
+from peloton.gateway.permissions import Permissions
+from peloton.gateway.sandboxes import SandboxFiles
+from peloton.gateway.server import ServerOptions, build_server
+from peloton.runtime.core.changes import CHANGES_MAX, Mark
+from peloton.runtime.core.principal import BASIC, UNVERIFIED, Principal
+from tests.gateway import fleet_fixture as t
+
+CALLER = "test-caller"
+RULES = """\
+pools:
+  /: {administer: ["role:admin"]}
+  /team: {submit: [sue], stop: [otto], see: [vera], administer: ["role:team-admin"]}
+  /other: {submit: [olga], see: [olga], stop: [olga]}
+"""
+ROLES = {
+    "administrator": Principal("root", BASIC, role="admin"),
+    "pool admin": Principal("paula", BASIC, role="team-admin"),
+    "operator": Principal("otto", BASIC),
+    "submitter": Principal("sue", BASIC),
+    "viewer": Principal("vera", BASIC),
+    "stranger": Principal("zoe", BASIC),
+    "unverified": Principal("sue", UNVERIFIED),
+}
+LONG_S = 6000.0
+
+
+def whose(context: Any) -> Principal:
+    """Who calls, as the metadata say."""
+    said = dict(context.invocation_metadata() or ()).get(CALLER, f"{BASIC}:setup:admin")
+    how, name, role = said.split(":")
+    return Principal(name, how, "10.0.0.7", role=role)
+
+
+def said_by(principal: Principal) -> list[tuple[str, str]]:
+    """The metadata of a call."""
+    return [(CALLER, f"{principal.how}:{principal.name}:{principal.role}")]
+
+
+class Guarded:
+    """Both doors, and the pools of the rules with a long job in each."""
+
+    def __init__(self, open_door: t.Deployment, channel: grpc.Channel, *, folder: Path) -> None:
+        self.open = open_door
+        self.channel = channel
+        self.folder = folder
+        pool = open_door.make_pool
+        team, other = pool("team"), pool("other")
+        self.pools = {
+            "/team": team,
+            "/other": other,
+            "/team/jobs": pool("jobs", team),
+            "/team/more": pool("more", team),
+            "/other/jobs": pool("jobs", other),
+        }
+        self.job("/team/more")
+
+    def job(self, path: str, by: Principal | None = None, **more: Any) -> str:
+        """A new job in a pool that runs for long, by anybody."""
+        default = t.default_config(seconds=LONG_S)
+        request = self.open.request(1, defaultConfig=default, **more)
+        request.config.respoolID.value = self.pools[path]
+        said = said_by(by) if by is not None else None
+        return self.open.create(request, metadata=said)
+
+    def call(self, method: str, sent: Any, by: Principal) -> tuple[grpc.StatusCode, str, bytes]:
+        """Code, text and answer of a unary call through the guarded door."""
+        service, _, name = method.rpartition(".")
+        call = self.channel.unary_unary(f"/{service}/{name}")
+        try:
+            data = call(sent.SerializeToString(), metadata=said_by(by), timeout=t.WAIT_S_MAX)
+        except grpc.RpcError as error:
+            return error.code(), error.details(), b""
+        return grpc.StatusCode.OK, "", data
+
+    def digest(self) -> tuple[Any, ...]:
+        """The newest change in each shard that a client ordered: another order would move one."""
+        region = self.open.region
+        looks = [region.inspect(shard, _last_order) for shard in region.owned()]
+        return tuple(look.result(t.WAIT_S_MAX) for look in looks)
+
+
+def _last_order(core: Any) -> Mark | None:
+    changes = core.changes.after(Mark(0, 0), limit=CHANGES_MAX).changes
+    return max((change.mark for change in changes if change.line.who), default=None)
+
+
+@contextlib.contextmanager
+def guarded(folder: Path, rules: str = RULES) -> Iterator[Guarded]:
+    """The cluster, which is gone afterwards."""
+    file = folder / "access.yaml"
+    file.write_text(rules)
+    audit = AuditLog(folder / AUDIT_LOG)
+    with t.running(
+        folder, options=ServerOptions(permissions=Permissions(whose=whose))
+    ) as open_door:
+        server, (port,) = build_server(
+            open_door.region,
+            ["127.0.0.1:0"],
+            authentication=Authentication.open(),
+            boxes=SandboxFiles(None, ("127.0.0.1", 1)),
+            options=ServerOptions(permissions=Permissions(file, whose=whose), audit=audit),
+        )
+        server.start()
+        try:
+            with grpc.insecure_channel(f"127.0.0.1:{port}", options=t.CHANNEL) as channel:
+                yield Guarded(open_door, channel, folder=folder)
+        finally:
+            server.stop(0).wait(5)
+            audit.close()
+
+
+def create_request(pool: str, **more: Any) -> job_pb2.CreateRequest:
+    """A job for a pool by its id."""
+    config = job_pb2.JobConfig(name="test", instanceCount=1, defaultConfig=t.default_config(LONG_S))
+    config.MergeFrom(job_pb2.JobConfig(**more))
+    config.respoolID.value = pool
+    return job_pb2.CreateRequest(config=config)
+
+
+def unknown_id() -> str:
+    """An id of nothing."""
+    return str(uuid.uuid4())

@@ -1,0 +1,314 @@
+"""Every call × role × relation to its object: what is allowed, denied or hidden.
+
+The calls come from the descriptors of all services that are served; `golden/access.txt` has the
+cells, for people to read. Write it anew, and read what has changed:
+
+    python -m tests.gateway.test_access_cells
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.access_table import ACCESS_TABLE, FILTERED
+from peloton.gateway.authentication import Authentication
+from peloton.gateway.gates import Gates, UnlistedMethod
+from peloton.gateway.intake import Intake
+from peloton.gateway.ops import Ops
+from peloton.gateway.permissions import Permissions
+from peloton.gateway.serving import Server
+from peloton.gateway.unimplemented import MODULES
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.runtime.core.principal import Principal
+from tests.gateway.access_fixture import (
+    ROLES,
+    Guarded,
+    create_request,
+    guarded,
+    said_by,
+    unknown_id,
+)
+from tests.gateway.fleet_fixture import WAIT_S_MAX, named, pool_config
+
+GOLDEN = Path(__file__).parent / "golden" / "access.txt"
+CODE = grpc.StatusCode
+RELATIONS = ("own", "same pool", "other pool", "unknown")
+PATHS = {"own": "/team/jobs", "same pool": "/team/more", "other pool": "/other/jobs"}
+"""Where the job of a relation is, or which pool; the caller has created the first one."""
+HEADER = """\
+# What a call answers, by role and by the relation of its object to the caller. The object is a job
+# that the caller created, another one in the same pool, one in another pool, none at all; or one of
+# these pools. For listings: whether the answer has it.
+#
+# allowed: the call is carried out. denied: PERMISSION_DENIED. hidden: the same answer as for an
+# object that does not exist. no object: of an object that does not exist.
+"""
+UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def services() -> list[ServiceDescriptor]:
+    """All that a server may serve."""
+    modules = (*MODULES, _module(ops.DESCRIPTOR), _module(health_pb2.DESCRIPTOR))
+    found = [one for each in modules for one in each.DESCRIPTOR.services_by_name.values()]
+    return [*found, *reflection_pb2.DESCRIPTOR.services_by_name.values()]
+
+
+def _module(described: Any) -> Any:
+    class Module:
+        DESCRIPTOR = described
+
+    return Module
+
+
+def methods() -> dict[str, Any]:
+    """Every method there is a descriptor of, by its full name."""
+    return {method.full_name: method for service in services() for method in service.methods}
+
+
+# ---- requests, by method ----
+
+
+class Objects:
+    """The objects of each role and relation, made when they are first needed."""
+
+    def __init__(self, fleet: Guarded) -> None:
+        self._fleet = fleet
+        self._jobs: dict[tuple[str, str], str] = {}
+
+    def job(self, relation: str, by: Principal, *, fresh: bool = False) -> str:
+        """The id of a job."""
+        if relation == "unknown":
+            return unknown_id()
+        creator = by if relation == "own" else None
+        key = relation, by.text if relation == "own" else ""
+        if fresh or key not in self._jobs:
+            self._jobs[key] = self._fleet.job(PATHS[relation], creator)
+        return self._jobs[key]
+
+    def pool(self, relation: str) -> str:
+        """The id of a pool."""
+        return unknown_id() if relation == "unknown" else self._fleet.pools[PATHS[relation]]
+
+    def parent(self, relation: str) -> str:
+        """The id of the pool above it."""
+        if relation == "unknown":
+            return unknown_id()
+        return self._fleet.pools[PATHS[relation].rpartition("/")[0]]
+
+
+def path_of(relation: str) -> str:
+    return PATHS.get(relation, "/nowhere")
+
+
+def update_request(objects: Objects, relation: str) -> respool.UpdateRequest:
+    name = path_of(relation).rpartition("/")[2]
+    config = pool_config(name, objects.parent(relation))
+    return respool.UpdateRequest(id={"value": objects.pool(relation)}, config=config)
+
+
+JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
+POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
+Made = Callable[[Objects, str, Principal], Any]
+
+
+def pool_id(value: str) -> peloton_pb2.ResourcePoolID:
+    return peloton_pb2.ResourcePoolID(value=value)
+
+
+def pool_path(relation: str) -> respool.ResourcePoolPath:
+    return respool.ResourcePoolPath(value=path_of(relation))
+
+
+REQUESTS: dict[str, Made] = {
+    f"{JOBS}.Create": lambda o, r, by: create_request(o.pool(r)),
+    f"{JOBS}.Get": lambda o, r, by: job.GetRequest(id=named(o.job(r, by))),
+    f"{JOBS}.Query": lambda o, r, by: job.QueryRequest(
+        spec={"pagination": {"limit": 1000, "maxLimit": 1000}}, summaryOnly=True
+    ),
+    f"{JOBS}.Delete": lambda o, r, by: job.DeleteRequest(id=named(o.job(r, by))),
+    f"{JOBS}.GetActiveJobs": lambda o, r, by: job.GetActiveJobsRequest(),
+    f"{TASKS}.Get": lambda o, r, by: task.GetRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.List": lambda o, r, by: task.ListRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.Query": lambda o, r, by: task.QueryRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.Stop": lambda o, r, by: task.StopRequest(jobId=named(o.job(r, by, fresh=True))),
+    f"{TASKS}.Start": lambda o, r, by: task.StartRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.GetPodEvents": lambda o, r, by: task.GetPodEventsRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.BrowseSandbox": lambda o, r, by: task.BrowseSandboxRequest(jobId=named(o.job(r, by))),
+    f"{POOLS}.CreateResourcePool": lambda o, r, by: respool.CreateRequest(
+        config=pool_config(f"new-{unknown_id()}", o.parent(r))
+    ),
+    f"{POOLS}.GetResourcePool": lambda o, r, by: respool.GetRequest(id=pool_id(o.pool(r))),
+    f"{POOLS}.DeleteResourcePool": lambda o, r, by: respool.DeleteRequest(path=pool_path(r)),
+    f"{POOLS}.UpdateResourcePool": lambda o, r, by: update_request(o, r),
+    f"{POOLS}.LookupResourcePoolID": lambda o, r, by: respool.LookupRequest(path=pool_path(r)),
+    f"{POOLS}.Query": lambda o, r, by: respool.QueryRequest(),
+    f"{OPS}.Why": lambda o, r, by: ops.WhyRequest(job_id=o.job(r, by)),
+    f"{OPS}.WaitJob": lambda o, r, by: ops.WaitJobRequest(job_id=o.job(r, by)),
+    f"{OPS}.Watch": lambda o, r, by: ops.WatchRequest(job_id=o.job(r, by)),
+    f"{OPS}.Story": lambda o, r, by: ops.StoryRequest(key=f"job/{o.job(r, by)}"),
+    f"{OPS}.ListQuarantine": lambda o, r, by: ops.ListQuarantineRequest(),
+    f"{OPS}.Redrive": lambda o, r, by: ops.RedriveRequest(key=f"job/{o.job(r, by)}"),
+    f"{OPS}.ListHosts": lambda o, r, by: ops.ListHostsRequest(),
+    f"{OPS}.ForgetHost": lambda o, r, by: ops.ForgetHostRequest(name="nobody"),
+    "grpc.health.v1.Health.Check": lambda o, r, by: health_pb2.HealthCheckRequest(),
+    "grpc.health.v1.Health.Watch": lambda o, r, by: health_pb2.HealthCheckRequest(),
+    "grpc.reflection.v1alpha.ServerReflection.ServerReflectionInfo": lambda o, r, by: (
+        reflection_pb2.ServerReflectionRequest(list_services="")
+    ),
+}
+
+WITHOUT_OBJECT = {f"{OPS}.ListQuarantine", f"{OPS}.Redrive", f"{OPS}.ListHosts"} | {
+    f"{OPS}.ForgetHost",
+    *(name for name in REQUESTS if name.startswith("grpc.")),
+}
+
+
+# ---- cells ----
+
+
+def cells(fleet: Guarded) -> Iterator[tuple[str, str, list[str]]]:
+    """Method, role and the outcomes by relation; after each refusal nothing has changed."""
+    objects = Objects(fleet)
+    for method in methods():
+        if method in ACCESS_TABLE:
+            for role, principal in ROLES.items():
+                yield method, role, [*_outcomes(fleet, objects, method, principal)]
+
+
+def _outcomes(fleet: Guarded, objects: Objects, method: str, by: Principal) -> Iterator[str]:
+    if ACCESS_TABLE[method] is FILTERED:
+        yield from _shown(fleet, objects, method, by)
+        return
+    nothing = _answer(fleet, method, REQUESTS[method](objects, "unknown", by), by)
+    for relation in RELATIONS:
+        sent = REQUESTS[method](objects, relation, by)
+        before = fleet.digest()
+        answer = _answer(fleet, method, sent, by)
+        if answer[0] == CODE.PERMISSION_DENIED:
+            outcome = "denied"
+        elif method in WITHOUT_OBJECT or answer != nothing:
+            outcome = "allowed"
+        else:
+            outcome = "no object" if relation == "unknown" else "hidden"
+        if outcome in ("denied", "hidden"):
+            assert fleet.digest() == before, f"{method} of {by} was {outcome} and changed something"
+        yield outcome
+
+
+def _answer(fleet: Guarded, method: str, sent: Any, by: Principal) -> tuple[Any, ...]:
+    """What the client learns, without ids."""
+    if methods()[method].server_streaming:
+        answer = _first(fleet, method, sent, by)
+    else:
+        answer = fleet.call(method, sent, by)
+    code, text, data = answer
+    kind = GetMessageClass(methods()[method].output_type)
+    shown = str(kind.FromString(data)).encode() if data else b""
+    for path in (*PATHS.values(), "/nowhere"):
+        text, shown = text.replace(path, "PATH"), shown.replace(path.encode(), b"PATH")
+    return code, UUID.sub(b"ID", text.encode()), UUID.sub(b"ID", shown)
+
+
+def _first(
+    fleet: Guarded, method: str, sent: Any, by: Principal
+) -> tuple[grpc.StatusCode, str, bytes]:
+    """The first message of a stream, as an answer."""
+    service, _, name = method.rpartition(".")
+    both = methods()[method].client_streaming
+    open_ = fleet.channel.stream_stream if both else fleet.channel.unary_stream
+    data = sent.SerializeToString()
+    stream = open_(f"/{service}/{name}")(
+        iter([data]) if both else data, metadata=said_by(by), timeout=WAIT_S_MAX
+    )
+    try:
+        found = next(stream)
+    except grpc.RpcError as error:
+        return error.code(), error.details(), b""
+    stream.cancel()
+    return CODE.OK, "", found
+
+
+def _shown(fleet: Guarded, objects: Objects, method: str, by: Principal) -> Iterator[str]:
+    is_pools = method.startswith(POOLS)
+    ids = {
+        relation: objects.pool(relation) if is_pools else objects.job(relation, by)
+        for relation in RELATIONS
+    }
+    code, text, data = fleet.call(method, REQUESTS[method](objects, "own", by), by)
+    assert code == CODE.OK, text
+    answer = GetMessageClass(methods()[method].output_type).FromString(data)
+    for relation, value in ids.items():
+        if relation == "unknown":
+            yield "no object"
+        else:
+            yield "shown" if value in str(answer) else "not shown"
+
+
+def as_text(found: Mapping[tuple[str, str], list[str]]) -> str:
+    lines, last = [HEADER], ""
+    for (method, role), outcomes in found.items():
+        if method != last:
+            permission = ACCESS_TABLE[method].permission
+            lines.append(f"\n{method} ({permission or 'for all who may call'})")
+            lines.append("".join(["  " + " " * 15, *(f"{r:12}" for r in RELATIONS)]).rstrip())
+        lines.append("".join([f"  {role:15}", *(f"{one:12}" for one in outcomes)]).rstrip())
+        last = method
+    return "\n".join(lines) + "\n"
+
+
+def all_cells(folder: Path) -> str:
+    with guarded(folder) as fleet:
+        return as_text({(method, role): row for method, role, row in cells(fleet)})
+
+
+def test_each_cell(tmp_path: Path) -> None:
+    assert all_cells(tmp_path) == GOLDEN.read_text()
+
+
+def test_the_table_has_a_row_for_each_served_method_and_no_other() -> None:
+    assert ACCESS_TABLE.keys() == REQUESTS.keys()
+    assert ACCESS_TABLE.keys() <= methods().keys()
+
+
+def test_a_method_without_a_row_is_served_by_no_server() -> None:
+    described = ops.DESCRIPTOR.services_by_name["Ops"]
+    for method in described.methods:
+        table = {name: row for name, row in ACCESS_TABLE.items() if name != method.full_name}
+        gates = Gates(_Client(), table)  # type: ignore[arg-type]
+        server = Server(
+            [],
+            Intake(message_bytes_max=1, bytes_max=1),
+            gates=gates.of,
+            authentication=Authentication.open(),
+        )
+        with pytest.raises(UnlistedMethod, match=rf"{method.full_name} has no row"):
+            server.add(described, Ops.__new__(Ops), names=[described.full_name])
+        with pytest.raises(UnlistedMethod):
+            server.add_each("/some.Service/Method", lambda data: data)
+        assert server.stop(0).wait(5)
+
+
+class _Client:
+    permissions = Permissions()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        GOLDEN.write_text(all_cells(Path(made)))
+    sys.stdout.write(GOLDEN.read_text())
