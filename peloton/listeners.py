@@ -20,6 +20,7 @@ from peloton.port_holder import port_holder
 from peloton.runtime.shells.region import Region
 from peloton.settings import DaemonSettings
 from peloton.start_options import StartOptions
+from peloton.task_accounts import health_notes
 
 CALLS_GRACE_S = 0.5
 CALLS_STOP_S_MAX = 2.0
@@ -41,6 +42,7 @@ class ClientListeners:
         self._stop_grpc: list[Callable[[], object]] = []
         self._stop_http: list[Callable[[], object]] = []
         self._report = report
+        self._notes = health_notes(settings, options.names)
 
     def refuse_busy(self) -> None:
         """Raise CannotStart if an address that must be had is busy now."""
@@ -54,7 +56,7 @@ class ClientListeners:
         wanted = self._settings.http
         _refuse_busy(self._names.http, wanted, remedy=self._names.other_ports)
         try:
-            server = HttpServer(wanted, region, sandboxes=self._sandboxes)
+            server = HttpServer(wanted, region, sandboxes=self._sandboxes, notes=self._notes)
         except OSError as error:
             raise CannotStart(f"{self._names.http}: {wanted}: {error.strerror}") from error
         self._stop_http.append(server.close)

@@ -39,7 +39,15 @@ TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "a
 class HttpServer:
     """Listens from its construction until `close`."""
 
-    def __init__(self, address: Address, cluster: ClusterPort, *, sandboxes: Path) -> None:
+    def __init__(
+        self,
+        address: Address,
+        cluster: ClusterPort,
+        *,
+        sandboxes: Path,
+        notes: tuple[NotReadyReason, ...] = (),
+    ) -> None:
+        """`notes` are told with health, and are no reason against being ready."""
         if not _is_loopback(address.host):
             raise OSError(0, f"{address.host} is not a loopback address")
         boxes = SandboxFiles(sandboxes, (address.host, address.port))
@@ -47,7 +55,7 @@ class HttpServer:
         class Bound(HttpHandler):
             pass
 
-        Bound.cluster, Bound.boxes = cluster, boxes
+        Bound.cluster, Bound.boxes, Bound.notes = cluster, boxes, notes
         kind = BoundedServer6 if ":" in address.host else BoundedServer
         self._server = kind((address.host, address.port), Bound)
         self.address = Address(address.host, self._server.server_address[1])
@@ -71,6 +79,7 @@ class HttpHandler(LimitedHandler):
 
     cluster: ClusterPort
     boxes: SandboxFiles
+    notes: tuple[NotReadyReason, ...]
     _begun = False  # whether an answer is under way
 
     def do_HEAD(self) -> None:
@@ -124,7 +133,7 @@ class HttpHandler(LimitedHandler):
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
         """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
         condition = self.cluster.condition()
-        reasons = (*condition.reasons, *waiting_hosts(self.cluster))
+        reasons = (*condition.reasons, *waiting_hosts(self.cluster), *self.notes)
         well = condition.live if live else condition.ready
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
         wanted = query.get("format", [""])[0], self.headers.get("Accept", "")
