@@ -1,5 +1,4 @@
-"""The account of tasks that name none: whether this machine has it, and what to say where they run
-as root.
+"""The account of tasks that name none: is it there, and what to say where they run as root.
 
 Turns settings into texts for people. It must not start anything; the keeper looks again at each
 run, because accounts come and go.

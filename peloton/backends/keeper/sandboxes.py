@@ -21,7 +21,8 @@ from .journal import sync_folder
 
 _RUNS = "runs"
 _TRASH = "trash"
-# Removing is left to `rm`: a sandbox may hold a million files, and the loop must not wait.
+# Removing is left to `rm`: a sandbox may hold a million files, and the loop must not wait. It walks
+# by descriptors and follows no link, whatever a process of the sandbox's account changes meanwhile.
 _TRASH_BATCH_MAX = 1024
 
 
