@@ -442,6 +442,23 @@ def test_each_server_is_connected_to_once(tmp_path: Path) -> None:
     assert once and connects.made_by_check(str(file)) == {**once, port: probe_and_session}
 
 
+def test_an_account_for_tasks_that_is_missing_is_named(tmp_path: Path) -> None:
+    base = ["minicluster", "--no-classic-ports", "--data-dir", str(tmp_path / "d")]
+    base += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--task-user"]
+    for check in (["--check"], []):
+        printed = typed(*base, "no-such-account", *check)
+        assert printed.code == 69
+        assert "--task-user: this machine has no account 'no-such-account'" in printed.err
+        assert not (tmp_path / "d").exists()
+    other = "root" if os.geteuid() else "nobody"
+    printed = typed(*base, other, "--check")
+    if os.geteuid() == 0:
+        assert (printed.code, printed.err) == (0, "")
+    else:
+        assert printed.code == 69
+        assert f"--task-user: only root can run tasks as another user, here {other}" in printed.err
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_another_user_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
