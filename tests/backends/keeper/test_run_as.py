@@ -1,7 +1,6 @@
 """Real runs of other accounts: started, watched, adopted, killed and cleaned up by a keeper.
 
-As root they run as `nobody`. Where the tests do not run as root, those of the other branch do: such
-a keeper runs what it may as itself, and refuses the rest.
+They run as `nobody`. What a keeper does that is not root stands in test_task_accounts.py.
 """
 
 from __future__ import annotations
@@ -25,11 +24,8 @@ from peloton.backends.keeper_messages import (
 )
 from peloton.gateway.sandboxes import NoFile, SandboxFiles
 
-ROOT = os.geteuid() == 0
-ME = pwd.getpwuid(os.geteuid()).pw_name
 NOBODY = pwd.getpwnam("nobody")
-as_root = pytest.mark.skipif(not ROOT, reason="only root can start a task as another account")
-as_user = pytest.mark.skipif(ROOT, reason="root can start a task as any account")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a task as another account")
 LIVE = "echo > ready; while :; do sleep 0.05; done"
 
 
@@ -259,24 +255,6 @@ def test_a_hard_link_to_the_file_of_another_is_not_served(daemon: Any, passable:
         assert os.read(file, 10) == b"mine\n"
     with pytest.raises(NoFile), files.open("/r-0-1/linked"):
         pass
-
-
-@as_user
-def test_who_is_not_root_runs_the_tasks_of_all_callers_as_itself(daemon: Any) -> None:
-    for given in ({"caller": "nobody"}, {"user": ME}, {"task_user": ME, "caller": "root"}):
-        run = f"r-{len(daemon.log.reports)}"
-        daemon.launch(run, "id -un", **given)
-        assert daemon.end(run).outcome == "SUCCEEDED"
-        assert daemon.output(run).split() == [ME]
-
-
-@as_user
-@pytest.mark.parametrize("given", [{"user": "root"}, {"task_user": "root"}])
-def test_who_is_not_root_starts_nothing_as_another(daemon: Any, given: dict[str, str]) -> None:
-    daemon.launch("r-0-1", "true", **given)
-    end = daemon.end("r-0-1")
-    assert (end.outcome, end.reason) == ("FAILED", kinds.NO_ACCOUNT)
-    assert "as it is not root" in end.message
 
 
 def test_a_keeper_of_an_earlier_version_refuses_what_names_an_account() -> None:
