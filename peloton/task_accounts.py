@@ -7,9 +7,9 @@ run, because accounts come and go.
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Callable
 
+from peloton.backends.keeper.accounts import Account, closed_above, look_up
 from peloton.backends.process import TaskAccounts
 from peloton.failures import CannotStart
 from peloton.runtime.core.condition import NotReadyReason
@@ -24,13 +24,28 @@ def problem(settings: DaemonSettings, names: SettingNames) -> str:
     name = _task_user(settings)
     if not name:
         return ""
-    try:
-        uid = pwd.getpwnam(name).pw_uid
-    except (KeyError, ValueError):
+    found = look_up(name)
+    if found is None:
         return f"{names.task_user}: this machine has no account {name!r}"
-    if os.geteuid() not in (0, uid):
+    if os.geteuid() == found.uid:
+        return ""
+    if os.geteuid() != 0:
         return f"{names.task_user}: only root can run tasks as another user, here {name}"
-    return ""
+    return _closed(settings, names, account=found)
+
+
+def _closed(settings: DaemonSettings, names: SettingNames, *, account: Account) -> str:
+    """Our own folders are opened; those above them are not ours to open."""
+    assert settings.backend.process is not None
+    ours = [*task_accounts(settings).above, settings.backend.process.folder]
+    above = ours[0].resolve().parent
+    while not above.exists():
+        above = above.parent
+    closed = closed_above(str(above), account)
+    if not closed:
+        return ""
+    setting = names.data_folder if len(ours) > 1 else names.keeper_folder
+    return f"{setting}: tasks of {account.name} must not pass {closed}; name another folder"
 
 
 def check_accounts(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,11 @@ from peloton.backends.keeper_messages import (
 )
 from peloton.gateway.sandboxes import NoFile, SandboxFiles
 
+KEEPER = Path(kinds.__file__).parent
 NOBODY = pwd.getpwnam("nobody")
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a task as another account")
+as_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can start a task as another account"
+)
 LIVE = "echo > ready; while :; do sleep 0.05; done"
 
 
@@ -68,6 +73,19 @@ def test_a_run_has_its_account_and_nothing_of_root(daemon: Any, wanted: str) -> 
     ids = (NOBODY.pw_uid, NOBODY.pw_gid)
     assert owner(box) == (*ids, 0o700)
     assert owner(box / "stdout") == owner(box / "stderr") == (*ids, 0o600)
+
+
+@as_root
+def test_it_has_no_group_of_the_keeper(daemon_of: Callable[..., Any], open_folder: Path) -> None:
+    command = [sys.executable, "-I", "-S", str(KEEPER / "__main__.py"), str(open_folder), "30"]
+    assert subprocess.run(command, check=False, extra_groups=[0, 4, 27]).returncode == 0
+    daemon = daemon_of()
+    daemon.launch("root", "id -G")
+    daemon.launch("r-0-1", "id -G", user="nobody")
+    daemon.end("root"), daemon.end("r-0-1")
+    assert daemon.output("root").split() == ["0", "4", "27"]
+    groups = os.getgrouplist("nobody", NOBODY.pw_gid)
+    assert daemon.output("r-0-1").split() == [*map(str, groups)]
 
 
 @as_root
