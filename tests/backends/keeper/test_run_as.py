@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from peloton.backends.keeper import kinds
+from peloton.backends.keeper import accounts, kinds
+from peloton.backends.keeper.switching import spawn_as
 from peloton.backends.keeper_messages import (
     EARLIER_KEEPER,
     KeeperRunsListed,
@@ -258,6 +260,34 @@ def test_links_that_a_task_leaves_lead_root_nowhere(
     procs.until(lambda: not box.exists(), "the sandbox is removed")
     procs.until(lambda: not (box.parent.parent / "trash").exists(), "the trash is removed")
     assert (kept / "deep" / "file").read_text() == "secret"
+
+
+@as_root
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_log_that_is_there_already_is_not_opened(
+    passable: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whoever could put a link there before the logs are made would have root write through it."""
+    monkeypatch.chdir(passable)
+    (passable / "kept").write_text("secret")
+    (passable / "box").mkdir()
+    (passable / "box" / name).symlink_to(passable / "kept")
+    account = accounts.look_up("nobody")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(FileExistsError):
+        spawn_as(account, value="/bin/echo", arguments=["echo"], environment={}, sandbox="box")
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (owner(passable / "kept")[0], owner(passable / "box")[0]) == (0, 0)
+    (passable / "box" / name).unlink()
+    (passable / "link").symlink_to("box")
+    with pytest.raises(NotADirectoryError):
+        spawn_as(account, value="/bin/echo", arguments=["echo"], environment={}, sandbox="link")
+    assert (passable / "kept").read_text() == "secret"
+
+
+def test_folders_are_emptied_by_descriptors() -> None:
+    """`--fresh` removes the sandboxes of other accounts in this process."""
+    assert shutil.rmtree.avoids_symlink_attacks
 
 
 @as_root
