@@ -61,6 +61,7 @@ from peloton.runtime.vocabulary import key
 from peloton.servers import open_cassandra, open_zookeeper
 from peloton.settings import DaemonSettings
 from peloton.start_options import STANDARD_START, StartOptions
+from peloton.task_accounts import check_accounts, task_accounts
 
 START_MAX_S = 300.0
 """Time limit of a start that is all or nothing. 40,000 hosts with ten tasks each take most of a
@@ -157,6 +158,7 @@ class Daemon:
         # Before anything is written: a start that fails should leave nothing behind.
         self._listeners.read_permissions()
         self._listeners.check()
+        check_accounts(settings, self._options.names, report=log_line)
         journal = self._outside.journal if self._outside else self._open_journal()
         self._undo.append(journal.close)
         # Who we are comes first: nothing of another cluster may be touched.
@@ -319,7 +321,9 @@ class Daemon:
             owner = keeper_owner(self._record)
             kept = setting.process.keep_sandboxes
             folder = setting.process.folder
-            return ProcessBackend(folder, names, owner=owner, keep_sandboxes=kept)
+            backend = ProcessBackend(folder, names, owner=owner, keep_sandboxes=kept)
+            backend.accounts = task_accounts(self._settings)
+            return backend
         assert setting.simulated is not None
         fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
         return SimulatedBackend(names, fates)

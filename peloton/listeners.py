@@ -27,6 +27,7 @@ from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.shells.region import Region
 from peloton.settings import DaemonSettings
 from peloton.start_options import StartOptions
+from peloton.task_accounts import health_notes
 
 CALLS_GRACE_S = 0.5
 CALLS_STOP_S_MAX = 2.0
@@ -51,6 +52,7 @@ class ClientListeners:
         self._permissions = Permissions()
         self._audit: AuditLog | None = None
         self._access: ClientAccess | None = None
+        self._tasks = health_notes(settings, options.names)
 
     def read_permissions(self) -> None:
         """Read the permissions. Raises CannotStart."""
@@ -161,8 +163,8 @@ class ClientListeners:
 
     def _notes(self) -> tuple[NotReadyReason, ...]:
         """What health says besides, and what is no reason against being ready."""
-        audit = self._audit
-        return (*self._permissions.notes(), *(audit.notes() if audit is not None else ()))
+        audit = self._audit.notes() if self._audit is not None else ()
+        return (*self._tasks, *self._permissions.notes(), *audit)
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

@@ -44,6 +44,7 @@ NAMES = SettingNames(
     http="--http",
     data_folder="--data-dir",
     keeper_folder="--data-dir",
+    task_user="--task-user",
     backend="--backend",
     other_backend="Start it with --backend {known}, or name another --data-dir; --fresh begins "
     "anew, and ends all tasks of the old cluster",
@@ -94,6 +95,13 @@ def command() -> click.Command:
     default=SANDBOXES_KEPT,
     show_default=True,
     help="Ended runs whose files are kept. While tasks run, the number of their start counts.",
+)
+@click.option(
+    "--task-user",
+    default="",
+    metavar="NAME",
+    help="Where this runs as root: the account of tasks that name none. Without it they run as "
+    "root.",
 )
 @click.option(
     "--accept-rollback",
@@ -171,7 +179,12 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         raise BadSetting(*texts)
     folder = _folder(options)
     if options["backend"] == "process":
-        process = ProcessBackendSettings(folder=folder / KEEPER, hosts=hosts, keep_sandboxes=kept)
+        process = ProcessBackendSettings(
+            folder=folder / KEEPER,
+            hosts=hosts,
+            keep_sandboxes=kept,
+            task_user=str(options["task_user"]),
+        )
         backend = BackendSetting(process=process)
     else:
         seed = int(_number(options, "simulated_seed"))

@@ -33,6 +33,7 @@ from peloton.sdk.zookeeper import reading
 from peloton.servers import open_cassandra
 from peloton.settings import Cassandra, DaemonSettings, Zookeeper
 from peloton.start_options import STANDARD_START, StartOptions
+from peloton.task_accounts import problem
 
 SERVERS_S_MAX = 3.0
 
@@ -65,6 +66,9 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
         yield from _folder(names.keeper_folder, folder)
         if not options.fresh:
             yield from _origin(names.keeper_folder, folder, options=options)
+        account = problem(settings, names)
+        if account:
+            yield account
     servers = ServersRead()
     if settings.journal.cassandra is not None:
         journal = yield from _cassandra(settings.journal.cassandra)

@@ -105,11 +105,15 @@ class JournalSetting(_Record, frozen=True):
 
 
 class ProcessBackendSettings(_Record, frozen=True):
-    """Real processes on this machine. Daemons of one machine share the folder, and its keeper."""
+    """Real processes on this machine. Daemons of one machine share the folder, and its keeper.
+
+    `task_user`: the account of tasks for which neither a user nor a caller is known.
+    """
 
     folder: Path
     hosts: list[HostSetting]
     keep_sandboxes: int = SANDBOXES_KEPT
+    task_user: str = ""
 
 
 class SimulatedBackendSettings(_Record, frozen=True):

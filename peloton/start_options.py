@@ -24,6 +24,7 @@ class SettingNames(NamedTuple):
     http: str = "listen.http"
     data_folder: str = "journal.sqlite.folder"
     keeper_folder: str = "backend.process.folder"
+    task_user: str = "backend.process.task_user"
     backend: str = "backend"
     other_backend: str = "Start it with backend.{known}, or name another journal.sqlite.folder"
     other_keeper: str = (

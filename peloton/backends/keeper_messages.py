@@ -19,6 +19,12 @@ OutcomeName = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
 
 RUN_BYTES_MAX = 4 * 1024 * 1024
 """Twice what a kernel takes for a program's arguments and environment."""
+EARLIER_KEEPER = (
+    "this keeper is of an earlier version and would start the run as its own user: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""Stands where a keeper of an earlier version expects a number, in requests that it must not obey:
+it does not know the field that names the account, and refuses the run with this text."""
 
 
 class BadRun(Exception):
@@ -32,7 +38,8 @@ class BadRun(Exception):
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
-    (the first is the name the program sees; none at all means `value` alone)."""
+    (the first is the name the program sees; none at all means `value` alone). The last three are
+    what names its account (`keeper/accounts.py`); without them it runs as the keeper's."""
 
     run_id: str
     host: str
@@ -41,6 +48,9 @@ class RunRequest:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     memory_mb: float = 0.0
+    user: str = ""
+    caller: str = ""
+    task_user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +144,7 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
     if not RUN_ID.fullmatch(run.run_id):
         raise BadRun(run.run_id, "not a run id")
     try:
-        form = {
+        form: wire.KeeperMessage = {
             "run": run.run_id,
             "value": run.value,
             "shell": run.shell,
@@ -142,6 +152,9 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
             "environment": dict(run.environment),
             "memory_mb": run.memory_mb,
         }
+        names = {"user": run.user, "caller": run.caller, "task_user": run.task_user}
+        if any(names.values()):
+            form |= {"memory_mb": EARLIER_KEEPER, "limit_mb": run.memory_mb, "as": names}
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble

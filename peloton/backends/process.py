@@ -10,10 +10,13 @@ read before the keeper came back, and sent after its "up", would be the last a h
 
 from __future__ import annotations
 
+import logging
+import os
 import signal as signals
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,6 +31,7 @@ from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tel
 from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
 from peloton.backends.roster import Roster
 from peloton.backends.run_ids import RunIds
+from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
 
@@ -35,6 +39,15 @@ PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take until it is reported."""
 _NOT_REACHED = "keeper: not reached yet"
+_LOG = logging.getLogger("peloton.keeper")
+
+
+class TaskAccounts(NamedTuple):
+    """The account of runs that name none, empty for the daemon's own; and which folders of this
+    daemon lie above the keeper's, so that other accounts have to pass through them."""
+
+    task_user: str = ""
+    above: tuple[Path, ...] = ()
 
 
 class ProcessBackend:
@@ -52,6 +65,8 @@ class ProcessBackend:
         owner: KeeperOwner | None = None,
         keep_sandboxes: int = KeeperSettings().sandboxes_kept_max,
     ) -> None:
+        self.accounts = TaskAccounts()
+        """May be replaced before the start."""
         self._folder = folder
         self._owner = owner
         self._silent_max_s = silent_max_s
@@ -147,7 +162,7 @@ class ProcessBackend:
         bad: list[m.RunEnd] = []
         for run in order.runs:
             try:
-                requests.append(_request(name, run, run_id=self._ids.begin(run.run)))
+                requests.append(self._request(name, run))
             except POISON as trouble:
                 bad.append(cannot_be_ordered(run.run, trouble, reason=NOT_RUNNABLE))
         self._alive.update((self._ids.name(request.run_id), name) for request in requests)
@@ -160,6 +175,34 @@ class ProcessBackend:
             for end in bad:
                 self._not_alive(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
+
+    def _request(self, host: str, run: m.StartRun) -> km.RunRequest:
+        spec, root = run.spec, os.geteuid() == 0
+        request = km.RunRequest(
+            run_id=self._ids.begin(run.run),
+            host=host,
+            value=spec.value,
+            shell=spec.shell,
+            arguments=spec.arguments,
+            environment=dict(run.environment),
+            memory_mb=amount(spec.resources.memory),
+            user=spec.user,
+            # Only root can start a process as another user: others run all tasks as themselves.
+            caller=spec.caller if root else "",
+            task_user=self.accounts.task_user,
+        )
+        if root and (request.user or request.caller or request.task_user):
+            self._open_way()
+        return request
+
+    def _open_way(self) -> None:
+        """Let the tasks of other accounts reach their sandboxes. Where this fails, the keeper
+        names the folder as the end of the run."""
+        for folder in self.accounts.above:
+            try:
+                private_folder.let_pass(folder)
+            except OSError as error:
+                _LOG.warning("%s stays closed to tasks of other accounts: %s", folder, error)
 
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait for it: for a cluster that leaves nothing behind."""
@@ -283,19 +326,6 @@ def _to_host(host: Key, report: Report) -> Envelope:
 
 def _name(host: Key) -> str:
     return host.partition("/")[2]
-
-
-def _request(host: str, run: m.StartRun, *, run_id: str) -> km.RunRequest:
-    spec = run.spec
-    return km.RunRequest(
-        run_id=run_id,
-        host=host,
-        value=spec.value,
-        shell=spec.shell,
-        arguments=spec.arguments,
-        environment=dict(run.environment),
-        memory_mb=amount(spec.resources.memory),
-    )
 
 
 def _signal_name(number: int) -> str:

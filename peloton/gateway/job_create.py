@@ -18,7 +18,9 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.pool_limits import check_limits
+from peloton.gateway.principals import principal_of
 from peloton.gateway.requests import RequestId, request_of
+from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.texts import canonical, derived
 from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig
@@ -92,10 +94,13 @@ class Creation:
         if isinstance(pools, str):
             return self._invalid(pools)
         try:
-            wanted = to_spec(self._sent.config)
+            wanted = to_spec(self._sent.config, run_as(principal_of(self._context)))
             check_limits(wanted, pools)
         except (BadConfig, BadAmount) as error:
             return self._invalid(str(error))
+        except NotPermitted as error:
+            code = Code.PERMISSION_DENIED
+            end(self._context, code, text=str(error), field=error.field)
         return wanted, pools[0]
 
     def _choose_id(self) -> str | None:

@@ -2,7 +2,9 @@
 
 Turns (run, path) into an open file or a listing. A path is walked by descriptors that follow no
 link, so nothing outside of the root can be reached, even by a change between a check and an open:
-no path is ever resolved as a text. It must not write or block (a pipe is not served).
+no path is ever resolved as a text. In the sandbox of another account, files of a third one are not
+served either: they are hard links to what that account may not read. It must not write or block (a
+pipe is not served).
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class SandboxFiles:
         Such a name can be sent in no message and is part of no path that a client can ask for.
         """
         run, parts = _split(path)
-        with self._folder(run, parts) as folder:
+        with self._folder(run, parts) as (folder, _):
             found = []
             names = sorted(filter(_is_utf8, os.listdir(folder)))
             for name in names[:LISTED_MAX]:
@@ -86,26 +88,30 @@ class SandboxFiles:
         run, parts = _split(path)
         if not parts:
             raise NoFile(path)
-        with self._folder(run, parts[:-1]) as folder:
+        with self._folder(run, parts[:-1]) as (folder, owner):
             try:
                 file = os.open(parts[-1], _FILE, dir_fd=folder)
             except OSError as error:
                 raise NoFile(path) from error
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
+            found = os.fstat(file)
+            foreign = owner != os.geteuid() and found.st_uid != owner
+            if foreign or not stat.S_ISREG(found.st_mode):
                 raise NoFile(path)
             yield file
         finally:
             os.close(file)
 
     @contextlib.contextmanager
-    def _folder(self, run: str, parts: list[str]) -> Iterator[int]:
+    def _folder(self, run: str, parts: list[str]) -> Iterator[tuple[int, int]]:
+        """The descriptor of a folder, and the user who owns its sandbox."""
         if self._root is None:
             raise NoFile("no sandboxes here")
         folder = -1
         try:
             folder = os.open(self._root, _FOLDER)
             folder = _enter(folder, self._newest(run, folder))
+            owner = os.fstat(folder).st_uid
             if _is_of_earlier_keeper(folder):
                 folder = _enter(folder, _EARLIER_NAME)
             for part in parts:
@@ -115,7 +121,7 @@ class SandboxFiles:
                 os.close(folder)
             raise NoFile("/".join((run, *parts))) from error
         try:
-            yield folder
+            yield folder, owner
         finally:
             os.close(folder)
 

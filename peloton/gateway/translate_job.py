@@ -21,6 +21,7 @@ from peloton.actors.respool.messages import pool_key
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.run_as import UNKNOWN, RunAs
 from peloton.gateway.texts import client_name, nanoseconds, rfc3339
 from peloton.gateway.translate_task import LATER, RAW_BYTES_MAX, BadConfig, to_config
 
@@ -48,12 +49,13 @@ class ParsedJob(NamedTuple):
         return sum(len(o.config.raw) for piece in self.pieces.values() for o in piece)
 
 
-def to_spec(sent: job.JobConfig) -> ParsedJob:
-    """The spec of a config, checked; raises BadConfig or BadAmount, naming the field."""
+def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN) -> ParsedJob:
+    """The spec of a config, checked for a caller; raises BadConfig, BadAmount or NotPermitted,
+    naming the field."""
     has_default = sent.HasField("defaultConfig")
     default = TaskConfig()
     if has_default:
-        default = to_config(sent.defaultConfig, "config.defaultConfig")
+        default = to_config(sent.defaultConfig, "config.defaultConfig", by=by)
     spec = JobSpec(
         name=sent.name,
         owner=sent.owningTeam or sent.owner,
@@ -79,7 +81,7 @@ def to_spec(sent: job.JobConfig) -> ParsedJob:
     if refused is not None:
         raise BadConfig(refused.field, refused.text)
     _refuse_unsupported(spec, sent)
-    pieces = _pieces(sent)
+    pieces = _pieces(sent, by)
     overrides = [override for piece in pieces.values() for override in piece]
     refused = check_instances(spec, overrides, own=len(overrides))
     if refused is not None:
@@ -119,12 +121,12 @@ def _refuse_unsupported(spec: JobSpec, sent: job.JobConfig) -> None:
         raise BadConfig("config.placementStrategy", f"spreading a job {LATER}")
 
 
-def _pieces(sent: job.JobConfig) -> dict[int, tuple[Override, ...]]:
+def _pieces(sent: job.JobConfig, by: RunAs) -> dict[int, tuple[Override, ...]]:
     found: dict[int, list[Override]] = {}
     in_slice: dict[int, int] = {}
     for instance in sorted(sent.instanceConfig):
         field = f"config.instanceConfig[{instance}]"
-        config = to_config(sent.instanceConfig[instance], field)
+        config = to_config(sent.instanceConfig[instance], field, by=by)
         number = instance // SLICE_SIZE
         found.setdefault(number, []).append(Override(instance, config))
         # As sent and translated, and for host, placer and pool.

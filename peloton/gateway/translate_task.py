@@ -14,6 +14,7 @@ from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import Resources, millionths
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.run_as import UNKNOWN, RunAs
 from peloton.placement.messages import Constraint, Label
 
 PORT_MAX = 65_535
@@ -30,8 +31,9 @@ class BadConfig(ValueError):
         super().__init__(f"{field}: {text}")
 
 
-def to_config(sent: task.TaskConfig, field: str) -> TaskConfig:
-    """The record of a config; raises BadConfig or BadAmount, naming the field."""
+def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> TaskConfig:
+    """The record of a config, for a caller; raises BadConfig, BadAmount or NotPermitted, naming
+    the field."""
     missing = sent.FindInitializationErrors()  # type: ignore[attr-defined]
     if missing:
         raise BadConfig(f"{field}.{missing[0]}", "required field is missing")
@@ -46,7 +48,7 @@ def to_config(sent: task.TaskConfig, field: str) -> TaskConfig:
     return TaskConfig(
         name=sent.name,
         resources=_resources(sent.resource, field) if sent.HasField("resource") else None,
-        command=_command(sent.command, f"{field}.command") if sent.HasField("command") else None,
+        command=_command(sent.command, field, by=by) if sent.HasField("command") else None,
         ports=tuple(_port(port, f"{field}.ports[{at}]") for at, port in enumerate(sent.ports)),
         labels=tuple((label.key, label.value) for label in sent.labels),
         constraint=_constraint_of(sent, field),
@@ -69,8 +71,6 @@ def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
         raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
     if sent.command.uris:
         raise BadConfig(f"{field}.command.uris", f"fetching files {LATER}")
-    if sent.command.user:
-        raise BadConfig(f"{field}.command.user", f"running as another user {LATER}")
 
 
 def _resources(sent: task.ResourceConfig, field: str) -> Resources:
@@ -82,7 +82,9 @@ def _resources(sent: task.ResourceConfig, field: str) -> Resources:
     )
 
 
-def _command(sent: mesos.CommandInfo, field: str) -> Command:
+def _command(sent: mesos.CommandInfo, within: str, *, by: RunAs) -> Command:
+    field = f"{within}.command"
+    by.check(sent.user, f"{field}.user")
     if not sent.shell and not sent.value:
         raise BadConfig(f"{field}.value", f"a command that is the image's own {LATER}")
     variables = []
@@ -93,11 +95,12 @@ def _command(sent: mesos.CommandInfo, field: str) -> Command:
         if not variable.name or "=" in variable.name:
             raise BadConfig(f"{where}.name", f"{variable.name!r} is not a valid variable name")
         variables.append((variable.name, variable.value))
-    texts = [sent.value, *sent.arguments, *(text for pair in variables for text in pair)]
+    texts = [sent.value, sent.user, *sent.arguments, *(text for pair in variables for text in pair)]
     if any("\0" in text for text in texts):
         # No program can be started with one, so every attempt would fail.
         raise BadConfig(field, "must not contain a NUL character")
-    return Command(sent.value, sent.shell, tuple(sent.arguments), tuple(variables))
+    arguments, environment = tuple(sent.arguments), tuple(variables)
+    return Command(sent.value, sent.shell, arguments, environment, sent.user, by.caller)
 
 
 def _port(sent: task.PortConfig, field: str) -> Port:

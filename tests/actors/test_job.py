@@ -140,6 +140,14 @@ def test_alike_instances_share_a_row() -> None:
     assert rows[0].lot != rows[1].lot, "other resources, another lot"
 
 
+def test_a_run_has_the_user_and_the_caller_of_its_command() -> None:
+    command = Command("x", user="ann", caller="bob")
+    default = TaskConfig(resources=Resources(1), command=command)
+    turn = receive(None, m.CreateJob(JobSpec("j", "me", POOL, 1, default)))
+    rows, _ = spec_rows(0, _opening(turn, number=0))
+    assert (rows[0].run.user, rows[0].run.caller) == ("ann", "bob")
+
+
 def test_more_tries_than_a_hundred_are_not_had() -> None:
     spec = made(1, has_default=True).spec
     assert spec is not None

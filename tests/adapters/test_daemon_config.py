@@ -141,6 +141,12 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
         r"^backend\.process\.keep_sandboxes: -1 is not between 0 and 1e\+06$",
     ),
     (
+        ALONE | {"backend": {"process": {"folder": "b", "hosts": [{"name": "a"}]}}},
+        "backend.process.task_user",
+        7,
+        r"^backend\.process\.task_user: expected a text, found 7$",
+    ),
+    (
         ALONE,
         "journal.sqlite.folder",
         "~no-such-user/x",

@@ -6,6 +6,7 @@ The servers that are looked for are mostly not there; one test has a ZooKeeper.
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -440,6 +441,30 @@ def test_each_server_is_connected_to_once(tmp_path: Path) -> None:
     probe_and_session = 2
     port = int(server.rpartition(":")[2])
     assert once and connects.made_by_check(str(file)) == {**once, port: probe_and_session}
+
+
+def test_an_account_for_tasks_that_is_missing_is_named(tmp_path: Path) -> None:
+    base = ["minicluster", "--no-classic-ports", "--data-dir", str(tmp_path / "d" / "e")]
+    base += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--task-user"]
+    for check in (["--check"], []):
+        printed = typed(*base, "no-such-account", *check)
+        assert printed.code == 69
+        assert "--task-user: this machine has no account 'no-such-account'" in printed.err
+        assert not (tmp_path / "d").exists()
+    other = "root" if os.geteuid() else "nobody"
+    tmp_path.chmod(0o700)
+    printed = typed(*base, other, "--check")
+    assert printed.code == 69
+    if os.geteuid() == 0:
+        assert f"--data-dir: tasks of {other} must not pass /" in printed.err
+        assert "(mode 0700); name another folder" in printed.err
+    else:
+        assert f"--task-user: only root can run tasks as another user, here {other}" in printed.err
+    base[3] = "/tmp/peloton-test-that-is-never-made"
+    printed = typed(*base, pwd.getpwuid(os.geteuid()).pw_name, "--check")
+    assert (printed.code, printed.err) == (0, "")
+    if os.geteuid() == 0:
+        assert typed(*base, other, "--check").code == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

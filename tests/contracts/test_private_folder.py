@@ -53,6 +53,24 @@ def loose(path: Path) -> Path:
     return path
 
 
+def test_root_alone_lets_others_pass_through_its_folders(tmp_path: Path) -> None:
+    """Tasks of other accounts need it while the daemon starts again; files stay closed."""
+    root = os.geteuid() == 0
+    path = loose(tmp_path / "data")
+    private_folder.secure(path)
+    private_folder.let_pass(path)
+    private_folder.let_pass(path / "keeper")
+    (path / "lock").chmod(0o711)
+    told = [text.split(" could")[0] for text in private_folder.secure(path)]
+    folders = [str(path), str(path / "keeper")]
+    assert told == ([] if root else folders) + [str(path / "lock")]
+    passed = 0o711 if root else 0o700
+    assert (mode(path), mode(path / "keeper"), mode(path / "lock")) == (passed, passed, 0o600)
+    for found in (0o715, 0o751, 0o710, 0o701):
+        path.chmod(found)
+        assert len(private_folder.secure(path)) == 1 and mode(path) == 0o700
+
+
 def test_a_new_folder_and_its_lock_are_for_one_user(any_umask: None, tmp_path: Path) -> None:
     with DataFolder(tmp_path / "data") as folder:
         assert folder.tightened == []

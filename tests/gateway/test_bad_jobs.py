@@ -93,7 +93,6 @@ CONFIGS: list[tuple[str, Change, str]] = [
      "config.defaultConfig.volume: a persistent volume is not supported yet"),
     ("NUL", default("command.value", "a\0b"),
      "config.defaultConfig.command: must not contain a NUL"),
-    ("user", default("command.user", "root"), "config.defaultConfig.command.user"),
     ("files", lambda config: config.defaultConfig.command.uris.add(value="http://x"),
      "config.defaultConfig.command.uris"),
     ("beyond", own(3, name="x"), "config.instanceConfig[3]: instance 3 is not below 3"),

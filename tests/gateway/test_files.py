@@ -196,9 +196,20 @@ class Ill:
         )
 
 
-def asked(cluster: Ill, path: str, boxes: Path, accept: str = "*/*") -> tuple[int, bytes]:
+NOTE = NotReadyReason("tasks", "run as root")
+
+
+def asked(
+    cluster: Ill, path: str, boxes: Path, accept: str = "*/*", *, notes: Any = ()
+) -> tuple[int, bytes]:
     """One request to a server of its own."""
-    server = HttpServer(Address("127.0.0.1", 0), cluster, sandboxes=boxes, access=OPEN)  # type: ignore[arg-type]
+    server = HttpServer(
+        Address("127.0.0.1", 0),
+        cluster,  # type: ignore[arg-type]
+        sandboxes=boxes,
+        access=OPEN,
+        notes=lambda: notes,
+    )
     try:
         link = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=60)
         link.request("GET", path, headers={"Accept": accept})
@@ -260,6 +271,13 @@ def test_a_host_that_waits_for_a_person_is_no_reason_against_being_ready(tmp_pat
     found = json.loads(body)
     assert (status, found["ready"]) == (200, True)
     assert [(one["component"], one["text"]) for one in found["reasons"]] == [("hosts", text)]
+
+
+def test_a_note_is_told_and_is_no_reason_against_being_ready(tmp_path: Path) -> None:
+    lines = b"hosts: 1 wait for a person: a: another keeper answers\ntasks: run as root\n"
+    for path in ("/ready", "/health"):
+        found = asked(Waiting(live=True), path, tmp_path, notes=(NOTE,))
+        assert found == (200, b"OK\n" + lines)
 
 
 def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
 from peloton.config import HostSetting
+from peloton.gateway.run_as import RunAs
 from peloton.gateway.translate_job import to_spec
 from peloton.gateway.translate_pool import to_pool
 from peloton.gateway.translate_task import BadConfig
@@ -85,12 +86,12 @@ def test_what_is_refused_is_refused_and_nothing_else(title: str, key: str, verdi
     given = PLACES[title]({key: SAMPLES.get(key, "x")})
     if key == "controller":
         given = {"instanceConfig": {0: {"controller": True}}}
-    sent = specs.build(job.JobConfig, whole | given)
+    sent, owner = specs.build(job.JobConfig, whole | given), RunAs(any_user=True)
     if verdict != "refused":
-        to_spec(sent)
+        to_spec(sent, owner)
         return
     with pytest.raises((BadConfig, BadAmount), match=key):
-        to_spec(sent)
+        to_spec(sent, owner)
 
 
 def test_the_keys_of_a_pool_are_taken() -> None:

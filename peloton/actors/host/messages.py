@@ -36,7 +36,10 @@ class Port(Value, frozen=True, gc=False, array_like=True):
 
 
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
-    """What a host needs to run one instance; shared by all members with the same config."""
+    """What a host needs to run one instance; shared by all members with the same config.
+
+    `user` and `caller` as in a `Command`: as whom a backend that can choose starts it.
+    """
 
     resources: Resources
     value: str
@@ -46,6 +49,8 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     ports: tuple[Port, ...] = ()
     kill_grace_s: float = 30.0
     image: str = ""  # backends without containers report that they ignore it
+    user: str = ""
+    caller: str = ""
 
 
 # ---- from tasks ----

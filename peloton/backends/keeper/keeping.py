@@ -17,7 +17,7 @@ from .journal import KeeperJournal
 from .kinds import Memory
 from .processes import become_subreaper, boot_id, reset_signals
 from .runs import Runs
-from .sandboxes import SandboxFolders
+from .sandboxes import SandboxFolders, is_private
 from .service import Service, ServiceSettings
 
 READY_STATUS, HELD_STATUS = 0, 3
@@ -61,7 +61,7 @@ def _make_private() -> None:
     found = os.stat(".")
     if found.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "the folder belongs to another user")
-    if found.st_mode & 0o077:
+    if not is_private(found):
         os.chmod(".", 0o700)
 
 

@@ -5,7 +5,8 @@ decide when one is to be killed, or wait for anything but an exec.
 
 A run is spawned by `posix_spawn`: between fork and exec the child shares the memory of the keeper,
 which stands still until then, and no Python runs in it. That costs a fraction of a fork, which
-copies page tables and then the pages that the interpreter writes to.
+copies page tables and then the pages that the interpreter writes to. One that runs as another
+account is spawned by switching.py.
 
 What the child inherits, the keeper sets on itself around a batch: folder and umask. Everything else
 of the keeper stays with the keeper: its descriptors are closed by the exec, its signal handlers and
@@ -21,6 +22,9 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+from .accounts import Account
+from .switching import SwitchFailed, spawn_as
 
 RUN_MARK = "PELOTON_RUN_ID"
 KEEPER_MARK = "PELOTON_KEEPER"
@@ -54,6 +58,7 @@ class Program(NamedTuple):
     arguments: list[str]
     environment: dict[str, str]
     sandbox: str
+    account: Account | None = None
 
 
 class Stat(NamedTuple):
@@ -102,8 +107,12 @@ class Spawner:
         """The pid of the program, which runs already. Raises SpawnFailed."""
         try:
             os.fchdir(self._home_fd)
+            if program.account is not None:
+                return _spawn_as(program, program.account)
             os.chdir(program.sandbox)
             return _spawn_first(program)
+        except SwitchFailed as trouble:
+            raise SpawnFailed(str(trouble), status=None) from trouble
         except OSError as trouble:
             why = os.strerror(trouble.errno or 0)
             if trouble.errno in _SYSTEM_ERRORS:
@@ -136,6 +145,16 @@ def _spawn_first(program: Program) -> int:
         except OSError as trouble:
             denied = denied or trouble
     raise denied or missing
+
+
+def _spawn_as(program: Program, account: Account) -> int:
+    return spawn_as(
+        account,
+        value=program.value,
+        arguments=program.arguments,
+        environment=program.environment,
+        sandbox=program.sandbox,
+    )
 
 
 def _candidates(program: Program) -> Iterator[str]:

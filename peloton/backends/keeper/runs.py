@@ -14,7 +14,8 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from . import kinds, processes
+from . import accounts, kinds, processes
+from .accounts import Account, AccountUnusable
 from .journal import KeeperJournal, KeeperJournalFailed
 from .kinds import KeeperRun, Memory, Record
 from .sandboxes import SandboxFolders
@@ -60,6 +61,7 @@ class Runs:
         self._acks: list[Record] = []
         self._kills: list[tuple[float, str]] = []
         self._spawner = processes.Spawner()
+        self._accounts = accounts.Accounts(os.geteuid())
         self._inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
 
     # Requests of the daemon.
@@ -189,9 +191,23 @@ class Runs:
                 continue
             except OSError as trouble:
                 self._not_started(run, f"sandbox: {trouble}")
+            self._choose_account(run)
             run.recorded = True
             batch.append(run)
         return batch
+
+    def _choose_account(self, run: KeeperRun) -> None:
+        """A run whose account cannot be used ends; it is not started as another one."""
+        wanted = run.command.get("as")
+        if run.end is not None or wanted is None:
+            return
+        try:
+            account = self._accounts.of(wanted)
+            if account is not None:
+                self.sandboxes.open_way(account)
+            run.command["account"] = account
+        except (AccountUnusable, OSError) as trouble:
+            self._finish(run, kinds.FAILED, reason=kinds.NO_ACCOUNT, message=str(trouble))
 
     def _start(self, batch: list[KeeperRun]) -> None:
         """Spawn them, then record their pids. A keeper killed in between leaves processes that
@@ -205,6 +221,7 @@ class Runs:
                 if run.end is None and self._spawn(run):
                     started.append(run)
                 run.command.pop("environment", None)
+                run.command.pop("account", None)
         if not started:
             return
         try:
@@ -237,8 +254,10 @@ class Runs:
 
     def _program(self, run: KeeperRun) -> processes.Program:
         sandbox = self.sandboxes.path(run.run_id)
+        account: Account | None = run.command.get("account")
         environment = {
             **self._inherited,
+            **(account.environment if account is not None else {}),
             "MESOS_SANDBOX": f"{self.folder}/{sandbox}",
             **run.command["environment"],
             processes.RUN_MARK: run.run_id,
@@ -246,8 +265,9 @@ class Runs:
         }
         value, arguments = run.command["value"], run.command["arguments"]
         if run.command["shell"]:
-            return processes.Program("/bin/sh", ["sh", "-c", value], environment, sandbox)
-        return processes.Program(value, arguments or [value], environment, sandbox)
+            shell = ["sh", "-c", value]
+            return processes.Program("/bin/sh", shell, environment, sandbox, account)
+        return processes.Program(value, arguments or [value], environment, sandbox, account)
 
     def reap(self) -> None:
         """The group is killed while its leader's pid is still taken: the zombie holds it, so the
@@ -354,7 +374,10 @@ def _run_of(host: str, request: Record) -> KeeperRun:
         "arguments": [str(argument) for argument in request["arguments"]],
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
-    return KeeperRun(run_id, host, command=command, memory_mb=float(request["memory_mb"]))
+    memory_mb = request["memory_mb"]
+    if "as" in request:  # then `memory_mb` is a text, which keepers of earlier versions refuse
+        command["as"], memory_mb = accounts.wanted_of(request["as"]), request["limit_mb"]
+    return KeeperRun(run_id, host, command=command, memory_mb=float(memory_mb))
 
 
 def _signal_name(number: int) -> str:

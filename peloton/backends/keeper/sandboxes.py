@@ -16,11 +16,13 @@ from collections import deque
 from collections.abc import Collection
 from types import ModuleType
 
+from .accounts import Account, AccountUnusable, closed_above
 from .journal import sync_folder
 
 _RUNS = "runs"
 _TRASH = "trash"
-# Removing is left to `rm`: a sandbox may hold a million files, and the loop must not wait.
+# Removing is left to `rm`: a sandbox may hold a million files, and the loop must not wait. It walks
+# by descriptors and follows no link, whatever a process of the sandbox's account changes meanwhile.
 _TRASH_BATCH_MAX = 1024
 
 
@@ -40,7 +42,8 @@ class SandboxFolders:
         power cut has undone are made again: their ids must stay taken.
         """
         os.makedirs(_RUNS, mode=0o700, exist_ok=True)
-        os.chmod(_RUNS, 0o700)
+        if not is_private(os.stat(_RUNS)):
+            os.chmod(_RUNS, 0o700)
         ages = []
         missing = set(unfinished)
         with os.scandir(_RUNS) as entries:
@@ -59,6 +62,19 @@ class SandboxFolders:
         """Raises FileExistsError: this id is in use, or was."""
         self._disk.mkdir(f"{_RUNS}/{run_id}", 0o700)
         self._synced = False
+
+    def open_way(self, account: Account) -> None:
+        """Let other accounts pass through our folders, to what is theirs; they see no names.
+
+        Raises AccountUnusable where a folder above ours does not let this one pass, and OSError.
+        """
+        for folder in (self._folder, f"{self._folder}/{_RUNS}"):
+            if not os.stat(folder).st_mode & stat.S_IXOTH:
+                os.chmod(folder, 0o711)
+        closed = closed_above(f"{self._folder}/{_RUNS}", account)
+        if closed:
+            why = f"it must not pass {closed}, where its sandbox is"
+            raise AccountUnusable(f"cannot run as {account.name}: {why}")
 
     def path(self, run_id: str) -> str:
         """Within the keeper's folder."""
@@ -89,3 +105,9 @@ class SandboxFolders:
         command = ["rm", "-rf", "--", f"{self._folder}/{_TRASH}"]
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
         self.helper_pid = os.posix_spawnp("rm", command, environment)
+
+
+def is_private(folder: os.stat_result) -> bool:
+    """Whether no other user can list it. Root's may be passed, to sandboxes of other accounts."""
+    mode = stat.S_IMODE(folder.st_mode)
+    return not mode & 0o077 or (folder.st_uid == 0 and mode == 0o711)

@@ -3,6 +3,9 @@
 Turns a folder into one that no other user can open: 0700, and 0600 for the files that are named.
 What is in it may hold secrets (environments of tasks), and who can read a lock file can hold it.
 It must not change what Peloton did not make, nor follow a link.
+
+Root's folders may be passed by others (0711) where its keeper starts tasks as other accounts: they
+see no name in it, and reach only the sandboxes that are theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
+PASSED_MODE = 0o711
 _OTHERS = 0o077
 
 
@@ -60,7 +64,7 @@ def secure(path: Path, names: Iterable[str] | None = None) -> list[str]:
             raise FolderOfAnother(found.st_uid)
         said = []
         # The folder first: from here on no other user opens what is in it.
-        if stat.S_IMODE(found.st_mode) & _OTHERS:
+        if _is_open(found):
             os.fchmod(descriptor, FOLDER_MODE)
             said.append(_text(path, found.st_mode, FOLDER_MODE))
         for name in sorted(os.listdir(descriptor) if names is None else names):
@@ -70,12 +74,25 @@ def secure(path: Path, names: Iterable[str] | None = None) -> list[str]:
     return said
 
 
+def let_pass(path: Path) -> None:
+    """Let other accounts pass through this folder of root's, and see nothing in it."""
+    if not path.stat().st_mode & stat.S_IXOTH:
+        path.chmod(PASSED_MODE)
+
+
+def _is_open(found: os.stat_result) -> bool:
+    """Whether others may do more than pass through a folder of root's."""
+    mode = stat.S_IMODE(found.st_mode)
+    passed = mode == PASSED_MODE and stat.S_ISDIR(found.st_mode) and found.st_uid == 0
+    return bool(mode & _OTHERS) and not passed
+
+
 def _secure_entry(folder: int, name: str, *, at: Path) -> list[str]:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         folders = stat.S_ISDIR(found.st_mode)
         ours = found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode)
-        if not ours or not stat.S_IMODE(found.st_mode) & _OTHERS:
+        if not ours or not _is_open(found):
             return []
         mode = FOLDER_MODE if folders else FILE_MODE
         os.chmod(name, mode, dir_fd=folder)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -130,10 +131,31 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture
+def passable() -> Iterator[Path]:
+    """A folder that other accounts may pass; pytest's own are closed to them."""
+    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="peloton-test-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Whatever a failed test leaves running ends here."""
     path = tmp_path.resolve() / "keeper"
     yield path
+    end_all(path)
+
+
+@pytest.fixture
+def open_folder(passable: Path) -> Iterator[Path]:
+    """As `folder`, where other accounts get to."""
+    yield passable / "keeper"
+    end_all(passable / "keeper")
+
+
+def end_all(path: Path) -> None:
+    """Kill the keeper of a folder, and what it started."""
     with contextlib.suppress(OSError, ValueError):
         pid = keeper_pid(path)
         if b"keeper" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -154,6 +176,12 @@ def daemon_of(folder: Path) -> Iterator[Callable[..., Daemon]]:
     yield make
     for daemon in daemons:
         daemon.runs.close()
+
+
+@pytest.fixture
+def new_daemon() -> type[Daemon]:
+    """For daemons of other folders; the test closes them."""
+    return Daemon
 
 
 @pytest.fixture

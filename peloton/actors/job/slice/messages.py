@@ -26,12 +26,18 @@ from peloton.runtime.vocabulary import (
 
 
 class Command(Value, frozen=True, gc=False, array_like=True):
-    """What is run: `/bin/sh -c value` when `shell`, else `value` with `arguments` as argv."""
+    """What is run: `/bin/sh -c value` when `shell`, else `value` with `arguments` as argv.
+
+    `user` is the account that the spec asks for. `caller` is the name of the client that created
+    the job, where that was proven: a client never chooses it. Either may be empty.
+    """
 
     value: str
     shell: bool = True
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    user: str = ""
+    caller: str = ""
 
 
 class TaskConfig(Value, frozen=True, gc=False, array_like=True):

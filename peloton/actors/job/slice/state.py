@@ -123,6 +123,8 @@ def _row(
         ports=config.ports,
         kill_grace_s=grace_s,
         image=config.image,
+        user=command.user,
+        caller=command.caller,
     )
     shape = Shape(
         resources=resources,

@@ -1,0 +1,135 @@
+"""The account that a run is started as, and whether that account can reach its sandbox.
+
+Turns what a request names (the spec's user, the authenticated caller, the setting for all others)
+into an account of this machine, or into AccountUnusable with the reason. It must not start
+anything, and must never turn a name that it cannot use into the keeper's own account.
+
+A lookup asks the machine's directory of accounts, which may be a server: the answers are kept for
+a while, so that a batch of launches asks once.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+KEPT_S = 30.0
+KEPT_MAX = 1024
+WANTED = ("user", "caller", "task_user")
+"""What a request may name: the user of its spec; the caller that was authenticated when the job was
+created; and the account for runs that name neither."""
+
+
+class Account(NamedTuple):
+    """As the machine has it; `groups` are all of its groups."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that name it."""
+        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
+
+
+class AccountUnusable(Exception):
+    """The run must not be started, and why."""
+
+
+def look_up(name: str) -> Account | None:
+    """The account of this name; a number is no name."""
+    try:
+        found = pwd.getpwnam(name)
+    except (KeyError, ValueError):  # ValueError: a name that no account can have
+        return None
+    groups = tuple(os.getgrouplist(found.pw_name, found.pw_gid))
+    return Account(found.pw_name, found.pw_uid, found.pw_gid, groups, found.pw_dir)
+
+
+class Accounts:
+    """Chooses for each run. `own_uid` is the keeper's user."""
+
+    def __init__(
+        self,
+        own_uid: int,
+        *,
+        find: Callable[[str], Account | None] = look_up,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._own_uid = own_uid
+        self._find = find
+        self._clock = clock
+        self._kept: dict[str, tuple[float, Account | None]] = {}
+
+    def of(self, wanted: dict[str, str]) -> Account | None:
+        """The account; None for that of the keeper itself. Raises AccountUnusable."""
+        if self._own_uid != 0:
+            self._check_own(wanted.get("user") or wanted.get("task_user", ""))
+            return None
+        user, caller = wanted.get("user", ""), wanted.get("caller", "")
+        if caller:
+            if user not in ("", caller):
+                raise AccountUnusable(f"{caller} must not run tasks as {user}")
+            return self._of_caller(caller)
+        name = user or wanted.get("task_user", "")
+        found = self._account(name) if name else None
+        return found if found is not None and found.uid != self._own_uid else None
+
+    def _check_own(self, name: str) -> None:
+        """Only root can start a process as another user."""
+        if name and self._account(name).uid != self._own_uid:
+            text = f"the tasks of this daemon run as user {self._own_uid}, as it is not root"
+            raise AccountUnusable(f"cannot run as {name}: {text}")
+
+    def _of_caller(self, caller: str) -> Account:
+        found = self._account(caller)
+        if found.uid == 0:
+            text = "tasks of callers never run as root (user 0)"
+            raise AccountUnusable(f"cannot run as {caller}: {text}")
+        return found
+
+    def _account(self, name: str) -> Account:
+        now = self._clock()
+        at, found = self._kept.get(name, (-KEPT_S, None))
+        if name not in self._kept or now - at >= KEPT_S:
+            found = self._find(name)
+            if len(self._kept) >= KEPT_MAX:
+                self._kept.clear()
+            self._kept[name] = now, found
+        if found is None:
+            raise AccountUnusable(f"cannot run as {name}: this machine has no such account")
+        return found
+
+
+def closed_above(folder: str, account: Account) -> str:
+    """The first folder on the way to this one, itself included, that the account may not pass.
+
+    Empty if there is none. Access lists count as far as the mode shows them. Raises OSError.
+    """
+    parts = [part for part in folder.split("/") if part]
+    for end in range(len(parts) + 1):
+        path = "/" + "/".join(parts[:end])
+        found = os.stat(path)
+        if not _may_pass(found, account):
+            return f"{path} (mode {stat.S_IMODE(found.st_mode):04o})"
+    return ""
+
+
+def _may_pass(folder: os.stat_result, account: Account) -> bool:
+    if folder.st_uid == account.uid:
+        return bool(folder.st_mode & stat.S_IXUSR)
+    if folder.st_gid in account.groups:
+        return bool(folder.st_mode & stat.S_IXGRP)
+    return bool(folder.st_mode & stat.S_IXOTH)
+
+
+def wanted_of(request: dict[str, Any]) -> dict[str, str]:
+    """What a request names, as text. Raises AttributeError for what is no mapping."""
+    return {name: str(request[name]) for name in WANTED if request.get(name)}
