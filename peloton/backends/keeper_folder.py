@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from peloton.backends.keeper import identity
 from peloton.backends.keeper.calling import KeeperUnavailable, start_keeper
-from peloton.backends.keeper.journal import KeeperJournal, sync_folder
+from peloton.backends.keeper.disk import sync_folder
+from peloton.backends.keeper.journal import KeeperJournal
 
 GENERATION_NAME = "generation"
 LEAVE_S_MAX = 30.0

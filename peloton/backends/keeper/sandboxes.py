@@ -14,9 +14,8 @@ import os
 import stat
 from collections import deque
 from collections.abc import Collection
-from types import ModuleType
 
-from .journal import sync_folder
+from .disk import DISK, Disk, make_folder, sync_folder
 
 _RUNS = "runs"
 _TRASH = "trash"
@@ -25,7 +24,7 @@ _TRASH_BATCH_MAX = 1024
 
 
 class SandboxFolders:
-    def __init__(self, folder: str, *, kept_max: int, disk: ModuleType = os) -> None:
+    def __init__(self, folder: str, *, kept_max: int, disk: Disk = DISK) -> None:
         self._folder = folder
         self._disk = disk
         self._kept_max = kept_max
@@ -39,16 +38,17 @@ class SandboxFolders:
         Those of runs that were acknowledged may be removed one day. Those of other runs that a
         power cut has undone are made again: their ids must stay taken.
         """
-        os.makedirs(_RUNS, mode=0o700, exist_ok=True)
-        os.chmod(_RUNS, 0o700)
+        if make_folder(_RUNS, self._disk):
+            sync_folder(".", self._disk)  # a power cut would take it along with all ids in it
+        self._disk.chmod(_RUNS, 0o700)
         ages = []
         missing = set(unfinished)
-        with os.scandir(_RUNS) as entries:
+        with self._disk.scandir(_RUNS) as entries:
             for entry in entries:
                 missing.discard(entry.name)
                 found = entry.stat(follow_symlinks=False)
                 if found.st_mode & 0o077 and stat.S_ISDIR(found.st_mode):
-                    os.chmod(entry.path, 0o700)
+                    self._disk.chmod(entry.path, 0o700)
                 if entry.name not in unfinished:
                     ages.append((found.st_mtime, entry.name))
         for run_id in missing:
@@ -78,11 +78,11 @@ class SandboxFolders:
         excess = min(len(self._finished) - self._kept_max, _TRASH_BATCH_MAX)
         if excess <= 0 or self.helper_pid:
             return
-        os.makedirs(_TRASH, mode=0o700, exist_ok=True)
+        make_folder(_TRASH, self._disk)
         for _ in range(excess):
             run_id = self._finished.popleft()
             try:
-                os.rename(f"{_RUNS}/{run_id}", f"{_TRASH}/{run_id}")
+                self._disk.rename(f"{_RUNS}/{run_id}", f"{_TRASH}/{run_id}")
             except OSError:
                 # It was removed by others, or the trash still has one of this name.
                 continue
