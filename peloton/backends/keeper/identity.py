@@ -20,12 +20,12 @@ _BYTES = 8
 
 def keeper_id(folder: str, disk: Disk = DISK) -> str:
     """The identity of the keeper of this folder."""
-    return _made_once(os.path.join(folder, IDENTITY_NAME), os.urandom(_BYTES).hex(), disk)
+    return _made_once(os.path.join(folder, IDENTITY_NAME), os.urandom(_BYTES).hex(), disk=disk)
 
 
 def cluster_of(folder: str, mark: str) -> str:
     """The mark of the cluster that claimed the folder first: `mark`, if nobody did before."""
-    return _made_once(os.path.join(folder, CLUSTER_NAME), mark, DISK)
+    return _made_once(os.path.join(folder, CLUSTER_NAME), mark, disk=DISK)
 
 
 def private(path: str, flags: int) -> int:
@@ -33,7 +33,7 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _made_once(path: str, text: str, disk: Disk) -> str:
+def _made_once(path: str, text: str, *, disk: Disk) -> str:
     """The content of the file; a new file gets `text`. Of concurrent writers one wins: the link
     is made to a complete file, and only if there is none."""
     found = _read(path, disk)

@@ -72,9 +72,12 @@ class KeeperJournal:
         except OSError as trouble:
             self.broken = True
             raise KeeperJournalFailed(str(trouble)) from trouble
-        if self._fd >= 0:
-            self._disk.close(self._fd)
-        self._fd = fd
+        old, self._fd = self._fd, fd
+        if old >= 0:
+            try:
+                self._disk.close(old)
+            except OSError:
+                pass  # nobody reads that file again
         self.size_bytes = self.rewritten_bytes = len(data)
         self.broken = False
 

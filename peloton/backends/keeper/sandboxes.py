@@ -29,6 +29,7 @@ class SandboxFolders:
         self._disk = disk
         self._kept_max = kept_max
         self._finished: deque[str] = deque()
+        self._unmade: set[str] = set()
         self._synced = False
         self.helper_pid = 0
 
@@ -56,9 +57,27 @@ class SandboxFolders:
         self._finished.extend(name for _, name in sorted(ages))
 
     def make(self, run_id: str) -> None:
-        """Raises FileExistsError: this id is in use, or was."""
-        self._disk.mkdir(f"{_RUNS}/{run_id}", 0o700)
+        """Raises FileExistsError: this id is in use, or was. Raises OSError."""
         self._synced = False
+        try:
+            self._disk.mkdir(f"{_RUNS}/{run_id}", 0o700)
+        except FileExistsError:
+            raise
+        except OSError:
+            self._unmade.add(run_id)
+            raise
+
+    def takes_id(self, run_id: str) -> bool:
+        """Whether the id of this unfinished run stays taken without a record of it: its folder
+        exists. One that could not be made for the run is made now."""
+        if run_id in self._unmade:
+            try:
+                make_folder(self.path(run_id), self._disk)
+            except OSError:
+                return False
+            self._unmade.discard(run_id)
+            self._synced = False
+        return True
 
     def path(self, run_id: str) -> str:
         """Within the keeper's folder."""
@@ -78,14 +97,23 @@ class SandboxFolders:
         excess = min(len(self._finished) - self._kept_max, _TRASH_BATCH_MAX)
         if excess <= 0 or self.helper_pid:
             return
-        make_folder(_TRASH, self._disk)
-        for _ in range(excess):
+        try:
+            make_folder(_TRASH, self._disk)
+            self._move_oldest(excess)
+            self.helper_pid = self._remove_trash()
+        except OSError:
+            return  # a full disk, or no process to be had: the next round tries again
+
+    def _move_oldest(self, count: int) -> None:
+        for _ in range(count):
             run_id = self._finished.popleft()
             try:
                 self._disk.rename(f"{_RUNS}/{run_id}", f"{_TRASH}/{run_id}")
             except OSError:
                 # It was removed by others, or the trash still has one of this name.
                 continue
+
+    def _remove_trash(self) -> int:
         command = ["rm", "-rf", "--", f"{self._folder}/{_TRASH}"]
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
-        self.helper_pid = os.posix_spawnp("rm", command, environment)
+        return os.posix_spawnp("rm", command, environment)

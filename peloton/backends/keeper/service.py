@@ -131,11 +131,15 @@ class Service:
                 self._runs.kill_all()
 
     def _folder_is_ours(self) -> bool:
-        """Whether the lock file at the folder's path is still the one this keeper locked."""
+        """Whether the lock file at the folder's path is still the one this keeper locked.
+
+        Only its absence is an answer: a disk that fails for a moment must not end all runs."""
         try:
             seen = self._disk.stat(f"{self._runs.folder}/lock")
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True  # the next round asks again
         held = os.fstat(self._lock_fd)
         return (seen.st_dev, seen.st_ino) == (held.st_dev, held.st_ino)
 
