@@ -21,6 +21,10 @@ PROCESSES = {
     ),
     "schema": LazyCommand("peloton.schema:command", "Create the journal's tables in Cassandra."),
     "journal": LazyCommand("peloton.journal:command", "Read a journal, running or stopped."),
+    "backup": LazyCommand(
+        "peloton.backup:command", "Back up a data folder, also of a running cluster."
+    ),
+    "restore": LazyCommand("peloton.backup:restore_command", "Make a data folder of a backup."),
     "features": LazyCommand(
         "peloton.features:command", "Show or raise the feature level of a fleet after an upgrade."
     ),

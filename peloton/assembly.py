@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.first_messages import FirstMessages, configured
 from peloton.folders import (
+    adopt_copy,
     behind_text,
     claim_keeper,
     keeper_owner,
@@ -199,6 +200,7 @@ class Daemon:
         self._journal_text = f"journal {folder.journal_path}"
         witness = witness_options(self._settings, self._options, report=log_line)
         try:
+            adopt_copy(folder, witness=witness)
             return SqliteJournal(folder.journal_path, witness=witness)
         except RolledBack as error:
             raise JournalBehind(behind_text(error, self._options.names)) from error
@@ -216,7 +218,21 @@ class Daemon:
         """The folder where our tasks run serves this journal, and no other."""
         setting = self._settings.backend.process
         if setting is not None and "hostmgr" in self._settings.roles:
-            claim_keeper(setting.folder, self._record, options=self._options, report=log_line)
+            claim_keeper(
+                setting.folder,
+                self._record,
+                options=self._options,
+                report=log_line,
+                runs=self._runs,
+            )
+
+    def _runs(self) -> Iterator[tuple[str, str]]:
+        """What the journal of a copied data folder has on hosts. Only copies need this import."""
+        from peloton.journal_reader import runs_on_hosts
+
+        sqlite = self._settings.journal.sqlite
+        assert sqlite is not None
+        return runs_on_hosts(sqlite.folder, report=log_line)
 
     def _meet(self, record: ClusterRecord) -> Membership | None:
         """The others, if there are any."""

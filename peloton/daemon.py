@@ -15,6 +15,7 @@ import click
 
 from peloton.config import BadSetting
 from peloton.settings import DaemonSettings, read_settings
+from peloton.start_options import StartOptions
 
 USAGE, FAILED = 64, 1
 
@@ -43,6 +44,11 @@ def command() -> click.Command:
     help="Take the keeper folder from the cluster that it served, and end all that runs there.",
 )
 @click.option(
+    "--adopt-copy",
+    is_flag=True,
+    help="Make a copied journal.sqlite.folder another cluster; its running tasks become LOST.",
+)
+@click.option(
     "--accept-rollback",
     is_flag=True,
     help="Go on with a SQLite journal that lacks what it had acknowledged, such as an older copy. "
@@ -53,7 +59,7 @@ def command() -> click.Command:
     is_flag=True,
     help="Only list everything that would prevent the start: settings, ports, files, servers.",
 )
-def daemon(config_: Path, roles: str | None, check: bool, **orders: bool) -> None:
+def daemon(config_: Path, roles: str | None, *, check: bool, **orders: bool) -> None:
     """Run one daemon of a cluster in the foreground.
 
     \b
@@ -66,18 +72,19 @@ def daemon(config_: Path, roles: str | None, check: bool, **orders: bool) -> Non
         for text in error.texts:
             click.echo(f"peloton daemon: {text}", err=True)
         sys.exit(USAGE)
-    if check:
-        sys.exit(_check(config_, settings, orders=orders))
-    sys.exit(_run(settings, orders))
+    options = StartOptions(**orders)
+    if options.adopt_copy and settings.journal.sqlite is None:
+        click.echo("peloton daemon: --adopt-copy: the journal is not in a folder", err=True)
+        sys.exit(USAGE)
+    sys.exit(_check(config_, settings, options=options) if check else _run(settings, options))
 
 
-def _check(file: Path, settings: DaemonSettings, *, orders: dict[str, bool]) -> int:
+def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> int:
     """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_daemon
-    from peloton.start_options import StartOptions
 
-    found = of_daemon(settings, StartOptions(**orders))
+    found = of_daemon(settings, options)
     for text in found:
         click.echo(f"peloton daemon: {file}: {text}", err=True)
     if found:
@@ -86,15 +93,12 @@ def _check(file: Path, settings: DaemonSettings, *, orders: dict[str, bool]) -> 
     return 0
 
 
-def _run(settings: DaemonSettings, orders: dict[str, bool]) -> int:
+def _run(settings: DaemonSettings, options: StartOptions) -> int:
     """Start, print the addresses, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly import Daemon
     from peloton.foreground import ProcessTexts, discard_stdout, run_process
     from peloton.process_log import log_line
-    from peloton.start_options import StartOptions
-
-    options = StartOptions(**orders)
 
     def greet(running: Daemon) -> None:
         # No daemon can serve before pools and hosts have owners, which may start later.

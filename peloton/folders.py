@@ -6,7 +6,7 @@ the reason and the remedy. It must not take what belongs to another cluster, unl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from peloton.backends import keeper_folder
@@ -14,14 +14,24 @@ from peloton.backends.keeper.calling import KeeperUnavailable
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
 from peloton.kinds import kinds
-from peloton.runtime.adapters import claimed_folder, private_folder
+from peloton.runtime.adapters import claimed_folder, folder_origin, private_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
+from peloton.runtime.adapters.folder_origin import (
+    FolderKind,
+    FolderLease,
+    LeaseHeld,
+    OriginFinding,
+)
+from peloton.runtime.adapters.sqlite_copy import begin_anew
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.ports import ClusterRecord, RolledBack, ShardId
+from peloton.runtime.ports import ClusterRecord, JournalError, RolledBack, ShardId
 from peloton.runtime.vocabulary import key
 from peloton.settings import DaemonSettings
 from peloton.start_options import SettingNames, StartOptions
+
+COPIED = "the data folder was copied, the run is with the original"
+"""Why the runs of a copy are lost."""
 
 
 def take_data_folder(
@@ -40,6 +50,7 @@ def take_data_folder(
             # The keeper of the old cluster kills its runs and exits once its folder is deleted.
             claimed_folder.empty_folder(path)
         claimed_folder.claim_folder(path, backend)
+        _identify(folder, options=options, report=report)
     except BaseException as error:
         folder.close()
         if isinstance(error, claimed_folder.OtherBackend):
@@ -52,6 +63,50 @@ def take_data_folder(
             raise CannotStart(f"data folder {path}: {error.strerror}") from error
         raise
     return folder
+
+
+def _identify(folder: DataFolder, *, options: StartOptions, report: Callable[[str], None]) -> None:
+    """Refuse a copy, unless it is to be adopted; record where the folder is."""
+    found = _examined(folder)
+    if found.kind is FolderKind.COPY:
+        if not options.adopt_copy:
+            raise CannotStart(f"data folder {found.text}. {options.names.copied}")
+        folder.copied = found.text
+        return
+    if found.text:
+        report(f"data folder {found.text}")
+    folder_id = folder_origin.record(folder.path, found.folder_id)
+    if folder.lease is None:
+        folder.lease = FolderLease(folder_id)
+
+
+def _examined(folder: DataFolder) -> OriginFinding:
+    """The id of a folder is taken, if it has one; a process that has it already has the folder."""
+    found = folder_origin.examine(folder.path)
+    if found.kind not in (FolderKind.SAME, FolderKind.MOVED):
+        return found
+    try:
+        folder.lease = FolderLease(found.folder_id)
+    except LeaseHeld as held:
+        return OriginFinding(
+            FolderKind.COPY, f"{folder.path} is a copy of one that is in use: {held}"
+        )
+    return found
+
+
+def adopt_copy(folder: DataFolder, *, witness: WitnessOptions) -> None:
+    """Make the journal of a copy that of another cluster; nothing is done for other folders.
+
+    `witness`: as the journal is opened with. Its keeper's folder is taken by `claim_keeper`. The
+    origin is written last: after a crash before it the folder is still a copy, and this is done
+    again. Raises JournalError, OSError.
+    """
+    if not folder.copied:
+        return
+    begin_anew(folder.journal_path, witness._replace(anew=folder.copied), other_cluster=True)
+    folder.lease = FolderLease(folder_origin.record(folder.path))
+    text = f"data folder {folder.copied}; it is another cluster now, and its running tasks LOST"
+    witness.report(text)
 
 
 def _hold(path: Path, names: SettingNames) -> DataFolder:
@@ -109,17 +164,27 @@ def claim_keeper(
     *,
     options: StartOptions,
     report: Callable[[str], None],
+    runs: Callable[[], Iterable[tuple[str, str]]],
 ) -> None:
     """Take the keeper's folder for this cluster; the error has its owner and a remedy.
 
     With `adopt_keeper`, kill what runs there for another cluster, and start with an empty folder.
-    `report` is told what other users could open until now.
+    With `adopt_copy` the runs of a copied folder are lost, also those that only the journal has,
+    which `runs` lists; those of the original go on. `report` is told what other users could open
+    until now.
     """
     owner, generation = keeper_owner(record), record.generation
     try:
         private_folder.make(folder)
         for text in private_folder.secure(folder):
             report(f"warning: {text}")
+        found = folder_origin.examine(folder)
+        if found.kind is FolderKind.COPY:
+            if not options.adopt_copy:
+                raise CannotStart(f"keeper folder {found.text}. {options.names.copied}")
+            keeper_folder.disown(folder, COPIED, runs=runs())
+            found = OriginFinding(FolderKind.NEW)
+        folder_origin.record(folder, found.folder_id)
         try:
             keeper_folder.claim(folder, owner)
         except keeper_folder.OwnedByAnother:
@@ -129,7 +194,7 @@ def claim_keeper(
         keeper_folder.begin_generation(folder, generation)
     except keeper_folder.OwnedByAnother as error:
         raise CannotStart(f"{error}. {options.names.other_keeper}") from error
-    except KeeperUnavailable as error:
+    except (KeeperUnavailable, JournalError) as error:
         raise CannotStart(f"keeper folder {folder}: {error}") from error
     except OSError as error:
         raise CannotStart(f"keeper folder {folder}: {error.strerror}") from error

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from peloton.actors.host.ledger import HOLDING, names_of
 from peloton.actors.task.messages import SLICE_SIZE
+from peloton.actors.task.state import ON_HOST
 from peloton.config import BadSetting, default_data_dir
 from peloton.failures import CannotStart
 from peloton.kinds import kinds
@@ -71,6 +74,19 @@ def open_source(folder: Path | None, config: Path | None) -> Source:
     folder = folder or default_data_dir()
     rows = SqliteRows(folder)
     return Source(rows, rows.ended, rows.snapshot, rows.wrong, folder)
+
+
+def runs_on_hosts(folder: Path, *, report: Callable[[str], None]) -> Iterator[tuple[str, str]]:
+    """The runs that the journal in a data folder has on hosts, with the hosts' names.
+
+    Of a damaged shard, which has no owner, nothing is started: it is reported.
+    """
+    with closing(JournalReader(open_source(folder, None))) as reader:
+        for shard in reader.shards:
+            try:
+                yield from reader.runs(shard)
+            except Damaged as error:
+                report(f"warning: {error}; see peloton journal check")
 
 
 class JournalReader:
@@ -138,6 +154,27 @@ class JournalReader:
             for line in journal_dump.states(self._rehearsal.recovered(contents)):
                 if journal_dump.concerns(line, wanted, member=member):
                     yield line
+
+    def runs(self, shard: ShardId) -> Iterator[tuple[str, str]]:
+        """Every run that a shard has on a host, and the host's name; also one whose order was not
+        received yet. Raises Damaged."""
+        contents = self.read(shard)
+        findings = self._rehearsal.check(contents)
+        if findings:
+            raise Damaged(str(findings[0]))
+        population = self._rehearsal.recovered(contents).population
+        for key in sorted(population.cells):
+            if key.startswith("host/"):
+                for run in population.cells.peek(key).runs.values():
+                    if run.phase in HOLDING:
+                        yield run.pod, _name(key)
+        for key in sorted(population.crowds):
+            if key.startswith("task/"):
+                crowd = population.crowds.peek(key)
+                for state, part in crowd.split(crowd.where(lambda task: task.state in ON_HOST)):
+                    for host, members in crowd.columns.groups("host", part):
+                        for run_id in names_of(key, members, run=state.run):
+                            yield run_id, _name(host)
 
     def figures(self) -> Iterator[Line]:
         """What each shard takes."""
@@ -235,3 +272,7 @@ def addressed(key: str | None) -> tuple[str | None, int | None]:
         raise BadSetting(f"--key: {key!r} is not task/JOB/INSTANCE")
     number, member = divmod(int(rest), SLICE_SIZE)
     return f"task/{job}/{number}", member
+
+
+def _name(host: str) -> str:
+    return host.partition("/")[2]

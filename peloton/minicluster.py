@@ -82,6 +82,11 @@ def command() -> click.Command:
     help="Delete all jobs and pools, kill the tasks that still run, and start empty.",
 )
 @click.option(
+    "--adopt-copy",
+    is_flag=True,
+    help="Make a copied data folder another cluster; what runs there is with the original.",
+)
+@click.option(
     "--keep-sandboxes",
     type=int,
     default=SANDBOXES_KEPT,
@@ -171,6 +176,7 @@ def _start_options(options: dict[str, object]) -> StartOptions:
     if not options["no_classic_ports"]:
         classic = [Address("127.0.0.1", port) for port in config.CLASSIC_PORTS.values()]
     return StartOptions(
+        adopt_copy=bool(options["adopt_copy"]),
         fresh=bool(options["fresh"]),
         all_or_nothing=True,
         stop_tasks=bool(options["stop_tasks_on_exit"]),

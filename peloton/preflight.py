@@ -21,7 +21,7 @@ from peloton.failures import CannotStart
 from peloton.folders import behind_text, witness_options
 from peloton.listeners import why_not
 from peloton.preflight_cluster import UNREAD, JournalFound, ServersRead
-from peloton.runtime.adapters import claimed_folder
+from peloton.runtime.adapters import claimed_folder, folder_origin
 from peloton.runtime.adapters.data_folder import held_by_others_only
 from peloton.runtime.adapters.fenced_rows import read_record
 from peloton.runtime.adapters.private_folder import FolderOfAnother
@@ -54,9 +54,15 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
         yield from _data_folder(names.data_folder, folder)
         if not options.fresh:
             yield from _maker(settings, options)
-            yield from _witness(settings, options)
+            copied = [*_origin(names.data_folder, folder, options=options)]
+            yield from copied
+            if not copied and not options.adopt_copy:  # neither is that of another journal
+                yield from _witness(settings, options)
     if settings.backend.process is not None and "hostmgr" in settings.roles:
-        yield from _folder(names.keeper_folder, settings.backend.process.folder)
+        folder = settings.backend.process.folder
+        yield from _folder(names.keeper_folder, folder)
+        if not options.fresh:
+            yield from _origin(names.keeper_folder, folder, options=options)
     servers = ServersRead()
     if settings.journal.cassandra is not None:
         journal = yield from _cassandra(settings.journal.cassandra)
@@ -116,6 +122,17 @@ def _data_folder(setting: str, folder: Path) -> Iterator[str]:
         yield f"{setting}: {error}"
     except OSError as error:
         yield f"{setting}: {folder}: {_why(error)}"
+
+
+def _origin(setting: str, folder: Path, *, options: StartOptions) -> Iterator[str]:
+    """A copy is not started as if it were the original."""
+    try:
+        found = folder_origin.examine(folder)
+    except OSError as error:
+        yield f"{setting}: {folder}: {_why(error)}"
+    else:
+        if found.kind is folder_origin.FolderKind.COPY and not options.adopt_copy:
+            yield f"{setting}: {found.text}. {options.names.copied}"
 
 
 def _maker(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:

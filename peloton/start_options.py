@@ -14,9 +14,9 @@ from peloton.config import Address
 class SettingNames(NamedTuple):
     """How texts for people name the settings: by the fields of a file or the options of a command.
 
-    The last five are remedies: where a folder belongs to something else (`{known}` is the backend
-    that a data folder was created with), where a port is busy, and where the journal is not the
-    newest or is missing.
+    The last six are remedies: where a folder belongs to something else (`{known}` is the backend
+    that a data folder was created with) or is a copy, where a port is busy, and where the journal
+    is not the newest or is missing.
     """
 
     process: str = "daemon"
@@ -29,6 +29,10 @@ class SettingNames(NamedTuple):
     other_keeper: str = (
         "Name another backend.process.folder; or, to end the runs there for good, start "
         "one daemon with --adopt-keeper"
+    )
+    copied: str = (
+        "Start the original, or put it back in its place; or, also where it is gone for good, "
+        "start this one with --adopt-copy: it becomes another cluster, and its running tasks LOST"
     )
     other_ports: str = "Stop it, or name other addresses in listen"
     rollback: str = (
@@ -45,14 +49,16 @@ class SettingNames(NamedTuple):
 class StartOptions(NamedTuple):
     """How one start behaves.
 
-    `adopt_keeper` and `fresh` are orders of an operator: to empty the keeper folder of another
-    cluster, or the data folder. With `all_or_nothing` the daemon serves clients only once it is
-    ready, and does not start if that takes too long or a shard is damaged. `classic` are further
-    addresses for gRPC, which may be busy. `stop_tasks` kills all tasks at the end.
-    `accept_rollback`: go on with a journal that lacks what it had acknowledged.
+    `adopt_keeper`, `adopt_copy` and `fresh` are orders of an operator: to empty the keeper folder
+    of another cluster, to make a copied data folder another cluster, and to empty the data folder.
+    With `all_or_nothing` the daemon serves clients only once it is ready, and does not start if
+    that takes too long or a shard is damaged. `classic` are further addresses for gRPC, which may
+    be busy. `stop_tasks` kills all tasks at the end. `accept_rollback`: go on with a journal that
+    lacks what it had acknowledged.
     """
 
     adopt_keeper: bool = False
+    adopt_copy: bool = False
     fresh: bool = False
     all_or_nothing: bool = False
     stop_tasks: bool = False

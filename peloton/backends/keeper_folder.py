@@ -17,18 +17,21 @@ import fcntl
 import logging
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from peloton.backends.keeper import identity
 from peloton.backends.keeper.calling import KeeperUnavailable, start_keeper
 from peloton.backends.keeper.disk import sync_folder
-from peloton.backends.keeper.journal import KeeperJournal
+from peloton.backends.keeper.journal import KeeperJournal, KeeperJournalFailed
+from peloton.backends.keeper.kinds import LOST, KeeperRun, Memory, end_of
 
 GENERATION_NAME = "generation"
 LEAVE_S_MAX = 30.0
 """How long the keeper of a replaced folder may take to end its runs."""
 _POLL_EVERY_S = 0.05
+_NONE = {"value": "", "shell": False, "arguments": []}
 _LOG = logging.getLogger("peloton.keeper")
 
 
@@ -137,6 +140,42 @@ def adopt(folder: Path, owner: KeeperOwner) -> Path:
     _await_end(aside)
     _LOG.warning("the runs of keeper folder %s were ended; its files are in %s", folder, aside)
     return aside
+
+
+def disown(folder: Path, reason: str, *, runs: Iterable[tuple[str, str]] = ()) -> None:
+    """End the runs of a folder that was copied or restored; no process is looked for.
+
+    Its records are of processes that belong to the original: a keeper would adopt and kill them.
+    They end as lost, for this reason, and the folder serves nobody. What had ended keeps its end,
+    and ids that were used stay taken. `runs` (ids, with their hosts) end as lost too where they are
+    unknown: a host whose order seems to be lost would repeat it, and the original may have run it.
+    Raises KeeperUnavailable, OSError.
+    """
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (folder / "socket").unlink(missing_ok=True)
+        memory = Memory("")
+        records = KeeperJournal(str(folder / "journal"))
+        memory.fold(records.read())
+        # The owners of the hosts in another cluster begin with lower epochs than those recorded.
+        memory.epochs.clear()
+        for run_id, host in runs:
+            if run_id not in memory.runs:
+                memory.runs[run_id] = KeeperRun(run_id, host, command=_NONE, memory_mb=0.0)
+                memory.runs[run_id].recorded = True
+        for run in memory.runs.values():
+            if run.end is None:
+                run.end = end_of(LOST, reason=reason, at=time.time())
+        records.rewrite(memory.records())
+        records.close()
+        (folder / identity.CLUSTER_NAME).unlink(missing_ok=True)
+    except BlockingIOError:
+        raise KeeperUnavailable(f"a keeper runs in {folder}") from None
+    except KeeperJournalFailed as error:
+        raise KeeperUnavailable(f"{folder}: {error}") from error
+    finally:
+        os.close(descriptor)
 
 
 def _free_name(folder: Path, suffix: str) -> Path:

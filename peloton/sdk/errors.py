@@ -65,6 +65,7 @@ NO_ANSWER = "NO_ANSWER"
 class ServiceUnavailable(PelotonError):
     """No server answered; whether the call had an effect is unknown. A later call may succeed.
 
+    That a call ended CANCELLED counts as well: nobody here cancels one, so a server that stops did.
     `retry_s` is the delay that a server proposed, or 0.
     """
 

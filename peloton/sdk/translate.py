@@ -66,7 +66,7 @@ def status(error: grpc.RpcError, address: str) -> errors.PelotonError:
     if code is grpc.StatusCode.UNAVAILABLE and NOBODY_LISTENS in text:
         text = f"{address} does not answer: {text}"
         return errors.ServiceUnavailable(text, kind=errors.NO_CONNECTION)
-    if code is grpc.StatusCode.UNAVAILABLE:
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         text = f"{address} cannot answer now: {text}"
         return errors.ServiceUnavailable(text, kind=code.name, retry_s=details(error).retry_s)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

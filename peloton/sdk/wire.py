@@ -122,10 +122,12 @@ class Wire:
         self._channels: dict[str, grpc.Channel] = {}
         self._reached: set[str] = set()
         self._lock = threading.Lock()
+        self._closed = False
 
     def close(self) -> None:
         with self._lock:
             channels, self._channels = self._channels, {}
+            self._closed = True
         for channel in channels.values():
             channel.close()
 
@@ -207,7 +209,8 @@ class Wire:
                 answer = self._send(call, address, wait_s=left_s)
             except errors.ServiceUnavailable as error:
                 self._reached.discard(address)
-                if not call.how.repeat or isinstance(error, errors.TimedOut):
+                # A closed channel ends its calls, too: those are not repeated on another one.
+                if not call.how.repeat or self._closed or isinstance(error, errors.TimedOut):
                     raise
                 troubles.append(error)
             else:

@@ -6,6 +6,7 @@ The servers that are looked for are mostly not there; one test has a ZooKeeper.
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from peloton.backends import keeper_folder
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.config import BadSetting, read_cluster
 from peloton.preflight import of_daemon
+from peloton.runtime.adapters import folder_origin
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.zookeeper_nodes import member_bytes
@@ -447,3 +449,19 @@ def test_a_folder_of_another_user_is_a_finding(tmp_path: Path) -> None:
     printed = checked(alone(), tmp_path)
     assert printed.code == 69
     assert f"journal.sqlite.folder: {tmp_path / 'data'}: it belongs to user" in printed.err
+
+
+def test_a_copied_data_folder_is_a_finding(tmp_path: Path) -> None:
+    DataFolder(tmp_path / "original").close()
+    (tmp_path / "original" / "journal.sqlite").touch()
+    folder_origin.record(tmp_path / "original")
+    shutil.copytree(tmp_path / "original", tmp_path / "data")
+    printed = checked(alone(), tmp_path)
+    assert printed.code == 69
+    assert f"{tmp_path / 'data'} is a copy of {tmp_path / 'original'}" in printed.err
+    assert "is a copy of" not in checked(alone(), tmp_path, "--adopt-copy").err
+
+
+def test_a_journal_on_servers_has_no_copy_to_adopt(tmp_path: Path) -> None:
+    printed = checked(fleet(), tmp_path, "--adopt-copy")
+    assert printed.code == 64 and "--adopt-copy: the journal is not in a folder" in printed.err

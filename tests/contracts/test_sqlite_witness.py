@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.runtime.adapters.sqlite_copy import begin_anew
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.runtime.adapters.witness_file import read_witness
@@ -352,3 +353,79 @@ def test_kills_never_leave_a_journal_behind_its_witness(tmp_path: Path) -> None:
         found = read_witness(tmp_path)
         assert found is not None
         assert all(known.position >= last for known in found.known.values())
+
+
+# ---- copies ----
+
+
+ANEW = "it is a copy"
+
+
+@pytest.mark.parametrize("other_cluster", [False, True])
+def test_a_copy_begins_anew_whatever_its_files_are(
+    crashed: Data, tmp_path: Path, other_cluster: bool
+) -> None:
+    """Its witness was copied later than its journal."""
+    ahead = Data(tmp_path / "ahead")
+    shutil.copytree(crashed.folder, ahead.folder)
+    ahead.live(5)
+    for name in FILES:
+        (ahead.folder / name).unlink(missing_ok=True)
+        if (crashed.folder / name).exists():
+            shutil.copy(crashed.folder / name, ahead.folder / name)
+    assert "was rolled back" in refused(ahead)
+    crashed.live(0)
+    options = WitnessOptions(ahead.folder, report=ahead.lines.append, anew=ANEW)
+    begin_anew(ahead.folder / NAME, options, other_cluster=other_cluster)
+    assert not ahead.lines and not ahead.log.exists()
+    journal = ahead.open()
+    assert ahead.record.generation == 1
+    assert (ahead.record.cluster_id != crashed.record.cluster_id) is other_cluster
+    ahead.commit(journal, 1)
+    assert ahead.positions == dict.fromkeys((SHARD, OTHER), FRAMES + 1)
+    journal.close()
+
+
+def killed_at_step(number: int, folder: Path) -> bool:
+    """Begin anew in a fork that kills itself before that step; whether it got there."""
+    child = os.fork()
+    if child == 0:
+        left = [number]
+
+        def step(event: str, _: object) -> None:
+            if event in ("open", "os.rename", "os.remove", "sqlite3.connect"):
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(step)
+        code = 1
+        try:
+            begin_anew(folder / NAME, WitnessOptions(folder, anew=ANEW), other_cluster=True)
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def test_a_copy_that_was_killed_while_it_began_anew_does_it_again(
+    crashed: Data, tmp_path: Path
+) -> None:
+    kills, killed = 0, True
+    generations = set()
+    while killed:
+        copy = Data(tmp_path / f"copy-{kills}")
+        shutil.copytree(crashed.folder, copy.folder)
+        killed = killed_at_step(kills + 1, copy.folder)
+        if killed:
+            kills += 1
+            options = WitnessOptions(copy.folder, anew=ANEW)
+            begin_anew(copy.folder / NAME, options, other_cluster=True)
+        journal = copy.open()
+        copy.commit(journal, 1)
+        assert copy.positions == dict.fromkeys((SHARD, OTHER), FRAMES + 1)
+        generations.add(copy.record.generation)
+        journal.close()
+    assert kills > 6 and generations == {1, 2}

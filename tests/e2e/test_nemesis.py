@@ -96,7 +96,6 @@ def test_a_deleted_job_is_gone_unless_a_copy_of_its_creation_was_on_its_way(tmp_
 def test_only_what_is_certain_ends_an_operation(tmp_path: Path) -> None:
     look = Operation("c", Asked.GET, begun_s=0.0)
     assert operations.uncertain(TimedOut("late"))
-    assert operations.uncertain(ServerError("it leaves", kind="CANCELLED"))
     assert not operations.uncertain(ServerError("it broke", kind="UNKNOWN"))
     assert isinstance(operations.raised(look, NotFound("no such job")), Absent)
     create = Operation("c", Asked.CREATE, begun_s=0.0)

@@ -10,9 +10,11 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from peloton.config import default_data_dir
 from tests.e2e import cluster as c
 from tests.house import readme
 
@@ -39,12 +41,18 @@ def submit(cluster: c.Cluster, name: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_readme(cluster: c.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme(cluster: c.Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(c.ROOT)
+    # A home where the folder of this cluster is the one that commands take by themselves.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    default_data_dir().parent.mkdir(parents=True)
+    default_data_dir().symlink_to(cluster.folder / "data")
     commands = typed()
     assert len(commands) >= 3
     for words in commands:
-        cluster.cli(*words)
+        cluster.cli(*map(os.path.expanduser, words))
+    assert (tmp_path / "peloton-restored" / "journal.sqlite").is_file()
 
 
 def test_the_python_of_the_readme(cluster: c.Cluster) -> None:

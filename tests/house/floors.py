@@ -40,6 +40,7 @@ FACES = (
     "peloton/doctor.py",
     "peloton/journal.py",
     "peloton/features.py",
+    "peloton/backup.py",
 )
 # Each package in its own adapter, backend or shell: replacing one then means replacing one file.
 HOMES: dict[str, tuple[str, ...]] = {

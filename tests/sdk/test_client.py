@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
@@ -109,6 +110,34 @@ def test_a_read_is_repeated_and_a_restart_is_not(client: Client, cluster: Cluste
     with pytest.raises(errors.ServiceUnavailable):
         client.tasks.restart(JOB)
     assert len(cluster.called("Restart")) == 1
+
+
+def test_a_call_that_a_stopping_server_cancels_is_tried_at_the_next_address(
+    cluster: Cluster,
+) -> None:
+    cluster.fail("LookupResourcePoolID", grpc.StatusCode.CANCELLED)
+    cluster.fail("Restart", grpc.StatusCode.CANCELLED)
+    cluster.add_job("RUNNING", "RUNNING")
+    with serving(cluster) as address:
+        port = address.rsplit(":", 1)[1]
+        with Client(f"{address},localhost:{port}", timeout_s=60) as client:
+            assert client.pools.lookup("/hello") == POOL
+            with pytest.raises(errors.ServiceUnavailable) as caught:
+                client.tasks.restart(JOB)
+    assert caught.value.kind == "CANCELLED", "it may have happened, and has no key"
+    assert len(cluster.called("LookupResourcePoolID")) == 2
+
+
+def test_a_call_of_a_client_that_is_closed_is_not_repeated() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as pool:
+        client = Client(f"127.0.0.1:{silent.getsockname()[1]}", timeout_s=60)
+        under_way = pool.submit(client.jobs.get, JOB)
+        connection, _ = silent.accept()
+        client.close()
+        with pytest.raises(errors.ServiceUnavailable) as caught:
+            under_way.result(timeout=30)
+        connection.close()
+    assert caught.value.kind == "CANCELLED"
 
 
 def test_a_stop_is_repeated_under_one_key(client: Client, cluster: Cluster) -> None:

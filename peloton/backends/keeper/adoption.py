@@ -21,19 +21,22 @@ _KILL_PAUSE_S = 0.005
 
 def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
     """The runs that are still alive. A pid from before a restart of the machine means nothing, so
-    the boot id must be the same."""
-    boot = processes.boot_id()
+    the boot id must be the same. In a copy of the folder it is that of the original's process."""
+    boot, here = processes.boot_id(), processes.folder_number(folder)
+    copied = memory.folder not in ("", here)
     same_boot = memory.boot_id == boot
-    memory.boot_id = boot
+    memory.boot_id, memory.folder = boot, here
     alive = []
     for run in memory.runs.values():
         if run.end is not None:
             continue
-        if same_boot and run.pid and processes.is_alive(run.pid, run.birth):
+        if same_boot and not copied and run.pid and processes.is_alive(run.pid, run.birth):
             run.adopted = True
             alive.append(run)
         else:
-            run.end = _lost(run, same_boot=same_boot, now=now)
+            why = kinds.KEEPER_DIED if same_boot else kinds.MACHINE_RESTARTED
+            reason = kinds.FOLDER_COPIED if same_boot and copied else why
+            run.end = _lost(run, reason=reason, now=now)
             run.end_safe = True
     keep = {run.run_id for run in alive}
     if any(run.end is not None and not run.pid for run in memory.runs.values()):
@@ -51,9 +54,8 @@ def _await_execs() -> None:
         time.sleep(_KILL_PAUSE_S)
 
 
-def _lost(run: KeeperRun, *, same_boot: bool, now: float) -> kinds.Record:
+def _lost(run: KeeperRun, *, reason: str, now: float) -> kinds.Record:
     message = "" if run.pid else "it was just being started"
-    reason = kinds.KEEPER_DIED if same_boot else kinds.MACHINE_RESTARTED
     return kinds.end_of(kinds.LOST, reason=reason, message=message, at=now)
 
 

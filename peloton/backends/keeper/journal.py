@@ -94,6 +94,12 @@ class KeeperJournal:
             raise KeeperJournalFailed(str(trouble)) from trouble
         self.size_bytes += len(data)
 
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+            self._fd = -1
+
 
 def _lines(records: Iterable[JournalRecord]) -> bytes:
     return "".join(f"{_ENCODE(record)}\n" for record in records).encode()

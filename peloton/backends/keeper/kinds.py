@@ -24,6 +24,7 @@ NOT_RUNNABLE = "command cannot be run"
 NOT_STARTED = "could not be started"
 USED_BEFORE = "run id used before"
 KEEPER_DIED = "keeper died, exit status unknown"
+FOLDER_COPIED = "the keeper's folder was copied, the run is with the original"
 MACHINE_RESTARTED = "machine restarted, exit status unknown"
 
 
@@ -106,8 +107,9 @@ def epoch_record(host: str, epoch: int) -> Record:
     return {"is": "epoch", "host": host, "epoch": epoch}
 
 
-def boot_record(boot_id: str) -> Record:
-    return {"is": "boot", "id": boot_id}
+def boot_record(boot_id: str, folder: str) -> Record:
+    """`folder` is the number of the keeper's folder, which a copy of it does not have."""
+    return {"is": "boot", "id": boot_id, "folder": folder}
 
 
 class Memory:
@@ -115,6 +117,7 @@ class Memory:
 
     def __init__(self, boot_id: str) -> None:
         self.boot_id = boot_id
+        self.folder = ""
         self.epochs: dict[str, int] = {}
         self.runs: dict[str, KeeperRun] = {}
 
@@ -125,7 +128,7 @@ class Memory:
     def _fold_one(self, record: Record) -> None:
         kind = record["is"]
         if kind == "boot":
-            self.boot_id = record["id"]
+            self.boot_id, self.folder = record["id"], record.get("folder", "")
         elif kind == "epoch":
             self.epochs[record["host"]] = record["epoch"]
         elif kind == "launch":
@@ -148,7 +151,7 @@ class Memory:
 
     def records(self) -> Iterator[Record]:
         """The shortest journal with the same fold."""
-        yield boot_record(self.boot_id)
+        yield boot_record(self.boot_id, self.folder)
         for host, epoch in self.epochs.items():
             yield epoch_record(host, epoch)
         for run in self.runs.values():

@@ -275,3 +275,9 @@ def rss_by_session(wanted: Mapping[int, object]) -> dict[int, int]:
 def boot_id() -> str:
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
+
+
+def folder_number(folder: str) -> str:
+    """Device and inode: a folder that is moved on its file system keeps them."""
+    found = os.stat(folder)
+    return f"{found.st_dev}:{found.st_ino}"

@@ -15,15 +15,13 @@ from peloton.chaos.cluster.history import Asked, Operation
 from peloton.chaos.nemesis.fleet import HOST_CPUS, HOSTS
 from peloton.runtime.vocabulary import Absent, Key, Refused
 from peloton.sdk.client import JobQuery
-from peloton.sdk.errors import NotFound, PelotonError, ServerError, ServiceUnavailable, TryLater
+from peloton.sdk.errors import NotFound, PelotonError, ServiceUnavailable, TryLater
 
 JOBS_MAX = 100_000
 EVERYTHING = JobQuery(limit=JOBS_MAX, total_max=JOBS_MAX)
 POOL = "/work"
 MARK = "ran"
 """The file in its sandbox in which a run notes when it begins and when it ends by itself."""
-CANCELLED = "CANCELLED"
-"""How a leaving server answers the calls under way; they may have had an effect."""
 
 # ---- requests ----
 
@@ -58,8 +56,7 @@ def job_spec(instances: int, *, lasts_s: float, cpus: float) -> dict[str, Any]:
 
 def uncertain(error: PelotonError) -> bool:
     """Whether the request may have had an effect, or may yet."""
-    left = isinstance(error, ServerError) and error.kind == CANCELLED
-    return left or isinstance(error, ServiceUnavailable | TryLater)
+    return isinstance(error, ServiceUnavailable | TryLater)
 
 
 def raised(operation: Operation, error: PelotonError) -> Any:

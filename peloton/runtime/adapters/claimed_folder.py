@@ -16,12 +16,15 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from peloton.runtime.adapters import private_folder
+from peloton.runtime.adapters.folder_origin import ORIGIN
+
 LOCK, KEEPER, MAKER, WITNESS = "lock", "keeper", "backend", "witness"
 NEW_LOCK = f"{LOCK}.new"
 JOURNAL = "journal.sqlite"
 OWN = (
     JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal",
-    KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK,
+    KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK, ORIGIN, f"{ORIGIN}.new",
 )  # fmt: skip
 """All that is ever made at the top of a data folder, but for the lock, which stays."""
 IGNORED = ("lost+found",)
@@ -112,7 +115,7 @@ def _own(path: Path) -> Iterator[Path]:
 def _write(mark: Path, text: str) -> None:
     """Atomically, also in a crash: a partial name would refuse every start."""
     draft = mark.with_name(f"{mark.name}.new")
-    with draft.open("w", encoding="utf-8") as file:
+    with open(draft, "w", encoding="utf-8", opener=private_folder.opener) as file:
         file.write(f"{text}\n")
         file.flush()
         os.fsync(file.fileno())

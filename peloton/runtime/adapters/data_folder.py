@@ -18,6 +18,7 @@ from types import TracebackType
 
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.adapters.claimed_folder import JOURNAL, LOCK, NEW_LOCK, own_names
+from peloton.runtime.adapters.folder_origin import FolderLease
 
 _LOCKS = Path("/proc/locks")
 
@@ -39,6 +40,10 @@ class DataFolder:
         self.path = path
         self.tightened = self.secure()
         """What other users could open until now, for people."""
+        self.lease: FolderLease | None = None
+        """The folder's id; released with the folder."""
+        self.copied = ""
+        """What it is a copy of, for people, while it is to be adopted."""
         self._descriptor = _locked(path)
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -54,6 +59,9 @@ class DataFolder:
     def close(self) -> None:
         """Release the folder. The lock file stays: if it were removed, two processes could lock
         two files of one name."""
+        if self.lease is not None:
+            self.lease.close()
+            self.lease = None
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -38,6 +38,11 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
+def opener(path: str, flags: int) -> int:
+    """For `open`: a file that is made is for us alone."""
+    return os.open(path, flags | os.O_NOFOLLOW, FILE_MODE)
+
+
 def make(path: Path) -> None:
     """Create the folder for us alone if it is missing. Its parents are made as usual."""
     path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)

@@ -17,8 +17,9 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -56,10 +57,23 @@ READ_ALL_ENDED = (
     f"SELECT kind, key, position, body, deleted FROM ended WHERE {sql.SHARD_CLAUSE}"
     " AND (kind, key, position) > (?, ?, ?) ORDER BY kind, key, position LIMIT ?"
 )
+READ_POSITIONS = (
+    "SELECT shard_group, shard_number, last_position FROM register"
+    " ORDER BY shard_group, shard_number"
+)
 ENDED_AT_ONCE = 256
 WRONG_MAX = 10
 FRAMES_AT_ONCE = 256
 T = TypeVar("T")
+
+
+class JournalSummary(NamedTuple):
+    """Of whom a journal is, and the last position of each shard by its name."""
+
+    cluster_id: bytes
+    format: int
+    name: str
+    positions: dict[str, int]
 
 
 class SqliteRows:
@@ -122,6 +136,39 @@ class SqliteRows:
         for table in ("journal", "checkpoint", "ended"):
             counts += self._read(f"{sql.SELECT_SIZES} {table} WHERE {sql.SHARD_CLAUSE}", shard)[0]
         return Sizes(*counts)
+
+    def copy_to(self, target: Path) -> None:
+        """Copy all as of one moment into one file, which has no log. Raises Unreachable, Damaged.
+
+        It blocks no commit. The log of the source cannot start over meanwhile, so it grows.
+        """
+        while True:
+            try:
+                self._db = self._db or self._open()
+                with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+                    self._db.backup(copy)
+                    copy.execute("PRAGMA journal_mode = DELETE")
+                    (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+            except sqlite3.Error as error:
+                self.close()
+                if sql.error_code(error) in (sql.CORRUPT, sql.NOT_A_DATABASE):
+                    raise Damaged(f"{self.path}: {error}") from error
+                raise Unreachable(f"{self.path}: {error}") from error
+            if found != "ok":
+                raise Damaged(f"{self.path}: {found}")
+            if not self._immutable or not self._log.exists():
+                return
+            self.close()  # a process opened it meanwhile, and may have changed it
+
+    def summary(self) -> JournalSummary:
+        """Raises JournalRefused where no cluster was ever started."""
+        found = self.query("cluster", sql.READ_CLUSTER)
+        if not found:
+            raise JournalRefused(f"{self.path} is of no cluster: it was never started")
+        named = self.query("cluster_name", sql.READ_NAME)
+        rows = self._read(READ_POSITIONS, ())
+        positions = {f"{group}-{number}": last for group, number, last in rows}
+        return JournalSummary(found[0][0], found[0][1], named[0][0] if named else "", positions)
 
     def close(self) -> None:
         """Close the file."""

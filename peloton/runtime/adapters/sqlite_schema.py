@@ -11,6 +11,7 @@ import sqlite3
 from pathlib import Path
 
 BUSY_TIMEOUT_MS = 5000
+MOVER_BUSY_MS = 50
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS cluster (
@@ -150,6 +151,8 @@ def open_mover(path: Path) -> sqlite3.Connection:
     """The connection that moves the WAL into the file."""
     connection = _open(f"file:{path}?mode=rw")
     connection.execute("PRAGMA synchronous = FULL")
+    # It waits for readers while commits wait for it, and a backup reads for long.
+    connection.execute(f"PRAGMA busy_timeout = {MOVER_BUSY_MS}")
     return connection
 
 

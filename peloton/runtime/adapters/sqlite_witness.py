@@ -31,7 +31,8 @@ class WitnessOptions(NamedTuple):
     """Where the witness is, and how a start behaves.
 
     `epochs`: the highest that the keeper of the cluster `keeper_of` (hex) has obeyed. `accept`: a
-    person's order to go on with a journal that was rolled back.
+    person's order to go on with a journal that was rolled back. `anew`: why a new generation begins
+    in any case, such as that the journal was restored.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class WitnessOptions(NamedTuple):
     keeper_of: str = ""
     epochs: Mapping[ShardId, int] = {}  # noqa: RUF012
     report: Callable[[str], object] = lambda line: None
+    anew: str = ""
 
 
 class JournalWitness:
@@ -70,7 +72,9 @@ class JournalWitness:
         self._without = there and self._found is None and not self._damage
         """Whether an earlier version made the journal."""
         self._problems = self._compare() if there else []
-        if self._problems and not options.accept:
+        if options.anew:
+            self._problems.append(options.anew)
+        elif self._problems and not options.accept:
             raise RolledBack(f"{path} was rolled back: {'; '.join(self._problems)}")
 
     @property
@@ -165,11 +169,12 @@ class JournalWitness:
             epoch = max(row.epoch, self._epochs.get(shard, 0)) + 1
             db.execute(sql.RAISE_EPOCH, (epoch, ops.next(), *shard))
         db.execute(sql.WRITE_GENERATION, (self._generation, self._generation))
-        self._options.report(
-            f"warning: the rollback of {self._path} is accepted: {'; '.join(self._problems)}. "
-            f"Generation {self._generation} of the cluster begins: what is missing is given up, "
-            "and runs that the journal does not know are killed"
-        )
+        if not self._options.anew:
+            self._options.report(
+                f"warning: the rollback of {self._path} is accepted: {'; '.join(self._problems)}. "
+                f"Generation {self._generation} of the cluster begins: what is missing is given "
+                "up, and runs that the journal does not know are killed"
+            )
         return self._generation
 
     def begin(self, db: sqlite3.Connection, cluster: ClusterRecord) -> None:

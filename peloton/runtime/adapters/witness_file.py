@@ -35,6 +35,11 @@ def read_witness(folder: Path) -> Witness | None:
     return records.unpack(data)
 
 
+def remove(folder: Path) -> None:
+    """The journal in this data folder gets another witness. Raises OSError."""
+    (folder / FOLDER / NAME).unlink(missing_ok=True)
+
+
 class WitnessFile:
     """The witness of a running journal: made anew, as a whole, when the journal is opened."""
 
