@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 import peloton
+from peloton.chaos.nemesis.machine import KeeperMachine
 from peloton.chaos.nemesis.proxy import Door
 
 REPOSITORY = Path(peloton.__file__).parent.parent
@@ -211,6 +212,7 @@ class NemesisFleet:
     ) -> None:
         self.outside = outside
         self.keeper = folder / "keeper"
+        self.machine = KeeperMachine(self.keeper)
         self.session_s = session_s
         self.codes = [REPOSITORY]
         """The folders of the versions that daemons may run."""
@@ -239,6 +241,7 @@ class NemesisFleet:
         for daemon in self.daemons:
             daemon.close()
         end_keeper(self.keeper)
+        self.machine.close()
 
 
 def end_keeper(folder: Path) -> None:

@@ -47,12 +47,15 @@ NEMESIS_ACTIONS = {
     "zookeeper restart": 1,
     "cassandra pause": 1,
     "cassandra restart": 1,
+    "keeper kill": 3,
+    "disk full": 2,
 }
 PAUSE_S = (0.5, 30.0)
 SERVER_PAUSE_S = (0.5, 12.0)
 CUT_S = (1.0, 20.0)
 DOWN_S = (0.2, 6.0)
 EXPIRED_S = (1.0, 4.0)
+FULL_S = (0.5, 8.0)
 LEAVE_S_MAX = 45.0
 SERVE_S_MAX = 120.0
 
@@ -180,6 +183,10 @@ class NemesisStorm:
             self._part(daemon, _between(CUT_S, seconds))
         elif what in PLANNED:
             PLANNED[what](self, daemon)
+        elif what == "keeper kill":
+            self._kill_keeper()
+        elif what == "disk full":
+            self._fill_disk(_between(FULL_S, seconds))
         elif what.endswith("pause"):
             self._pause_server(target, _between(SERVER_PAUSE_S, seconds**2))
         else:
@@ -294,6 +301,23 @@ class NemesisStorm:
 
         # The daemon itself may be struck meanwhile.
         self._until(seconds, f"{daemon.name} {name}", end=end)
+
+    def _kill_keeper(self) -> None:
+        """A daemon starts the next one, which takes over the runs that are alive."""
+        pid = self._fleet.machine.kill_keeper()
+        if pid:
+            self._timeline.count("keeper kills", f"kill -9 the keeper (pid {pid})")
+
+    def _fill_disk(self, seconds: float) -> None:
+        how = self._fleet.machine.fill()
+        text = f"the keeper cannot write for {seconds:.1f} s: {how}"
+        self._timeline.count("full disks", text)
+
+        def end() -> None:
+            self._fleet.machine.empty()
+            self._timeline.log("the keeper can write again")
+
+        self._until(seconds, "disk", end=end)
 
     def _pause_server(self, name: str, seconds: float) -> None:
         server = self._server(name)
