@@ -89,6 +89,8 @@ class NemesisServers(NamedTuple):
     ports: Callable[[int], list[int]]
     owners: Callable[[str], Mapping[str, bytes]]
     """Nodes below a path of ZooKeeper, with their data. Raises OSError."""
+    moved_clock: Path | None = None
+    """A program that is `peloton` with another wall clock: its first argument, in seconds."""
 
 
 class DaemonProcess:
@@ -105,6 +107,9 @@ class DaemonProcess:
         self.code = REPOSITORY
         """The folder of the program for its next process."""
         self.lives = 0
+        self.clock_s = 0.0
+        """How far the wall clock of its next process is ahead of the machine's."""
+        self._moved_clock = outside.moved_clock
         self._file = folder / f"{name}.yaml"
         self._errors = folder / f"{name}.log"
         exchange, grpc, http = outside.ports(3)
@@ -122,7 +127,10 @@ class DaemonProcess:
         """Start a process. Only from the main thread: it ends with the thread that started it."""
         assert not self.alive, f"{self.name} runs already"
         self.lives, self.frozen, self.resting = self.lives + 1, False, False
-        command = [sys.executable, "-m", "peloton", "daemon", "--config", str(self._file)]
+        program = ["-m", "peloton"]
+        if self.clock_s and self._moved_clock is not None:
+            program = [str(self._moved_clock), str(self.clock_s)]
+        command = [sys.executable, *program, "daemon", "--config", str(self._file)]
         with self._errors.open("ab") as log:
             self.process = subprocess.Popen(
                 [*_bound(), *command],

@@ -101,6 +101,7 @@ class NemesisRun:
         self._storm = NemesisStorm(
             fleet, timeline, chance=chance, watcher=self._takeovers, menu=plan.menu
         )
+        self._storm.clocks_moved = lambda: setattr(watch, "clocks_differ", True)
         self._takeovers.others = lambda: self._storm.troubled
         self._planned = Planned(
             fleet,

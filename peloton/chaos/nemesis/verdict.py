@@ -42,8 +42,6 @@ DOES_NOT_FOLD = (UnknownFact, AttributeError, LookupError, TypeError, ValueError
 """What a fact raises that does not fit the state it is applied to: a finding, no crash here."""
 CONTRADICTIONS_MAX = 5
 """A ledger that was wrong once is wrong about all that follows."""
-UNORDERED_S = 0.25
-"""Frames that are closer in time may be in a wrong order: see `JournalWatch.frames`."""
 
 
 class Inspected(NamedTuple):
@@ -140,7 +138,7 @@ def _ledger(watch: JournalWatch, find: Callable[[str], None]) -> tuple[ShadowLed
     for frame in frames:
         try:
             ledger.apply(frame)
-            ledger.settle(math.inf if frame is frames[-1] else frame.at - UNORDERED_S)
+            ledger.settle(math.inf if frame is frames[-1] else frame.at - watch.unordered)
         except Contradiction as contradiction:
             find(f"{contradiction} ({frame.shard} at {frame.position})")
             wrong += 1
