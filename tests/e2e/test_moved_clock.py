@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -78,3 +79,12 @@ def test_frames_are_in_the_order_of_their_times_or_of_the_polls(tmp_path: Path) 
     names = [(frame.shard, frame.position) for frame in watch.frames()]
     assert names == [(one, 1), (two, 1), (two, 2), (one, 2)]
     assert watch.unordered == UNORDERED_POLLS
+
+
+def test_frames_of_moved_clocks_are_counted(tmp_path: Path) -> None:
+    """A storm that says that it moved clocks has to show it."""
+    now_s = time.time()
+    seen = {ShardId("jobmgr", 0): [(now_s, 0), (now_s + DAY_S, 0), (now_s - 3600.0, 1)]}
+    watch = watch_of(tmp_path, seen)
+    watch._polled_s = [now_s, now_s + 1.0]
+    assert watch.of_moved_clocks() == 2

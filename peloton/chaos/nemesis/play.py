@@ -254,7 +254,10 @@ class NemesisRun:
         unknown = sum(not each.known for each in history)
         lost = sum("R1 " in text for text in findings)
         figures = self._planned.summary() or f"takeover {self._takeovers.summary()}"
-        later = f" ({self._watch.foreign()} of a later version)" if self._plan.later else ""
+        kinds = [f"{self._watch.foreign()} of a later version"] if self._plan.later else []
+        if self._watch.clocks_differ:
+            kinds.append(f"{self._watch.of_moved_clocks()} by moved clocks")
+        later = f" ({', '.join(kinds)})" if kinds else ""
         return (
             f"nemesis: {done or 'nothing done'}; {len(history)} operations ({unknown} unknown), "
             f"{inspected.jobs} jobs, {inspected.runs} runs, {inspected.frames} frames{later}; "
