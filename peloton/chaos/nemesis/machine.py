@@ -89,8 +89,12 @@ class KeeperMachine:
         self.mounted = False
         (self.folder / _FILLER).unlink(missing_ok=True)
         aside = self.folder.with_name(f"{self.folder.name}.kept")
-        # The socket of a keeper is no file that could be copied.
-        shutil.copytree(self.folder, aside, ignore=shutil.ignore_patterns("socket"))
-        subprocess.run(["umount", "-l", str(self.folder)], check=True)
+        try:
+            # The socket of a keeper is no file that could be copied.
+            shutil.copytree(self.folder, aside, ignore=shutil.ignore_patterns("socket"))
+        except shutil.Error:
+            pass  # it names what could not be copied; the rest is there, and the disk has to go
+        finally:
+            subprocess.run(["umount", "-l", str(self.folder)], check=True)
         self.folder.rmdir()
         aside.rename(self.folder)
