@@ -205,6 +205,13 @@ def test_ports_are_picked_and_never_given_twice() -> None:
     assert sorted(held) == [(31001, 31000), (31002,)]
 
 
+def test_a_run_whose_fixed_ports_are_one_number_is_refused() -> None:
+    twice = m.RunSpec(Resources(1), "x", ports=(m.Port("a", 31000), m.Port("b", 31000)))
+    turn = receive(up(), m.Launch(1, twice), 0)
+    ((refusal, refused),) = replies(turn)
+    assert refusal.reason == "no free port on the host" and refused == [0]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("state", [HostStates.RECONCILING, HostStates.UNREACHABLE, HostStates.LOST])
 def test_a_host_that_is_not_up_grants_nothing(state: HostStates) -> None:
     host = up()

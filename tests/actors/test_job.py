@@ -264,6 +264,14 @@ def test_a_job_that_runs_is_not_deleted_without_force() -> None:
     assert gone.state is None
 
 
+def test_a_deletion_is_told_to_each_slice_until_it_is_gone() -> None:
+    job = receive(made(1500), m.DeleteJob(force=True)).state
+    job = receive(job, SliceOpen(0, job.version)).state
+    assert [send.message.number for send in KIND.owed(job)] == [0, 1]
+    job = receive(job, SliceGone(1)).state
+    assert [send.message.number for send in KIND.owed(job)] == [0]
+
+
 def test_an_old_tally_is_not_taken() -> None:
     job = made(3)
     new, old = Tally((("RUNNING", 3),)), Tally((("PENDING", 3),))

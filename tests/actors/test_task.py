@@ -5,6 +5,7 @@ Must not run more than one task by itself: pools and hosts answer in the simulat
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -183,6 +184,45 @@ def test_a_late_word_of_a_host_changes_nothing(
     decision = KIND.decide[type(message)](task, message, AT)
     assert not decision.facts
     assert [send.message for send in decision.sends] == [answer]
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        (m.Accepted(1), KillRun(1, 30.0)),
+        (m.Started(1), KillRun(1, 30.0)),
+        (m.RunRefused(1, "full"), RunSeen(1)),
+        (m.Ended(1, SUCCEEDED), RunSeen(1)),
+        (m.RunGone(1), None),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+@pytest.mark.parametrize("state", sorted(ON_HOST))
+def test_what_is_said_of_an_earlier_run_does_not_touch_the_present_one(
+    state: TaskStates, message: Message, answer: Message | None
+) -> None:
+    task = msgspec.structs.replace(running(run=2), state=state)
+    turn = receive(task, message)
+    assert turn.state == task and not turn.facts
+    assert [type(reply) for reply in replies(turn)] == ([type(answer)] if answer else [])
+    assert all(reply.run == 1 for reply in replies(turn))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("state", sorted(ON_HOST))
+def test_only_a_run_that_is_being_killed_may_turn_out_never_to_have_begun(
+    state: TaskStates,
+) -> None:
+    turn = receive(msgspec.structs.replace(running(), state=state), m.RunGone(1))
+    assert (turn.state.state != state) == (state == TaskStates.KILLING)
+
+
+def test_a_host_is_taken_by_an_admitted_task_that_waits_for_one_and_by_no_other() -> None:
+    wanted = (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+    for goal, state, admission in itertools.product(TaskGoals, TaskStates, Admission):
+        task = Task(goal, state, Policy(), run=1, ticket=1, admission=admission)
+        launched = Launch(1) in replies(receive(task, m.AssignHosts()))
+        waits = state == TaskStates.WAITING and admission == Admission.ADMITTED
+        assert launched == (waits and goal in wanted), (goal, state, admission)
 
 
 @pytest.mark.parametrize(

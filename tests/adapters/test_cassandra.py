@@ -80,12 +80,18 @@ COPIES = {"dc1": 1}
 DUEL_CLAIMS = 15
 
 
+DDL_S_MAX = 60.0
+"""A change of tables waits for the server's disk; on a busy machine for longer than a request."""
+
+
 @pytest.fixture
 def server() -> Iterator[Connected]:
     """A session of the test's own, in no keyspace."""
     connected = cassandra_session.connect(
         CassandraSettings(port=cassandra.shared().port), keyspace=False
     )
+    profiles = connected.cluster.profile_manager.profiles
+    profiles[EXEC_PROFILE_DEFAULT].request_timeout = DDL_S_MAX
     yield connected
     connected.close()
 

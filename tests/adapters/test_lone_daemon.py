@@ -75,7 +75,9 @@ def stats_at(daemon: Daemon, job: str) -> dict[str, int]:
 def test_a_host_gone_from_the_config_is_retired_with_its_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    daemon = started(settings(tmp_path))
+    # The config of the backend says how long runs last that it finds after a restart.
+    lasting = {"hosts": HOSTS, "duration_s": 600.0}
+    daemon = started(settings(tmp_path, simulated=lasting))
     with deployment(daemon) as clients:
         config = default_config(seconds=600.0)
         config.resource.cpuLimit = 3.0  # one for each host
@@ -83,7 +85,7 @@ def test_a_host_gone_from_the_config_is_retired_with_its_runs(
         clients.until(lambda: clients.job(job).runtime.taskStats["RUNNING"] == 3)
     assert daemon.stop()
     assert "warning" not in capsys.readouterr().err
-    fewer = settings(tmp_path, simulated={"hosts": HOSTS[:2]})
+    fewer = settings(tmp_path, simulated={**lasting, "hosts": HOSTS[:2]})
     daemon = started(fewer)
     assert hosts_of(daemon) == ["host/a", "host/b"]
     warning = "warning: host/c is not part of the cluster any more: its tasks are lost\n"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +21,12 @@ from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.runtime.adapters.witness_file import read_witness
 from peloton.runtime.ports import (
+    CheckpointPart,
     Claimed,
     ClusterRecord,
     Committed,
+    Damaged,
+    Floor,
     Frame,
     JournalBroken,
     RolledBack,
@@ -429,3 +435,71 @@ def test_a_copy_that_was_killed_while_it_began_anew_does_it_again(
         generations.add(copy.record.generation)
         journal.close()
     assert kills > 6 and generations == {1, 2}
+
+
+# ---- registers ----
+
+
+NUMBERS = ("epoch", "last_position", "floor", "floor_epoch")
+BYTES = ("op", "last_chain")
+
+
+def recovered(data: Data) -> list[bytes]:
+    """All that an owner reads: the checkpoint at the floor, and the frames after it."""
+    journal = data.open()
+    try:
+        claimed = journal.claim(SHARD, "us")
+        assert isinstance(claimed, Claimed)
+        parts = list(journal.read_checkpoint(SHARD))
+        return [*parts, *(frame.body for frame in journal.read_tail(SHARD))]
+    finally:
+        journal.close()
+
+
+def flips() -> Iterator[tuple[str, int]]:
+    """Each kind of bit of a register: those of its numbers, and some of its digests."""
+    for name in NUMBERS:
+        yield from ((name, bit) for bit in (*range(7), 30, 62))
+    for name in BYTES:
+        yield from ((name, bit) for bit in (0, 37, 127))
+
+
+def test_a_flipped_bit_of_a_register_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+    data = Data(tmp_path / "data")
+    data.folder.mkdir()
+    journal = data.open()
+    data.commit(journal, 5, size=3)
+    (epoch,) = [row[2] for row in registers(data) if row[:2] == tuple(SHARD)]
+    part = CheckpointPart(4, 0, b"state at 4", True)
+    assert journal.commit([Work(SHARD, epoch, parts=(part,), floor=Floor(4))]) == [Committed()]
+    journal.close()
+    shutil.copytree(data.folder, tmp_path / "healthy")
+    healthy = recovered(Data(tmp_path / "healthy"))
+    assert healthy == [b"state at 4", bytes(3)]
+    from_the_first = [bytes(3)] * 5  # as none was cut yet, a floor of 0 leads to the same
+    noticed = set()
+    for name, bit in flips():
+        flipped = Data(tmp_path / f"{name}-{bit}")
+        shutil.copytree(data.folder, flipped.folder)
+        flip(flipped, name, bit)
+        try:
+            assert recovered(flipped) in (healthy, from_the_first), (name, bit)
+        except (RolledBack, Damaged):
+            noticed.add(name)
+    assert noticed == {"epoch", "last_position", "floor", "floor_epoch", "last_chain"}
+
+
+def registers(data: Data) -> list[tuple[object, ...]]:
+    with contextlib.closing(sqlite3.connect(data.folder / NAME)) as db:
+        return db.execute("SELECT * FROM register").fetchall()
+
+
+def flip(data: Data, name: str, bit: int) -> None:
+    with contextlib.closing(sqlite3.connect(data.folder / NAME, isolation_level=None)) as db:
+        where = "WHERE shard_group = ? AND shard_number = ?"
+        (value,) = db.execute(f"SELECT {name} FROM register {where}", SHARD).fetchone()
+        if isinstance(value, int):
+            changed: object = value ^ 1 << bit
+        else:
+            changed = (int.from_bytes(value, "big") ^ 1 << bit).to_bytes(len(value), "big")
+        db.execute(f"UPDATE register SET {name} = ? {where}", (changed, *SHARD))

@@ -420,6 +420,16 @@ def test_a_damaged_shard_does_not_make_unfit_however_often_it_is_tried():
     assert bench.handoff.shards[A].fails == 1 and not bench.handoff.node.unfit
 
 
+def test_a_shard_that_was_lost_with_another_one_is_claimed_at_once_and_does_not_make_unfit():
+    """Else one fenced shard would move all that shared its round."""
+    bench = Bench().open()
+    for _ in range(2 * rules.FAILS_MAX):
+        orders = bench.lost(by_another=True).new()
+        assert orders == [order(ActionKind.READ_VIEW, None), order(ActionKind.CREATE)]
+        bench.answer(NodeOutcome.HELD).opened().new()
+        assert not bench.handoff.shards[A].fails and not bench.handoff.node.unfit
+
+
 def test_suspended_nothing_stops_nothing_begins_and_nothing_is_current():
     bench = Bench().open()
     assert bench.handoff.current

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from peloton.runtime.core.digest import digest
+from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.listing import ListViews
 from peloton.runtime.core.pump import Budget
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.vocabulary import Absent, Bits, Decision, Key, Refused, Seen, key
+from peloton.runtime.vocabulary import Absent, Bits, Decision, Key, Refused, Seen, Send, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
@@ -77,6 +78,24 @@ def test_owed_sends_are_resent_until_answered_and_slower_after_a_while():
     again = [e for e in bench.taken() if isinstance(e.message, w.Draw)]
     assert again and all(e.origin == 0b1110 for e in again)
     assert again[0].message == w.Draw(1, 60)
+
+
+def test_only_what_is_due_is_resent_and_not_all_of_its_crowd():
+    bench = switched_on(4)
+    bench.taken()
+    bench.shard.turns.resolver.resend_owed(bulbs("a"), 0b0101)
+    bench.rest()
+    assert [e.origin for e in bench.taken()] == [0b0101]
+
+
+def test_a_send_to_no_member_of_a_crowd_is_none():
+    bench = switched_on(1)
+    nobody, one = Send(bulbs("a"), w.Fit(60), Bits()), Send(bulbs("a"), w.Granted(1), Bits(0b1))
+    bench.shard.turns.resolver.of_cell(Envelope(panel("a"), w.Switch(True)), (nobody, one))
+    bench.rest()
+    lines = bench.shard.turns.story.of(bulbs("a"))
+    assert lines and not [line for line in lines if "failed" in line.because]
+    assert crowd_of(bench, "a").where(lambda bulb: bulb.power is Power.ON) == 0b1
 
 
 def test_owed_messages_get_slow():

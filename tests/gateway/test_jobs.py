@@ -240,8 +240,9 @@ def test_a_listing_at_once_is_the_listing(
 
 
 def test_a_get_shows_a_job_as_soon_as_it_is_created_and_stopped(deployment: Deployment) -> None:
+    lasting = default_config(seconds=600.0)  # on a busy machine a short one may end before
     for _ in range(20):
-        job_id = deployment.create(deployment.request())
+        job_id = deployment.create(deployment.request(defaultConfig=lasting))
         version = deployment.job(job_id).runtime.desiredStateVersion
         deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
         info = deployment.job(job_id)

@@ -38,6 +38,8 @@ KILLED, SURVIVED, BROKEN_KILLER, NOT_APPLICABLE = (
 )  # fmt: skip
 STORMS = re.compile(r"storms (\d+)-(\d+)")
 NEAREST = {
+    "peloton/actors/": ("tests/actors",),
+    "peloton/placement/": ("tests/placement",),
     "peloton/runtime/core/": ("tests/core", "tests/model"),
     "peloton/runtime/shells/": ("tests/shells",),
     "peloton/runtime/adapters/": ("tests/contracts", "tests/adapters"),

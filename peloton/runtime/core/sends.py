@@ -133,8 +133,8 @@ class SendResolver:
     def _from_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
         for send in sends:
             if send.members is not None and not send.members:
-                # An empty set has no receiver. Sent without members it would be a message to a
-                # cell under the crowd's key, and such a cell would begin to exist.
+                # An empty set has no receiver. Sent without members it would be a message to the
+                # crowd's key, which is no cell: a failure in the story of each such turn.
                 continue
             to, members = send.to, send.members.raw if send.members is not None else 0
             if to is SENDER:
