@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 from peloton.backends.keeper import identity
 from peloton.backends.keeper.calling import KeeperUnavailable, start_keeper
-from peloton.backends.keeper.journal import KeeperJournal, KeeperJournalFailed, sync_folder
+from peloton.backends.keeper.disk import sync_folder
+from peloton.backends.keeper.journal import KeeperJournal, KeeperJournalFailed
 from peloton.backends.keeper.kinds import LOST, KeeperRun, Memory, end_of
 
 GENERATION_NAME = "generation"

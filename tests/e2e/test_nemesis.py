@@ -7,7 +7,10 @@ only this storm asks are answered with a finding where they should be.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +21,9 @@ from peloton.actors.job.messages import JobCreated, JobDeleted, JobStates, JobVi
 from peloton.chaos.cluster.history import Asked, Operation, faults
 from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.clients import SharedRecord, WantedJob
+from peloton.chaos.nemesis.process_table import SeenAlive
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.chaos.nemesis.verdict import Noted, goals_missed, overlaps
+from peloton.chaos.nemesis.verdict import Noted, goals_missed, overlaps, with_seen
 from peloton.runtime.vocabulary import Absent
 from peloton.sdk.errors import AlreadyExists, NotFound, ServerError, TimedOut
 from tests.e2e.cluster import wait_for
@@ -105,10 +109,50 @@ def test_only_what_is_certain_ends_an_operation(tmp_path: Path) -> None:
 
 
 def test_two_runs_of_an_instance_at_a_time_are_noticed() -> None:
-    first, second = Noted(f"{JOB}-0-1", (1.0, 5.0)), Noted(f"{JOB}-0-2", (4.0, 6.0))
-    other, later = Noted(f"{JOB}-1-1", (4.0, 6.0)), Noted(f"{JOB}-0-2", (5.5, 6.0))
-    assert len(list(overlaps(iter([first, second, other])))) == 1
-    assert not list(overlaps(iter([first, later, other])))
+    first, second = (
+        Noted(f"{JOB}-0-1", (1.0,), ended=(5.0,)),
+        Noted(f"{JOB}-0-2", (4.0,), ended=(6.0,)),
+    )
+    other, later = Noted(f"{JOB}-1-1", (4.0,), ended=(6.0,)), Noted(f"{JOB}-0-2", (5.5,))
+    assert len(list(overlaps([first, second, other]))) == 1
+    assert not list(overlaps([first, later, other]))
+
+
+def test_an_overlap_with_a_run_that_was_being_killed_is_noticed() -> None:
+    """It noted no end; the process table had it."""
+    killed, late = (Noted(f"{JOB}-0-1", (1.0,), seen=SeenAlive(1.0, at)) for at in (3.9, 4.1))
+    after = Noted(f"{JOB}-0-2", (4.0,), ended=(6.0,))
+    assert not list(overlaps([killed, after]))
+    assert [text.split()[0] for text in overlaps([late, after])] == ["R8c"]
+    assert "being killed" in "".join(overlaps([late, after]))
+
+
+def test_an_overlap_is_noticed_over_a_short_run_between(tmp_path: Path) -> None:
+    long = Noted(f"{JOB}-0-9", (1.0,), seen=SeenAlive(1.0, 9.0))
+    short, last = (Noted(f"{JOB}-0-{at}", (at * 0.5,), ended=(at * 0.5 + 0.1,)) for at in (10, 11))
+    assert len(list(overlaps([last, long, short]))) == 2
+
+
+def test_runs_without_notes_are_known_by_the_process_table() -> None:
+    """The sandboxes of old runs are removed, and a run may end before it notes anything."""
+    silent = with_seen([], {f"{JOB}-0-1": SeenAlive(1.0, 4.5)})
+    noted = with_seen([Noted(f"{JOB}-0-2", (4.0,))], {f"{JOB}-0-2": SeenAlive(4.1, 5.0)})
+    assert [each.last_s for each in (*silent, *noted)] == [4.5, 5.0]
+    assert len(list(overlaps([*silent, *noted]))) == 1
+
+
+def test_a_run_notes_its_end_also_when_it_is_killed(tmp_path: Path) -> None:
+    """And takes its time for it, so that an overlap could be seen."""
+    spec = operations.job_spec(1, lasts_s=600.0, cpus=0.5)
+    script = spec["defaultConfig"]["command"]["value"]
+    run = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, start_new_session=True)
+    mark = tmp_path / operations.MARK
+    wait_for(lambda: mark.exists() and mark.read_text(), "its first note", within_s=30.0)
+    os.killpg(run.pid, signal.SIGTERM)
+    assert run.wait(30) == 143
+    words = mark.read_text().split()
+    assert words[::2] == [operations.BEGUN, operations.ENDED]
+    assert float(words[3]) - float(words[1]) >= operations.DYING_S
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     adoption   what a successor makes of a killed keeper's runs
     kinds      the records: runs, ends, the reasons of an end
     journal    the durable lines
+    disk       the calls to its files
     identity   who the keeper is, and which cluster it serves
     processes  spawning, /proc, signals
     watch      periodic checks

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import os
 
-from .journal import sync_folder
+from .disk import DISK, Disk, read_file, sync_folder, write_all
 
 IDENTITY_NAME, CLUSTER_NAME = "identity", "cluster"
 _BYTES = 8
 
 
-def keeper_id(folder: str) -> str:
+def keeper_id(folder: str, disk: Disk = DISK) -> str:
     """The identity of the keeper of this folder."""
-    return _made_once(os.path.join(folder, IDENTITY_NAME), os.urandom(_BYTES).hex())
+    return _made_once(os.path.join(folder, IDENTITY_NAME), os.urandom(_BYTES).hex(), disk=disk)
 
 
 def cluster_of(folder: str, mark: str) -> str:
     """The mark of the cluster that claimed the folder first: `mark`, if nobody did before."""
-    return _made_once(os.path.join(folder, CLUSTER_NAME), mark)
+    return _made_once(os.path.join(folder, CLUSTER_NAME), mark, disk=DISK)
 
 
 def private(path: str, flags: int) -> int:
@@ -33,32 +33,33 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _made_once(path: str, text: str) -> str:
+def _made_once(path: str, text: str, *, disk: Disk) -> str:
     """The content of the file; a new file gets `text`. Of concurrent writers one wins: the link
     is made to a complete file, and only if there is none."""
-    found = _read(path)
+    found = _read(path, disk)
     if found is not None:
         return found
     draft = f"{path}.{os.urandom(_BYTES).hex()}"
     try:
-        with open(draft, "x", encoding="utf-8", opener=private) as file:
-            file.write(f"{text}\n")
-            file.flush()
-            os.fsync(file.fileno())
+        fd = disk.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            os.link(draft, path)
+            write_all(fd, f"{text}\n".encode(), disk=disk)
+            disk.fsync(fd)
+        finally:
+            disk.close(fd)
+        try:
+            disk.link(draft, path)
         except FileExistsError:
             pass  # another process was first: its content counts
     finally:
         if os.path.exists(draft):
-            os.unlink(draft)
-    sync_folder(os.path.dirname(path))
-    return _read(path) or ""
+            disk.unlink(draft)
+    sync_folder(os.path.dirname(path), disk)
+    return _read(path, disk) or ""
 
 
-def _read(path: str) -> str | None:
+def _read(path: str, disk: Disk) -> str | None:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
+        return read_file(path, disk).decode().strip()
     except FileNotFoundError:
         return None

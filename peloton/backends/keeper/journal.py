@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
+
+from .disk import DISK, Disk, read_file, sync_folder, write_all
 
 JournalRecord = dict[str, Any]
 
@@ -29,9 +30,9 @@ class KeeperJournalFailed(Exception):
 
 
 class KeeperJournal:
-    """`disk` has the calls of `os`: in tests one that loses what was not synced."""
+    """`disk`: in tests one that loses what was not synced."""
 
-    def __init__(self, path: str, disk: ModuleType = os) -> None:
+    def __init__(self, path: str, disk: Disk = DISK) -> None:
         self._path = path
         self._disk = disk
         self._fd = -1
@@ -43,8 +44,7 @@ class KeeperJournal:
         """Everything up to the first line that is not whole: a keeper killed in the middle of a
         write leaves such a tail, and nothing was reported because of it."""
         try:
-            with open(self._path, "rb") as file:
-                data = file.read()
+            data = read_file(self._path, self._disk)
         except FileNotFoundError:
             return []
         records: list[JournalRecord] = []
@@ -62,7 +62,7 @@ class KeeperJournal:
         try:
             fd = self._disk.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
             try:
-                _write_all(fd, data, disk=self._disk)
+                write_all(fd, data, disk=self._disk)
                 self._disk.fsync(fd)
                 self._disk.rename(fresh, self._path)
                 sync_folder(os.path.dirname(self._path) or ".", self._disk)
@@ -72,9 +72,12 @@ class KeeperJournal:
         except OSError as trouble:
             self.broken = True
             raise KeeperJournalFailed(str(trouble)) from trouble
-        if self._fd >= 0:
-            self._disk.close(self._fd)
-        self._fd = fd
+        old, self._fd = self._fd, fd
+        if old >= 0:
+            try:
+                self._disk.close(old)
+            except OSError:
+                pass  # nobody reads that file again
         self.size_bytes = self.rewritten_bytes = len(data)
         self.broken = False
 
@@ -83,7 +86,7 @@ class KeeperJournal:
             raise KeeperJournalFailed("a write failed earlier")
         data = _lines(records)
         try:
-            _write_all(self._fd, data, disk=self._disk)
+            write_all(self._fd, data, disk=self._disk)
             if sync:
                 self._disk.fdatasync(self._fd)
         except OSError as trouble:
@@ -94,23 +97,9 @@ class KeeperJournal:
     def close(self) -> None:
         """Let go of the file."""
         if self._fd >= 0:
-            os.close(self._fd)
+            self._disk.close(self._fd)
             self._fd = -1
-
-
-def sync_folder(path: str, disk: ModuleType = os) -> None:
-    fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        disk.fsync(fd)
-    finally:
-        disk.close(fd)
 
 
 def _lines(records: Iterable[JournalRecord]) -> bytes:
     return "".join(f"{_ENCODE(record)}\n" for record in records).encode()
-
-
-def _write_all(fd: int, data: bytes, *, disk: ModuleType) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[disk.write(fd, view) :]

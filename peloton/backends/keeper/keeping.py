@@ -13,6 +13,7 @@ import os
 import time
 
 from .adoption import adopt
+from .disk import DISK, Disk, write_all
 from .journal import KeeperJournal
 from .kinds import Memory
 from .processes import become_subreaper, boot_id, reset_signals
@@ -24,29 +25,29 @@ READY_STATUS, HELD_STATUS = 0, 3
 _IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S = 60.0, 1000.0, 1.0
 
 
-def keep(folder: str, arguments: list[str], *, status_fd: int) -> None:
+def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK) -> None:
     defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S]
     numbers = [float(argument) for argument in arguments] + defaults[len(arguments) :]
     settings = ServiceSettings(
         idle_s=numbers[0], sandboxes_kept_max=int(numbers[1]), round_s=numbers[2]
     )
-    _make_private()
-    lock_fd = _lock()
+    _make_private(disk)
+    lock_fd = _lock(disk)
     if lock_fd < 0:
         os.write(status_fd, bytes([HELD_STATUS]))
         return
     reset_signals()
     become_subreaper()
-    journal = KeeperJournal("journal")
+    journal = KeeperJournal("journal", disk)
     memory = Memory(boot_id())
     memory.fold(journal.read())
     alive = adopt(memory, folder, now=time.time())
     journal.rewrite(memory.records())
-    boxes = SandboxFolders(folder, kept_max=settings.sandboxes_kept_max)
+    boxes = SandboxFolders(folder, kept_max=settings.sandboxes_kept_max, disk=disk)
     boxes.open(memory.runs)
     runs = Runs(folder, memory, journal=journal, boxes=boxes)
     runs.adopted = {run.run_id: run for run in alive}
-    service = Service(runs, settings, lock_fd=lock_fd)
+    service = Service(runs, settings, lock_fd=lock_fd, disk=disk)
     os.write(status_fd, bytes([READY_STATUS]))
     os.close(status_fd)
     # Nothing here makes cycles.
@@ -56,23 +57,23 @@ def keep(folder: str, arguments: list[str], *, status_fd: int) -> None:
     service.serve()
 
 
-def _make_private() -> None:
+def _make_private(disk: Disk) -> None:
     """The folder is ours alone: another user could hold the lock, or replace what is in it."""
-    found = os.stat(".")
+    found = disk.stat(".")
     if found.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "the folder belongs to another user")
     if not is_private(found):
-        os.chmod(".", 0o700)
+        disk.chmod(".", 0o700)
 
 
-def _lock() -> int:
+def _lock(disk: Disk) -> int:
     """One keeper per folder. The number in the file is for people."""
-    fd = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fd = disk.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(fd)
+        disk.close(fd)
         return -1
-    os.ftruncate(fd, 0)
-    os.write(fd, f"{os.getpid()}\n".encode())
+    disk.ftruncate(fd, 0)
+    write_all(fd, f"{os.getpid()}\n".encode(), disk=disk)
     return fd

@@ -106,11 +106,12 @@ class Runs:
                 heapq.heappush(self._kills, (time.monotonic() + grace_s, run_id))
 
     def ack(self, run_ids: Iterable[str]) -> None:
-        """Delete ended runs; their folders stay, so their ids stay taken. A lost acknowledgement
-        is repeated after the next listing, so nobody waits until it is on disk."""
+        """Delete ended runs; their folders stay, so their ids stay taken. A run without one stays:
+        its id could start again. An acknowledgement that is lost, or has no effect, is repeated
+        after the next listing, so nobody waits until it is on disk."""
         for run_id in run_ids:
             run = self.memory.runs.get(run_id)
-            if run is not None and run.end_safe:
+            if run is not None and run.end_safe and self.sandboxes.takes_id(run_id):
                 del self.memory.runs[run_id]
                 self._acks.append(kinds.ack_record(run_id))
                 self.sandboxes.finish(run_id)

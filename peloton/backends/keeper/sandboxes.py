@@ -14,10 +14,9 @@ import os
 import stat
 from collections import deque
 from collections.abc import Collection
-from types import ModuleType
 
 from .accounts import Account, AccountUnusable, closed_above
-from .journal import sync_folder
+from .disk import DISK, Disk, make_folder, sync_folder
 
 _RUNS = "runs"
 _TRASH = "trash"
@@ -27,11 +26,12 @@ _TRASH_BATCH_MAX = 1024
 
 
 class SandboxFolders:
-    def __init__(self, folder: str, *, kept_max: int, disk: ModuleType = os) -> None:
+    def __init__(self, folder: str, *, kept_max: int, disk: Disk = DISK) -> None:
         self._folder = folder
         self._disk = disk
         self._kept_max = kept_max
         self._finished: deque[str] = deque()
+        self._unmade: set[str] = set()
         self._synced = False
         self.helper_pid = 0
 
@@ -41,17 +41,18 @@ class SandboxFolders:
         Those of runs that were acknowledged may be removed one day. Those of other runs that a
         power cut has undone are made again: their ids must stay taken.
         """
-        os.makedirs(_RUNS, mode=0o700, exist_ok=True)
-        if not is_private(os.stat(_RUNS)):
-            os.chmod(_RUNS, 0o700)
+        if make_folder(_RUNS, self._disk):
+            sync_folder(".", self._disk)  # a power cut would take it along with all ids in it
+        if not is_private(self._disk.stat(_RUNS)):
+            self._disk.chmod(_RUNS, 0o700)
         ages = []
         missing = set(unfinished)
-        with os.scandir(_RUNS) as entries:
+        with self._disk.scandir(_RUNS) as entries:
             for entry in entries:
                 missing.discard(entry.name)
                 found = entry.stat(follow_symlinks=False)
                 if found.st_mode & 0o077 and stat.S_ISDIR(found.st_mode):
-                    os.chmod(entry.path, 0o700)
+                    self._disk.chmod(entry.path, 0o700)
                 if entry.name not in unfinished:
                     ages.append((found.st_mtime, entry.name))
         for run_id in missing:
@@ -59,9 +60,27 @@ class SandboxFolders:
         self._finished.extend(name for _, name in sorted(ages))
 
     def make(self, run_id: str) -> None:
-        """Raises FileExistsError: this id is in use, or was."""
-        self._disk.mkdir(f"{_RUNS}/{run_id}", 0o700)
+        """Raises FileExistsError: this id is in use, or was. Raises OSError."""
         self._synced = False
+        try:
+            self._disk.mkdir(f"{_RUNS}/{run_id}", 0o700)
+        except FileExistsError:
+            raise
+        except OSError:
+            self._unmade.add(run_id)
+            raise
+
+    def takes_id(self, run_id: str) -> bool:
+        """Whether the id of this unfinished run stays taken without a record of it: its folder
+        exists. One that could not be made for the run is made now."""
+        if run_id in self._unmade:
+            try:
+                make_folder(self.path(run_id), self._disk)
+            except OSError:
+                return False
+            self._unmade.discard(run_id)
+            self._synced = False
+        return True
 
     def open_way(self, account: Account) -> None:
         """Let other accounts pass through our folders, to what is theirs; they see no names.
@@ -69,8 +88,8 @@ class SandboxFolders:
         Raises AccountUnusable where a folder above ours does not let this one pass, and OSError.
         """
         for folder in (self._folder, f"{self._folder}/{_RUNS}"):
-            if not os.stat(folder).st_mode & stat.S_IXOTH:
-                os.chmod(folder, 0o711)
+            if not self._disk.stat(folder).st_mode & stat.S_IXOTH:
+                self._disk.chmod(folder, 0o711)
         closed = closed_above(f"{self._folder}/{_RUNS}", account)
         if closed:
             why = f"it must not pass {closed}, where its sandbox is"
@@ -94,17 +113,26 @@ class SandboxFolders:
         excess = min(len(self._finished) - self._kept_max, _TRASH_BATCH_MAX)
         if excess <= 0 or self.helper_pid:
             return
-        os.makedirs(_TRASH, mode=0o700, exist_ok=True)
-        for _ in range(excess):
+        try:
+            make_folder(_TRASH, self._disk)
+            self._move_oldest(excess)
+            self.helper_pid = self._remove_trash()
+        except OSError:
+            return  # a full disk, or no process to be had: the next round tries again
+
+    def _move_oldest(self, count: int) -> None:
+        for _ in range(count):
             run_id = self._finished.popleft()
             try:
-                os.rename(f"{_RUNS}/{run_id}", f"{_TRASH}/{run_id}")
+                self._disk.rename(f"{_RUNS}/{run_id}", f"{_TRASH}/{run_id}")
             except OSError:
                 # It was removed by others, or the trash still has one of this name.
                 continue
+
+    def _remove_trash(self) -> int:
         command = ["rm", "-rf", "--", f"{self._folder}/{_TRASH}"]
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
-        self.helper_pid = os.posix_spawnp("rm", command, environment)
+        return os.posix_spawnp("rm", command, environment)
 
 
 def is_private(folder: os.stat_result) -> bool:

@@ -15,6 +15,7 @@ import time
 from typing import NamedTuple
 
 from . import kinds, watch, wire
+from .disk import DISK, Disk
 from .identity import keeper_id
 from .journal import KeeperJournalFailed
 from .runs import BadRequest, EpochRefused, Runs
@@ -41,11 +42,14 @@ class ClientConnection:
 
 
 class Service:
-    def __init__(self, runs: Runs, settings: ServiceSettings, *, lock_fd: int) -> None:
+    def __init__(
+        self, runs: Runs, settings: ServiceSettings, *, lock_fd: int, disk: Disk = DISK
+    ) -> None:
         self._runs = runs
+        self._disk = disk
         self._settings = settings
         self._lock_fd = lock_fd
-        self._identity = keeper_id(runs.folder)
+        self._identity = keeper_id(runs.folder, disk)
         self._selector = selectors.DefaultSelector()
         self._connections: set[ClientConnection] = set()
         self._owners: dict[str, ClientConnection] = {}
@@ -82,11 +86,11 @@ class Service:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.setblocking(False)
         try:
-            os.unlink(SOCKET_NAME)
+            self._disk.unlink(SOCKET_NAME)
         except FileNotFoundError:
             pass
         listener.bind(SOCKET_NAME)
-        os.chmod(SOCKET_NAME, 0o600)
+        self._disk.chmod(SOCKET_NAME, 0o600)
         listener.listen(_LISTEN_BACKLOG)
         self._selector.register(listener, selectors.EVENT_READ)
         return listener
@@ -96,7 +100,7 @@ class Service:
             self._step(self._selector.select(self._timeout()))
         self._runs.write_acks()
         if not self._folder_gone:
-            os.unlink(SOCKET_NAME)
+            self._disk.unlink(SOCKET_NAME)
 
     def _step(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         """Ends first: a run that ended before its kill was read ended by itself."""
@@ -128,11 +132,15 @@ class Service:
                 self._runs.kill_all()
 
     def _folder_is_ours(self) -> bool:
-        """Whether the lock file at the folder's path is still the one this keeper locked."""
+        """Whether the lock file at the folder's path is still the one this keeper locked.
+
+        Only its absence is an answer: a disk that fails for a moment must not end all runs."""
         try:
-            seen = os.stat(f"{self._runs.folder}/lock")
-        except OSError:
+            seen = self._disk.stat(f"{self._runs.folder}/lock")
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True  # the next round asks again
         held = os.fstat(self._lock_fd)
         return (seen.st_dev, seen.st_ino) == (held.st_dev, held.st_ino)
 

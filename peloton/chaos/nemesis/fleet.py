@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 import peloton
+from peloton.chaos.nemesis.machine import KeeperMachine
 from peloton.chaos.nemesis.proxy import Door
 
 REPOSITORY = Path(peloton.__file__).parent.parent
@@ -88,6 +89,8 @@ class NemesisServers(NamedTuple):
     ports: Callable[[int], list[int]]
     owners: Callable[[str], Mapping[str, bytes]]
     """Nodes below a path of ZooKeeper, with their data. Raises OSError."""
+    moved_clock: Path | None = None
+    """A program that is `peloton` with another wall clock: its first argument, in seconds."""
 
 
 class DaemonProcess:
@@ -104,6 +107,9 @@ class DaemonProcess:
         self.code = REPOSITORY
         """The folder of the program for its next process."""
         self.lives = 0
+        self.clock_s = 0.0
+        """How far the wall clock of its next process is ahead of the machine's."""
+        self._moved_clock = outside.moved_clock
         self._file = folder / f"{name}.yaml"
         self._errors = folder / f"{name}.log"
         exchange, grpc, http = outside.ports(3)
@@ -121,7 +127,10 @@ class DaemonProcess:
         """Start a process. Only from the main thread: it ends with the thread that started it."""
         assert not self.alive, f"{self.name} runs already"
         self.lives, self.frozen, self.resting = self.lives + 1, False, False
-        command = [sys.executable, "-m", "peloton", "daemon", "--config", str(self._file)]
+        program = ["-m", "peloton"]
+        if self.clock_s and self._moved_clock is not None:
+            program = [str(self._moved_clock), str(self.clock_s)]
+        command = [sys.executable, *program, "daemon", "--config", str(self._file)]
         with self._errors.open("ab") as log:
             self.process = subprocess.Popen(
                 [*_bound(), *command],
@@ -211,6 +220,7 @@ class NemesisFleet:
     ) -> None:
         self.outside = outside
         self.keeper = folder / "keeper"
+        self.machine = KeeperMachine(self.keeper)
         self.session_s = session_s
         self.codes = [REPOSITORY]
         """The folders of the versions that daemons may run."""
@@ -239,6 +249,7 @@ class NemesisFleet:
         for daemon in self.daemons:
             daemon.close()
         end_keeper(self.keeper)
+        self.machine.close()
 
 
 def end_keeper(folder: Path) -> None:

@@ -8,6 +8,7 @@ so each rule of the journal is written only once. It must not claim, nor write a
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, cast
 
 from peloton.chaos.cluster.machines import Machines
@@ -26,6 +27,9 @@ from peloton.runtime.simulation.store import SimulatedStore
 from peloton.runtime.vocabulary import Key, kind_of
 
 POLL_S = 1.0
+UNORDERED_S = 0.25
+UNORDERED_POLLS = 1.5
+FAR_S = 1800.0
 SHARD_IDS = tuple(ShardId(group, at) for group, count in SHARDS.items() for at in range(count))
 
 
@@ -76,6 +80,10 @@ class JournalWatch:
         self.sharding = Sharding(self.kinds, SHARDS)
         self.scan = Scan(store)
         self._maker = Maker(store, self.kinds, sharding=self.sharding)
+        self.clocks_differ = False
+        """Whether the daemons' clocks tell no order of their frames."""
+        self._polled_s: list[float] = []  # the machine's time at each poll
+        self._seen: dict[ShardId, list[int]] = {}  # of each frame the poll that found it
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal watch", daemon=True)
 
@@ -90,11 +98,18 @@ class JournalWatch:
 
     def poll(self) -> None:
         """Read all that was committed since the last poll. Raises Unreachable."""
+        now_s, number = time.time(), len(self._polled_s)
         self._store.refresh()
         try:
             self.scan.poll()
         except Contradiction as wrong:
             self._timeline.find(str(wrong))
+        finally:
+            for shard, frames in self.scan.frames.items():
+                seen = self._seen.setdefault(shard, [])
+                seen.extend([number] * (len(frames) - len(seen)))
+        # Not after half a poll: the cause of a frame is found by the next whole poll at the latest.
+        self._polled_s.append(now_s)
 
     def epochs(self) -> dict[ShardId, int]:
         """The epoch of every shard right now. Raises Unreachable."""
@@ -119,15 +134,33 @@ class JournalWatch:
 
         All daemons of one machine have one clock. A frame has the time at which its first turn was
         taken, and takes more for `GATHERS_S_MAX` at most: so of two of which one was caused by the
-        other the later one may come first, but not by more.
+        other the later one may come first, but not by more (`unordered`).
+
+        Where clocks were moved, `at` is the number of the poll that found the frame.
         """
         codec = Codec(self.kinds)
         found = []
         for shard in SHARD_IDS:
-            for frame in self.scan.frames.get(shard, []):
+            for index, frame in enumerate(self.scan.frames.get(shard, [])):
                 at, entries = codec.decode_frame(frame.body)
+                at = float(self._seen[shard][index]) if self.clocks_differ else at
                 found.append(DecodedFrame(shard, frame.position, at, entries))
         return sorted(found, key=lambda frame: (frame.at, frame.shard, frame.position))
+
+    @property
+    def unordered(self) -> float:
+        """Frames whose `at` is closer may be in a wrong order."""
+        return UNORDERED_POLLS if self.clocks_differ else UNORDERED_S
+
+    def of_moved_clocks(self) -> int:
+        """How many frames have a time that was far from the machine's when they were found."""
+        codec, count = Codec(self.kinds), 0
+        for shard, polls in self._seen.items():
+            for frame, poll in zip(self.scan.frames[shard], polls, strict=True):
+                at, _ = codec.decode_frame(frame.body)
+                found_s = self._polled_s[min(poll, len(self._polled_s) - 1)]
+                count += abs(at - found_s) > FAR_S
+        return count
 
     def foreign(self) -> int:
         """How many frames contain more than this program understands: those of a later version."""

@@ -21,7 +21,10 @@ JOBS_MAX = 100_000
 EVERYTHING = JobQuery(limit=JOBS_MAX, total_max=JOBS_MAX)
 POOL = "/work"
 MARK = "ran"
-"""The file in its sandbox in which a run notes when it begins and when it ends by itself."""
+"""The file in its sandbox in which a run notes when it begins and when it ends."""
+BEGUN, ENDED = "begun", "ended"
+DYING_S = 0.5
+"""How long a run takes to end when it is asked to: time for another one to overlap with it."""
 
 # ---- requests ----
 
@@ -37,8 +40,16 @@ def pool_spec() -> dict[str, Any]:
 
 
 def job_spec(instances: int, *, lasts_s: float, cpus: float) -> dict[str, Any]:
-    """A job of processes that note their beginning and their end, and succeed."""
-    note = f"date +%s.%N >> {MARK}"
+    """A job of processes that note their beginning and their end, and succeed.
+
+    A note waits for a full disk. One that is asked to end takes its time.
+    """
+    begun, ended = (
+        f"until date '+{what} %s.%N' 2>/dev/null >> {MARK}; do sleep 0.2; done"
+        for what in (BEGUN, ENDED)
+    )
+    die = f'trap "" TERM; sleep {DYING_S}; {ended}; exit 143'
+    script = f"die() {{ {die}; }}; trap die TERM; {begun}; sleep {lasts_s} & wait; {ended}"
     return {
         "name": "nemesis",
         "type": "BATCH",
@@ -46,7 +57,7 @@ def job_spec(instances: int, *, lasts_s: float, cpus: float) -> dict[str, Any]:
         "instanceCount": instances,
         "defaultConfig": {
             "resource": {"cpuLimit": cpus, "memLimitMb": 1.0, "diskLimitMb": 1.0},
-            "command": {"shell": True, "value": f"{note}; sleep {lasts_s}; {note}"},
+            "command": {"shell": True, "value": script},
         },
     }
 

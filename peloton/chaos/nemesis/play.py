@@ -24,6 +24,7 @@ from peloton.chaos.nemesis.fleet import KEYSPACE, SHARDS, NemesisFleet, NemesisS
 from peloton.chaos.nemesis.journal import JournalWatch
 from peloton.chaos.nemesis.planned import Planned
 from peloton.chaos.nemesis.probe import Probe
+from peloton.chaos.nemesis.process_table import ProcessTable
 from peloton.chaos.nemesis.storm import Menu, NemesisStorm
 from peloton.chaos.nemesis.takeovers import Takeovers
 from peloton.chaos.nemesis.timeline import Timeline
@@ -96,9 +97,11 @@ class NemesisRun:
         self._takeovers = Takeovers(fleet, timeline, sharding=watch.sharding)
         chance = random.Random(f"{plan.seed} storm")
         self._probe = Probe(fleet, timeline)
+        self._table = ProcessTable(fleet.keeper)
         self._storm = NemesisStorm(
             fleet, timeline, chance=chance, watcher=self._takeovers, menu=plan.menu
         )
+        self._storm.clocks_moved = lambda: setattr(watch, "clocks_differ", True)
         self._takeovers.others = lambda: self._storm.troubled
         self._planned = Planned(
             fleet,
@@ -144,7 +147,10 @@ class NemesisRun:
             self._timeline.find("the nemesis did nothing, so nothing is proved")
         history = "".join(f"{operation}\n" for operation in self._record.history)
         self._fleet.keeper.with_name("history.log").write_text(history)
-        inspected = verdict_of(self._record, self._watch, runs=self._fleet.keeper / "runs")
+        self._table.stop()
+        inspected = verdict_of(
+            self._record, self._watch, runs=self._fleet.keeper / "runs", seen=self._table.seen
+        )
         return self._timeline.findings, self._line(inspected)
 
     def close(self) -> None:
@@ -160,6 +166,7 @@ class NemesisRun:
             daemon.start()
         self._make_pool()
         self._watch.start()
+        self._table.start()
         self._takeovers.start()
         chance = random.Random(f"{self._plan.seed} canaries")
         self._record.kept += self._takeovers.choose(chance)
@@ -247,7 +254,10 @@ class NemesisRun:
         unknown = sum(not each.known for each in history)
         lost = sum("R1 " in text for text in findings)
         figures = self._planned.summary() or f"takeover {self._takeovers.summary()}"
-        later = f" ({self._watch.foreign()} of a later version)" if self._plan.later else ""
+        kinds = [f"{self._watch.foreign()} of a later version"] if self._plan.later else []
+        if self._watch.clocks_differ:
+            kinds.append(f"{self._watch.of_moved_clocks()} by moved clocks")
+        later = f" ({', '.join(kinds)})" if kinds else ""
         return (
             f"nemesis: {done or 'nothing done'}; {len(history)} operations ({unknown} unknown), "
             f"{inspected.jobs} jobs, {inspected.runs} runs, {inspected.frames} frames{later}; "

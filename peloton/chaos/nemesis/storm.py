@@ -47,12 +47,18 @@ NEMESIS_ACTIONS = {
     "zookeeper restart": 1,
     "cassandra pause": 1,
     "cassandra restart": 1,
+    "keeper kill": 3,
+    "disk full": 2,
+    "clock": 1,
 }
 PAUSE_S = (0.5, 30.0)
 SERVER_PAUSE_S = (0.5, 12.0)
 CUT_S = (1.0, 20.0)
 DOWN_S = (0.2, 6.0)
 EXPIRED_S = (1.0, 4.0)
+FULL_S = (0.5, 8.0)
+CLOCKS_S = (-86400.0, -3600.0, -60.0, 0.0, 60.0, 3600.0, 86400.0)
+"""How far a clock may be from the machine's: until it is moved again, also after the storm."""
 LEAVE_S_MAX = 45.0
 SERVE_S_MAX = 120.0
 
@@ -99,6 +105,8 @@ class NemesisStorm:
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._busy: dict[str, None] = {}
+        self.clocks_moved: Callable[[], None] = lambda: None
+        """Notified when a clock is moved."""
 
     @property
     def troubled(self) -> bool:
@@ -180,6 +188,12 @@ class NemesisStorm:
             self._part(daemon, _between(CUT_S, seconds))
         elif what in PLANNED:
             PLANNED[what](self, daemon)
+        elif what == "clock":
+            self._move_clock(daemon, _between(DOWN_S, seconds))
+        elif what == "keeper kill":
+            self._kill_keeper()
+        elif what == "disk full":
+            self._fill_disk(_between(FULL_S, seconds))
         elif what.endswith("pause"):
             self._pause_server(target, _between(SERVER_PAUSE_S, seconds**2))
         else:
@@ -294,6 +308,30 @@ class NemesisStorm:
 
         # The daemon itself may be struck meanwhile.
         self._until(seconds, f"{daemon.name} {name}", end=end)
+
+    def _move_clock(self, daemon: DaemonProcess, down_s: float) -> None:
+        """A daemon reads the wall clock when it starts, so it is killed for that."""
+        daemon.clock_s = self._chance.choice(CLOCKS_S)
+        self._timeline.count("moved clocks", f"{daemon.name}: its clock is {daemon.clock_s:+.0f} s")
+        self.clocks_moved()
+        self._kill(daemon, down_s)
+
+    def _kill_keeper(self) -> None:
+        """A daemon starts the next one, which takes over the runs that are alive."""
+        pid = self._fleet.machine.kill_keeper()
+        if pid:
+            self._timeline.count("keeper kills", f"kill -9 the keeper (pid {pid})")
+
+    def _fill_disk(self, seconds: float) -> None:
+        how = self._fleet.machine.fill()
+        text = f"the keeper cannot write for {seconds:.1f} s: {how}"
+        self._timeline.count("full disks", text)
+
+        def end() -> None:
+            self._fleet.machine.empty()
+            self._timeline.log("the keeper can write again")
+
+        self._until(seconds, "disk", end=end)
 
     def _pause_server(self, name: str, seconds: float) -> None:
         server = self._server(name)

@@ -9,13 +9,15 @@ not change anything, nor send the daemons any request: they still run.
     R5             recovered twice, and made from nothing: three equal digests
     R8 R9 R10 R11  the shadow ledger: one run per instance, no run accepted twice, no host over its
                    capacity
-    runs           what ran began once, was accepted, and no two runs of an instance overlapped
+    R8c runs       what ran began once, was accepted, and no two runs of an instance overlapped,
+                   also while the earlier one was being killed: by the notes of the runs, and by the
+                   process table
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +30,8 @@ from peloton.chaos.cluster.machines import Machines
 from peloton.chaos.cluster.shadow_ledger import ShadowLedger
 from peloton.chaos.nemesis.clients import SharedRecord
 from peloton.chaos.nemesis.journal import JournalWatch, Recovered
-from peloton.chaos.nemesis.operations import MARK
+from peloton.chaos.nemesis.operations import BEGUN, ENDED, MARK
+from peloton.chaos.nemesis.process_table import SeenAlive
 from peloton.runtime.core.codec import UnknownFact
 from peloton.runtime.ports import JournalError
 from peloton.runtime.simulation.checkers import DecodedFrame
@@ -39,8 +42,6 @@ DOES_NOT_FOLD = (UnknownFact, AttributeError, LookupError, TypeError, ValueError
 """What a fact raises that does not fit the state it is applied to: a finding, no crash here."""
 CONTRADICTIONS_MAX = 5
 """A ledger that was wrong once is wrong about all that follows."""
-UNORDERED_S = 0.25
-"""Frames that are closer in time may be in a wrong order: see `JournalWatch.frames`."""
 
 
 class Inspected(NamedTuple):
@@ -51,10 +52,13 @@ class Inspected(NamedTuple):
     jobs: int
 
 
-def verdict_of(record: SharedRecord, watch: JournalWatch, *, runs: Path) -> Inspected:
+def verdict_of(
+    record: SharedRecord, watch: JournalWatch, *, runs: Path, seen: Mapping[str, SeenAlive]
+) -> Inspected:
     """Make all checks; findings go to the timeline."""
     find = record.timeline.find
-    for text in faults(record.history):
+    # Ended jobs leave the listings after a day: one that a moved clock makes.
+    for text in faults(record.history, may_leave=watch.clocks_differ):
         find(f"clients saw: {text}")
     for text in goals_missed(record):
         find(text)
@@ -79,11 +83,12 @@ def verdict_of(record: SharedRecord, watch: JournalWatch, *, runs: Path) -> Insp
         except Contradiction as wrong:
             find(str(wrong))
     count = 0
-    for run in _noted(runs):
+    noted = with_seen(_noted(runs), seen)
+    for run in noted:
         count += 1
         for text in _wrong(run, ledger):
             find(text)
-    for text in overlaps(_noted(runs)):
+    for text in overlaps(noted):
         find(text)
     return Inspected(frames, count, len(record.wishes))
 
@@ -134,7 +139,7 @@ def _ledger(watch: JournalWatch, find: Callable[[str], None]) -> tuple[ShadowLed
     for frame in frames:
         try:
             ledger.apply(frame)
-            ledger.settle(math.inf if frame is frames[-1] else frame.at - UNORDERED_S)
+            ledger.settle(math.inf if frame is frames[-1] else frame.at - watch.unordered)
         except Contradiction as contradiction:
             find(f"{contradiction} ({frame.shard} at {frame.position})")
             wrong += 1
@@ -169,36 +174,68 @@ def _recovered(
 
 
 class Noted(NamedTuple):
-    """The notes of a run itself."""
+    """When a run began and ended, as it noted itself, and when the process table had it."""
 
     run: str
-    lines: tuple[float, ...]  # its beginning, and its end if it ended by itself
+    begun: tuple[float, ...] = ()
+    ended: tuple[float, ...] = ()
+    """Empty for one that was killed with SIGKILL."""
+    seen: SeenAlive | None = None
+
+    @property
+    def first_s(self) -> float | None:
+        """Some time soon after its beginning."""
+        seen = (self.seen.first_s,) if self.seen is not None else ()
+        return min((*self.begun, *seen), default=None)
+
+    @property
+    def last_s(self) -> float:
+        """It was still there then."""
+        seen = (self.seen.last_s,) if self.seen is not None else ()
+        return max((*self.begun, *self.ended, *seen), default=-math.inf)
 
 
 def _noted(runs: Path) -> Iterator[Noted]:
     for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
         mark = folder / MARK
-        lines = mark.read_text().split() if mark.exists() else []
-        yield Noted(folder.name, tuple(map(float, lines)))
+        words = mark.read_text().split() if mark.exists() else []
+        lines = [*zip(words[::2], words[1::2], strict=False)]
+        begun, ended = (
+            tuple(float(at) for said, at in lines if said == what) for what in (BEGUN, ENDED)
+        )
+        yield Noted(folder.name, begun, ended)
+
+
+def with_seen(notes: Iterable[Noted], seen: Mapping[str, SeenAlive]) -> list[Noted]:
+    """All runs that noted something, or were seen: the sandbox of an old one may be gone."""
+    left = dict(seen)
+    known = [noted._replace(seen=left.pop(noted.run, None)) for noted in notes]
+    return [*known, *(Noted(run, seen=alive) for run, alive in left.items())]
 
 
 def _wrong(noted: Noted, ledger: ShadowLedger) -> Iterator[str]:
-    if len(noted.lines) > 2:
-        yield f"R8 {noted.run} began more than once: {noted.lines}"
+    if len(noted.begun) > 1:
+        yield f"R8 {noted.run} began more than once: {noted.begun}"
     job = job_key(noted.run[:36])
-    if noted.lines and noted.run not in ledger.accepted and job not in ledger.deleted:
+    there = noted.first_s is not None
+    if there and noted.run not in ledger.accepted and job not in ledger.deleted:
         yield f"R9 {noted.run} ran, and no host had accepted it"
 
 
-def overlaps(notes: Iterator[Noted]) -> Iterator[str]:
-    """Pairs of runs of one instance that overlap in time."""
+def overlaps(notes: Iterable[Noted]) -> Iterator[str]:
+    """Runs of one instance of which an earlier one, perhaps being killed, was still there when a
+    later one began."""
     instances: dict[str, list[tuple[int, Noted]]] = {}
     for noted in notes:
         instance, _, number = noted.run.rpartition("-")
-        if noted.lines:
+        if noted.first_s is not None:
             instances.setdefault(instance, []).append((int(number), noted))
     for some in instances.values():
         some.sort()
-        for (_, before), (_, after) in zip(some, some[1:], strict=False):
-            if len(before.lines) == 2 and before.lines[1] > after.lines[0]:
-                yield f"R8 {before.run} and {after.run} ran at the same time"
+        longest = some[0][1]
+        for _, after in some[1:]:
+            first_s = after.first_s or 0.0
+            if longest.last_s > first_s:
+                how = "" if longest.ended else ", and was being killed"
+                yield f"R8c {longest.run} was there when {after.run} began{how}"
+            longest = max(longest, after, key=lambda noted: noted.last_s)

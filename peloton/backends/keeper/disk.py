@@ -1,0 +1,75 @@
+"""The keeper's calls to its files, as one object: tests hand it a disk that fails or forgets.
+
+Turns each call into the one of the operating system, and adds nothing to it. Every call that
+makes, changes, reads or removes a file of the keeper's folder goes through it. Two kinds do not:
+what a task's own process opens for itself, and what lies in /proc.
+"""
+
+from __future__ import annotations
+
+import os
+
+_READ_BYTES = 1024 * 1024
+
+
+class Disk:
+    """The calls, with the names, arguments and errors that they have in `os`."""
+
+    open = staticmethod(os.open)
+    read = staticmethod(os.read)
+    write = staticmethod(os.write)
+    close = staticmethod(os.close)
+    fsync = staticmethod(os.fsync)
+    fdatasync = staticmethod(os.fdatasync)
+    ftruncate = staticmethod(os.ftruncate)
+    stat = staticmethod(os.stat)
+    chmod = staticmethod(os.chmod)
+    mkdir = staticmethod(os.mkdir)
+    rename = staticmethod(os.rename)
+    link = staticmethod(os.link)
+    unlink = staticmethod(os.unlink)
+
+    @staticmethod
+    def scandir(path: str) -> os._ScandirIterator[str]:
+        """As in `os`; its own type has too many forms to be handed on."""
+        return os.scandir(path)
+
+
+DISK = Disk()
+
+
+def read_file(path: str, disk: Disk = DISK) -> bytes:
+    """All of a file. Raises OSError."""
+    fd = disk.open(path, os.O_RDONLY)
+    try:
+        pieces = []
+        while piece := disk.read(fd, _READ_BYTES):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        disk.close(fd)
+
+
+def write_all(fd: int, data: bytes, *, disk: Disk = DISK) -> None:
+    """Every byte, in as many writes as it takes. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[disk.write(fd, view) :]
+
+
+def sync_folder(path: str, disk: Disk = DISK) -> None:
+    """Make the names in a folder safe. Raises OSError."""
+    fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        disk.fsync(fd)
+    finally:
+        disk.close(fd)
+
+
+def make_folder(path: str, disk: Disk = DISK) -> bool:
+    """For its owner alone; whether it is new. Raises OSError."""
+    try:
+        disk.mkdir(path, 0o700)
+    except FileExistsError:
+        return False
+    return True
