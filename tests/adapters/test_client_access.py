@@ -28,7 +28,7 @@ from peloton.failures import CannotStart
 from peloton.preflight import of_daemon
 from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
 from peloton.sdk.credentials import Routes, from_environment
-from peloton.sdk.errors import BadSpec, Denied, ServiceUnavailable
+from peloton.sdk.errors import BadSpec, Denied, PelotonError, ServiceUnavailable
 from peloton.settings import DaemonSettings, parse
 from tests.adapters.pems import Authority
 from tests.adapters.test_daemon_wiring import HOSTS, SHARDS, WAIT_S_MAX, Fleet
@@ -177,7 +177,7 @@ def test_beyond_loopback_callers_prove_who_they_are_and_send_nothing_in_clear(
     proven = basic or mutual
     private = tls is not None or bool(auth and auth.get("plain_text"))
     if (host == "127.0.0.1" or (proven and private)) and not (is_open and proven):
-        assert settings(tmp_path, **changes).access.is_open == (
+        assert settings(tmp_path, **changes).callers.is_open == (
             not proven and (is_open or auth is not None)
         )
         return
@@ -427,3 +427,50 @@ def test_of_daemons_that_make_one_token_at_once_all_have_the_same(tmp_path: Path
     assert made == {file.read_text()} and len(made.pop()) > 40
     assert sorted(path.name for path in file.parent.iterdir()) == ["token"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_who_is_known_by_a_password_may_do_what_the_rules_say(tmp_path: Path) -> None:
+    """From the password over the role to the permission, the creator and the audit log."""
+    users = [{"username": name, "password": SECRET, "role": name} for name in ("boss", "ann")]
+    everything = [{"role": role, "accept": ["*"]} for role in ("boss", "ann", "internal")]
+    internal = {"username": "internal", "password": SECRET, "role": "internal"}
+    (tmp_path / "users.yaml").write_text(
+        yaml.safe_dump(
+            {"users": [*users, internal], "roles": everything, "internal_user": "internal"}
+        )
+    )
+    (tmp_path / "users.yaml").chmod(0o600)
+    (tmp_path / "access.yaml").write_text(
+        "pools:\n  /: {administer: ['role:boss']}\n  /mine: {submit: [ann]}\n"
+    )
+    wanted = settings(tmp_path, auth=BASIC, access={"file": "access.yaml"})
+    boss, ann = (Credentials(login=Login(name, SECRET)) for name in ("boss", "ann"))
+    spec = {
+        "name": "n",
+        "instanceCount": 1,
+        "defaultConfig": {"command": {"shell": True, "value": "true"}},
+    }
+    with (
+        running(wanted) as daemon,
+        Client(at(daemon), credentials=boss, timeout_s=20.0) as root,
+        Client(at(daemon), credentials=ann, timeout_s=20.0) as user,
+    ):
+        for name in ("mine", "theirs"):
+            root.pools.create(f"/{name}", {"name": name})
+        with pytest.raises(Denied, match="ann has no permission to administer in pool /mine"):
+            user.pools.create("/mine/x", {"name": "x"})
+        mine = user.jobs.create("/mine", spec).jobId.value
+        theirs = root.jobs.create("/theirs", spec).jobId.value
+        assert [one.id.value for one in user.jobs.query().results] == [mine]
+        assert {one.id.value for one in root.jobs.query().results} == {mine, theirs}
+        with pytest.raises(PelotonError, match="not found"):
+            user.jobs.get(theirs)
+        user.jobs.stop(mine)
+    lines = (tmp_path / "data" / "audit.log").read_text()
+    assert SECRET not in lines
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert {(line["who"], line["how"], line["role"]) for line in found} == {
+        ("boss", "basic", "boss"),
+        ("ann", "basic", "ann"),
+    }
+    assert found[-1]["objects"] == {"job": mine} and found[-1]["answer"] == "OK"

@@ -59,7 +59,7 @@ def test_the_example_shows_every_default_as_it_is() -> None:
         bare = line.lstrip()
         known = ("advertise", "session_timeout_s", "root", "port", "keyspace", "data_centre")
         known += ("username", "password_file", "ca_file", "shards", "limits", "receive_max_bytes")
-        known += ("checkpoint_bytes_min", "access", "file", "audit_folder")
+        known += ("checkpoint_bytes_min", "access", "audit_folder")
         name = bare.removeprefix("#").strip().partition(":")[0]
         taken = bare.startswith("#") and name in known
         shown.append(line.replace("# ", "", 1) if taken else line)
