@@ -22,12 +22,14 @@ from peloton.actors.host import messages as host_messages
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import Resources
+from peloton.actors.respool import messages as pool_messages
 from peloton.actors.respool.lot import facts as lot_facts
 from peloton.actors.respool.lot.messages import ReleaseTicket
 from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
+from peloton.runtime.core.durable_reads import DurableReads
 from peloton.runtime.core.envelope import Stamp
 from peloton.runtime.core.parcels import Received
 from peloton.runtime.core.population import Population
@@ -138,6 +140,23 @@ def _forgets_a_stop(table: Any) -> Any:
     return {**table, job_messages.StopJob: stop}
 
 
+def _forgets_a_pool_change(table: Any) -> Any:
+    def update(pool: Any, message: Any, at: Any) -> Any:
+        decision = table[pool_messages.UpdatePool](pool, message, at)
+        return msgspec.structs.replace(decision, facts=())
+
+    return {**table, pool_messages.UpdatePool: update}
+
+
+def _keeps_old_answers(commit: Any) -> Any:
+    def kept(reads: Any) -> None:
+        answers = {kind: dict(some) for kind, some in reads._answers.items()}
+        commit(reads)
+        reads._answers = answers
+
+    return kept
+
+
 # What storms do not find, and where it is found instead: parcels received twice (test_network.py),
 # a job without re-sends (test_storms.py, test_nemeses.py: it takes two slices), services that get
 # no name for their answers (tests/shells/test_routing.py; few storms showed it), one that is
@@ -179,6 +198,10 @@ PLANTED: dict[str, Planted] = {
     "a stop is acknowledged and forgotten": Planted(
         _Kind("job"), "decide", _forgets_a_stop, seed=3
     ),
+    "a pool's change is acknowledged and forgotten": Planted(
+        _Kind("respool"), "decide", _forgets_a_pool_change
+    ),
+    "kept answers outlive a change": Planted(DurableReads, "commit", _keeps_old_answers, seed=60),
     "tallies are ignored": Planted(_Kind("job"), "decide", _silent(SliceTally)),
     "an admission is not charged": Planted(
         _Kind("lot"), "evolve", _unfolded(lot_facts.LotAdmitted)

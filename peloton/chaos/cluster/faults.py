@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from peloton.chaos.cluster import larger, levels, workload
+from peloton.chaos.cluster import larger, levels, pool_work, workload
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.workload import cluster_of
 from peloton.runtime.simulation import outages, shocks, single
@@ -139,5 +139,5 @@ SINGLE = [fault.name for fault in single.FAULTS]
 """Drawn by `single.drawn`, likewise."""
 SLOW = outages.SLOW_COMMITS.name
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
-    **workload.WORK, **larger.WORK, **levels.WORK,
+    **workload.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
 }  # fmt: skip

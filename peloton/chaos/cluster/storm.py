@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.chaos.cluster import larger, levels, tiny, workload
+from peloton.chaos.cluster import larger, levels, pool_work, tiny, workload
 from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.faults import (
@@ -27,6 +27,7 @@ from peloton.chaos.cluster.faults import (
     SLOW,
     calm,
 )
+from peloton.chaos.cluster.liveness import reach
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.chaos.cluster.observer import Observer
 from peloton.runtime.simulation import single
@@ -103,6 +104,7 @@ def draw(seed: int) -> ClusterPlan:
     added = _faults(more, [name for name in ADDED if more.random() < ADDED_SHARE], storm_s=storm_s)
     level, raised = levels.drawn(seed, storm_s=storm_s)
     actions += [*added[1], *larger.drawn(seed, storm_s=storm_s), *raised]
+    actions += pool_work.drawn(seed, storm_s=storm_s)
     limits = tiny.drawn(seed)
     if any(action.count > SLICE_SIZE for action in actions):
         # A thousand messages, a few at a time and half a minute apart, would never end the job.
@@ -221,10 +223,11 @@ class StormRun:
         self.storm.calm()
         self.observer.calm_at_s = world.now
         calm(self.cluster)
-        calm_s = world.run_until(self.cluster.over, within_s=REACHED_S_MAX)
+        self.checks.processes.calm(world.later)
+        calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         world.run_for(QUIET_S)
         # A daemon that was unfit for a while takes its shards back now, which takes a moment.
-        world.run_until(self.cluster.over, within_s=MOVING_S_MAX)
+        reach(self.cluster, self.cluster.over, within_s=MOVING_S_MAX)
         self.checks.quiet()
         outcomes_are_true(self.cluster)
         assert not self.storm.broken, f"{self.storm.broken[0]}"
