@@ -29,6 +29,8 @@ from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
+from peloton.runtime.core import recovery
+from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.durable_reads import DurableReads
 from peloton.runtime.core.envelope import Stamp
 from peloton.runtime.core.parcels import Received
@@ -37,6 +39,7 @@ from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.sends import SendResolver
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.wire import FRAMES, Parcel
+from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import resolve
 from peloton.runtime.simulation import memory_rows
@@ -157,6 +160,23 @@ def _keeps_old_answers(commit: Any) -> Any:
     return kept
 
 
+def _page(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Pages of a change feed, changed."""
+    return lambda after: lambda *args, **more: change(after(*args, **more))
+
+
+def _skips_at_a_page_end(page: Any) -> Any:
+    return page._replace(mark=page.mark._replace(k=page.mark.k + 1)) if page.more else page
+
+
+def _shows_what_is_not_durable(framed: Any) -> Any:
+    def early(changes: Any, position: int, lines: Any) -> None:
+        framed(changes, position, [])
+        changes.add(position, tuple(lines))
+
+    return early
+
+
 # What storms do not find, and where it is found instead: parcels received twice (test_network.py),
 # a job without re-sends (test_storms.py, test_nemeses.py: it takes two slices), services that get
 # no name for their answers (tests/shells/test_routing.py; few storms showed it), one that is
@@ -202,6 +222,17 @@ PLANTED: dict[str, Planted] = {
         _Kind("respool"), "decide", _forgets_a_pool_change
     ),
     "kept answers outlive a change": Planted(DurableReads, "commit", _keeps_old_answers, seed=60),
+    "a feed skips a change between two pages": Planted(
+        Changes, "after", _page(_skips_at_a_page_end)
+    ),
+    "a gap in a feed is not told": Planted(
+        Changes, "after", _page(lambda page: page._replace(gap=False))
+    ),
+    "a feed shows what is not durable": Planted(Changes, "framed", _shows_what_is_not_durable),
+    "a feed is not restored from the tail": Planted(recovery, "_restore_lines", _nothing),
+    "who is in doubt answers queries": Planted(
+        RoutingTable, "current", lambda _: property(lambda table: True)
+    ),
     "tallies are ignored": Planted(_Kind("job"), "decide", _silent(SliceTally)),
     "an admission is not charged": Planted(
         _Kind("lot"), "evolve", _unfolded(lot_facts.LotAdmitted)

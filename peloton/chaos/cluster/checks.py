@@ -29,6 +29,7 @@ from peloton.chaos.cluster.acknowledged import AcknowledgementCheck
 from peloton.chaos.cluster.aftermath import traces
 from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.cluster import SimulatedCluster
+from peloton.chaos.cluster.feed_check import FeedCheck
 from peloton.chaos.cluster.history import Asked, Operation, faults
 from peloton.chaos.cluster.liveness import ended_by_itself, stopped_jobs
 from peloton.chaos.cluster.pool_history import pool_faults
@@ -39,9 +40,12 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import Checkers
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.world import NotReached
 from peloton.runtime.vocabulary import Key, Query, members_of
 
 ANSWER_S_MAX = 60.0
+READ_S_MAX = 120.0
+"""In s: readers ask again after 25 s without an answer, and pages may hold one change."""
 
 
 class ClusterChecks:
@@ -58,6 +62,8 @@ class ClusterChecks:
         self.core.on_closer.append(_hosts_of_a_shard)
         self.acknowledged = AcknowledgementCheck(cluster.clients.requests)
         self.core.on_frame.append(self.acknowledged.apply)
+        self.feeds = FeedCheck(cluster.readers, cluster.world.codec)
+        self.core.on_frame.append(self.feeds.apply)
         cluster.world.checks.append(self.step)
 
     def step(self) -> None:
@@ -65,10 +71,18 @@ class ClusterChecks:
         self.ledger.step()
         self.processes.step()
         self.acknowledged.step()
+        self.feeds.step()
+
+    def _readers_catch_up(self) -> None:
+        try:
+            self._cluster.world.run_until(self.feeds.caught_up, within_s=READ_S_MAX)
+        except NotReached as error:
+            raise Contradiction(f"R16 a reader does not get what was journaled: {error}") from error
 
     def quiet(self) -> None:
         """Check everything, at a quiet point. Raises `Contradiction`."""
         self.core.quiet()
+        self._readers_catch_up()
         quiet(self._cluster)
         ledger_equals_the_actors(self.ledger, self._cluster)
         pools_use_what_their_lots_hold(self._cluster)

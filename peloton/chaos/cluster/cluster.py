@@ -24,6 +24,7 @@ from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConf
 from peloton.chaos.cluster import view
 from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.faulty_backend import FaultyBackend, MachineLink
+from peloton.chaos.cluster.feed_readers import FeedReader
 from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
@@ -87,6 +88,7 @@ class SimulatedCluster:
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
         self.hosts = [key("host", f"h{number}") for number in range(hosts)]
         self.jobs: list[Key] = []
+        self.readers: list[FeedReader] = []
         self.placers: dict[str, PlacerService] = {}
         """The placer of each daemon, in its present life, by the daemon's name."""
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]

@@ -35,7 +35,7 @@ def reach(cluster: SimulatedCluster, goals: Callable[[], bool], *, within_s: flo
 def unreached(cluster: SimulatedCluster) -> Iterator[str]:
     """All that waits for something, by name."""
     world = cluster.world
-    for shard in world.store.registers.registers:
+    for shard in world.all_shards():
         if shard not in world.shards():
             yield f"{shard} has no owner"
     for pending in cluster.clients.requests:

@@ -22,9 +22,10 @@ from peloton.actors.respool.messages import (
 )
 from peloton.chaos.cluster.pool_history import POOL_PREFIX
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
-from peloton.runtime.vocabulary import Key, Message, Query
+from peloton.runtime.vocabulary import Key, Message
 
 POOLS = 2
 SHARE = 0.3
@@ -42,7 +43,7 @@ def _config(storm: Storm, action: StormAction) -> PoolConfig:
     return PoolConfig(pool, ROOT, Resources(), Resources(1 + number, 0, 0, 0))
 
 
-def _ask(storm: Storm, action: StormAction, *, to: Key, message: Message | Query) -> None:
+def _ask(storm: Storm, action: StormAction, *, to: Key, message: Message) -> None:
     client = CLIENTS[action.other % len(CLIENTS)]
     cluster_of(storm).clients.command(client, to, message=message)
 
@@ -62,9 +63,10 @@ def delete_pool(storm: Storm, action: StormAction) -> None:
     _ask(storm, action, to=_pool(action), message=DeletePool())
 
 
-def look_at_pool(storm: Storm, action: StormAction) -> None:
-    """Get the config of a pool."""
-    _ask(storm, action, to=ROOT, message=GetPool(_pool(action), config_only=True))
+def look_at_pool(storm: Storm, action: StormAction, *, at: SimulatedDaemon | None = None) -> None:
+    """Get the config of a pool; `at` is the daemon that is asked first."""
+    look = GetPool(_pool(action), config_only=True)
+    cluster_of(storm).clients.query(CLIENTS[action.other % len(CLIENTS)], ROOT, query=look, at=at)
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {

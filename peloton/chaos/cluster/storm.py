@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.chaos.cluster import larger, levels, pool_work, tiny, workload
+from peloton.chaos.cluster import larger, levels, pool_work, reading, tiny, workload
 from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.faults import (
     ADDED,
     ALL_FAULTS,
+    APART,
     CLUSTER_ACTIONS,
-    SINGLE,
     SLOW,
     calm,
 )
@@ -96,7 +96,7 @@ def draw(seed: int) -> ClusterPlan:
     """The plan of a seed: first which faults, then their strengths, then their times."""
     chance = random.Random(f"{seed} plan")
     storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
-    names = [*some_of(chance, [name for name in ALL_FAULTS if name not in (*ADDED, *SINGLE, SLOW)])]
+    names = [*some_of(chance, [name for name in ALL_FAULTS if name not in APART])]
     faults, actions = _faults(chance, names, storm_s=storm_s)
     actions += workload.drawn(chance, actions=chance.randint(3, 14), storm_s=storm_s)
     # What was added later has a generator of its own: older seeds keep their storms.
@@ -105,6 +105,7 @@ def draw(seed: int) -> ClusterPlan:
     level, raised = levels.drawn(seed, storm_s=storm_s)
     actions += [*added[1], *larger.drawn(seed, storm_s=storm_s), *raised]
     actions += pool_work.drawn(seed, storm_s=storm_s)
+    actions += reading.drawn(seed, storm_s=storm_s)
     limits = tiny.drawn(seed)
     if any(action.count > SLICE_SIZE for action in actions):
         # A thousand messages, a few at a time and half a minute apart, would never end the job.

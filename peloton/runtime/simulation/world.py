@@ -233,6 +233,10 @@ class World:
                     found[shard] = core
         return found
 
+    def all_shards(self) -> list[ShardId]:
+        """Every shard there is, open or not."""
+        return [ShardId(group, at) for group, count in self.sizes.items() for at in range(count)]
+
     def whole(self) -> bool:
         """Whether every shard is open under the newest epoch of its register.
 
