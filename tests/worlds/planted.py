@@ -29,7 +29,7 @@ from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
-from peloton.runtime.core import recovery
+from peloton.runtime.core import chain, fencing, recovery
 from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.durable_reads import DurableReads
 from peloton.runtime.core.envelope import Stamp
@@ -177,6 +177,17 @@ def _shows_what_is_not_durable(framed: Any) -> Any:
     return early
 
 
+def _believes_any_frame(step: Any) -> Any:
+    def stepped(walk: Any, row: Any, body: bytes) -> None:
+        walk.position, walk.value = row.position, row.chain
+
+    return stepped
+
+
+def _names_no_position(raise_damage: Any) -> Any:
+    return lambda hold, text: raise_damage(hold, "something is wrong")
+
+
 # What storms do not find, and where it is found instead: parcels received twice (test_network.py),
 # a job without re-sends (test_storms.py, test_nemeses.py: it takes two slices), services that get
 # no name for their answers (tests/shells/test_routing.py; few storms showed it), one that is
@@ -232,6 +243,12 @@ PLANTED: dict[str, Planted] = {
     "a feed is not restored from the tail": Planted(recovery, "_restore_lines", _nothing),
     "who is in doubt answers queries": Planted(
         RoutingTable, "current", lambda _: property(lambda table: True)
+    ),
+    "frames are not compared with their chain": Planted(
+        chain.Walk, "step", _believes_any_frame, seed=16
+    ),
+    "damage is told without its place": Planted(
+        fencing, "_raise_damage", _names_no_position, seed=16
     ),
     "tallies are ignored": Planted(_Kind("job"), "decide", _silent(SliceTally)),
     "an admission is not charged": Planted(

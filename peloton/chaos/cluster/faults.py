@@ -12,7 +12,7 @@ from functools import partial
 from peloton.chaos.cluster import feed_readers, larger, levels, pool_work, reading, workload
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.workload import cluster_of
-from peloton.runtime.simulation import outages, shocks, single
+from peloton.runtime.simulation import decay, outages, shocks, single
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key
@@ -121,6 +121,7 @@ def rows() -> dict[str, Fault]:
     mine = [
         *_backend_rows(), *STROKES, *OTHERS, *workload.STROKES, *outages.FAULTS, *larger.STROKES,
         *single.FAULTS, outages.SLOW_COMMITS, *reading.FAULTS,
+        *decay.FAULTS,
     ]  # fmt: skip
     return {**shocks.rows(), **{fault.name: fault for fault in mine}}
 
@@ -139,8 +140,8 @@ ADDED = [fault.name for fault in (*outages.FAULTS, *larger.STROKES)]
 SINGLE = [fault.name for fault in single.FAULTS]
 """Drawn by `single.drawn`, likewise."""
 SLOW = outages.SLOW_COMMITS.name
-READERS = [fault.name for fault in reading.FAULTS]
-APART = frozenset((*ADDED, *SINGLE, SLOW, *READERS))
+LATEST = [fault.name for fault in (*reading.FAULTS, *decay.FAULTS)]
+APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
 """Faults that have generators of their own."""
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,

@@ -30,7 +30,7 @@ from peloton.chaos.cluster.faults import (
 from peloton.chaos.cluster.liveness import reach
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.chaos.cluster.observer import Observer
-from peloton.runtime.simulation import single
+from peloton.runtime.simulation import decay, single
 from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, some_of
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.storms import LastingFault, Storm, drawn_moments
@@ -106,6 +106,8 @@ def draw(seed: int) -> ClusterPlan:
     actions += [*added[1], *larger.drawn(seed, storm_s=storm_s), *raised]
     actions += pool_work.drawn(seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
+    decaying = decay.drawn(seed, storm_s=storm_s)
+    actions += decaying[1]
     limits = tiny.drawn(seed)
     if any(action.count > SLICE_SIZE for action in actions):
         # A thousand messages, a few at a time and half a minute apart, would never end the job.
@@ -122,7 +124,7 @@ def draw(seed: int) -> ClusterPlan:
         checkpoint_bytes_min=chance.choice(CHECKPOINTS),
         limits=limits,
         furnish_s_max=_late(seed),
-        faults={**faults, **added[0], **single.drawn(seed), **_slow(seed)},
+        faults={**faults, **added[0], **single.drawn(seed), **_slow(seed), **decaying[0]},
         actions=tuple(sorted(actions, key=lambda action: action.at_s)),
         storm_s=storm_s,
         duration_s=chance.choice((0.5, 2.0, 15.0)),

@@ -36,6 +36,8 @@ class QuorumReads:
 
     def __init__(self) -> None:
         self.rotten: dict[tuple[Partition, RowKey], PlainRow | None] = {}
+        self.ever: dict[ShardId, list[int]] = {}
+        """The shards that had rotten rows, and the positions of these; also after the repair."""
         self.met = 0  # how often a read met such a row
 
     def rows(self, cells: Cells, statement: PlainRead) -> Iterable[PlainRow]:
@@ -66,19 +68,17 @@ class QuorumReads:
         where, key, row = chance.choice(needed)
         way = chance.choice(WAYS)
         self.rotten[where, key] = _spoiled(row, way, at=chance.randrange(1 << 16))
+        self.ever.setdefault(where.shard, []).append(_position(where, key))
         return f"{where.shard}: {where.table} {key} is {way}"
-
-    def shards(self) -> dict[ShardId, list[int]]:
-        """The shards with rotten rows, and the positions of these."""
-        found: dict[ShardId, list[int]] = {}
-        for where, key in self.rotten:
-            position = key[0] if where.table == "journal" else int(where.key[0])
-            found.setdefault(where.shard, []).append(position)
-        return found
 
     def repair(self) -> None:
         """Every row is read from a replica that has it as it was written."""
         self.rotten.clear()
+
+
+def _position(where: Partition, key: RowKey) -> int:
+    """Of the frame or the checkpoint that the row is a part of."""
+    return key[0] if where.table == "journal" else int(where.key[0])
 
 
 def is_needed(row: PlainRow, register: RegisterRow | None) -> bool:

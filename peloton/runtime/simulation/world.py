@@ -83,6 +83,8 @@ class World:
         self.on_death: Callable[[SimulatedDaemon], None] = self.restart_soon
         self.checks: list[Callable[[], None]] = []
         self.skew_s = 0.0
+        self.drift = 0.0
+        """How many seconds a second clocks gain or lose at most."""
         self.calls = 0
         self.deaths = 0
         self._processes = 0
@@ -106,11 +108,17 @@ class World:
         skew_s = self.chance.uniform(-self.skew_s, self.skew_s) if self.skew_s else 0.0
         try:
             daemon.begin(self.kinds, skew_s)
+            self.let_drift(daemon)
             self._furnish(daemon)
         except (Died, JournalError):
             # The store is out of reach, or the process died at once: a supervisor restarts it.
             daemon.die()
             self.on_death(daemon)
+
+    def let_drift(self, daemon: SimulatedDaemon) -> None:
+        """The clock of its process is too fast or too slow from now on, if clocks drift."""
+        if daemon.process is not None and self.drift:
+            daemon.process.clock.drift(self.chance.uniform(-self.drift, self.drift))
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:
         if not self.furnish_s_max:
@@ -152,13 +160,23 @@ class World:
         self.network.faults = type(self.network.faults)()
         self.sends.faults = type(self.sends.faults)()
         self.store.faults = type(self.store.faults)()
+        self.drift = 0.0
+        self._repair()
         for daemon in [*self.daemons.values(), *self.parting]:
             self.store.mend(daemon.name)
             daemon.thaw()
             if daemon.process is not None:
                 daemon.process.go_on()
+                daemon.process.clock.drift(0.0)
         for daemon in self.daemons.values():
             self.restart(daemon)
+
+    def _repair(self) -> None:
+        """An operator repairs the rows that rotted, and restarts who may have read them."""
+        if self.store.reads.rotten:
+            self.store.reads.repair()
+            for daemon in [*self.daemons.values()]:
+                self.kill(daemon)
 
     def end(self) -> None:
         """Drop all shells: otherwise pykka's registry would keep every world in memory."""
