@@ -19,6 +19,7 @@ import msgspec
 
 from peloton.actors.host import facts as host_facts
 from peloton.actors.host import messages as host_messages
+from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import Resources
@@ -188,6 +189,16 @@ def _names_no_position(raise_damage: Any) -> Any:
     return lambda hold, text: raise_damage(hold, "something is wrong")
 
 
+def _takes_every_tally_for_new(table: Any) -> Any:
+    def tally(job: Any, message: Any, at: Any) -> Any:
+        known = job.reports.get(message.number)
+        version = known.version + 1 if known is not None else message.version
+        fact = job_facts.JobTallied(message.number, version, message.tally, at.now)
+        return Decision(facts=(fact,))
+
+    return {**table, SliceTally: tally}
+
+
 # What storms do not find, and where it is found instead: parcels received twice (test_network.py),
 # a job without re-sends (test_storms.py, test_nemeses.py: it takes two slices), services that get
 # no name for their answers (tests/shells/test_routing.py; few storms showed it), one that is
@@ -250,6 +261,7 @@ PLANTED: dict[str, Planted] = {
     "damage is told without its place": Planted(
         fencing, "_raise_damage", _names_no_position, seed=16
     ),
+    "every tally is taken for new": Planted(_Kind("job"), "decide", _takes_every_tally_for_new),
     "tallies are ignored": Planted(_Kind("job"), "decide", _silent(SliceTally)),
     "an admission is not charged": Planted(
         _Kind("lot"), "evolve", _unfolded(lot_facts.LotAdmitted)

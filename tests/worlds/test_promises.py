@@ -10,9 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from peloton.actors.host.messages import BackendUp
-from peloton.actors.job.messages import JobStopped, StopJob
+from peloton.actors.host.facts import RunsForgotten
+from peloton.actors.host.ledger import names_of
+from peloton.actors.host.messages import BackendUp, RunSeen
+from peloton.actors.job.facts import JobTallied
+from peloton.actors.job.messages import CreateJob, JobStopped, StopJob
+from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import Resources
 from peloton.actors.respool.messages import (
     ROOT,
@@ -26,7 +31,7 @@ from peloton.actors.respool.messages import (
     pool_key,
 )
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, job_spec
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.liveness import reach
 from peloton.chaos.cluster.machines import Fate
 from peloton.chaos.cluster.pool_history import NEVER_S, PoolRequest, is_linearizable
@@ -138,6 +143,43 @@ def test_a_refusal_that_is_in_the_journal_is_found(answer: Any) -> None:
     end = asked.end
     asked.end = lambda _, now: end(answer, now)  # type: ignore[method-assign]
     assert found(lambda: cluster.run_for(5)).startswith("R2 refused, and in the journal")
+
+
+def _counts_again(job: Any, message: Any, at: Any) -> Decision:
+    """A tally that is taken for new each time it comes."""
+    known = job.reports.get(message.number)
+    version = known.version + 1 if known is not None else message.version
+    return Decision(facts=(JobTallied(message.number, version, message.tally, at.now),))
+
+
+def _expects_its_run(host: Any, message: Any, at: Any) -> Decision:
+    """A run that is forgotten already is taken for an error."""
+    (some,) = host.runs.of(at.sender, message.run)
+    names = names_of(at.sender, some.members.raw, run=message.run)
+    return Decision(facts=(RunsForgotten(tuple(names)),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "cls", "do"),
+    [
+        ("job", SliceTally, _counts_again),
+        ("host", RunSeen, _expects_its_run),
+    ],
+)
+def test_a_message_that_changes_more_when_it_comes_twice_is_found(
+    kind: str, cls: type, do: Callable[..., Any]
+) -> None:
+    """Nothing is repeated here: the second delivery is only computed."""
+    setup = ClusterSetup(fates=lambda run: Fate(0.5), twice=True)
+    cluster = CheckedCluster(setup=setup)
+    twice, kinds = cluster.twice, cluster.world.kinds
+    cluster.create_job(job_spec(2), "a")
+    cluster.run_until(cluster.over, within_s=60.0)
+    assert len(twice.checked) > 10 and not twice.found
+    wrong = replace(kinds[kind], decide={**kinds[kind].decide, cls: do})
+    kinds[kind] = twice.watched({kind: wrong})[kind]  # type: ignore[index]
+    cluster.order(job_id("b"), CreateJob(job_spec(1)))
+    assert found(lambda: cluster.run_for(60.0)).startswith("R14")
 
 
 def test_what_is_not_reached_is_told_by_name() -> None:

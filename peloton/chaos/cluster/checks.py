@@ -72,6 +72,7 @@ class ClusterChecks:
         self.processes.step()
         self.acknowledged.step()
         self.feeds.step()
+        self._cluster.twice.step()
 
     def _readers_catch_up(self) -> None:
         try:

@@ -28,6 +28,7 @@ from peloton.chaos.cluster.feed_readers import FeedReader
 from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
+from peloton.chaos.cluster.twice import TwiceCheck
 from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.placer_service import PlacerService
 from peloton.runtime.core.envelope import Envelope
@@ -60,6 +61,8 @@ class ClusterSetup(NamedTuple):
     """Of each daemon; those beyond the last have all roles."""
     level: int = 0
     """The feature level at the start."""
+    twice: bool = False
+    """Whether each message is decided a second time, which must change nothing."""
 
 
 class SimulatedCluster:
@@ -75,6 +78,9 @@ class SimulatedCluster:
         setup: ClusterSetup = ClusterSetup(),  # noqa: B008
     ) -> None:
         found = kinds(sizes, finished_jobs_max=setup.finished_jobs_max)
+        self.twice = TwiceCheck()
+        if setup.twice:
+            found = self.twice.watched(found)
         self.world = World(found, seed=seed, sizes=sizes, limits=setup.limits)
         self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup

@@ -46,6 +46,8 @@ QUIET_S = 40.0
 STEPS_MAX = 300_000
 """A hundred times an ordinary storm: beyond it something loops, and virtual time stops."""
 CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
+TWICE_EVERY = 3
+"""In one of so many storms each message is decided twice: that costs time, and changes nothing."""
 POISON = ("poison", "redrive")
 ADDED_SHARE = 0.12
 SLOW_SHARE = 0.25
@@ -184,6 +186,7 @@ class StormRun:
             int(finished),
             plan.furnish_s_max,
             level=plan.level,
+            twice=plan.seed % TWICE_EVERY == 0,
         )
         self.cluster = SimulatedCluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
