@@ -28,12 +28,12 @@ from peloton.chaos.cluster.feed_readers import FeedReader
 from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
-from peloton.chaos.cluster.twice import TwiceCheck
 from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.placer_service import PlacerService
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import SimulatedDaemon
+from peloton.runtime.simulation.twice import TwiceCheck
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, key, kind_of
 

@@ -73,10 +73,10 @@ class TwiceCheck:
         if isinstance(again, Failure):
             self.found.append(f"{name} raises when it comes twice: {again.error}")
         elif again.state != once.state:
-            self.found.append(f"{at.key}: {_told(message, once, again)}")
+            self.found.append(f"{at.key}: {_told(message, once=once, again=again)}")
 
 
-def _told(message: Any, once: TurnOutcome, again: TurnOutcome) -> str:
+def _told(message: Any, *, once: TurnOutcome, again: TurnOutcome) -> str:
     def names(outcome: TurnOutcome) -> list[str]:
         return [type(fact).__name__ for fact in outcome.facts]
 
