@@ -61,6 +61,8 @@ class ClusterSetup(NamedTuple):
     """Of each daemon; those beyond the last have all roles."""
     level: int = 0
     """The feature level at the start."""
+    embedded: bool = False
+    """Whether the one daemon has a store of its own, as SQLite is."""
     twice: bool = False
     """Whether each message is decided a second time, which must change nothing."""
 
@@ -81,7 +83,9 @@ class SimulatedCluster:
         self.twice = TwiceCheck()
         if setup.twice:
             found = self.twice.watched(found)
-        self.world = World(found, seed=seed, sizes=sizes, limits=setup.limits)
+        self.world = World(
+            found, seed=seed, sizes=sizes, limits=setup.limits, embedded=setup.embedded
+        )
         self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup
         if setup.level:

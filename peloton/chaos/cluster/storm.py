@@ -49,6 +49,10 @@ CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
 TWICE_EVERY = 3
 """In one of so many storms each message is decided twice: that costs time, and changes nothing."""
 POISON = ("poison", "redrive")
+FLEET_ACTIONS = ("daemon added", decay.ROT, levels.RAISE)
+"""Of these the embedded store knows nothing: other daemons, rows that rot, and an operator's own
+connection."""
+ALONE_SHARE = 0.1
 ADDED_SHARE = 0.12
 SLOW_SHARE = 0.25
 STRENGTHS = (0.2, 0.5, 1.0)
@@ -62,6 +66,7 @@ class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     failing: float = 0.0
     unreachable_timeout_s: float = 60.0
     level: int = 0  # the feature level at the start
+    embedded: bool = False  # one daemon with a store of its own
 
 
 class Played(NamedTuple):
@@ -114,7 +119,7 @@ def draw(seed: int) -> ClusterPlan:
     if any(action.count > SLICE_SIZE for action in actions):
         # A thousand messages, a few at a time and half a minute apart, would never end the job.
         limits.pop("link_bytes_max", None)
-    return ClusterPlan(
+    plan = ClusterPlan(
         seed=seed,
         daemons=chance.choice((1, 2, 2, 3, 3, 3, 4, 5, 7)),
         hosts=chance.choice((2, 2, 3, 3, 4, 5, 8, 40)),
@@ -134,6 +139,13 @@ def draw(seed: int) -> ClusterPlan:
         unreachable_timeout_s=chance.choice((10.0, 60.0)),
         level=level,
     )
+    return alone(plan) if random.Random(f"{seed} alone").random() < ALONE_SHARE else plan
+
+
+def alone(plan: ClusterPlan) -> ClusterPlan:
+    """The same storm over one daemon with a store of its own, without what only a fleet has."""
+    actions = tuple(action for action in plan.actions if action.name not in FLEET_ACTIONS)
+    return changed(plan, embedded=True, daemons=1, level=0, actions=actions)
 
 
 def _faults(
@@ -186,6 +198,7 @@ class StormRun:
             int(finished),
             plan.furnish_s_max,
             level=plan.level,
+            embedded=plan.embedded,
             twice=plan.seed % TWICE_EVERY == 0,
         )
         self.cluster = SimulatedCluster(

@@ -19,9 +19,12 @@ from peloton.runtime.simulation.storms import Deadly, Fault, LastingFault, Momen
 CLOCK_S_MAX = 10.0
 """How far a clock is off, or steps. Beyond the drift that leases allow no time bound is guaranteed,
 and a calm that has to wait for a clock proves nothing."""
-CHECKPOINT_CALLS = ("MoveFloor", "DeleteSegment", "DeleteBucket")
+CHECKPOINT_CALLS = ("MoveFloor", "DeleteSegment", "DeleteBucket", "parts", "floor", "cut")
 PORTS = ("store", "membership", "exchange")
-TAKEOVER_CALLS = ("Bump", "ReadRegister", "ReadSegment", "ReadBucket", "create_owner")
+TAKEOVER_CALLS = (
+    "Bump", "ReadRegister", "ReadSegment", "ReadBucket", "create_owner",
+    "claim", "read_checkpoint", "read_tail",
+)  # fmt: skip
 
 # ---- death ----
 

@@ -26,6 +26,7 @@ from peloton.runtime.ports import JournalError, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.daemon import Died, PortCall, SimulatedDaemon
+from peloton.runtime.simulation.embedded_store import EmbeddedStore
 from peloton.runtime.simulation.membership import Ensemble
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.scheduled import ScheduledShell, begun
@@ -53,6 +54,7 @@ class World:
         seed: int,
         sizes: Mapping[str, int],
         limits: DaemonLimits = DaemonLimits(),  # noqa: B008
+        embedded: bool = False,
     ) -> None:
         self.kinds = kinds
         self.seed = seed
@@ -63,7 +65,8 @@ class World:
         self.stepper = Stepper(seed)
         self.chance = random.Random(f"{seed} world")
         self.ensemble = begun(Ensemble(self.stepper, session_s=SESSION_S))
-        self.store = SimulatedStore(random.Random(f"{seed} store"), self.stepper.clock)
+        store = EmbeddedStore if embedded else SimulatedStore
+        self.store = store(random.Random(f"{seed} store"), self.stepper.clock)
         self.network = Network(self.stepper, random.Random(f"{seed} network"))
         self.later = begun(ScheduledShell("fate", self.stepper))
         sends = random.Random(f"{seed} sends")
