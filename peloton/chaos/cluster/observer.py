@@ -57,6 +57,7 @@ class Observer:
         self._storm = storm
         self._cluster = cluster
         self._world = cluster.world
+        self._checks = checks
         self._limits = storm.plan.limits
         self._not_hit = tiny.by_place(storm.plan.limits)
         self._reached: dict[str, None] = {}
@@ -80,6 +81,12 @@ class Observer:
             self._state("level raised")
         if self._cluster.machines.listed_sets:
             self._state("runs listed as sets")
+        if self._checks.feeds.gaps:
+            self._state("a gap in a feed")
+        if self._checks.core.checked["damage"]:
+            self._state("a damaged shard")
+        if self._cluster.setup.embedded:
+            self._state("one daemon with its own store")
         for core in self._world.shards().values():
             for line in core.turns.story._lines:
                 self._reason(kind_of(line.key), line.because)
