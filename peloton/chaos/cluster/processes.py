@@ -18,8 +18,6 @@ from peloton.runtime.vocabulary import Key
 
 DOWN = (hf.HostUnreachable, hf.HostReachable, hf.HostLost, hf.HostRemoved)
 """After `HostReachable` the host compares its ledger first: `HostReconciled` is the end of that."""
-
-
 OVERLAP_S_MAX = 60.0
 """In s: what a host takes to notice that it is in reach, to list its runs, to kill those that are
 not intended, and the 8 s that a process may take to end."""
@@ -36,7 +34,7 @@ class ProcessCheck:
         self._all_are_up = False
 
     def calm(self, later: ScheduledShell) -> None:
-        """No fault strikes any more: after a while every host counts as up, whatever it says."""
+        """No fault strikes any more: after a while every host in reach is looked at, up or not."""
 
         def then() -> None:
             self._all_are_up = self._is_due = True
@@ -59,12 +57,11 @@ class ProcessCheck:
         if started == self._started and not self._is_due:
             return
         self._started, self._is_due = started, False
+        all_are_up, self._all_are_up = self._all_are_up, False
         seen: dict[str, str] = {}
         for run, process in self._machines.running.items():
-            if self._all_are_up or self._is_up(process.host):
+            is_up = all_are_up or process.host in self.up
+            if is_up and process.host not in self._machines.cut_off:
                 other = seen.setdefault(run.rpartition("-")[0], run)
                 if other != run:
                     raise Contradiction(f"R8c {run} runs beside {other}")
-
-    def _is_up(self, host: Key) -> bool:
-        return host in self.up and host not in self._machines.cut_off
