@@ -44,7 +44,7 @@ STRENGTHS = (0.02, 0.1, 0.3)
 WANTS = "frame frame frame frame frame ended part floor floor cut all mend mend sleep".split()
 KINDS = (
     "lose_reply hold either_order complete_by_read unavailable reorder_plain plain_after_delete "
-    "power_cut"
+    "power_cut flicker"
 ).split()
 UNREST = "crash give-up release sever".split()
 

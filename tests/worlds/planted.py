@@ -19,15 +19,20 @@ import msgspec
 
 from peloton.actors.host import facts as host_facts
 from peloton.actors.host import messages as host_messages
+from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import Resources
+from peloton.actors.respool import messages as pool_messages
 from peloton.actors.respool.lot import facts as lot_facts
 from peloton.actors.respool.lot.messages import ReleaseTicket
 from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
+from peloton.runtime.core import chain, fencing, recovery
+from peloton.runtime.core.changes import Changes
+from peloton.runtime.core.durable_reads import DurableReads
 from peloton.runtime.core.envelope import Stamp
 from peloton.runtime.core.parcels import Received
 from peloton.runtime.core.population import Population
@@ -35,9 +40,11 @@ from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.sends import SendResolver
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.wire import FRAMES, Parcel
+from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import resolve
 from peloton.runtime.simulation import memory_rows
+from peloton.runtime.simulation.shard_files import MemoryRound
 from peloton.runtime.vocabulary import Decision
 
 SEEDS_MAX = 150
@@ -138,6 +145,73 @@ def _forgets_a_stop(table: Any) -> Any:
     return {**table, job_messages.StopJob: stop}
 
 
+def _forgets_a_pool_change(table: Any) -> Any:
+    def update(pool: Any, message: Any, at: Any) -> Any:
+        decision = table[pool_messages.UpdatePool](pool, message, at)
+        return msgspec.structs.replace(decision, facts=())
+
+    return {**table, pool_messages.UpdatePool: update}
+
+
+def _keeps_old_answers(commit: Any) -> Any:
+    def kept(reads: Any) -> None:
+        answers = {kind: dict(some) for kind, some in reads._answers.items()}
+        commit(reads)
+        reads._answers = answers
+
+    return kept
+
+
+def _page(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Pages of a change feed, changed."""
+    return lambda after: lambda *args, **more: change(after(*args, **more))
+
+
+def _skips_at_a_page_end(page: Any) -> Any:
+    return page._replace(mark=page.mark._replace(k=page.mark.k + 1)) if page.more else page
+
+
+def _shows_what_is_not_durable(framed: Any) -> Any:
+    def early(changes: Any, position: int, lines: Any) -> None:
+        framed(changes, position, [])
+        changes.add(position, tuple(lines))
+
+    return early
+
+
+def _believes_any_frame(step: Any) -> Any:
+    def stepped(walk: Any, row: Any, body: bytes) -> None:
+        walk.position, walk.value = row.position, row.chain
+
+    return stepped
+
+
+def _names_no_position(raise_damage: Any) -> Any:
+    return lambda hold, text: raise_damage(hold, "something is wrong")
+
+
+def _takes_every_tally_for_new(table: Any) -> Any:
+    def tally(job: Any, message: Any, at: Any) -> Any:
+        known = job.reports.get(message.number)
+        version = known.version + 1 if known is not None else message.version
+        fact = job_facts.JobTallied(message.number, version, message.tally, at.now)
+        return Decision(facts=(fact,))
+
+    return {**table, SliceTally: tally}
+
+
+def _writes_the_first_of_a_round(append: Any) -> Any:
+    def first(frames: Any) -> Any:
+        others = [files for files, _, _ in frames.members[1:]]
+        before = [(files.register, dict(files.frames)) for files in others]
+        refusals = append(frames)
+        for files, (register, kept) in zip(others, before, strict=True):
+            files.register, files.frames = register, kept
+        return refusals
+
+    return first
+
+
 # What storms do not find, and where it is found instead: parcels received twice (test_network.py),
 # a job without re-sends (test_storms.py, test_nemeses.py: it takes two slices), services that get
 # no name for their answers (tests/shells/test_routing.py; few storms showed it), one that is
@@ -178,6 +252,31 @@ PLANTED: dict[str, Planted] = {
     "a run is named twice": Planted(_Kind("task"), "evolve", _same_run, seed=1),
     "a stop is acknowledged and forgotten": Planted(
         _Kind("job"), "decide", _forgets_a_stop, seed=3
+    ),
+    "a pool's change is acknowledged and forgotten": Planted(
+        _Kind("respool"), "decide", _forgets_a_pool_change
+    ),
+    "kept answers outlive a change": Planted(DurableReads, "commit", _keeps_old_answers, seed=60),
+    "a feed skips a change between two pages": Planted(
+        Changes, "after", _page(_skips_at_a_page_end)
+    ),
+    "a gap in a feed is not told": Planted(
+        Changes, "after", _page(lambda page: page._replace(gap=False))
+    ),
+    "a feed shows what is not durable": Planted(Changes, "framed", _shows_what_is_not_durable),
+    "a feed is not restored from the tail": Planted(recovery, "_restore_lines", _nothing),
+    "who is in doubt answers queries": Planted(
+        RoutingTable, "current", lambda _: property(lambda table: True)
+    ),
+    "frames are not compared with their chain": Planted(
+        chain.Walk, "step", _believes_any_frame, seed=16
+    ),
+    "damage is told without its place": Planted(
+        fencing, "_raise_damage", _names_no_position, seed=16
+    ),
+    "every tally is taken for new": Planted(_Kind("job"), "decide", _takes_every_tally_for_new),
+    "an embedded round is written in part": Planted(
+        MemoryRound, "append", _writes_the_first_of_a_round, seed=2
     ),
     "tallies are ignored": Planted(_Kind("job"), "decide", _silent(SliceTally)),
     "an admission is not charged": Planted(

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from peloton.chaos.cluster.faults import ADDED, ALL_FAULTS, SINGLE
+from peloton.chaos.cluster.faults import ALL_FAULTS, APART
 from peloton.chaos.cluster.storm import draw
 from peloton.chaos.sweep import sweep_one
 from peloton.runtime.simulation.storms import LastingFault
@@ -66,10 +66,9 @@ def _traces(text: str) -> dict[int, str]:
 
 def test_a_swarm_has_storms_with_one_fault_and_storms_with_all() -> None:
     """Of those that are drawn together; what was added later is drawn apart."""
-    apart = {*ADDED, *SINGLE}
-    counts = [len([name for name in _faults(seed) if name not in apart]) for seed in range(300)]
+    counts = [len([name for name in _faults(seed) if name not in APART]) for seed in range(300)]
     assert min(counts) == 1
-    assert max(counts) == len(ALL_FAULTS) - len(apart)
+    assert max(counts) == len(ALL_FAULTS) - len(APART)
     assert sum(count <= 2 for count in counts) > len(counts) / 5
 
 

@@ -101,7 +101,7 @@ def test_a_goal_that_is_never_reached_fails_and_shrinks_to_one_job() -> None:
         try:
             _deaf(plan).play()
         except StormFailed as failed:
-            return failed.sort == "NotReached"
+            return failed.sort == "Contradiction R7"
         return False
 
     small = shrunk(SMALL, fails, more=smaller)

@@ -226,6 +226,8 @@ class CheckedCluster(SimulatedCluster):
         """End all faults."""
         self.world.calm()
         self.backend.calm()
+        if self.checks is not None:
+            self.checks.processes.calm(self.world.later)
 
     # ---- checks ----
 

@@ -25,10 +25,14 @@ from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
+from peloton.chaos.cluster.acknowledged import AcknowledgementCheck
 from peloton.chaos.cluster.aftermath import traces
 from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.cluster import SimulatedCluster
+from peloton.chaos.cluster.feed_check import FeedCheck
 from peloton.chaos.cluster.history import Asked, Operation, faults
+from peloton.chaos.cluster.liveness import ended_by_itself, stopped_jobs
+from peloton.chaos.cluster.pool_history import pool_faults
 from peloton.chaos.cluster.processes import ProcessCheck
 from peloton.chaos.cluster.shadow_ledger import ShadowLedger
 from peloton.chaos.cluster.view import ClusterView
@@ -36,9 +40,12 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import Checkers
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.world import NotReached
 from peloton.runtime.vocabulary import Key, Query, members_of
 
 ANSWER_S_MAX = 60.0
+READ_S_MAX = 120.0
+"""In s: readers ask again after 25 s without an answer, and pages may hold one change."""
 
 
 class ClusterChecks:
@@ -53,34 +60,30 @@ class ClusterChecks:
         self.processes = ProcessCheck(cluster.machines)
         self.core.on_frame.append(self.processes.apply)
         self.core.on_closer.append(_hosts_of_a_shard)
-        self._open: list[tuple[int, Operation]] = []
-        self._noted = 0
+        self.acknowledged = AcknowledgementCheck(cluster.clients.requests)
+        self.core.on_frame.append(self.acknowledged.apply)
+        self.feeds = FeedCheck(cluster.readers, cluster.world.codec)
+        self.core.on_frame.append(self.feeds.apply)
         cluster.world.checks.append(self.step)
 
     def step(self) -> None:
         """Check what one step may have broken. Raises `Contradiction`."""
         self.ledger.step()
         self.processes.step()
-        self._acknowledged_is_journaled()
+        self.acknowledged.step()
+        self.feeds.step()
+        self._cluster.twice.step()
 
-    def _acknowledged_is_journaled(self) -> None:
-        """R1: a request is in the journal before its client gets the answer."""
-        history = self._cluster.clients.history
-        if self._noted == len(history) and not self._open:
-            return
-        self._open += enumerate(history[self._noted :], start=self._noted + 1)
-        self._noted = len(history)
-        still: list[tuple[int, Operation]] = []
-        for number, operation in self._open:
-            if not operation.known:
-                still.append((number, operation))
-            elif isinstance(operation.answer, JobCreated):
-                _is_journaled(self.ledger, number, operation=operation)
-        self._open = still
+    def _readers_catch_up(self) -> None:
+        try:
+            self._cluster.world.run_until(self.feeds.caught_up, within_s=READ_S_MAX)
+        except NotReached as error:
+            raise Contradiction(f"R16 a reader does not get what was journaled: {error}") from error
 
     def quiet(self) -> None:
         """Check everything, at a quiet point. Raises `Contradiction`."""
         self.core.quiet()
+        self._readers_catch_up()
         quiet(self._cluster)
         ledger_equals_the_actors(self.ledger, self._cluster)
         pools_use_what_their_lots_hold(self._cluster)
@@ -92,6 +95,7 @@ class ClusterChecks:
         may_leave = self._cluster.setup.finished_jobs_max < FINISHED_JOBS_MAX
         operations = [*history, *_beside(self._cluster.clients)]
         wrong = faults(operations, may_leave=may_leave)
+        wrong += pool_faults(self._cluster.clients.requests)
         if wrong:
             raise Contradiction(f"clients saw: {wrong[:3]}")
 
@@ -312,15 +316,17 @@ def nothing_is_left(cluster: SimulatedCluster, job: Key) -> None:
 
 
 def outcomes_are_true(cluster: SimulatedCluster) -> None:
-    """R8b: a job counts its instances, and each ended as its last run really did.
+    """R7, R8b: a job counts its instances, each ended as its last run did, and all if not stopped.
 
     Asked as clients do, also of what has left memory. Nothing else may be going on.
     """
-    history = cluster.clients.history
+    history, stopped = cluster.clients.history, stopped_jobs(cluster)
     for job in dict.fromkeys(each.job for each in history if each.what is Asked.CREATE):
         shown = _answer(cluster, job, query=GetJob())
         if not isinstance(shown, JobView):
             continue
+        if job not in stopped:
+            ended_by_itself(job, shown.summary)
         views: list[InstanceView] = []
         for number in range(slices_of(shown.summary.instances)):
             every = ListInstances(0, shown.summary.instances)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, StopJob
 from peloton.chaos.cluster.history import Asked, Operation
 from peloton.runtime.shells.region import Region
+from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, Message, Query, Unavailable
 
@@ -31,6 +32,7 @@ class PendingRequest(NamedTuple):
     message: Message | Query | None  # None: a listing
     request: tuple[str, bytes] | None
     answered: Callable[[Any], None] | None = None
+    first: SimulatedDaemon | None = None  # asked first; None: any
 
 
 class Clients:
@@ -61,10 +63,17 @@ class Clients:
         """Stop all of a job."""
         return self._send(Operation(client, Asked.STOP, job=job, begun_s=self._now), StopJob())
 
-    def stop_some(self, client: str, job: Key, *, ranges: tuple[tuple[int, int], ...]) -> Operation:
+    def stop_some(
+        self,
+        client: str,
+        job: Key,
+        *,
+        ranges: tuple[tuple[int, int], ...],
+        answered: Callable[[Any], None] | None = None,
+    ) -> Operation:
         """Stop some instances of a job."""
         operation = Operation(client, Asked.STOP_SOME, job=job, begun_s=self._now)
-        return self._send(operation, StopJob(ranges))
+        return self._send(operation, StopJob(ranges), answered=answered)
 
     def list_jobs(self, client: str) -> Operation:
         """List all jobs of all daemons."""
@@ -75,9 +84,12 @@ class Clients:
         operation = Operation(client, Asked.DELETE, job=job, begun_s=self._now)
         return self._send(operation, DeleteJob(force=force))
 
-    def get(self, client: str, job: Key) -> Operation:
-        """Get the state of a job."""
-        return self._send(Operation(client, Asked.GET, job=job, begun_s=self._now), GetJob())
+    def get(self, client: str, job: Key, *, at: SimulatedDaemon | None = None) -> Operation:
+        """Get the state of a job; `at` is the daemon that is asked first."""
+        operation = Operation(client, Asked.GET, job=job, begun_s=self._now)
+        self.history.append(operation)
+        self._begin(PendingRequest(operation, GetJob(), None, first=at))
+        return operation
 
     def command(
         self,
@@ -92,6 +104,14 @@ class Clients:
         operation = Operation(client, Asked.GET, job=to, begun_s=self._now)
         name = f"{client}+{len(self.requests)}" if keyed else ""
         self._begin(PendingRequest(operation, message, _request(name, message), answered))
+        return operation
+
+    def query(
+        self, client: str, to: Key, *, query: Query, at: SimulatedDaemon | None = None
+    ) -> Operation:
+        """Any other query; it is no part of the history. `at` is the daemon that is asked first."""
+        operation = Operation(client, Asked.GET, job=to, begun_s=self._now)
+        self._begin(PendingRequest(operation, query, None, first=at))
         return operation
 
     @property
@@ -135,6 +155,8 @@ class Clients:
         living = [each for each in self._world.living() if each.alive]
         if living:
             daemon = self._chance.choice(living)
+            if pending.first in living and number == 1:
+                daemon = pending.first
             future = _sent(daemon.region, pending)
             future.add_done_callback(self._answered(pending, again))
         self._world.later.at(self._now + TRY_S + self._chance.random(), again)

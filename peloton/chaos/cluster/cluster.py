@@ -24,6 +24,7 @@ from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConf
 from peloton.chaos.cluster import view
 from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.faulty_backend import FaultyBackend, MachineLink
+from peloton.chaos.cluster.feed_readers import FeedReader
 from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
@@ -32,6 +33,7 @@ from peloton.placer_service import PlacerService
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import SimulatedDaemon
+from peloton.runtime.simulation.twice import TwiceCheck
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, key, kind_of
 
@@ -59,6 +61,10 @@ class ClusterSetup(NamedTuple):
     """Of each daemon; those beyond the last have all roles."""
     level: int = 0
     """The feature level at the start."""
+    embedded: bool = False
+    """Whether the one daemon has a store of its own, as SQLite is."""
+    twice: bool = False
+    """Whether each message is decided a second time, which must change nothing."""
 
 
 class SimulatedCluster:
@@ -74,7 +80,12 @@ class SimulatedCluster:
         setup: ClusterSetup = ClusterSetup(),  # noqa: B008
     ) -> None:
         found = kinds(sizes, finished_jobs_max=setup.finished_jobs_max)
-        self.world = World(found, seed=seed, sizes=sizes, limits=setup.limits)
+        self.twice = TwiceCheck()
+        if setup.twice:
+            found = self.twice.watched(found)
+        self.world = World(
+            found, seed=seed, sizes=sizes, limits=setup.limits, embedded=setup.embedded
+        )
         self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup
         if setup.level:
@@ -87,6 +98,7 @@ class SimulatedCluster:
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
         self.hosts = [key("host", f"h{number}") for number in range(hosts)]
         self.jobs: list[Key] = []
+        self.readers: list[FeedReader] = []
         self.placers: dict[str, PlacerService] = {}
         """The placer of each daemon, in its present life, by the daemon's name."""
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from peloton.chaos.cluster import larger, levels, workload
+from peloton.chaos.cluster import feed_readers, larger, levels, pool_work, reading, workload
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.workload import cluster_of
-from peloton.runtime.simulation import outages, shocks, single
+from peloton.runtime.simulation import decay, outages, shocks, single
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key
@@ -120,7 +120,8 @@ def rows() -> dict[str, Fault]:
     """Every fault there is, by name."""
     mine = [
         *_backend_rows(), *STROKES, *OTHERS, *workload.STROKES, *outages.FAULTS, *larger.STROKES,
-        *single.FAULTS, outages.SLOW_COMMITS,
+        *single.FAULTS, outages.SLOW_COMMITS, *reading.FAULTS,
+        *decay.FAULTS,
     ]  # fmt: skip
     return {**shocks.rows(), **{fault.name: fault for fault in mine}}
 
@@ -129,6 +130,7 @@ def calm(cluster: SimulatedCluster) -> None:
     """End the faults that `World.calm` does not know of."""
     cluster.backend.calm()
     cluster.clients.lose_answer = 0.0
+    feed_readers.calm(cluster.readers)
     workload.update_pool(cluster, hosts=len(cluster.hosts))
 
 
@@ -138,6 +140,9 @@ ADDED = [fault.name for fault in (*outages.FAULTS, *larger.STROKES)]
 SINGLE = [fault.name for fault in single.FAULTS]
 """Drawn by `single.drawn`, likewise."""
 SLOW = outages.SLOW_COMMITS.name
+LATEST = [fault.name for fault in (*reading.FAULTS, *decay.FAULTS)]
+APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
+"""Faults that have generators of their own."""
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
-    **workload.WORK, **larger.WORK, **levels.WORK,
+    **workload.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
 }  # fmt: skip

@@ -7,7 +7,7 @@ every few steps only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from peloton.actors.job.slice.facts import MembersBegun, SliceGoalSet, SliceOpened
 from peloton.chaos.cluster import branches, tiny
@@ -29,6 +29,7 @@ from peloton.runtime.core.statements import (
 )
 from peloton.runtime.ports import EndedRow, ShardId
 from peloton.runtime.shells.peer import PeerShell
+from peloton.runtime.simulation.cells import RowKey
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.storms import Storm
@@ -56,6 +57,7 @@ class Observer:
         self._storm = storm
         self._cluster = cluster
         self._world = cluster.world
+        self._checks = checks
         self._limits = storm.plan.limits
         self._not_hit = tiny.by_place(storm.plan.limits)
         self._reached: dict[str, None] = {}
@@ -79,6 +81,12 @@ class Observer:
             self._state("level raised")
         if self._cluster.machines.listed_sets:
             self._state("runs listed as sets")
+        if self._checks.feeds.gaps:
+            self._state("a gap in a feed")
+        if self._checks.core.checked["damage"]:
+            self._state("a damaged shard")
+        if self._cluster.setup.embedded:
+            self._state("one daemon with its own store")
         for core in self._world.shards().values():
             for line in core.turns.story._lines:
                 self._reason(kind_of(line.key), line.because)
@@ -180,15 +188,13 @@ class Observer:
                 self._state("a checkpoint of an older epoch")
         elif tail:
             self._state("recovery from a tail")
-        for where in self._world.store.cells.rows:
+        for where, rows in self._world.store.cells.rows.items():
             if where.shard == shard and where.table == "checkpoint":
                 position, epoch = int(where.key[0]), int(where.key[1])
                 if position > row.floor and epoch < core.epoch:
                     self._state("a checkpoint left behind")
-            elif where.shard == shard and where.table == "journal":
-                rows = self._world.store.cells.rows[where]
-                if len(rows) > len({(position, part) for position, _, part in rows}):
-                    self._state("a frame behind a takeover")
+            elif where.shard == shard and where.table == "journal" and _has_losers(rows):
+                self._state("a frame behind a takeover")
 
     def _daemon(self, daemon: SimulatedDaemon) -> None:
         if daemon.root is None or daemon.process is None:
@@ -240,6 +246,12 @@ class Observer:
                 self._state("absent")
         if self._storm.struck[KEY_REUSED]:
             self._state("key reused")
+
+
+def _has_losers(rows: Iterable[RowKey]) -> bool:
+    """Whether two epochs have written a frame of the same position."""
+    keys = [*rows]
+    return len(keys) > len({(position, part) for position, _, part in keys})
 
 
 def _never_began(entry: Entry) -> bool:

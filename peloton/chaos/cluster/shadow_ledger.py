@@ -241,8 +241,9 @@ class ShadowLedger:
         self.pools[entry.key] = (fact.config.parent, fact.config.limit)
 
     def pool_deleted(self, entry: Entry, fact: Any) -> None:
-        """A pool was deleted."""
+        """A pool was deleted, and the answers to its requests with it."""
         self.pools.pop(entry.key, None)
+        self._forget_requests(entry.key)
 
     def capacity(self, entry: Entry, fact: pf.CapacityChanged) -> None:
         """The capacity of one inventory of the cluster."""
@@ -314,7 +315,10 @@ class ShadowLedger:
     def unmake(self, entry: Entry, fact: jf.JobForgotten) -> None:
         """The job is deleted, and the answers to its requests with it."""
         self.deleted[entry.key] = self.deleted_ever[entry.key] = None
-        for request in [each for each in self.requests if each[0] == entry.key]:
+        self._forget_requests(entry.key)
+
+    def _forget_requests(self, key: Key) -> None:
+        for request in [each for each in self.requests if each[0] == key]:
             del self.requests[request]
 
     def request(self, entry: Entry, fact: RequestAnswered) -> None:

@@ -16,20 +16,21 @@ from typing import NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.chaos.cluster import larger, levels, tiny, workload
+from peloton.chaos.cluster import larger, levels, pool_work, reading, tiny, workload
 from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.faults import (
     ADDED,
     ALL_FAULTS,
+    APART,
     CLUSTER_ACTIONS,
-    SINGLE,
     SLOW,
     calm,
 )
+from peloton.chaos.cluster.liveness import reach
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.chaos.cluster.observer import Observer
-from peloton.runtime.simulation import single
+from peloton.runtime.simulation import decay, single
 from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, some_of
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.storms import LastingFault, Storm, drawn_moments
@@ -45,7 +46,13 @@ QUIET_S = 40.0
 STEPS_MAX = 300_000
 """A hundred times an ordinary storm: beyond it something loops, and virtual time stops."""
 CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
+TWICE_EVERY = 3
+"""In one of so many storms each message is decided twice: that costs time, and changes nothing."""
 POISON = ("poison", "redrive")
+FLEET_ACTIONS = ("daemon added", decay.ROT, levels.RAISE)
+"""Of these the embedded store knows nothing: other daemons, rows that rot, and an operator's own
+connection."""
+ALONE_SHARE = 0.1
 ADDED_SHARE = 0.12
 SLOW_SHARE = 0.25
 STRENGTHS = (0.2, 0.5, 1.0)
@@ -59,6 +66,7 @@ class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     failing: float = 0.0
     unreachable_timeout_s: float = 60.0
     level: int = 0  # the feature level at the start
+    embedded: bool = False  # one daemon with a store of its own
 
 
 class Played(NamedTuple):
@@ -95,7 +103,7 @@ def draw(seed: int) -> ClusterPlan:
     """The plan of a seed: first which faults, then their strengths, then their times."""
     chance = random.Random(f"{seed} plan")
     storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
-    names = [*some_of(chance, [name for name in ALL_FAULTS if name not in (*ADDED, *SINGLE, SLOW)])]
+    names = [*some_of(chance, [name for name in ALL_FAULTS if name not in APART])]
     faults, actions = _faults(chance, names, storm_s=storm_s)
     actions += workload.drawn(chance, actions=chance.randint(3, 14), storm_s=storm_s)
     # What was added later has a generator of its own: older seeds keep their storms.
@@ -103,11 +111,15 @@ def draw(seed: int) -> ClusterPlan:
     added = _faults(more, [name for name in ADDED if more.random() < ADDED_SHARE], storm_s=storm_s)
     level, raised = levels.drawn(seed, storm_s=storm_s)
     actions += [*added[1], *larger.drawn(seed, storm_s=storm_s), *raised]
+    actions += pool_work.drawn(seed, storm_s=storm_s)
+    actions += reading.drawn(seed, storm_s=storm_s)
+    decaying = decay.drawn(seed, storm_s=storm_s)
+    actions += decaying[1]
     limits = tiny.drawn(seed)
     if any(action.count > SLICE_SIZE for action in actions):
         # A thousand messages, a few at a time and half a minute apart, would never end the job.
         limits.pop("link_bytes_max", None)
-    return ClusterPlan(
+    plan = ClusterPlan(
         seed=seed,
         daemons=chance.choice((1, 2, 2, 3, 3, 3, 4, 5, 7)),
         hosts=chance.choice((2, 2, 3, 3, 4, 5, 8, 40)),
@@ -119,7 +131,7 @@ def draw(seed: int) -> ClusterPlan:
         checkpoint_bytes_min=chance.choice(CHECKPOINTS),
         limits=limits,
         furnish_s_max=_late(seed),
-        faults={**faults, **added[0], **single.drawn(seed), **_slow(seed)},
+        faults={**faults, **added[0], **single.drawn(seed), **_slow(seed), **decaying[0]},
         actions=tuple(sorted(actions, key=lambda action: action.at_s)),
         storm_s=storm_s,
         duration_s=chance.choice((0.5, 2.0, 15.0)),
@@ -127,6 +139,13 @@ def draw(seed: int) -> ClusterPlan:
         unreachable_timeout_s=chance.choice((10.0, 60.0)),
         level=level,
     )
+    return alone(plan) if random.Random(f"{seed} alone").random() < ALONE_SHARE else plan
+
+
+def alone(plan: ClusterPlan) -> ClusterPlan:
+    """The same storm over one daemon with a store of its own, without what only a fleet has."""
+    actions = tuple(action for action in plan.actions if action.name not in FLEET_ACTIONS)
+    return changed(plan, embedded=True, daemons=1, level=0, actions=actions)
 
 
 def _faults(
@@ -179,6 +198,8 @@ class StormRun:
             int(finished),
             plan.furnish_s_max,
             level=plan.level,
+            embedded=plan.embedded,
+            twice=plan.seed % TWICE_EVERY == 0,
         )
         self.cluster = SimulatedCluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
@@ -221,10 +242,11 @@ class StormRun:
         self.storm.calm()
         self.observer.calm_at_s = world.now
         calm(self.cluster)
-        calm_s = world.run_until(self.cluster.over, within_s=REACHED_S_MAX)
+        self.checks.processes.calm(world.later)
+        calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         world.run_for(QUIET_S)
         # A daemon that was unfit for a while takes its shards back now, which takes a moment.
-        world.run_until(self.cluster.over, within_s=MOVING_S_MAX)
+        reach(self.cluster, self.cluster.over, within_s=MOVING_S_MAX)
         self.checks.quiet()
         outcomes_are_true(self.cluster)
         assert not self.storm.broken, f"{self.storm.broken[0]}"

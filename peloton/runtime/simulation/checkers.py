@@ -19,6 +19,7 @@ the store can answer.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -175,11 +176,22 @@ class Checkers:
             text = life.trouble or "; ".join(life.root.region.health()[1])
             raise Contradiction(f"R18 {name}: a shell broke: {text}")
         for shard, text in life.claim.handoff.damaged.items():
-            raise Contradiction(f"R4 {name}: {shard} is damaged: {text}")
+            self._is_really_damaged(shard, f"{name}: {shard} is damaged: {text}", text=text)
         if troubles:
             life.trouble = "; ".join(f"{shell}: {text}" for shell, text in troubles.items())
         if self._steps % CLOSER_STEPS == 0:
             self._inboxes_are_bounded(daemon)
+
+    def _is_really_damaged(self, shard: ShardId, named: str, *, text: str) -> None:
+        """R4: only a row that rotted halts its shard, and its position is named."""
+        rotten = self._world.store.reads.ever.get(shard)
+        if rotten is None:
+            raise Contradiction(f"R4 {named}")
+        numbers = {int(each) for each in re.findall(r"\d+", text)}
+        # A frame that is gone behind all others is named by the one before it.
+        if not any(at in numbers or at - 1 in numbers for at in rotten):
+            raise Contradiction(f"R4 {named}: it does not name any of {rotten}")
+        self.checked["damage"] += 1
 
     def _begun(self, daemon: SimulatedDaemon) -> Life | None:
         """A process has begun, if there is one."""

@@ -21,6 +21,7 @@ from peloton.runtime.core.statements import InsertRow, Statement, StatementReply
 from peloton.runtime.ports import (
     ROWS_FORMAT,
     Exchange,
+    Journal,
     MemberNode,
     Membership,
     ShardId,
@@ -31,6 +32,7 @@ from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import Drop, Ref, send
+from peloton.runtime.simulation.embedded_store import EmbeddedStore
 from peloton.runtime.simulation.membership import Ensemble, SimulatedMembership
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.process import SimulatedProcess
@@ -130,18 +132,31 @@ class SimulatedDaemon:
         self.dying, self.sends_last, self.leaving = False, False, None
         self.process = SimulatedProcess(world.stepper, name, skew_s=skew_s)
         self.client = SimulatedMembership(world.ensemble, name)
-        self.rows = world.store.rows(self.name)
         node = MemberNode(self.address, self.roles)
         exchange = _Exchange(self, world.network.endpoint(self.address))
         fleet = FleetPorts(name, node, _Membership(self, self.client), exchange, world.services)
         self.root = assemble(
             kinds,
-            FencedRows(_Rows(self, self.rows), process=world.draw_process()),
+            self._journal(),
             sizes=world.sizes,
             drivers=self.process,
             setup=DaemonSetup(world.limits, fleet, CASSANDRA),
         )
         self._intercept(self.root.region)
+
+    def _journal(self) -> Journal:
+        """That of a new process, on the store of the fleet or on one of its own."""
+        store, process = self.world.store, self.world.draw_process()
+        if isinstance(store, EmbeddedStore):
+            return store.journal(self.name, process=process, moment=self._step)
+        self.rows = store.rows(self.name)
+        return FencedRows(_Rows(self, self.rows), process=process)
+
+    def _step(self, name: str, side: str) -> None:
+        """A step of an embedded store."""
+        self.moment("store", name, at=Moment(side))
+        for call in self.world.on_replies if side == Moment.AFTER.value else ():
+            call(self, [])
 
     def die(self) -> None:
         """The process ends at once; nobody is notified."""

@@ -11,17 +11,38 @@ from collections.abc import Callable
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.stepper import Stepper
 
+ROUNDING_S = 1e-5
+"""A drifting clock that is asked at the true time of a moment may be just before that moment."""
+
 
 class SkewedClock:
-    """The stepper's time, off by a constant: the clocks of machines differ."""
+    """The stepper's time, off by some seconds, and perhaps too fast or too slow."""
 
     def __init__(self, stepper: Stepper, skew_s: float) -> None:
         self.skew_s = skew_s
         self._stepper = stepper
+        self._rate = 0.0
+        self._since_s = 0.0
 
     def now(self) -> float:
         """Seconds since the epoch, by the clock of this process."""
-        return self._stepper.clock.now_s + self.skew_s
+        now_s = self._stepper.clock.now_s
+        if self._rate:
+            now_s += self._rate * (now_s - self._since_s)
+        return now_s + self.skew_s
+
+    def drift(self, rate: float) -> None:
+        """From now on it gains so many seconds a second; what it has gained stays."""
+        now_s = self._stepper.clock.now_s
+        self.skew_s += self._rate * (now_s - self._since_s)
+        self._rate, self._since_s = rate, now_s
+
+    def true_s(self, at_s: float) -> float:
+        """The true time at which this clock will show a time."""
+        at_s -= self.skew_s
+        if not self._rate:
+            return at_s
+        return (at_s + self._rate * self._since_s) / (1 + self._rate) + ROUNDING_S
 
 
 class SimulatedProcess:
@@ -68,7 +89,7 @@ class SimulatedProcess:
 
     def wake(self, shell: Shell, at_s: float) -> None:
         """As a dispatcher does, in the time of this process's clock."""
-        self._stepper.wake(shell, at_s - self.clock.skew_s)
+        self._stepper.wake(shell, self.clock.true_s(at_s))
 
     def stop(self) -> None:
         """Nothing to stop: shells run only when stepped."""

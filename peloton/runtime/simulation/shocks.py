@@ -19,9 +19,12 @@ from peloton.runtime.simulation.storms import Deadly, Fault, LastingFault, Momen
 CLOCK_S_MAX = 10.0
 """How far a clock is off, or steps. Beyond the drift that leases allow no time bound is guaranteed,
 and a calm that has to wait for a clock proves nothing."""
-CHECKPOINT_CALLS = ("MoveFloor", "DeleteSegment", "DeleteBucket")
+CHECKPOINT_CALLS = ("MoveFloor", "DeleteSegment", "DeleteBucket", "parts", "floor", "cut")
 PORTS = ("store", "membership", "exchange")
-TAKEOVER_CALLS = ("Bump", "ReadRegister", "ReadSegment", "ReadBucket", "create_owner")
+TAKEOVER_CALLS = (
+    "Bump", "ReadRegister", "ReadSegment", "ReadBucket", "create_owner",
+    "claim", "read_checkpoint", "read_tail",
+)  # fmt: skip
 
 # ---- death ----
 
@@ -326,7 +329,7 @@ STROKES = (
     MomentaryFault("F47", "membership emptied", "all sessions end at once", empty, 2),
     MomentaryFault("F9", "flapping", "sessions expire again and again", flap, 1, (1.0, 1.0), 3),
     MomentaryFault("F5", "cut from membership", "a daemon does not reach the members", cut_member),
-    MomentaryFault("F27", "membership pauses", "the service answers no request", pause_members, 2),
+    MomentaryFault("F5", "membership pauses", "the service answers no request", pause_members, 2),
     MomentaryFault("F6", "cut from the store", "one daemon does not reach the store", cut_store),
     MomentaryFault("F14", "store outage", "no daemon reaches the store", outage, 2, (1.0, 25.0)),
     MomentaryFault("F8", "pair parted", "two daemons do not reach each other", part),

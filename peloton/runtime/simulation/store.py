@@ -1,13 +1,13 @@
 """One store for all simulated daemons, and what a real store with conditional writes does wrong.
 
 Turns the statements of `core/statements.py` into replies, as a fleet's store would on a bad day:
-ten behaviours, each drawn from one `random.Random` and counted in `struck`. A call takes no
+eleven behaviours, each drawn from one `random.Random` and counted in `struck`. A call takes no
 time; a late effect happens at its time, before any later call. `FencedRows` makes a Journal of each
 daemon's `rows(member)`. It must not retry, repair or judge anything: that is the task of the
 protocol under test. Nor may it be worse than a real store: what it has acknowledged stays, unless
 `flush_s` makes it flush its commit log too late.
 
-The ten, and where each comes from:
+The eleven, and where each comes from:
  1. `lose_reply`         the statement is carried out, its answer does not arrive
  2. `hold`               a conditional write times out, and is begun later, if its condition holds
  3. `either_order`       a held write and its retry meet: either comes first
@@ -22,6 +22,7 @@ The ten, and where each comes from:
                          the daemons' clocks differ by up to `skew_s`
 10. `power_cut`          the store loses what was on its way and, with `flush_s`, what it had
                          acknowledged since the last flush
+11. `flicker`            a plain write that is on its way shows in some reads, and not in others
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ from peloton.runtime.ports import ROWS_FORMAT, ClusterRecord, ShardId, Sizes
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
 from peloton.runtime.simulation.memory_rows import MemoryRows
+from peloton.runtime.simulation.quorum_reads import PlainRead, QuorumReads, with_some
 
 CLUSTER_WRITES = (CreateCluster, GrowCluster, NameCluster)
 COMPLETED = 0.5
@@ -97,6 +99,7 @@ class StoreFaults(Struct, frozen=True, kw_only=True):
     reorder_plain: float = 0.0
     plain_after_delete: float = 0.0
     power_cut: float = 0.0
+    flicker: float = 0.0
     late_s: float = 20.0  # late effects happen within this time
     skew_s: float = 0.0  # a daemon's clock is off by at most this
     flush_s: float = 0.0  # time between flushes of the commit log; 0: before each answer
@@ -107,6 +110,7 @@ FAULT_KINDS = (
     "lose_reply", "hold", "hold_turnover", "either_order", "condition_columns", "complete_by_read",
     "stale_read",
     "unavailable", "reorder_plain", "plain_after_delete", "power_cut", "cut",
+    "flicker",
 )  # fmt: skip
 
 
@@ -143,6 +147,7 @@ class SimulatedStore:
         self.uses = 0  # calls since which nothing else can have changed a row
         self.registers = MemoryRows()  # only its tables with conditional writes are used
         self.cells = Cells()
+        self.reads = QuorumReads()
         self._before: dict[ShardId, list[RegisterRow]] = {}
         self._accepted: dict[ShardId, RegisterWrite | WriteTogether] = {}
         self._late: list[Late] = []
@@ -316,12 +321,19 @@ class SimulatedStore:
         if isinstance(statement, ReadCluster | ReadName):
             return self.registers.run([statement])[0]
         if not isinstance(statement, ReadRegister):
-            return RowsFound(tuple(self.cells.read(statement)))
+            return RowsFound(tuple(self.reads.rows(self._shown(statement), statement)))
         old = self._old(statement.shard, level)
         if old and self._strikes("stale_read", self.faults.stale_read):
             return RowsFound((self.chance.choice(old),))
         self._complete(statement.shard, reading=True)
         return self.registers.run([statement])[0]
+
+    def _shown(self, statement: PlainRead) -> Cells:
+        """The cells as this read meets them."""
+        share = self.faults.flicker
+        late = [each for each in self._late if isinstance(each.statement, PlainWrite)]
+        some = [each for each in late if share and self._strikes("flicker", share)]
+        return with_some(self.cells, some, where=partition(statement)) if some else self.cells
 
     def _old(self, shard: ShardId, level: Level) -> list[RegisterRow]:
         """The rows that a read below SERIAL may return instead of the newest."""

@@ -26,6 +26,7 @@ from peloton.runtime.ports import JournalError, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.daemon import Died, PortCall, SimulatedDaemon
+from peloton.runtime.simulation.embedded_store import EmbeddedStore
 from peloton.runtime.simulation.membership import Ensemble
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.scheduled import ScheduledShell, begun
@@ -53,6 +54,7 @@ class World:
         seed: int,
         sizes: Mapping[str, int],
         limits: DaemonLimits = DaemonLimits(),  # noqa: B008
+        embedded: bool = False,
     ) -> None:
         self.kinds = kinds
         self.seed = seed
@@ -63,7 +65,8 @@ class World:
         self.stepper = Stepper(seed)
         self.chance = random.Random(f"{seed} world")
         self.ensemble = begun(Ensemble(self.stepper, session_s=SESSION_S))
-        self.store = SimulatedStore(random.Random(f"{seed} store"), self.stepper.clock)
+        store = EmbeddedStore if embedded else SimulatedStore
+        self.store = store(random.Random(f"{seed} store"), self.stepper.clock)
         self.network = Network(self.stepper, random.Random(f"{seed} network"))
         self.later = begun(ScheduledShell("fate", self.stepper))
         sends = random.Random(f"{seed} sends")
@@ -83,6 +86,8 @@ class World:
         self.on_death: Callable[[SimulatedDaemon], None] = self.restart_soon
         self.checks: list[Callable[[], None]] = []
         self.skew_s = 0.0
+        self.drift = 0.0
+        """How many seconds a second clocks gain or lose at most."""
         self.calls = 0
         self.deaths = 0
         self._processes = 0
@@ -106,11 +111,17 @@ class World:
         skew_s = self.chance.uniform(-self.skew_s, self.skew_s) if self.skew_s else 0.0
         try:
             daemon.begin(self.kinds, skew_s)
+            self.let_drift(daemon)
             self._furnish(daemon)
         except (Died, JournalError):
             # The store is out of reach, or the process died at once: a supervisor restarts it.
             daemon.die()
             self.on_death(daemon)
+
+    def let_drift(self, daemon: SimulatedDaemon) -> None:
+        """The clock of its process is too fast or too slow from now on, if clocks drift."""
+        if daemon.process is not None and self.drift:
+            daemon.process.clock.drift(self.chance.uniform(-self.drift, self.drift))
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:
         if not self.furnish_s_max:
@@ -152,13 +163,23 @@ class World:
         self.network.faults = type(self.network.faults)()
         self.sends.faults = type(self.sends.faults)()
         self.store.faults = type(self.store.faults)()
+        self.drift = 0.0
+        self._repair()
         for daemon in [*self.daemons.values(), *self.parting]:
             self.store.mend(daemon.name)
             daemon.thaw()
             if daemon.process is not None:
                 daemon.process.go_on()
+                daemon.process.clock.drift(0.0)
         for daemon in self.daemons.values():
             self.restart(daemon)
+
+    def _repair(self) -> None:
+        """An operator repairs the rows that rotted, and restarts who may have read them."""
+        if self.store.reads.rotten:
+            self.store.reads.repair()
+            for daemon in [*self.daemons.values()]:
+                self.kill(daemon)
 
     def end(self) -> None:
         """Drop all shells: otherwise pykka's registry would keep every world in memory."""
@@ -232,6 +253,10 @@ class World:
                 if known is None or known.epoch < core.epoch:
                     found[shard] = core
         return found
+
+    def all_shards(self) -> list[ShardId]:
+        """Every shard there is, open or not."""
+        return [ShardId(group, at) for group, count in self.sizes.items() for at in range(count)]
 
     def whole(self) -> bool:
         """Whether every shard is open under the newest epoch of its register.

@@ -1,0 +1,76 @@
+"""R7: after the faults every goal is reached, in bounded time; what is not is told by name.
+
+Turns a cluster in a calm into a `Contradiction` that names the first goals that were not reached,
+or nothing; and what clients were told at the end into the same, where a job has ended without
+having done what it was for. It must not wait, nor repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from peloton.actors.job.messages import DeleteJob, JobStates, JobSummary, StopJob
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.task.state import ENDED, Admission
+from peloton.chaos.cluster.cluster import SimulatedCluster
+from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.world import NotReached
+from peloton.runtime.vocabulary import Key, members_of
+
+SHOWN_MAX = 3
+ENDS = (JobStates.SUCCEEDED, JobStates.FAILED)
+STOPPED = ("KILLED", "LOST")
+
+
+def reach(cluster: SimulatedCluster, goals: Callable[[], bool], *, within_s: float) -> float:
+    """Run until all goals are reached; returns how long that took. Raises `Contradiction`."""
+    try:
+        return cluster.world.run_until(goals, within_s=within_s)
+    except NotReached as error:
+        names = [*unreached(cluster)] or ["nothing is open, yet it is not quiet"]
+        text = "; ".join(names[:SHOWN_MAX])
+        raise Contradiction(f"R7 {len(names)} goals are {error}: {text}") from error
+
+
+def unreached(cluster: SimulatedCluster) -> Iterator[str]:
+    """All that waits for something, by name."""
+    world = cluster.world
+    for shard in world.all_shards():
+        if shard not in world.shards():
+            yield f"{shard} has no owner"
+    for pending in cluster.clients.requests:
+        if not pending.operation.known:
+            yield f"not answered: {pending.operation}"
+    for key, job in cluster.cells("job").items():
+        if job.spec is not None and job.goal.name == "DELETED":
+            yield f"{key} is still being deleted"
+        elif job.spec is not None and job.state not in TERMINAL_JOB_STATES:
+            yield f"{key} is {job.state.name}: {dict(job.counts)}"
+    for key, crowd in cluster.crowds().items():
+        for state in crowd.classes:
+            if state.state not in ENDED or state.admission != Admission.NONE:
+                members = members_of(crowd.where(lambda each, same=state: each == same))
+                yield f"{key} {members[:5]} are {state.state.name}, {state.admission.name}"
+    for key, lot in cluster.cells("lot").items():
+        if lot.waiting or lot.admitted:
+            yield f"{key} holds {lot.admitted}, {lot.waiting} wait"
+    for key, host in cluster.cells("host").items():
+        if host.runs:
+            yield f"{key} is {host.state.name}, and keeps {[*host.runs][:3]}"
+    for run in cluster.machines.running:
+        yield f"{run} still runs"
+
+
+def stopped_jobs(cluster: SimulatedCluster) -> dict[Key, None]:
+    """Jobs that a client asked to stop or delete, all or some of it, whatever it was answered."""
+    requests = cluster.clients.requests
+    asked = (each for each in requests if isinstance(each.message, StopJob | DeleteJob))
+    return {each.operation.job: None for each in asked}
+
+
+def ended_by_itself(job: Key, summary: JobSummary) -> None:
+    """A job that nobody stopped has run each instance to an end of its own."""
+    counts = dict(summary.counts)
+    if summary.state not in ENDS or any(counts.get(name) for name in STOPPED):
+        text = f"{job} was never stopped, and is {summary.state.name}: {counts}"
+        raise Contradiction(f"R7 {text}")

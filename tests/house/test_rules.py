@@ -1,0 +1,91 @@
+"""The page of rules and faults names what is there, and leaves out none of them.
+
+Must not judge whether a checker is strong enough: `script/planted` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from peloton.chaos.cluster.faults import ALL_FAULTS
+from tests.house.tree import ROOT
+from tests.worlds.planted import PLANTED
+
+PAGE = ROOT / "docs" / "rules_and_faults.md"
+RULES = [*(f"R{n}" for n in range(1, 8)), "R8a", "R8b", "R8c", *(f"R{n}" for n in range(9, 22))]
+FAULTS = [f"F{n}" for n in range(1, 50)]
+PLACE = re.compile(r"`((?:tests|peloton)/[\w/.-]+)(?:: (\w+))?`")
+NAME = re.compile(r"\*([^*|]+)\*")
+RAISED = re.compile(r'"(R\d+[abc]?) ')
+STORMS = ("peloton/chaos/cluster", "peloton/runtime/simulation")
+
+
+def rows(text: str) -> dict[str, str]:
+    """The rest of each row, by its rule or fault; raises if one has two."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith(("| R", "| F")):
+            name, rest = line.strip("| ").split(" | ", 1)
+            assert name not in found, f"{name} has two rows"
+            found[name] = rest
+    return found
+
+
+def wrong(text: str) -> Iterator[str]:
+    """What the page leaves out, or names though it is not there."""
+    found = rows(text)
+    if [*found] != RULES + FAULTS:
+        yield f"rows: {sorted({*RULES, *FAULTS} ^ found.keys())}"
+    for name, rest in found.items():
+        for path, inside in PLACE.findall(rest):
+            file = ROOT / path
+            if not file.exists() or (inside and not _holds(file.read_text("utf-8"), inside)):
+                yield f"{name}: there is no {path}: {inside}"
+        for fault in NAME.findall(rest):
+            if fault not in ALL_FAULTS and fault not in PLANTED:
+                yield f"{name}: there is no fault named {fault}"
+        if not PLACE.search(rest) and not NAME.search(rest) and "not yet: " not in rest:
+            yield f"{name}: neither covered nor said to be not"
+    for fault, row in ALL_FAULTS.items():
+        if f"*{fault}*" not in found.get(row.number, ""):
+            yield f"{row.number}: {fault} is missing"
+    for rule, path in raised():
+        if f"`{path}" not in found.get(rule, ""):
+            yield f"{rule}: {path} checks it, and is missing"
+
+
+def _holds(text: str, name: str) -> bool:
+    return re.search(rf"^\s*(?:def |class )?{name}\b", text, re.MULTILINE) is not None
+
+
+def raised() -> Iterator[tuple[str, str]]:
+    """Each rule and the modules of the storms that raise it."""
+    for folder in STORMS:
+        for path in sorted((ROOT / folder).glob("*.py")):
+            for rule in dict.fromkeys(RAISED.findall(path.read_text("utf-8"))):
+                yield rule, path.relative_to(ROOT).as_posix()
+
+
+def test_every_rule_and_fault_has_a_row_that_names_what_is_there() -> None:
+    assert [*wrong(PAGE.read_text("utf-8"))] == []
+    assert len([*raised()]) > 15
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("| R7 |", "| R77 |", "rows"),
+        ("*bit rot*", "–", "bit rot is missing"),
+        ("*bit rot*", "*bit rott*", "no fault named"),
+        ("shadow_ledger.py: launching`", "shadow_ledger.py: lunching`", "there is no"),
+        ("`peloton/chaos/cluster/feed_check.py: FeedCheck`", "a checker", "is missing"),
+        ("not yet: there is no backend for Mesos", "–", "F27: neither"),
+    ],
+)
+def test_what_is_missing_is_noticed(old: str, new: str, found: str) -> None:
+    text = PAGE.read_text("utf-8")
+    assert old in text
+    assert any(found in line for line in wrong(text.replace(old, new)))
