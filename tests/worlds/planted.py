@@ -235,10 +235,10 @@ PLANTED: dict[str, Planted] = {
     "tasks send nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: (), seed=1),
     "hosts send nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: (), seed=1),
     "lost wishes are not repeated": Planted(
-        _Kind("slice"), "recall_s", lambda _: lambda notes: None, seed=11
+        _Kind("slice"), "recall_s", lambda _: lambda notes: None, seed=8
     ),
     "an end nobody knows is not acknowledged": Planted(
-        _Kind("task"), "absent", _silent(task_messages.Ended), seed=26
+        _Kind("task"), "absent", _silent(task_messages.Ended), seed=22
     ),
     "a release at no lot is not answered": Planted(
         _Kind("lot"), "absent", _silent(ReleaseTicket), seed=14
@@ -247,7 +247,7 @@ PLANTED: dict[str, Planted] = {
         _Kind("host"), "decide", _silent(host_messages.RunSeen)
     ),
     "a kill is not answered": Planted(
-        _Kind("host"), "decide", _silent(host_messages.KillRun), seed=30
+        _Kind("host"), "decide", _silent(host_messages.KillRun), seed=51
     ),
     "a run is named twice": Planted(_Kind("task"), "evolve", _same_run, seed=1),
     "a stop is acknowledged and forgotten": Planted(
@@ -283,7 +283,7 @@ PLANTED: dict[str, Planted] = {
         _Kind("lot"), "evolve", _unfolded(lot_facts.LotAdmitted)
     ),
     "a lost host keeps its runs": Planted(
-        _Kind("host"), "evolve", _unfolded(host_facts.HostLost), seed=26
+        _Kind("host"), "evolve", _unfolded(host_facts.HostLost), seed=14
     ),
     "free resources are not checked": Planted(
         Resources, "fits", lambda _: lambda need, room: 1000, seed=1

@@ -29,7 +29,7 @@ def reach(cluster: SimulatedCluster, goals: Callable[[], bool], *, within_s: flo
     except NotReached as error:
         names = [*unreached(cluster)] or ["nothing is open, yet it is not quiet"]
         text = "; ".join(names[:SHOWN_MAX])
-        raise Contradiction(f"R7 {len(names)} goals are {error}: {text}") from error
+        raise Contradiction(f"R7 {error}; {len(names)} goals are open: {text}") from error
 
 
 def unreached(cluster: SimulatedCluster) -> Iterator[str]:
