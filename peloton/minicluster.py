@@ -19,18 +19,15 @@ from click.core import ParameterSource
 from peloton import config
 from peloton.access_file import read_access
 from peloton.access_settings import AccessSetting
-from peloton.config import Address, BadSetting, HostSetting
-from peloton.settings import (
+from peloton.backend_settings import (
     SANDBOXES_KEPT,
     SANDBOXES_KEPT_MAX,
     BackendSetting,
-    DaemonSettings,
-    JournalSetting,
-    Listen,
     ProcessBackendSettings,
     SimulatedBackendSettings,
-    Sqlite,
 )
+from peloton.config import Address, BadSetting, HostSetting
+from peloton.settings import DaemonSettings, JournalSetting, Listen, Sqlite
 from peloton.start_options import SettingNames, StartOptions
 
 SIZE_OPTIONS = ("hosts", "host_cpus", "host_memory_mb", "host_disk_mb", "host_gpus")

@@ -24,6 +24,7 @@ from peloton.access_settings import (
     ClientTls,
     TlsFiles,
 )
+from peloton.backend_settings import SANDBOXES_KEPT_MAX, BackendSetting
 from peloton.config import (
     GRPC_DEFAULT,
     HTTP_DEFAULT,
@@ -31,7 +32,6 @@ from peloton.config import (
     RECEIVE_MAX_BYTES,
     Address,
     BadSetting,
-    HostSetting,
     host_problems,
     ip_address,
     is_any,
@@ -49,8 +49,6 @@ ALONE_SHARDS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 SHARDS_MAX = 4096
 EXCHANGE_DEFAULT = "127.0.0.1:5399"
 CHECKPOINT_BYTES_MIN = 1024 * 1024
-SANDBOXES_KEPT, SANDBOXES_KEPT_MAX = 1000, 1_000_000
-"""Ended runs whose files are kept: how many, and the most that may be asked for."""
 SESSION_S_MIN, SESSION_S_MAX = 1.0, 300.0
 SERVER = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 
@@ -102,44 +100,6 @@ class JournalSetting(_Record, frozen=True):
 
     sqlite: Sqlite | None = None
     cassandra: Cassandra | None = None
-
-
-class ProcessBackendSettings(_Record, frozen=True):
-    """Real processes on this machine. Daemons of one machine share the folder, and its keeper.
-
-    `task_user`: the account of tasks for which neither a user nor a caller is known.
-    """
-
-    folder: Path
-    hosts: list[HostSetting]
-    keep_sandboxes: int = SANDBOXES_KEPT
-    task_user: str = ""
-
-
-class SimulatedBackendSettings(_Record, frozen=True):
-    """Runs that only pretend."""
-
-    hosts: list[HostSetting]
-    duration_s: float = 1.0
-    seed: int = 0
-
-
-class BackendSetting(_Record, frozen=True):
-    """One of the two."""
-
-    process: ProcessBackendSettings | None = None
-    simulated: SimulatedBackendSettings | None = None
-
-    @property
-    def name(self) -> str:
-        """Which of the two."""
-        return "process" if self.process is not None else "simulated"
-
-    @property
-    def hosts(self) -> list[HostSetting]:
-        """The virtual hosts, whatever runs on them."""
-        found = self.process or self.simulated
-        return found.hosts if found is not None else []
 
 
 class LimitSettings(_Record, frozen=True):

@@ -48,6 +48,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "msgspec": (
         *VALUE_FOLDERS,
         "peloton/access_settings.py",
+        "peloton/backend_settings.py",
         "peloton/config.py",
         "peloton/mistyped.py",
         "peloton/settings.py",

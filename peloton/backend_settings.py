@@ -1,0 +1,59 @@
+"""The settings of a backend: the hosts of a daemon, and what runs there.
+
+Values only; whether they fit the other settings is checked there. Must not open a file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from peloton.config import HostSetting
+
+SANDBOXES_KEPT, SANDBOXES_KEPT_MAX = 1000, 1_000_000
+"""Ended runs whose files are kept: how many, and the most that may be asked for."""
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One mapping of the file."""
+
+
+class ProcessBackendSettings(_Record, frozen=True):
+    """Real processes on this machine. Daemons of one machine share the folder, and its keeper.
+
+    `task_user`: the account of tasks for which neither a user nor a caller is known.
+    """
+
+    folder: Path
+    hosts: list[HostSetting]
+    keep_sandboxes: int = SANDBOXES_KEPT
+    task_user: str = ""
+
+
+class SimulatedBackendSettings(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
+):
+    """Runs that only pretend."""
+
+    hosts: list[HostSetting]
+    duration_s: float = 1.0
+    seed: int = 0
+
+
+class BackendSetting(_Record, frozen=True):
+    """One of the two."""
+
+    process: ProcessBackendSettings | None = None
+    simulated: SimulatedBackendSettings | None = None
+
+    @property
+    def name(self) -> str:
+        """Which of the two."""
+        return "process" if self.process is not None else "simulated"
+
+    @property
+    def hosts(self) -> list[HostSetting]:
+        """The virtual hosts, whatever runs on them."""
+        found = self.process or self.simulated
+        return found.hosts if found is not None else []
