@@ -32,7 +32,8 @@ class Signed(NamedTuple):
 class FileLinks:
     """Signs and checks, for one process."""
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """`now`: a clock that nobody can set back, which would make links live longer."""
         self._key = secrets.token_bytes(32)
         self._now = now
 

@@ -14,6 +14,7 @@ import time
 
 OWN = (
     "peloton.runtime.adapters.system_clock",
+    "peloton.gateway.audit",
     "peloton.gateway.job_manager",
     "peloton.gateway.ops",
     "peloton.backends.keeper_folder",
