@@ -112,10 +112,18 @@ class ClientAccess:
                 f"name it with --token-file {file}"
             )
 
-    def close(self) -> None:
-        """Our addresses are no longer ours."""
-        with contextlib.suppress(OSError):
+    def withdraw(self) -> None:
+        """Say before we stop to listen that our addresses are ours no longer."""
+        try:
             access_files.withdraw(self._entries)
+        except OSError as error:
+            where = access_files.state_folder()
+            self._report(f"warning: {where}: {error.strerror}: the entries of this daemon remain")
+
+    def close(self) -> None:
+        """Leave nothing behind that leads to us."""
+        self.withdraw()
+        with contextlib.suppress(OSError):
             if self._entries and self._entries[0].socket:
                 os.unlink(self._entries[0].socket)
         self._entries = []

@@ -4,8 +4,8 @@ A daemon makes its token at its first start. While it runs, an entry for each ad
 listens says to the clients of its user which token file and which socket belong to that address.
 Daemons and clients share this module; it must not import any other part of Peloton.
 
-An entry counts only while its process lives, known by pid and time of birth: that process holds the
-address, so no other user's program gets the token there.
+An entry counts only while its process lives, known by pid and time of birth, and is withdrawn
+before that process stops to listen: so no other user's program gets the token at that address.
 """
 
 from __future__ import annotations
@@ -180,6 +180,11 @@ def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
         if found is not None and found.address == name and found.lives:
             return found
     return None
+
+
+def is_published(entry: ClusterEntry, folder: Path | None = None) -> bool:
+    """Whether the daemon that wrote this still runs, and has not withdrawn it."""
+    return entry.lives and _read((folder or state_folder()) / ENTRIES / entry.address) == entry
 
 
 def is_local(address: str) -> bool:

@@ -133,6 +133,8 @@ class ClientListeners:
         allowed.publish(served)
         server.start(broken=broken)
         self._stop_grpc.append(lambda: server.stop(grace_s=CALLS_GRACE_S).wait(CALLS_STOP_S_MAX))
+        # This comes first when they are stopped: the port is free for others before we have ended.
+        self._stop_grpc.append(allowed.withdraw)
         return served[0]
 
     def stop_calls(self) -> None:

@@ -86,8 +86,8 @@ class CallRoute(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the process that it was made for still runs."""
-        return self.entry is None or self.entry.lives
+        """Whether the process that it was made for still runs, and listens there."""
+        return self.entry is None or access_files.is_published(self.entry)
 
 
 class Routes:
@@ -101,7 +101,7 @@ class Routes:
         self._token = _token_in(credentials.token_file) if credentials.token_file else ""
 
     def to(self, address: str) -> CallRoute:
-        """The route to an address."""
+        """The route to an address. Raises ServiceUnavailable, Denied."""
         route = self._routes.get(address)
         if route is None or not route.holds:
             route = self._routes[address] = self._found(address)
@@ -109,8 +109,11 @@ class Routes:
 
     def is_changed(self, address: str) -> bool:
         """Look for another route to an address that refused us; whether there is one."""
-        old, new = self._routes.get(address), self._found(address)
-        self._routes[address] = new
+        old = self._routes.pop(address, None)
+        try:
+            new = self._routes[address] = self._found(address)
+        except errors.ServiceUnavailable:
+            return False
         return old is not None and (old.target, old.metadata) != (new.target, new.metadata)
 
     def channel(self, target: str, options: list[tuple[str, object]]) -> grpc.Channel:
@@ -137,10 +140,10 @@ class Routes:
 
 def _by_entry(address: str) -> CallRoute:
     """By what a daemon of our user has written about this address."""
-    entry = entry_of(address)
+    entry = _entry_with_socket(address)
     if entry is None:
         return CallRoute(address)
-    if entry.socket and os.path.exists(entry.socket):
+    if entry.socket:
         return CallRoute(f"{access_files.UNIX}{entry.socket}", (), entry)
     if not entry.token_file:
         return CallRoute(address, (), entry)
@@ -152,6 +155,21 @@ def _by_entry(address: str) -> CallRoute:
     # Not by a name that stands for two addresses: at the other one another user may listen.
     target = entry.address.replace(f"{access_files.LOCALHOST}:", "127.0.0.1:")
     return CallRoute(target, _bearer(token), entry)
+
+
+def _entry_with_socket(address: str) -> ClusterEntry | None:
+    """The entry of this address; its socket is there, if it names one. Raises ServiceUnavailable.
+
+    The socket goes when a daemon stops to listen: then its port may be another user's by now.
+    """
+    for _ in range(2):  # the first one may have been withdrawn meanwhile
+        entry = entry_of(address)
+        if entry is None or not entry.socket or os.path.exists(entry.socket):
+            return entry
+    raise errors.ServiceUnavailable(
+        f"{address}: the socket of the daemon there, {entry.socket}, is gone: it is about to stop",
+        kind=errors.NO_CONNECTION,
+    )
 
 
 def _token_in(file: str) -> str:

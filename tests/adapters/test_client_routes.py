@@ -1,0 +1,104 @@
+"""Where clients send their secrets: to the daemon of an entry, not to who took its address."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peloton import access_files
+from peloton.access_files import ClusterEntry
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.ops.v1 import ops_pb2
+from peloton.sdk.addresses import Written
+from peloton.sdk.client import Client, Credentials
+from peloton.sdk.credentials import Routes
+from peloton.sdk.errors import ServiceUnavailable
+from peloton.sdk.ops import method
+from peloton.sdk.wire import RpcName, Wire
+from tests.adapters.test_client_access import at, running, settings
+
+JOIN_S = 60.0
+
+
+@contextlib.contextmanager
+def published(folder: Path, address: str, *, with_socket: bool = False) -> Iterator[ClusterEntry]:
+    """An entry of this process, with a token."""
+    token = folder / "token"
+    access_files.made_token(token)
+    path = folder / "api.sock"
+    entry = access_files.entry_for(
+        address, token_file=str(token), socket=str(path) if with_socket else ""
+    )
+    access_files.publish([entry])
+    try:
+        yield entry
+    finally:
+        access_files.withdraw([entry])
+
+
+def has_token(metadata: tuple[tuple[str, str], ...]) -> bool:
+    return any(name == "authorization" for name, _ in metadata)
+
+
+# ---- daemons that stop ----
+
+
+def is_refused(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_an_entry_is_withdrawn_before_its_port_is_free(tmp_path: Path, deep: bool) -> None:
+    """With a socket, and without one because its name would be too long."""
+    folder = tmp_path / ("x" * 100 if deep else "x")
+    folder.mkdir()
+    left: list[ClusterEntry | None] = []
+    with running(settings(folder)) as daemon:
+        address, port = at(daemon), daemon.grpc.port
+        routes = Routes(Credentials())
+        route = routes.to(address)
+        assert route.holds and has_token(route.metadata) == deep
+
+        def watch() -> None:
+            while not is_refused(port):
+                pass
+            left.append(access_files.entry_of(address))
+            left.append(route.entry if route.holds else None)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+    watcher.join(JOIN_S)
+    assert left == [None, None]
+    assert routes.to(address).metadata == ()
+
+
+def test_a_token_is_not_sent_to_a_port_whose_socket_is_gone(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.setblocking(False)
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        with published(tmp_path, address, with_socket=True):
+            with pytest.raises(ServiceUnavailable, match=r"api\.sock, is gone"):
+                Routes(Credentials()).to(address)
+            wire = Wire(Written(address, {}), timeout_s=1.0)
+            query = RpcName("jobmgr", job_pb2_grpc.JobManagerStub, "Query")
+            with contextlib.closing(wire), pytest.raises(ServiceUnavailable, match="is gone"):
+                wire.call(query, job_pb2.QueryRequest())
+            with contextlib.closing(wire), pytest.raises(ServiceUnavailable, match="is gone"):
+                next(wire.stream(method("Watch"), ops_pb2.WatchRequest()))
+            with pytest.raises(BlockingIOError):
+                other.accept()
+
+
+def test_other_addresses_are_called_where_one_daemon_is_about_to_stop(tmp_path: Path) -> None:
+    with (
+        running(settings(tmp_path)) as daemon,
+        published(tmp_path, "127.0.0.1:1", with_socket=True),
+        Client(["127.0.0.1:1", at(daemon)], timeout_s=20.0) as client,
+    ):
+        client.jobs.query()
