@@ -3,7 +3,8 @@
 Turns an address into a route: where to dial, with which certificates, and the metadata that proves
 who calls. Where a daemon of the same user runs at an address of this machine, its token and its
 socket are found by themselves. It must not send a token or a password in clear to another machine,
-unless it was told to, nor a token that was found to any process but the one that wrote it.
+unless it was told to, nor a token that was found to any process but the one that wrote it, nor any
+secret in clear to a name that stands for two addresses.
 """
 
 from __future__ import annotations
@@ -132,29 +133,42 @@ class Routes:
                     "its certificate (--tls-ca), or allow it with --plain-text",
                     kind="PLAIN_TEXT",
                 )
-            return CallRoute(address, tuple(zip(Login._fields, known.login, strict=True)))
+            metadata = tuple(zip(Login._fields, known.login, strict=True))
+            return self._pinned(address, metadata, entry_of(address))
+        if not local:
+            return CallRoute(address, _bearer(self._token) if self._token and private else ())
+        return self._by_entry(address)
+
+    def _by_entry(self, address: str) -> CallRoute:
+        """By what a daemon of our user has written about this address of this machine."""
+        entry = _entry_with_socket(address)
+        if entry is not None and entry.socket:
+            return CallRoute(f"{access_files.UNIX}{entry.socket}", (), entry)
         if self._token:
-            return CallRoute(address, _bearer(self._token) if private else ())
-        return _by_entry(address) if local else CallRoute(address)
+            return self._pinned(address, _bearer(self._token), entry)
+        if entry is None or not entry.token_file:
+            return CallRoute(address, (), entry)
+        try:
+            token = access_files.read_token(Path(entry.token_file))
+        except BadSecretFile:
+            # Its refusal says how to name another one.
+            return CallRoute(address, (), entry)
+        return CallRoute(_one_address(entry.address), _bearer(token), entry)
+
+    def _pinned(
+        self, address: str, metadata: tuple[tuple[str, str], ...], entry: ClusterEntry | None
+    ) -> CallRoute:
+        """The route of a secret that the user named, to one process where nothing proves whose."""
+        if self._secure is not None:  # the certificate is for the name, and proves it
+            return CallRoute(address, metadata, entry)
+        known = entry.address if entry is not None else address
+        return CallRoute(_one_address(known), metadata, entry)
 
 
-def _by_entry(address: str) -> CallRoute:
-    """By what a daemon of our user has written about this address."""
-    entry = _entry_with_socket(address)
-    if entry is None:
-        return CallRoute(address)
-    if entry.socket:
-        return CallRoute(f"{access_files.UNIX}{entry.socket}", (), entry)
-    if not entry.token_file:
-        return CallRoute(address, (), entry)
-    try:
-        token = access_files.read_token(Path(entry.token_file))
-    except BadSecretFile:
-        # Its refusal says how to name another one.
-        return CallRoute(address, (), entry)
-    # Not by a name that stands for two addresses: at the other one another user may listen.
-    target = entry.address.replace(f"{access_files.LOCALHOST}:", "127.0.0.1:")
-    return CallRoute(target, _bearer(token), entry)
+def _one_address(address: str) -> str:
+    """Not a name that stands for two addresses: at the other one another user may listen."""
+    host, colon, port = address.partition(":")
+    return f"127.0.0.1{colon}{port}" if host == access_files.LOCALHOST else address
 
 
 def _entry_with_socket(address: str) -> ClusterEntry | None:

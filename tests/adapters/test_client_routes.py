@@ -15,11 +15,12 @@ from peloton.access_files import ClusterEntry
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.ops.v1 import ops_pb2
 from peloton.sdk.addresses import Written
-from peloton.sdk.client import Client, Credentials
+from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
 from peloton.sdk.credentials import Routes
 from peloton.sdk.errors import ServiceUnavailable
 from peloton.sdk.ops import method
 from peloton.sdk.wire import RpcName, Wire
+from tests.adapters.pems import Authority
 from tests.adapters.test_client_access import at, running, settings
 
 JOIN_S = 60.0
@@ -102,3 +103,62 @@ def test_other_addresses_are_called_where_one_daemon_is_about_to_stop(tmp_path: 
         Client(["127.0.0.1:1", at(daemon)], timeout_s=20.0) as client,
     ):
         client.jobs.query()
+
+
+# ---- names that stand for two addresses ----
+
+
+@contextlib.contextmanager
+def neighbour(port: int) -> Iterator[socket.socket]:
+    """Another process at the other address of `localhost`."""
+    with socket.create_server(("::1", port), family=socket.AF_INET6) as other:
+        other.setblocking(False)
+        yield other
+
+
+def named(folder: Path, secret: str) -> Credentials:
+    """What the user names."""
+    if secret == "password":
+        return Credentials(login=Login("ann", "a-password"))
+    access_files.made_token(folder / "named")
+    return Credentials(token_file=str(folder / "named"))
+
+
+@pytest.mark.parametrize("secret", ["password", "token"])
+def test_a_named_secret_goes_to_one_address_of_localhost(tmp_path: Path, secret: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as daemon:
+        port = daemon.getsockname()[1]
+        daemon.close()  # as one that stopped: gRPC would try the other address
+        with neighbour(port) as other:
+            client = Client(f"localhost:{port}", credentials=named(tmp_path, secret), timeout_s=1.0)
+            with client, pytest.raises(ServiceUnavailable):
+                client.jobs.query()
+            with pytest.raises(BlockingIOError):
+                other.accept()
+
+
+@pytest.mark.parametrize("secret", ["password", "token"])
+def test_a_named_secret_goes_where_the_entry_says(tmp_path: Path, secret: str) -> None:
+    routes = Routes(named(tmp_path, secret))
+    with published(tmp_path, "[::1]:7002") as entry:
+        route = routes.to("localhost:7002")
+        assert (route.target, route.entry) == ("[::1]:7002", entry) and route.metadata
+    again = routes.to("localhost:7002")
+    assert (again.target, again.metadata) == ("127.0.0.1:7002", route.metadata)
+
+
+def test_with_a_named_token_the_socket_is_used_where_there_is_one(tmp_path: Path) -> None:
+    routes = Routes(named(tmp_path, "token"))
+    with published(tmp_path, "127.0.0.1:7003", with_socket=True) as entry:
+        with pytest.raises(ServiceUnavailable, match="is gone"):
+            routes.to("localhost:7003")
+        Path(entry.socket).touch()
+        assert routes.to("localhost:7003").target == f"unix:{entry.socket}"
+    assert has_token(routes.to("localhost:7003").metadata)
+
+
+def test_with_tls_the_name_is_dialled_that_the_certificate_proves(tmp_path: Path) -> None:
+    tls = ClientTlsFiles(str(Authority(tmp_path / "ca").ca))
+    for secret in ("password", "token"):
+        routes = Routes(named(tmp_path, secret)._replace(tls=tls))
+        assert routes.to("localhost:7004").target == "localhost:7004"
