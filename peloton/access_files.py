@@ -19,6 +19,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ SOCKET_PATH_BYTES_MAX = 107
 UNIX = "unix:"
 LOCALHOST = "localhost"
 ENTRIES, FLEET_TOKEN = "clusters", "token"
+ROOT_UID = 0
 _OTHERS, _GROUP_WRITES = 0o007, 0o020
 
 
@@ -41,6 +43,7 @@ class ClusterEntry(NamedTuple):
     """What a daemon tells its user's clients about one address.
 
     `space` is the pid namespace: a container may share the folder, and its pids are other ones.
+    Times of birth are counted from the start of the machine, which `boot_id` names.
     """
 
     address: str
@@ -49,6 +52,7 @@ class ClusterEntry(NamedTuple):
     token_file: str = ""
     socket: str = ""
     space: str = ""
+    boot_id: str = ""
 
     @property
     def is_ours(self) -> bool:
@@ -58,7 +62,9 @@ class ClusterEntry(NamedTuple):
     @property
     def lives(self) -> bool:
         """Whether the daemon that wrote this is still running."""
-        return self.is_ours and bool(self.born) and birth_of(self.pid) == self.born
+        if not self.is_ours or not self.boot_id or self.boot_id != boot_id():
+            return False
+        return bool(self.born) and birth_of(self.pid) == self.born and _is_trusted(self.pid)
 
 
 def state_folder() -> Path:
@@ -169,7 +175,8 @@ def withdraw(entries: Sequence[ClusterEntry], folder: Path | None = None) -> Non
 def entry_for(address: str, *, token_file: str, socket: str) -> ClusterEntry:
     """The entry of this process."""
     pid = os.getpid()
-    return ClusterEntry(address, pid, birth_of(pid), token_file, socket, pid_space())
+    born, space = birth_of(pid), pid_space()
+    return ClusterEntry(address, pid, born, token_file, socket, space, boot_id())
 
 
 def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
@@ -218,6 +225,23 @@ def pid_space() -> str:
         return ""
 
 
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """What tells this run of the machine's kernel from all others; empty where it is unknown."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _is_trusted(pid: int) -> bool:
+    """Whether it is a process of our user, or of root."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid in (os.geteuid(), ROOT_UID)
+    except OSError:
+        return False
+
+
 def _host(address: str) -> str:
     return address.rpartition(":")[0].strip("[]") if ":" in address else address
 
@@ -239,13 +263,19 @@ def _read(path: Path) -> ClusterEntry | None:
             if found.st_uid != os.geteuid() or found.st_mode & (_OTHERS | _GROUP_WRITES):
                 return None
             raw: Any = json.loads(file.read(1 << 16))
-        return ClusterEntry(
-            str(raw["address"]),
-            int(raw["pid"]),
-            str(raw["born"]),
-            str(raw.get("token_file", "")),
-            str(raw.get("socket", "")),
-            str(raw.get("space", "")),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         return None
+    return _parsed(raw)
+
+
+def _parsed(raw: Any) -> ClusterEntry | None:
+    """Fields that this version does not know are left out; one of a wrong type spoils the entry."""
+    if not isinstance(raw, dict) or not {"address", "pid", "born"} <= raw.keys():
+        return None
+    given = {name: raw[name] for name in ClusterEntry._fields if name in raw}
+    pid = given.pop("pid")
+    if type(pid) is not int or not all(isinstance(one, str) for one in given.values()):
+        return None
+    if any("\0" in one for one in given.values()):  # no path has it
+        return None
+    return ClusterEntry(pid=pid, **given)

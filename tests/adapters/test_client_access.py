@@ -379,7 +379,8 @@ def test_an_entry_counts_only_for_its_writer_while_that_lives(tmp_path: Path) ->
     with subprocess.Popen(["sleep", "600"]) as other, contextlib.ExitStack() as at_end:
         at_end.callback(other.kill)
         born = access_files.birth_of(other.pid)
-        living = ClusterEntry("127.0.0.1:1", other.pid, born, "t", "s", access_files.pid_space())
+        here = access_files.pid_space(), access_files.boot_id()
+        living = ClusterEntry("127.0.0.1:1", other.pid, born, "t", "s", *here)
         elsewhere = living._replace(address="127.0.0.1:4", space="pid:[1]")
         later = living._replace(address="127.0.0.1:2", born=f"{born}0")
         access_files.publish([living, later, elsewhere], tmp_path)
