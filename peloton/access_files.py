@@ -21,11 +21,12 @@ import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 TOKEN_BYTES = 32
 TOKEN_LENGTH_MIN, TOKEN_LENGTH_MAX = 20, 1024
+SECRET_BYTES_MAX, ENTRY_BYTES_MAX = 1 << 20, 1 << 16
 SOCKET_PATH_BYTES_MAX = 107
 """The kernel's limit for the path of a Unix socket, without its final zero."""
 UNIX = "unix:"
@@ -81,23 +82,45 @@ def state_folder() -> Path:
 # ---- secrets ----
 
 
-def read_secret_file(path: Path) -> str:
-    """The text of a file with secrets, which other users must not be able to read or change."""
+def read_secret_file(path: Path, *, pipes: bool = False) -> str:
+    """The text of a file with secrets, which other users must not be able to read or change.
+
+    `pipes`: it may also be a pipe or a terminal, which a person has named. Raises BadSecretFile.
+    """
     try:
-        with path.open("rb") as file:
+        with _opened(path, pipes=pipes) as file:
             found = os.fstat(file.fileno())
-            data = file.read(1 << 20)
+            if not (pipes and (stat.S_ISFIFO(found.st_mode) or stat.S_ISCHR(found.st_mode))):
+                _refuse_open(path, found)
+            data = file.read(SECRET_BYTES_MAX)
     except OSError as error:
         raise BadSecretFile(f"{path}: {error.strerror}") from error
-    if stat.S_ISREG(found.st_mode) and found.st_mode & (_OTHERS | _GROUP_WRITES):
-        mode = stat.S_IMODE(found.st_mode)
-        raise BadSecretFile(
-            f"{path} holds secrets, and other users can open it (mode {mode:04o}): chmod 600 it"
-        )
     try:
         return data.decode()
     except UnicodeDecodeError:
         raise BadSecretFile(f"{path}: no text in UTF-8") from None
+
+
+def _opened(path: Path, *, pipes: bool = False) -> BinaryIO:
+    """To open what is no file does not block, but for a pipe whose writer may come later."""
+    more = 0 if pipes else os.O_NONBLOCK
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | more))
+
+
+def _refuse_open(path: Path, found: os.stat_result) -> None:
+    """Raise BadSecretFile for what is no file, or one that others may read or have written."""
+    if not stat.S_ISREG(found.st_mode):
+        raise BadSecretFile(f"{path}: not a regular file")
+    if found.st_uid not in (os.geteuid(), ROOT_UID):
+        raise BadSecretFile(
+            f"{path} holds secrets, and belongs to another user (uid {found.st_uid}), who can "
+            "change it: name a copy of your own"
+        )
+    if found.st_mode & (_OTHERS | _GROUP_WRITES):
+        mode = stat.S_IMODE(found.st_mode)
+        raise BadSecretFile(
+            f"{path} holds secrets, and other users can open it (mode {mode:04o}): chmod 600 it"
+        )
 
 
 def read_token(path: Path) -> str:
@@ -114,8 +137,12 @@ def read_token(path: Path) -> str:
 def made_token(path: Path) -> str:
     """The token in a file, which is made with its folder if it is missing. Raises BadSecretFile."""
     try:
-        if not path.exists():
+        if path.parent == state_folder():
             _private_folder(path.parent)
+        else:
+            _make_folder(path.parent)
+            _refuse_shared(path.parent)
+        if not path.exists():
             _write_new(path, secrets.token_urlsafe(TOKEN_BYTES) + "\n")
     except OSError as error:
         raise BadSecretFile(f"{path}: {error.strerror}") from error
@@ -142,10 +169,30 @@ def _draft(path: Path, text: str) -> str:
     return name
 
 
-def _private_folder(path: Path) -> None:
-    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    if path.stat().st_uid != os.geteuid():
+def _make_folder(path: Path) -> None:
+    """With its missing parents, all for our user alone."""
+    if not path.exists():
+        _make_folder(path.parent)
+        path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+def _refuse_shared(path: Path) -> None:
+    """Refuse a folder in which other users may replace files. Raises PermissionError."""
+    found = path.stat()
+    if found.st_uid not in (os.geteuid(), ROOT_UID):
         raise PermissionError(errno.EPERM, "its folder belongs to another user")
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise PermissionError(errno.EPERM, "all users can write in its folder: chmod o-w that")
+
+
+def _private_folder(path: Path) -> None:
+    """Make a folder of Peloton's own, or close it to others. Raises PermissionError."""
+    _make_folder(path)
+    found = path.stat()
+    if found.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "its folder belongs to another user")
+    if stat.S_IMODE(found.st_mode) != FOLDER_MODE:
+        os.chmod(path, FOLDER_MODE)
 
 
 # ---- entries ----
@@ -154,8 +201,8 @@ def _private_folder(path: Path) -> None:
 def publish(entries: Sequence[ClusterEntry], folder: Path | None = None) -> None:
     """Write the entries, and remove those of daemons that have ended. Raises OSError."""
     at = (folder or state_folder()) / ENTRIES
+    _private_folder(at.parent)
     _private_folder(at)
-    os.chmod(at, FOLDER_MODE)
     for name in os.listdir(at):
         found = None if name.startswith(".") else _read(at / name)
         if found is not None and found.is_ours and not found.lives:
@@ -258,12 +305,13 @@ def _names(address: str) -> list[str]:
 def _read(path: Path) -> ClusterEntry | None:
     """An entry; None where there is none that can be read, or one that others may have written."""
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             found = os.fstat(file.fileno())
-            if found.st_uid != os.geteuid() or found.st_mode & (_OTHERS | _GROUP_WRITES):
+            if found.st_uid != os.geteuid():
                 return None
-            raw: Any = json.loads(file.read(1 << 16))
-    except (OSError, ValueError, RecursionError):
+            _refuse_open(path, found)
+            raw: Any = json.loads(file.read(ENTRY_BYTES_MAX))
+    except (OSError, BadSecretFile, ValueError, RecursionError):
         return None
     return _parsed(raw)
 

@@ -70,9 +70,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Credential
 
 
 def login_of(username: str, password_file: str) -> Login:
-    """A user with the password in a file: its first line. Raises BadSpec."""
+    """A user with the password in a file or a pipe: its first line. Raises BadSpec."""
     try:
-        text = access_files.read_secret_file(Path(password_file))
+        text = access_files.read_secret_file(Path(password_file), pipes=True)
     except BadSecretFile as error:
         raise errors.BadSpec(str(error), field="password") from None
     return Login(username, text.partition("\n")[0].rstrip("\r"))

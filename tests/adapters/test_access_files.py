@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from peloton import access_files
-from peloton.access_files import ENTRIES, ClusterEntry
+from peloton.access_files import ENTRIES, BadSecretFile, ClusterEntry
+from peloton.sdk.credentials import Login, login_of
+from peloton.sdk.errors import BadSpec
 
 ADDRESS = "127.0.0.1:5397"
 NOBODY_UID = 65534
@@ -86,3 +91,104 @@ def test_a_file_that_is_no_entry_does_not_count(tmp_path: Path, text: str) -> No
     assert written(tmp_path, json.dumps(own_entry()._asdict())) == own_entry()
     (tmp_path / ENTRIES / ADDRESS).write_bytes(text.encode(errors="surrogateescape"))
     assert access_files.entry_of(ADDRESS, tmp_path) is None
+
+
+# ---- folders ----
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_folders_are_for_their_user_alone_whatever_the_umask(tmp_path: Path) -> None:
+    state = tmp_path / "home" / "state" / "peloton"
+    access_files.publish([own_entry()], state)
+    access_files.made_token(tmp_path / "new" / "folder" / "token")
+    made = [state, state / ENTRIES, *state.parents, *(tmp_path / "new" / "folder" / "x").parents]
+    assert {mode(path) for path in made if path.is_relative_to(tmp_path)} == {0o700}
+    for folder in (state, state / ENTRIES):
+        folder.chmod(0o777)
+    access_files.publish([], state)
+    assert (mode(state), mode(state / ENTRIES)) == (0o700, 0o700)
+
+
+def test_the_token_of_a_fleet_lies_in_a_closed_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = access_files.state_folder()
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o777)
+    access_files.made_token(folder / "token")
+    assert mode(folder) == 0o700
+
+
+def test_a_token_in_a_folder_that_all_may_write_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "shared" / "token"
+    access_files.made_token(file)
+    file.parent.chmod(0o777)
+    with pytest.raises(BadSecretFile, match="all users can write in its folder"):
+        access_files.made_token(file)
+    file.parent.chmod(0o1777)
+    assert access_files.made_token(file) == access_files.read_token(file)
+
+
+@as_root
+def test_secrets_of_another_user_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "token"
+    access_files.made_token(file)
+    os.chown(file, NOBODY_UID, NOBODY_UID)
+    with pytest.raises(BadSecretFile, match=rf"belongs to another user \(uid {NOBODY_UID}\)"):
+        access_files.made_token(file)
+    os.chown(file, 0, 0)
+    os.chown(file.parent, NOBODY_UID, NOBODY_UID)
+    with pytest.raises(BadSecretFile, match="its folder belongs to another user"):
+        access_files.made_token(file)
+    assert access_files.read_token(file), "the file itself is ours"
+
+
+# ---- what is no file ----
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_is_refused_where_nobody_waits_for_a_writer(tmp_path: Path) -> None:
+    for name in ("token", ADDRESS):
+        os.mkfifo(tmp_path / name, mode=0o600)
+    with pytest.raises(BadSecretFile, match="token: not a regular file"):
+        access_files.made_token(tmp_path / "token")
+    with pytest.raises(BadSecretFile, match="not a regular file"):
+        access_files.read_secret_file(Path(os.devnull))
+    with pytest.raises(BadSecretFile, match="directory"):
+        access_files.read_secret_file(tmp_path)
+    access_files.publish([], tmp_path)
+    (tmp_path / ADDRESS).rename(tmp_path / ENTRIES / ADDRESS)
+    assert access_files.entry_of(ADDRESS, tmp_path) is None
+
+
+def test_a_password_may_come_through_a_pipe(tmp_path: Path) -> None:
+    program = "print(credentials.login_of('ann', '/dev/stdin').password)"
+    line = [sys.executable, "-c", f"from peloton.sdk import credentials; {program}"]
+    done = subprocess.run(line, input="two words\nmore", capture_output=True, text=True, timeout=60)
+    assert done.stdout == "two words\n", done.stderr
+    ends = os.pipe()
+    with open(ends[0], "rb"), open(ends[1], "wb") as writer:
+        writer.write(b"from a shell")
+        writer.close()
+        assert login_of("ann", f"/dev/fd/{ends[0]}") == Login("ann", "from a shell")
+    with pytest.raises(BadSpec, match="directory"):
+        login_of("ann", str(tmp_path))
+    password = tmp_path / "password"
+    password.write_text("x")
+    password.chmod(0o644)
+    with pytest.raises(BadSpec, match="chmod 600"):
+        login_of("ann", str(password))
