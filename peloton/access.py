@@ -90,7 +90,7 @@ class ClientAccess:
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISSOCK(os.lstat(path).st_mode):
                 path.unlink()
-        return f"{access_files.UNIX}{path}"
+        return access_files.socket_target(path)
 
     def publish(self, addresses: Sequence[Address]) -> None:
         """Tell the clients of our user what there is at these addresses; they listen by now."""

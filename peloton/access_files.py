@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import quote
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 TOKEN_BYTES = 32
@@ -250,6 +251,11 @@ def is_local(address: str) -> bool:
         return host == LOCALHOST or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def socket_target(path: str | Path) -> str:
+    """The address of a Unix socket, for gRPC, which decodes it like the path of a URL."""
+    return UNIX + quote(os.fsencode(path))
 
 
 def birth_of(pid: int) -> str:

@@ -143,7 +143,7 @@ class Routes:
         """By what a daemon of our user has written about this address of this machine."""
         entry = _entry_with_socket(address)
         if entry is not None and entry.socket:
-            return CallRoute(f"{access_files.UNIX}{entry.socket}", (), entry)
+            return CallRoute(access_files.socket_target(entry.socket), (), entry)
         if self._token:
             return self._pinned(address, _bearer(self._token), entry)
         if entry is None or not entry.token_file:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,3 +164,24 @@ def test_with_tls_the_name_is_dialled_that_the_certificate_proves(tmp_path: Path
     for secret in ("password", "token"):
         routes = Routes(named(tmp_path, secret)._replace(tls=tls))
         assert routes.to("localhost:7004").target == "localhost:7004"
+
+
+# ---- names of folders ----
+
+
+@pytest.mark.parametrize("name", ["a%41b?x#y", "100%", "a b+c&d=e", "\u00fc\u4e2d"])
+def test_a_data_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    with running(settings(folder)) as daemon:
+        route = Routes(Credentials()).to(at(daemon))
+        assert route.target.startswith("unix:") and not route.metadata
+        with Client(at(daemon), timeout_s=20.0) as client:
+            pool = client.pools.create("/p", {"name": "p", "resources": []})
+        assert {"journal.sqlite", "api.sock"} <= {path.name for path in (folder / "data").iterdir()}
+    assert [path.name for path in tmp_path.iterdir()] == [name], "nothing is written elsewhere"
+    with running(settings(folder)) as daemon, Client(at(daemon), timeout_s=20.0) as client:
+        assert client.pools.lookup("/p") == pool
+    line = [sys.executable, "-m", "peloton", "journal", "check", "--data-dir", str(folder / "data")]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
