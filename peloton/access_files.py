@@ -15,6 +15,7 @@ import errno
 import ipaddress
 import json
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -34,6 +35,7 @@ UNIX = "unix:"
 LOCALHOST = "localhost"
 ENTRIES, FLEET_TOKEN = "clusters", "token"
 ROOT_UID = 0
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]+)?)\](?::([^:]*))?")
 _OTHERS, _GROUP_WRITES = 0o007, 0o020
 
 
@@ -243,10 +245,10 @@ def is_published(entry: ClusterEntry, folder: Path | None = None) -> bool:
 
 
 def is_local(address: str) -> bool:
-    """Whether what is sent there stays on this machine."""
-    if address.startswith((UNIX, "unix-abstract:")):
+    """Whether what is sent there stays on this machine, as gRPC reads the address."""
+    if _is_socket(address):
         return True
-    host = _host(address)
+    host, _ = _split(address)
     try:
         return host == LOCALHOST or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -295,14 +297,30 @@ def _is_trusted(pid: int) -> bool:
         return False
 
 
-def _host(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]") if ":" in address else address
+def _is_socket(address: str) -> bool:
+    return address.startswith((UNIX, "unix-abstract:"))
+
+
+def _split(address: str) -> tuple[str, str]:
+    """Host and port, which may be empty; two empty texts for what gRPC reads in another way.
+
+    IPv6 with a port has brackets; without them all of it is the host.
+    """
+    if address.startswith("["):
+        found = _BRACKETED.fullmatch(address)
+        return (found[1], found[2] or "") if found is not None else ("", "")
+    if address.count(":") > 1:
+        return address, ""
+    host, _, port = address.partition(":")
+    return host, port
 
 
 def _names(address: str) -> list[str]:
     """The addresses by which a daemon may have named this one."""
-    host, port = _host(address), address.rpartition(":")[2]
-    if not is_local(address) or not port.isdigit():
+    if _is_socket(address) or not is_local(address):
+        return []
+    host, port = _split(address)
+    if not port.isascii() or not port.isdigit():
         return []
     others = {LOCALHOST: ("127.0.0.1", "[::1]")}.get(host, (LOCALHOST,))
     return [address, *(f"{other}:{port}" for other in others)]

@@ -15,8 +15,8 @@ import pytest
 
 from peloton import access_files
 from peloton.access_files import ENTRIES, BadSecretFile, ClusterEntry
-from peloton.sdk.credentials import Login, login_of
-from peloton.sdk.errors import BadSpec
+from peloton.sdk.credentials import Credentials, Login, Routes, login_of
+from peloton.sdk.errors import BadSpec, Denied
 
 ADDRESS = "127.0.0.1:5397"
 NOBODY_UID = 65534
@@ -91,6 +91,57 @@ def test_a_file_that_is_no_entry_does_not_count(tmp_path: Path, text: str) -> No
     assert written(tmp_path, json.dumps(own_entry()._asdict())) == own_entry()
     (tmp_path / ENTRIES / ADDRESS).write_bytes(text.encode(errors="surrogateescape"))
     assert access_files.entry_of(ADDRESS, tmp_path) is None
+
+
+# ---- addresses ----
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:1",
+        "localhost",
+        "127.0.0.1:1",
+        "127.0.0.5",
+        "[::1]:1",
+        "[::1]",
+        "::1",
+        "unix:/x:1",
+    ],
+)
+def test_what_stays_on_this_machine(address: str) -> None:
+    assert access_files.is_local(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "::1:5397",
+            "0:0:0:0:0:0:0:1:5397",
+            "[::1]x:1",
+            "[::1]:1:2",
+            "[::1",
+            "::1]:1",
+            "[[::1]]:1",
+        ),
+        *("127.0.0.1:1@x.org:2", "127.0.0.1.x.org:1", "localhost:1:2", "x.org", "[fe80::1]:1", ""),
+        *("dns:127.0.0.1", "10.0.0.7:1", "[localhost]:1", "127.0.0.1]:1", ":1"),
+    ],
+)
+def test_what_grpc_reads_as_another_machine(address: str, tmp_path: Path) -> None:
+    assert not access_files.is_local(address)
+    login = Credentials(login=Login("ann", "a-password"))
+    with pytest.raises(Denied, match="in clear"):
+        Routes(login).to(address)
+
+
+@pytest.mark.parametrize("address", ["unix:/x:5397", "unix:5397", "127.0.0.1", "::1", "localhost:"])
+def test_what_names_no_port_has_no_entry(address: str, tmp_path: Path) -> None:
+    local = own_entry()._replace(address="localhost:5397")
+    access_files.publish([own_entry(), local], tmp_path)
+    assert access_files.entry_of(address, tmp_path) is None
+    assert access_files.entry_of("127.0.0.5:5397", tmp_path) == local
 
 
 # ---- folders ----
