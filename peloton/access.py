@@ -196,8 +196,11 @@ def _read_tls(files: ClientTls) -> ListenerTls:
             files.key.read_bytes(),
             ca.read_bytes() if ca is not None else None,
         )
+        text = access_files.exposed(files.key)
     except OSError as error:
         raise CannotStart(f"listen.tls: {error.filename}: {error.strerror}") from error
+    if text:
+        raise CannotStart(f"listen.tls.key: {text}")
     context, at = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), f"{files.certificate} with {files.key}"
     try:
         # Do not prompt for the passphrase of a key: a daemon has no terminal.

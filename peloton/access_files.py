@@ -119,11 +119,21 @@ def _refuse_open(path: Path, found: os.stat_result) -> None:
             f"{path} holds secrets, and belongs to another user (uid {found.st_uid}), who can "
             "change it: name a copy of your own"
         )
-    if found.st_mode & (_OTHERS | _GROUP_WRITES):
-        mode = stat.S_IMODE(found.st_mode)
-        raise BadSecretFile(
-            f"{path} holds secrets, and other users can open it (mode {mode:04o}): chmod 600 it"
-        )
+    text = _exposed(path, found)
+    if text:
+        raise BadSecretFile(text)
+
+
+def exposed(path: Path) -> str:
+    """How other users can open a file with secrets; empty where they cannot. Raises OSError."""
+    return _exposed(path, path.stat())
+
+
+def _exposed(path: Path, found: os.stat_result) -> str:
+    if not stat.S_ISREG(found.st_mode) or not found.st_mode & (_OTHERS | _GROUP_WRITES):
+        return ""
+    mode = stat.S_IMODE(found.st_mode)
+    return f"{path} holds secrets, and other users can open it (mode {mode:04o}): chmod 600 it"
 
 
 def read_token(path: Path) -> str:

@@ -36,6 +36,9 @@ class Login(NamedTuple):
     username: str
     password: str
 
+    def __repr__(self) -> str:
+        return f"Login(username={self.username!r}, password=...)"
+
 
 class ClientTlsFiles(NamedTuple):
     """In PEM: the authority of the servers' certificates, and our own certificate, if any."""
@@ -84,6 +87,10 @@ class CallRoute(NamedTuple):
     target: str
     metadata: tuple[tuple[str, str], ...] = ()
     entry: ClusterEntry | None = None
+
+    def __repr__(self) -> str:
+        names = tuple(name for name, _ in self.metadata)
+        return f"CallRoute(target={self.target!r}, metadata={names}, entry={self.entry})"
 
     @property
     def holds(self) -> bool:
