@@ -141,7 +141,7 @@ class Routes:
                     kind="PLAIN_TEXT",
                 )
             metadata = tuple(zip(Login._fields, known.login, strict=True))
-            return self._pinned(address, metadata, entry_of(address))
+            return self._pinned(address, metadata=metadata, entry=entry_of(address))
         if not local:
             return CallRoute(address, _bearer(self._token) if self._token and private else ())
         return self._by_entry(address)
@@ -152,7 +152,7 @@ class Routes:
         if entry is not None and entry.socket:
             return CallRoute(access_files.socket_target(entry.socket), (), entry)
         if self._token:
-            return self._pinned(address, _bearer(self._token), entry)
+            return self._pinned(address, metadata=_bearer(self._token), entry=entry)
         if entry is None or not entry.token_file:
             return CallRoute(address, (), entry)
         try:
@@ -163,7 +163,7 @@ class Routes:
         return CallRoute(_one_address(entry.address), _bearer(token), entry)
 
     def _pinned(
-        self, address: str, metadata: tuple[tuple[str, str], ...], entry: ClusterEntry | None
+        self, address: str, *, metadata: tuple[tuple[str, str], ...], entry: ClusterEntry | None
     ) -> CallRoute:
         """The route of a secret that the user named, to one process where nothing proves whose."""
         if self._secure is not None:  # the certificate is for the name, and proves it
