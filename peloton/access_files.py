@@ -250,8 +250,13 @@ def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
 
 
 def is_published(entry: ClusterEntry, folder: Path | None = None) -> bool:
-    """Whether the daemon that wrote this still runs, and has not withdrawn it."""
-    return entry.lives and _read((folder or state_folder()) / ENTRIES / entry.address) == entry
+    """Whether the daemon that wrote this still runs, and has not withdrawn it.
+
+    Asked before each call, so the file is not read: another entry at this address is one of a
+    daemon of the same user, which refuses the token of this one.
+    """
+    at = os.path.join(folder or state_folder(), ENTRIES, entry.address)
+    return os.path.exists(at) and entry.lives
 
 
 def is_local(address: str) -> bool:

@@ -15,11 +15,14 @@ import pytest
 from peloton import access_files
 from peloton.access_files import ClusterEntry
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.gateway.authentication import Authentication
+from peloton.gateway.intake import Intake
+from peloton.gateway.serving import Server
 from peloton.ops.v1 import ops_pb2
 from peloton.sdk.addresses import Written
 from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
 from peloton.sdk.credentials import Routes
-from peloton.sdk.errors import ServiceUnavailable
+from peloton.sdk.errors import Denied, PelotonError, ServiceUnavailable
 from peloton.sdk.ops import method
 from peloton.sdk.wire import RpcName, Wire
 from tests.adapters.pems import Authority
@@ -79,6 +82,41 @@ def test_an_entry_is_withdrawn_before_its_port_is_free(tmp_path: Path, deep: boo
     watcher.join(JOIN_S)
     assert left == [None, None]
     assert routes.to(address).metadata == ()
+
+
+def test_clients_of_a_daemon_that_stops_are_not_refused_as_strangers(tmp_path: Path) -> None:
+    """Also those that look for an entry when it is withdrawn: a wait for a job must go on."""
+    authentication = Authentication.by_token("x" * 30, owner="ann")
+    server = Server(
+        [], Intake(message_bytes_max=1 << 20, bytes_max=1 << 22), authentication=authentication
+    )
+    (port,) = server.listen(["127.0.0.1:0"])
+    server.start()
+    try:
+        with Client(f"127.0.0.1:{port}", timeout_s=1.0) as client:
+            with pytest.raises(Denied):
+                client.ops.hosts()
+            server.refuse_new()
+            with pytest.raises(ServiceUnavailable):
+                client.ops.hosts()
+    finally:
+        server.stop(0).wait(5)
+
+
+def test_calls_are_refused_before_the_entry_is_withdrawn(tmp_path: Path) -> None:
+    found: list[PelotonError] = []
+    with running(settings(tmp_path)) as daemon:
+
+        def call() -> None:
+            with Client(at(daemon), timeout_s=1.0) as client:
+                try:
+                    client.ops.hosts()
+                except PelotonError as error:
+                    found.append(error)
+
+        # The steps are taken from the end: this one after the first.
+        daemon._listeners._stop_grpc.insert(-1, call)
+    assert [type(error) for error in found] == [ServiceUnavailable]
 
 
 def test_a_token_is_not_sent_to_a_port_whose_socket_is_gone(tmp_path: Path) -> None:
