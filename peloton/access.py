@@ -90,7 +90,7 @@ class ClientAccess:
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISSOCK(os.lstat(path).st_mode):
                 path.unlink()
-        return f"{access_files.UNIX}{path}"
+        return access_files.socket_target(path)
 
     def publish(self, addresses: Sequence[Address]) -> None:
         """Tell the clients of our user what there is at these addresses; they listen by now."""
@@ -112,10 +112,18 @@ class ClientAccess:
                 f"name it with --token-file {file}"
             )
 
-    def close(self) -> None:
-        """Our addresses are no longer ours."""
-        with contextlib.suppress(OSError):
+    def withdraw(self) -> None:
+        """Say before we stop to listen that our addresses are ours no longer."""
+        try:
             access_files.withdraw(self._entries)
+        except OSError as error:
+            where = access_files.state_folder()
+            self._report(f"warning: {where}: {error.strerror}: the entries of this daemon remain")
+
+    def close(self) -> None:
+        """Leave nothing behind that leads to us."""
+        self.withdraw()
+        with contextlib.suppress(OSError):
             if self._entries and self._entries[0].socket:
                 os.unlink(self._entries[0].socket)
         self._entries = []
@@ -188,8 +196,11 @@ def _read_tls(files: ClientTls) -> ListenerTls:
             files.key.read_bytes(),
             ca.read_bytes() if ca is not None else None,
         )
+        text = access_files.exposed(files.key)
     except OSError as error:
         raise CannotStart(f"listen.tls: {error.filename}: {error.strerror}") from error
+    if text:
+        raise CannotStart(f"listen.tls.key: {text}")
     context, at = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), f"{files.certificate} with {files.key}"
     try:
         # Do not prompt for the passphrase of a key: a daemon has no terminal.

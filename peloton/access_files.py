@@ -4,8 +4,8 @@ A daemon makes its token at its first start. While it runs, an entry for each ad
 listens says to the clients of its user which token file and which socket belong to that address.
 Daemons and clients share this module; it must not import any other part of Peloton.
 
-An entry counts only while its process lives, known by pid and time of birth: that process holds the
-address, so no other user's program gets the token there.
+An entry counts only while its process lives, known by pid and time of birth, and is withdrawn
+before that process stops to listen: so no other user's program gets the token at that address.
 """
 
 from __future__ import annotations
@@ -15,21 +15,27 @@ import errno
 import ipaddress
 import json
 import os
+import re
 import secrets
 import stat
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import quote
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 TOKEN_BYTES = 32
 TOKEN_LENGTH_MIN, TOKEN_LENGTH_MAX = 20, 1024
+SECRET_BYTES_MAX, ENTRY_BYTES_MAX = 1 << 20, 1 << 16
 SOCKET_PATH_BYTES_MAX = 107
 """The kernel's limit for the path of a Unix socket, without its final zero."""
 UNIX = "unix:"
 LOCALHOST = "localhost"
 ENTRIES, FLEET_TOKEN = "clusters", "token"
+ROOT_UID = 0
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]+)?)\](?::([^:]*))?")
 _OTHERS, _GROUP_WRITES = 0o007, 0o020
 
 
@@ -41,6 +47,7 @@ class ClusterEntry(NamedTuple):
     """What a daemon tells its user's clients about one address.
 
     `space` is the pid namespace: a container may share the folder, and its pids are other ones.
+    Times of birth are counted from the start of the machine, which `boot_id` names.
     """
 
     address: str
@@ -49,6 +56,7 @@ class ClusterEntry(NamedTuple):
     token_file: str = ""
     socket: str = ""
     space: str = ""
+    boot_id: str = ""
 
     @property
     def is_ours(self) -> bool:
@@ -58,7 +66,9 @@ class ClusterEntry(NamedTuple):
     @property
     def lives(self) -> bool:
         """Whether the daemon that wrote this is still running."""
-        return self.is_ours and bool(self.born) and birth_of(self.pid) == self.born
+        if not self.is_ours or not self.boot_id or self.boot_id != boot_id():
+            return False
+        return bool(self.born) and birth_of(self.pid) == self.born and _is_trusted(self.pid)
 
 
 def state_folder() -> Path:
@@ -75,23 +85,55 @@ def state_folder() -> Path:
 # ---- secrets ----
 
 
-def read_secret_file(path: Path) -> str:
-    """The text of a file with secrets, which other users must not be able to read or change."""
+def read_secret_file(path: Path, *, pipes: bool = False) -> str:
+    """The text of a file with secrets, which other users must not be able to read or change.
+
+    `pipes`: it may also be a pipe or a terminal, which a person has named. Raises BadSecretFile.
+    """
     try:
-        with path.open("rb") as file:
+        with _opened(path, pipes=pipes) as file:
             found = os.fstat(file.fileno())
-            data = file.read(1 << 20)
+            if not (pipes and (stat.S_ISFIFO(found.st_mode) or stat.S_ISCHR(found.st_mode))):
+                _refuse_open(path, found)
+            data = file.read(SECRET_BYTES_MAX)
     except OSError as error:
         raise BadSecretFile(f"{path}: {error.strerror}") from error
-    if stat.S_ISREG(found.st_mode) and found.st_mode & (_OTHERS | _GROUP_WRITES):
-        mode = stat.S_IMODE(found.st_mode)
-        raise BadSecretFile(
-            f"{path} holds secrets, and other users can open it (mode {mode:04o}): chmod 600 it"
-        )
     try:
         return data.decode()
     except UnicodeDecodeError:
         raise BadSecretFile(f"{path}: no text in UTF-8") from None
+
+
+def _opened(path: Path, *, pipes: bool = False) -> BinaryIO:
+    """To open what is no file does not block, but for a pipe whose writer may come later."""
+    more = 0 if pipes else os.O_NONBLOCK
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | more))
+
+
+def _refuse_open(path: Path, found: os.stat_result) -> None:
+    """Raise BadSecretFile for what is no file, or one that others may read or have written."""
+    if not stat.S_ISREG(found.st_mode):
+        raise BadSecretFile(f"{path}: not a regular file")
+    if found.st_uid not in (os.geteuid(), ROOT_UID):
+        raise BadSecretFile(
+            f"{path} holds secrets, and belongs to another user (uid {found.st_uid}), who can "
+            "change it: name a copy of your own"
+        )
+    text = _exposed(path, found)
+    if text:
+        raise BadSecretFile(text)
+
+
+def exposed(path: Path) -> str:
+    """How other users can open a file with secrets; empty where they cannot. Raises OSError."""
+    return _exposed(path, path.stat())
+
+
+def _exposed(path: Path, found: os.stat_result) -> str:
+    if not stat.S_ISREG(found.st_mode) or not found.st_mode & (_OTHERS | _GROUP_WRITES):
+        return ""
+    mode = stat.S_IMODE(found.st_mode)
+    return f"{path} holds secrets, and other users can open it (mode {mode:04o}): chmod 600 it"
 
 
 def read_token(path: Path) -> str:
@@ -108,8 +150,12 @@ def read_token(path: Path) -> str:
 def made_token(path: Path) -> str:
     """The token in a file, which is made with its folder if it is missing. Raises BadSecretFile."""
     try:
-        if not path.exists():
+        if path.parent == state_folder():
             _private_folder(path.parent)
+        else:
+            _make_folder(path.parent)
+            _refuse_shared(path.parent)
+        if not path.exists():
             _write_new(path, secrets.token_urlsafe(TOKEN_BYTES) + "\n")
     except OSError as error:
         raise BadSecretFile(f"{path}: {error.strerror}") from error
@@ -136,10 +182,30 @@ def _draft(path: Path, text: str) -> str:
     return name
 
 
-def _private_folder(path: Path) -> None:
-    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    if path.stat().st_uid != os.geteuid():
+def _make_folder(path: Path) -> None:
+    """With its missing parents, all for our user alone."""
+    if not path.exists():
+        _make_folder(path.parent)
+        path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+def _refuse_shared(path: Path) -> None:
+    """Refuse a folder in which other users may replace files. Raises PermissionError."""
+    found = path.stat()
+    if found.st_uid not in (os.geteuid(), ROOT_UID):
         raise PermissionError(errno.EPERM, "its folder belongs to another user")
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise PermissionError(errno.EPERM, "all users can write in its folder: chmod o-w that")
+
+
+def _private_folder(path: Path) -> None:
+    """Make a folder of Peloton's own, or close it to others. Raises PermissionError."""
+    _make_folder(path)
+    found = path.stat()
+    if found.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "its folder belongs to another user")
+    if stat.S_IMODE(found.st_mode) != FOLDER_MODE:
+        os.chmod(path, FOLDER_MODE)
 
 
 # ---- entries ----
@@ -148,8 +214,8 @@ def _private_folder(path: Path) -> None:
 def publish(entries: Sequence[ClusterEntry], folder: Path | None = None) -> None:
     """Write the entries, and remove those of daemons that have ended. Raises OSError."""
     at = (folder or state_folder()) / ENTRIES
+    _private_folder(at.parent)
     _private_folder(at)
-    os.chmod(at, FOLDER_MODE)
     for name in os.listdir(at):
         found = None if name.startswith(".") else _read(at / name)
         if found is not None and found.is_ours and not found.lives:
@@ -169,7 +235,8 @@ def withdraw(entries: Sequence[ClusterEntry], folder: Path | None = None) -> Non
 def entry_for(address: str, *, token_file: str, socket: str) -> ClusterEntry:
     """The entry of this process."""
     pid = os.getpid()
-    return ClusterEntry(address, pid, birth_of(pid), token_file, socket, pid_space())
+    born, space = birth_of(pid), pid_space()
+    return ClusterEntry(address, pid, born, token_file, socket, space, boot_id())
 
 
 def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
@@ -182,15 +249,30 @@ def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
     return None
 
 
+def is_published(entry: ClusterEntry, folder: Path | None = None) -> bool:
+    """Whether the daemon that wrote this still runs, and has not withdrawn it.
+
+    Asked before each call, so the file is not read: another entry at this address is one of a
+    daemon of the same user, which refuses the token of this one.
+    """
+    at = os.path.join(folder or state_folder(), ENTRIES, entry.address)
+    return os.path.exists(at) and entry.lives
+
+
 def is_local(address: str) -> bool:
-    """Whether what is sent there stays on this machine."""
-    if address.startswith((UNIX, "unix-abstract:")):
+    """Whether what is sent there stays on this machine, as gRPC reads the address."""
+    if _is_socket(address):
         return True
-    host = _host(address)
+    host, _ = _split(address)
     try:
         return host == LOCALHOST or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def socket_target(path: str | Path) -> str:
+    """The address of a Unix socket, for gRPC, which decodes it like the path of a URL."""
+    return UNIX + quote(os.fsencode(path))
 
 
 def birth_of(pid: int) -> str:
@@ -213,14 +295,47 @@ def pid_space() -> str:
         return ""
 
 
-def _host(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]") if ":" in address else address
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """What tells this run of the machine's kernel from all others; empty where it is unknown."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _is_trusted(pid: int) -> bool:
+    """Whether it is a process of our user, or of root."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid in (os.geteuid(), ROOT_UID)
+    except OSError:
+        return False
+
+
+def _is_socket(address: str) -> bool:
+    return address.startswith((UNIX, "unix-abstract:"))
+
+
+def _split(address: str) -> tuple[str, str]:
+    """Host and port, which may be empty; two empty texts for what gRPC reads in another way.
+
+    IPv6 with a port has brackets; without them all of it is the host.
+    """
+    if address.startswith("["):
+        found = _BRACKETED.fullmatch(address)
+        return (found[1], found[2] or "") if found is not None else ("", "")
+    if address.count(":") > 1:
+        return address, ""
+    host, _, port = address.partition(":")
+    return host, port
 
 
 def _names(address: str) -> list[str]:
     """The addresses by which a daemon may have named this one."""
-    host, port = _host(address), address.rpartition(":")[2]
-    if not is_local(address) or not port.isdigit():
+    if _is_socket(address) or not is_local(address):
+        return []
+    host, port = _split(address)
+    if not port.isascii() or not port.isdigit():
         return []
     others = {LOCALHOST: ("127.0.0.1", "[::1]")}.get(host, (LOCALHOST,))
     return [address, *(f"{other}:{port}" for other in others)]
@@ -229,18 +344,25 @@ def _names(address: str) -> list[str]:
 def _read(path: Path) -> ClusterEntry | None:
     """An entry; None where there is none that can be read, or one that others may have written."""
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             found = os.fstat(file.fileno())
-            if found.st_uid != os.geteuid() or found.st_mode & (_OTHERS | _GROUP_WRITES):
+            if found.st_uid != os.geteuid():
                 return None
-            raw: Any = json.loads(file.read(1 << 16))
-        return ClusterEntry(
-            str(raw["address"]),
-            int(raw["pid"]),
-            str(raw["born"]),
-            str(raw.get("token_file", "")),
-            str(raw.get("socket", "")),
-            str(raw.get("space", "")),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            _refuse_open(path, found)
+            raw: Any = json.loads(file.read(ENTRY_BYTES_MAX))
+    except (OSError, BadSecretFile, ValueError, RecursionError):
         return None
+    return _parsed(raw)
+
+
+def _parsed(raw: Any) -> ClusterEntry | None:
+    """Fields that this version does not know are left out; one of a wrong type spoils the entry."""
+    if not isinstance(raw, dict) or not {"address", "pid", "born"} <= raw.keys():
+        return None
+    given = {name: raw[name] for name in ClusterEntry._fields if name in raw}
+    pid = given.pop("pid")
+    if type(pid) is not int or not all(isinstance(one, str) for one in given.values()):
+        return None
+    if any("\0" in one for one in given.values()):  # no path has it
+        return None
+    return ClusterEntry(pid=pid, **given)

@@ -133,6 +133,9 @@ class ClientListeners:
         allowed.publish(served)
         server.start(broken=broken)
         self._stop_grpc.append(lambda: server.stop(grace_s=CALLS_GRACE_S).wait(CALLS_STOP_S_MAX))
+        # The last comes first. The port is free for others before we have ended, so the entries go
+        # before it does; and calls of who finds none must not be refused as those of a stranger.
+        self._stop_grpc += [allowed.withdraw, server.refuse_new]
         return served[0]
 
     def stop_calls(self) -> None:

@@ -1,7 +1,7 @@
 """Opens the client a command works with, and gives refusals the texts of the original.
 
-The only place of the command line that makes a client. Must not print: the text travels in the
-error to whoever ends the program.
+The only place of the command line that makes a client. Must not print a failure: the text travels
+in the error to whoever ends the program.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.options import API, CliSettings
+from peloton.cli.output import hint
 from peloton.sdk.addresses import PORT, addresses_of, with_port
 from peloton.sdk.errors import BadSpec, NotFound, PelotonError
 
@@ -97,9 +98,14 @@ def addresses(text: str, option: str) -> str:
 def login(path: str | None) -> Login | None:
     if not path:
         return None
+    from peloton.access_files import exposed
     from peloton.sdk.client import Login
 
     found = read_spec(path)
+    # Not refused, as a password file is: the original's users have such files.
+    text = exposed(Path(path))
+    if text:
+        hint(f"warning: {text}")
     missing = [name for name in ("username", "password") if not found.get(name)]
     if missing:
         raise BadSpec("must be given", field=missing[0])

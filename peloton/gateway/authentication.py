@@ -57,6 +57,9 @@ class ListenerTls(NamedTuple):
     key: bytes
     client_ca: bytes | None = None
 
+    def __repr__(self) -> str:
+        return f"ListenerTls(client_ca={'None' if self.client_ca is None else '...'})"
+
     @property
     def credentials(self) -> grpc.ServerCredentials:
         """For gRPC."""

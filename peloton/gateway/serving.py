@@ -182,6 +182,10 @@ class Server:
         self._core.on_broken = broken
         self._core.start()
 
+    def refuse_new(self) -> None:
+        """Refuse new calls as UNAVAILABLE, whoever makes them, until `stop` does the rest."""
+        self._stopping = True
+
     def stop(self, grace_s: float | None = None) -> Stopping:
         """Stop: refuse new calls, end long ones, give others `grace_s`; all end UNAVAILABLE."""
         return Stopping(LOOP.call(self._stop(grace_s)))

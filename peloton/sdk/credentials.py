@@ -3,7 +3,8 @@
 Turns an address into a route: where to dial, with which certificates, and the metadata that proves
 who calls. Where a daemon of the same user runs at an address of this machine, its token and its
 socket are found by themselves. It must not send a token or a password in clear to another machine,
-unless it was told to, nor a token that was found to any process but the one that wrote it.
+unless it was told to, nor a token that was found to any process but the one that wrote it, nor any
+secret in clear to a name that stands for two addresses.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ class Login(NamedTuple):
 
     username: str
     password: str
+
+    def __repr__(self) -> str:
+        return f"Login(username={self.username!r}, password=...)"
 
 
 class ClientTlsFiles(NamedTuple):
@@ -69,9 +73,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Credential
 
 
 def login_of(username: str, password_file: str) -> Login:
-    """A user with the password in a file: its first line. Raises BadSpec."""
+    """A user with the password in a file or a pipe: its first line. Raises BadSpec."""
     try:
-        text = access_files.read_secret_file(Path(password_file))
+        text = access_files.read_secret_file(Path(password_file), pipes=True)
     except BadSecretFile as error:
         raise errors.BadSpec(str(error), field="password") from None
     return Login(username, text.partition("\n")[0].rstrip("\r"))
@@ -84,10 +88,14 @@ class CallRoute(NamedTuple):
     metadata: tuple[tuple[str, str], ...] = ()
     entry: ClusterEntry | None = None
 
+    def __repr__(self) -> str:
+        names = tuple(name for name, _ in self.metadata)
+        return f"CallRoute(target={self.target!r}, metadata={names}, entry={self.entry})"
+
     @property
     def holds(self) -> bool:
-        """Whether the process that it was made for still runs."""
-        return self.entry is None or self.entry.lives
+        """Whether the process that it was made for still runs, and listens there."""
+        return self.entry is None or access_files.is_published(self.entry)
 
 
 class Routes:
@@ -101,7 +109,7 @@ class Routes:
         self._token = _token_in(credentials.token_file) if credentials.token_file else ""
 
     def to(self, address: str) -> CallRoute:
-        """The route to an address."""
+        """The route to an address. Raises ServiceUnavailable, Denied."""
         route = self._routes.get(address)
         if route is None or not route.holds:
             route = self._routes[address] = self._found(address)
@@ -109,8 +117,11 @@ class Routes:
 
     def is_changed(self, address: str) -> bool:
         """Look for another route to an address that refused us; whether there is one."""
-        old, new = self._routes.get(address), self._found(address)
-        self._routes[address] = new
+        old = self._routes.pop(address, None)
+        try:
+            new = self._routes[address] = self._found(address)
+        except errors.ServiceUnavailable:
+            return False
         return old is not None and (old.target, old.metadata) != (new.target, new.metadata)
 
     def channel(self, target: str, options: list[tuple[str, object]]) -> grpc.Channel:
@@ -129,29 +140,57 @@ class Routes:
                     "its certificate (--tls-ca), or allow it with --plain-text",
                     kind="PLAIN_TEXT",
                 )
-            return CallRoute(address, tuple(zip(Login._fields, known.login, strict=True)))
+            metadata = tuple(zip(Login._fields, known.login, strict=True))
+            return self._pinned(address, metadata=metadata, entry=entry_of(address))
+        if not local:
+            return CallRoute(address, _bearer(self._token) if self._token and private else ())
+        return self._by_entry(address)
+
+    def _by_entry(self, address: str) -> CallRoute:
+        """By what a daemon of our user has written about this address of this machine."""
+        entry = _entry_with_socket(address)
+        if entry is not None and entry.socket:
+            return CallRoute(access_files.socket_target(entry.socket), (), entry)
         if self._token:
-            return CallRoute(address, _bearer(self._token) if private else ())
-        return _by_entry(address) if local else CallRoute(address)
+            return self._pinned(address, metadata=_bearer(self._token), entry=entry)
+        if entry is None or not entry.token_file:
+            return CallRoute(address, (), entry)
+        try:
+            token = access_files.read_token(Path(entry.token_file))
+        except BadSecretFile:
+            # Its refusal says how to name another one.
+            return CallRoute(address, (), entry)
+        return CallRoute(_one_address(entry.address), _bearer(token), entry)
+
+    def _pinned(
+        self, address: str, *, metadata: tuple[tuple[str, str], ...], entry: ClusterEntry | None
+    ) -> CallRoute:
+        """The route of a secret that the user named, to one process where nothing proves whose."""
+        if self._secure is not None:  # the certificate is for the name, and proves it
+            return CallRoute(address, metadata, entry)
+        known = entry.address if entry is not None else address
+        return CallRoute(_one_address(known), metadata, entry)
 
 
-def _by_entry(address: str) -> CallRoute:
-    """By what a daemon of our user has written about this address."""
-    entry = entry_of(address)
-    if entry is None:
-        return CallRoute(address)
-    if entry.socket and os.path.exists(entry.socket):
-        return CallRoute(f"{access_files.UNIX}{entry.socket}", (), entry)
-    if not entry.token_file:
-        return CallRoute(address, (), entry)
-    try:
-        token = access_files.read_token(Path(entry.token_file))
-    except BadSecretFile:
-        # Its refusal says how to name another one.
-        return CallRoute(address, (), entry)
-    # Not by a name that stands for two addresses: at the other one another user may listen.
-    target = entry.address.replace(f"{access_files.LOCALHOST}:", "127.0.0.1:")
-    return CallRoute(target, _bearer(token), entry)
+def _one_address(address: str) -> str:
+    """Not a name that stands for two addresses: at the other one another user may listen."""
+    host, colon, port = address.partition(":")
+    return f"127.0.0.1{colon}{port}" if host == access_files.LOCALHOST else address
+
+
+def _entry_with_socket(address: str) -> ClusterEntry | None:
+    """The entry of this address; its socket is there, if it names one. Raises ServiceUnavailable.
+
+    The socket goes when a daemon stops to listen: then its port may be another user's by now.
+    """
+    for _ in range(2):  # the first one may have been withdrawn meanwhile
+        entry = entry_of(address)
+        if entry is None or not entry.socket or os.path.exists(entry.socket):
+            return entry
+    raise errors.ServiceUnavailable(
+        f"{address}: the socket of the daemon there, {entry.socket}, is gone: it is about to stop",
+        kind=errors.NO_CONNECTION,
+    )
 
 
 def _token_in(file: str) -> str:

@@ -178,7 +178,10 @@ class Wire:
         metadata = self._metadata(self._addresses.service(method.role), READ)
         begun, refused = False, False
         while True:
-            route = self._routes.to(address)
+            try:
+                route = self._routes.to(address)
+            except errors.ServiceUnavailable as error:
+                raise _NotBegun(error) from None
             stub = method.stub(self._channel(route.target))
             call = getattr(stub, method.name)(request, metadata=[*metadata, *route.metadata])
             try:
@@ -264,7 +267,11 @@ class Wire:
         """
         if call.how.repeat and address in self._reached:
             return None
-        check = self._channel(self._routes.to(address).target).unary_unary(HEALTH_CHECK)
+        try:
+            target = self._routes.to(address).target
+        except errors.ServiceUnavailable as error:
+            return error
+        check = self._channel(target).unary_unary(HEALTH_CHECK)
         try:
             check(b"", timeout=wait_s)
         except grpc.RpcError as error:

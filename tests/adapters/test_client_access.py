@@ -25,9 +25,10 @@ from peloton.access_files import BadSecretFile, ClusterEntry
 from peloton.assembly import Daemon
 from peloton.config import BadSetting
 from peloton.failures import CannotStart
+from peloton.gateway.authentication import ListenerTls
 from peloton.preflight import of_daemon
 from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
-from peloton.sdk.credentials import Routes, from_environment
+from peloton.sdk.credentials import CallRoute, Routes, from_environment
 from peloton.sdk.errors import BadSpec, Denied, PelotonError, ServiceUnavailable
 from peloton.settings import DaemonSettings, parse
 from tests.adapters.pems import Authority
@@ -245,6 +246,7 @@ def test_a_missing_certificate_is_refused_before_anything_is_made(
 ) -> None:
     for name in MUTUAL.values():
         (tmp_path / name).write_text("x")
+    (tmp_path / "d.key").chmod(0o600)
     (tmp_path / MUTUAL[field]).unlink()
     wanted = settings(tmp_path, listen=HERE | {"tls": MUTUAL})
     with pytest.raises(CannotStart, match=rf"^listen\.tls: .*/{MUTUAL[field]}: No such file"):
@@ -267,7 +269,30 @@ def test_certificates_that_do_not_fit_are_named(tmp_path: Path, wrong: str) -> N
         Daemon(wanted, failed=lambda: None)
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o620])
+def test_a_key_that_others_can_open_is_refused(tmp_path: Path, mode: int) -> None:
+    ours = Authority(tmp_path / "ca").issue("daemon")
+    ours.key.chmod(mode)
+    tls = {"certificate": str(ours.certificate), "key": str(ours.key)}
+    wanted = settings(tmp_path, listen=HERE | {"tls": tls})
+    assert [text for text in of_daemon(wanted) if text.startswith("listen.tls.key: ")]
+    with pytest.raises(CannotStart, match=r"^listen\.tls\.key: .*daemon\.key holds secrets"):
+        Daemon(wanted, failed=lambda: None)
+    ours.key.chmod(0o640)  # the group of those who may read keys
+    with running(wanted):
+        pass
+
+
 # ---- what clients send where ----
+
+
+def test_no_text_of_an_object_has_its_secrets() -> None:
+    login = Login("ann", SECRET)
+    route = CallRoute("127.0.0.1:1", (("username", "ann"), ("password", SECRET)))
+    tls = ListenerTls(b"certificate", SECRET.encode(), None)
+    for one in (login, Credentials(login=login), route, tls, [tls]):
+        assert SECRET not in f"{one} {one!r} {one!s}"
+    assert "ann" in repr(login) and "password" in repr(route) and "127.0.0.1:1" in repr(route)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.7:5397", "example.org:5397", "localhost.evil.org:1"])
@@ -379,7 +404,8 @@ def test_an_entry_counts_only_for_its_writer_while_that_lives(tmp_path: Path) ->
     with subprocess.Popen(["sleep", "600"]) as other, contextlib.ExitStack() as at_end:
         at_end.callback(other.kill)
         born = access_files.birth_of(other.pid)
-        living = ClusterEntry("127.0.0.1:1", other.pid, born, "t", "s", access_files.pid_space())
+        here = access_files.pid_space(), access_files.boot_id()
+        living = ClusterEntry("127.0.0.1:1", other.pid, born, "t", "s", *here)
         elsewhere = living._replace(address="127.0.0.1:4", space="pid:[1]")
         later = living._replace(address="127.0.0.1:2", born=f"{born}0")
         access_files.publish([living, later, elsewhere], tmp_path)

@@ -111,7 +111,14 @@ def test_json_anywhere(peloton: Terminal) -> None:
 def test_a_login_is_read_from_its_file(peloton: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "auth.yaml"
     file.write_text("username: ann\npassword: 0123\n")
-    assert peloton("--basicAuthConfig", str(file), "respool", "dump").code == 0
+    file.chmod(0o644)
+    printed = peloton("--basicAuthConfig", str(file), "respool", "dump")
+    assert printed.code == 0
+    assert printed.err == (
+        f"warning: {file} holds secrets, and other users can open it (mode 0644): chmod 600 it\n"
+    )
+    file.chmod(0o600)
+    assert peloton("--basicAuthConfig", str(file), "respool", "dump")[::2] == (0, "")
     metadata = peloton.cluster.calls[0].metadata
     assert (metadata["username"], metadata["password"]) == ("ann", "0123")
     file.write_text("username: ann\n")
@@ -199,6 +206,7 @@ def test_a_login_that_cannot_be_sent_names_the_field(
 ) -> None:
     login = {"username": "a", "password": "b", field: value}
     (tmp_path / "login").write_text("\n".join(f"{name}: {text}" for name, text in login.items()))
+    (tmp_path / "login").chmod(0o600)
     printed = peloton("--basicAuthConfig", str(tmp_path / "login"), "job", "query")
     text = f"{field}: must be printable ASCII characters\n"
     assert printed == (65, "", text)

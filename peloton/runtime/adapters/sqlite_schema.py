@@ -126,7 +126,7 @@ def is_full(error: sqlite3.Error) -> bool:
 
 def open_writer(path: Path, *, page_count_max: int | None = None) -> sqlite3.Connection:
     """The connection that commits. Creates the file and its tables if missing."""
-    connection = _open(f"file:{path}?mode=rwc")
+    connection = _open(path, "rwc")
     try:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -144,21 +144,26 @@ def open_writer(path: Path, *, page_count_max: int | None = None) -> sqlite3.Con
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    return _open(f"file:{path}?mode=ro")
+    return _open(path, "ro")
 
 
 def open_mover(path: Path) -> sqlite3.Connection:
     """The connection that moves the WAL into the file."""
-    connection = _open(f"file:{path}?mode=rw")
+    connection = _open(path, "rw")
     connection.execute("PRAGMA synchronous = FULL")
     # It waits for readers while commits wait for it, and a backup reads for long.
     connection.execute(f"PRAGMA busy_timeout = {MOVER_BUSY_MS}")
     return connection
 
 
-def _open(uri: str) -> sqlite3.Connection:
+def _open(path: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
+        # Quoted: `%`, `?` and `#` in the name of a folder mean something in a URI.
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
     )
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     return connection
