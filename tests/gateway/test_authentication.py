@@ -6,7 +6,8 @@ The service of these tests answers with the principal and the metadata that it s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,9 +100,9 @@ class CountedIntake(Intake):
 
     reads = 0
 
-    def begin(self, call: Any, now_s: float) -> None:
+    def begin(self, call: Any, now_s: float, start: Callable[[], bool]) -> None:
         self.reads += 1
-        super().begin(call, now_s)
+        super().begin(call, now_s, start)
 
 
 @contextlib.contextmanager
@@ -175,6 +176,30 @@ def test_nothing_is_read_of_a_request_before_its_caller_is_known() -> None:
         assert intake.reads == 0
         assert called(channel, [BEARER])[0] is CODE.OK
         assert intake.reads == 1
+
+
+def test_requests_of_unproven_callers_take_no_room_of_proven_ones() -> None:
+    intake = CountedIntake(message_bytes_max=1 << 20, bytes_max=3 << 20)
+    never = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        never.wait(20)
+        yield from ()
+
+    with (
+        serving(by_token(), intake=intake) as served,
+        grpc.insecure_channel(served.address) as channel,
+    ):
+        path = f"/{HEALTH.full_name}/Check"
+        held = [channel.stream_stream(path)(nothing()) for _ in range(10)]
+        assert called(channel, service=HEALTH.full_name, name="Check")[0] is CODE.OK
+        codes = [each.code() for each in held]
+        assert codes == [CODE.RESOURCE_EXHAUSTED] * 10, "within seconds"
+        assert intake.reads == 0 and intake.bytes_counted == 0
+        large = channel.unary_unary(path).future(bytes(900_000), timeout=20)
+        assert large.code() is CODE.RESOURCE_EXHAUSTED, "a small request is enough"
+        assert called(channel, service=HEALTH.full_name, name="Check")[0] is CODE.OK
+        never.set()
 
 
 def test_whoever_opens_the_socket_is_its_owner(tmp_path: Path) -> None:
