@@ -170,7 +170,7 @@ def _checked(file: Path) -> BasicUsers:
     """The users of a file that is kept from others. Raises CannotStart."""
     try:
         access_files.read_secret_file(file)
-        return parse_users(read_yaml(file, "auth.file"))
+        return parse_users(read_yaml(file, "auth.file", secret=True))
     except BadSecretFile as error:
         raise CannotStart(f"auth.file: {error}") from error
     except BadSetting as error:

@@ -99,7 +99,7 @@ def login(path: str | None) -> Login | None:
         return None
     from peloton.sdk.client import Login
 
-    found = read_spec(path)
+    found = read_spec(path, secret=True)
     missing = [name for name in ("username", "password") if not found.get(name)]
     if missing:
         raise BadSpec("must be given", field=missing[0])
@@ -127,8 +127,11 @@ def credentials(values: Mapping[str, Any]) -> Credentials:
     )
 
 
-def read_spec(path: str) -> dict[str, Any]:
-    """A file of keys and values; what they mean is the client's business."""
+def read_spec(path: str, *, secret: bool = False) -> dict[str, Any]:
+    """A file of keys and values; what they mean is the client's business.
+
+    Errors repeat nothing of a `secret` file.
+    """
     from peloton import yaml_limits
     from peloton.sdk.yaml_text import load_yaml
 
@@ -139,7 +142,7 @@ def read_spec(path: str) -> dict[str, Any]:
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
     try:
-        return load_yaml(text, name=path)
+        return load_yaml(text, name=path, secret=secret)
     except BadSpec as error:
         if error.field:
             error.args = (f"{path}: {error}",)  # such as a duplicate key

@@ -97,7 +97,8 @@ class BasicUsers:
 
 
 def parse_users(raw: Any) -> BasicUsers:
-    """The users of a parsed file. Raises BadUsers with all mistakes."""
+    """The users of a parsed file. Raises BadUsers with all mistakes, by their places: any value may
+    be a password that was put into the wrong field."""
     texts = [*_shape_problems(raw)]
     if texts:
         raise BadUsers(*texts)
@@ -110,14 +111,14 @@ def parse_users(raw: Any) -> BasicUsers:
         name, password = one.get("username") or "", one.get("password") or ""
         role = roles.get(one.get("role") or "")
         if role is None:
-            texts.append(f"{at}.role: there is no role {one.get('role') or ''!r}")
+            texts.append(f"{at}.role: there is no such role")
             role = Role("")
         if bool(name) != bool(password):
             texts.append(f"{at}: username and password go together")
         elif not name:
             default.append(User("", role))
         elif name in users:
-            texts.append(f"{at}.username: duplicate user {name!r}")
+            texts.append(f"{at}.username: duplicate user")
         else:
             users[name] = (User(name, role), _digest(password))
     if len(default) > 1:
@@ -137,7 +138,7 @@ def _roles(listed: list[Any]) -> tuple[dict[str, Role], list[str]]:
         if not name:
             texts.append(f"{at}.role: must not be empty")
         if name in found:
-            texts.append(f"{at}.role: duplicate role {name!r}")
+            texts.append(f"{at}.role: duplicate role")
         rules = {}
         for field in ("accept", "reject"):
             rules[field], wrong = _rules(one.get(field) or [], f"{at}.{field}")
@@ -156,7 +157,7 @@ def _rules(listed: list[str], at: str) -> tuple[tuple[Rule, ...], list[str]]:
             service = rule["service"]
             found.append(Rule(FULL.get(service, service), rule["method"]))
         else:
-            texts.append(f"{at}[{number}]: {text!r} is neither * nor SERVICE:METHOD")
+            texts.append(f"{at}[{number}]: is neither * nor SERVICE:METHOD")
     return tuple(found), texts
 
 
@@ -165,11 +166,11 @@ def _internal_problems(name: str, users: Mapping[str, tuple[User, bytes]]) -> It
     if not name:
         yield "internal_user: must be given"
     elif name not in users:
-        yield f"internal_user: there is no user {name!r}"
+        yield "internal_user: there is no such user"
     else:
         role = users[name][0].role
         if role.accept != (Rule(EVERYTHING, EVERYTHING),) or role.reject:
-            yield f"internal_user: role {role.name!r} must accept ['*'] only, and reject nothing"
+            yield "internal_user: its role must accept ['*'] only, and reject nothing"
 
 
 def service_and_method(path: str) -> tuple[str, str]:

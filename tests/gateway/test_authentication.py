@@ -324,14 +324,14 @@ def with_role(**role: Any) -> dict[str, Any]:
 
 
 BAD: Mapping[str, tuple[Any, str]] = {
-    "duplicate role": (with_role(role="all"), r"roles\[3\]\.role: duplicate role 'all'"),
+    "duplicate role": (with_role(role="all"), r"roles\[3\]\.role: duplicate role"),
     "duplicate user": (
         with_user(username="ann", password="x", role="all"),
-        r"users\[3\]\.username: duplicate user 'ann'",
+        r"users\[3\]\.username: duplicate user",
     ),
     "unknown role": (
         with_user(username="x", password="x", role="none"),
-        r"users\[3\]\.role: there is no role 'none'",
+        r"users\[3\]\.role: there is no such role",
     ),
     "name without password": (with_user(username="x", role="all"), "username and password go"),
     "password without name": (with_user(password="x", role="all"), "username and password go"),
@@ -339,12 +339,12 @@ BAD: Mapping[str, tuple[Any, str]] = {
         USERS | {"users": [*USERS["users"], {"role": "all"}, {"role": "all"}]},
         "more than one default user",
     ),
-    "rule without method": (with_role(role="x", accept=["a.B"]), r"accept\[0\]: 'a.B' is neither"),
-    "rule of two stars": (with_role(role="x", reject=["a.B:**"]), r"reject\[0\]: 'a.B:\*\*' is"),
+    "rule without method": (with_role(role="x", accept=["a.B"]), r"accept\[0\]: is neither"),
+    "rule of two stars": (with_role(role="x", reject=["a.B:**"]), r"reject\[0\]: is"),
     "rule with a star before": (with_role(role="x", accept=["a.B:*Get"]), "neither"),
     "rule of all services": (with_role(role="x", accept=["*:Get"]), "neither"),
     "no internal user": (without("internal_user"), "internal_user: must be given"),
-    "unknown internal user": (USERS | {"internal_user": "zoe"}, "there is no user 'zoe'"),
+    "unknown internal user": (USERS | {"internal_user": "zoe"}, "there is no such user"),
     "weak internal user": (USERS | {"internal_user": "bob"}, "must accept"),
     "rejecting internal user": (USERS | {"internal_user": "eve"}, "must accept"),
     "no mapping": ([1], "must be a mapping"),
