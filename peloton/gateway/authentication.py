@@ -128,9 +128,7 @@ class Authentication:
             if user is None:
                 _refuse(CallCode.UNAUTHENTICATED, NO_USER)
             if not permitted(user.role.name, path):
-                service, method = service_and_method(path)
-                text = f"not permitted to call {method} in {service}"
-                _refuse(CallCode.PERMISSION_DENIED, text)
+                _refuse(CallCode.PERMISSION_DENIED, _not_permitted(path))
             caller = metadata.get(CALLER, "")
             return _principal(user.name, BASIC, peer=peer, caller=caller, role=user.role.name)
 
@@ -174,6 +172,13 @@ def without_secrets(metadata: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any
 
 def _unproven(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
     return claimed(metadata, _host(peer))
+
+
+def _not_permitted(path: str) -> str:
+    parts = service_and_method(path)
+    if parts is None:
+        return "not permitted: the path of this call is not /SERVICE/METHOD"
+    return f"not permitted to call {parts[1]} in {parts[0]}"
 
 
 def _refuse(code: Any, text: str) -> NoReturn:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from peloton.gateway.unimplemented import SHORT
 
 RULE = re.compile(r"(?P<service>[A-Za-z0-9.]+):(?P<method>\*|[A-Za-z0-9]+\*?)")
+PATH = re.compile(r"/(?P<service>[A-Za-z0-9_.]+)/(?P<method>[A-Za-z0-9_]+)")
 EVERYTHING = "*"
 FULL = {short: full for full, short in SHORT.items()}
 _NO_DIGEST = bytes(32)
@@ -83,8 +84,9 @@ class BasicUsers:
         self.internal = internal
 
     def permits(self, role: str, path: str) -> bool:
-        """Whether users of this role may call `/SERVICE/METHOD`."""
-        return self._roles[role].permits(*service_and_method(path))
+        """Whether users of this role may call `/SERVICE/METHOD`; no other form of a path."""
+        parts = service_and_method(path)
+        return parts is not None and self._roles[role].permits(*parts)
 
     def user(self, name: str | None, password: str | None) -> User | None:
         """Who this is; None for a wrong name or password, and where one of both is missing."""
@@ -173,10 +175,10 @@ def _internal_problems(name: str, users: Mapping[str, tuple[User, bytes]]) -> It
             yield "internal_user: its role must accept ['*'] only, and reject nothing"
 
 
-def service_and_method(path: str) -> tuple[str, str]:
-    """The two parts of `/SERVICE/METHOD`."""
-    service, _, method = path.lstrip("/").rpartition("/")
-    return service, method
+def service_and_method(path: str) -> tuple[str, str] | None:
+    """The two parts of `/SERVICE/METHOD`; None for what only looks like it."""
+    found = PATH.fullmatch(path)
+    return (found["service"], found["method"]) if found is not None else None
 
 
 FIELDS: dict[str, dict[str, type]] = {

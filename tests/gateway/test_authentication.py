@@ -27,6 +27,7 @@ from peloton.gateway.authentication import (
 )
 from peloton.gateway.basic_users import parse_users
 from peloton.gateway.calls import CallContext
+from peloton.gateway.guard import CallEnded
 from peloton.gateway.intake import Intake
 from peloton.gateway.principals import principal_of
 from peloton.gateway.serving import LongCall, Server
@@ -361,6 +362,27 @@ def test_a_file_with_a_mistake_is_refused_by_its_place(name: str) -> None:
         parse_users(raw)
     assert type(caught.value).__name__ == "BadUsers"
     assert "123456" not in str(caught.value) and "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["/x/{}/Delete", "/{}//Delete", "//{}/Delete", "/{}/ Delete", "/{}/Delete/", "{}/Delete",
+     "/{}/Delete\n", "/{}/", "/{}", "/{}./Delete/x", "/ {}/Delete", "", "/", "//"],
+)  # fmt: skip
+def test_a_path_of_another_form_passes_no_role(form: str) -> None:
+    """It could pass what is rejected for the path it looks like."""
+    rejects = {"role": "r", "accept": ["*"], "reject": [f"{JOBS.full_name}:Delete*"]}
+    users = [*USERS["users"], {"username": "q", "password": "q", "role": "r"}]
+    raw = USERS | {"users": users, "roles": [*USERS["roles"], rejects]}
+    found = parse_users(raw)
+    assert found.permits("r", f"/{JOBS.full_name}/Get")
+    assert not found.permits("r", f"/{JOBS.full_name}/DeleteJob")
+    path = form.format(JOBS.full_name)
+    assert not found.permits("r", path)
+    said = {"username": "q", "password": "q"}
+    with pytest.raises(CallEnded) as caught:
+        Authentication.by_password(found).admit(path, said, peer="ipv4:1.2.3.4:5")
+    assert caught.value.code is CODE.PERMISSION_DENIED
 
 
 # ---- certificates ----
