@@ -6,7 +6,9 @@ The service of these tests answers with the principal and the metadata that it s
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +19,12 @@ import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from peloton.api.v0.job import job_pb2
+from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.authentication import (
     HOW_TO_CALL,
     NO_TOKEN,
     NO_USER,
+    PATH_LENGTH_MAX,
     WRONG_TOKEN,
     Authentication,
     ListenerTls,
@@ -29,9 +33,9 @@ from peloton.gateway.basic_users import parse_users
 from peloton.gateway.calls import CallContext
 from peloton.gateway.guard import CallEnded
 from peloton.gateway.intake import Intake
-from peloton.gateway.principals import principal_of
+from peloton.gateway.principals import CALLER_LENGTH_MAX, principal_of
 from peloton.gateway.serving import LongCall, Server
-from peloton.gateway.unimplemented import SHORT
+from peloton.gateway.unimplemented import SHORT, refusals
 from peloton.runtime.core.principal import BASIC, TLS, Principal
 from tests.adapters.pems import Authority
 from tests.conftest import ROOT
@@ -383,6 +387,37 @@ def test_a_path_of_another_form_passes_no_role(form: str) -> None:
     with pytest.raises(CallEnded) as caught:
         Authentication.by_password(found).admit(path, said, peer="ipv4:1.2.3.4:5")
     assert caught.value.code is CODE.PERMISSION_DENIED
+
+
+def test_texts_of_clients_are_not_kept() -> None:
+    """Neither paths that nothing serves nor long names: what is kept is bounded by bytes."""
+    default = {"role": "all"}
+    raw = USERS | {"users": [*[one for one in USERS["users"] if "username" in one], default]}
+    users, long = Authentication.by_password(parse_users(raw)), "x" * 15_000
+
+    def call_all(numbers: range) -> None:
+        for number in numbers:
+            peer = f"ipv4:1.2.3.4:{number}"
+            with contextlib.suppress(CallEnded):
+                users.admit(f"/a.{long}{number}/Get", {}, peer=peer)
+            said = {"rpc-caller": f"{number}{long}"}
+            found = users.admit(f"/{JOBS.full_name}/Get", said, peer=peer)
+            assert found.caller == f"{number}{long}"[:CALLER_LENGTH_MAX]
+
+    call_all(range(10))
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        call_all(range(10, 1000))
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 2 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_method_has_a_longer_path_than_is_kept() -> None:
+    served = ["/" + "/".join(name.rsplit(".", 1)) for name in ACCESS_TABLE]
+    assert max(map(len, [*served, *refusals()])) <= PATH_LENGTH_MAX
 
 
 # ---- certificates ----
