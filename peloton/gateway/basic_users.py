@@ -54,6 +54,11 @@ class Role(NamedTuple):
     accept: tuple[Rule, ...] = ()
     reject: tuple[Rule, ...] = ()
 
+    @property
+    def accepts_all(self) -> bool:
+        """Whether its users may call everything but what is rejected."""
+        return Rule(EVERYTHING, EVERYTHING) in self.accept
+
     def permits(self, service: str, method: str) -> bool:
         """Whether its users may call this; a service counts the same under each of its names."""
         named = FULL.get(service, service)
