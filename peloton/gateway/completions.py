@@ -101,7 +101,7 @@ class CoreCall:
         def received(event: Any) -> None:
             data: bytes | None = event.batch_operations[0].message()
             with Guard(self.end, self.method):
-                if self.intake.arrived(self, len(data or b""), time.monotonic()):
+                if self.intake.arrived(self, len(data or b""), now_s=time.monotonic()):
                     then(data)
                 else:
                     self.end(RESOURCE_EXHAUSTED, self.intake.refusal)
@@ -110,11 +110,12 @@ class CoreCall:
         def start() -> bool:
             if self._start((cygrpc.ReceiveMessageOperation(NO_FLAGS),), received):
                 return True
-            then(None)
+            with Guard(self.end, self.method):
+                then(None)
             return False
 
         self._unread = then
-        self.intake.begin(self, time.monotonic(), start)
+        self.intake.begin(self, start, now_s=time.monotonic())
 
     def keep(self) -> None:
         """What was received is used until `let_go`, even if the call ends before."""

@@ -33,10 +33,12 @@ class IntakePace(NamedTuple):
     """After so long a read in the lane is refused if others wait."""
     read_s_max: float = 60.0
     """A request that has not arrived after so long is refused."""
+    waiting: int = 1000
+    """Of more reads that wait the oldest are refused: the core holds up to its window of each."""
 
 
 PACE = IntakePace()
-OPEN_PACE = IntakePace(lane=2, lane_s=0.05, read_s_max=1.0)
+OPEN_PACE = IntakePace(lane=2, lane_s=0.05, read_s_max=1.0, waiting=100)
 """For calls that everybody may make, of which only small requests are taken."""
 
 
@@ -59,7 +61,7 @@ class Intake:
         self._message_bytes_max = message_bytes_max
         self._bytes_max = bytes_max
         self._pace = pace
-        # Reads and when they began, each in this order.
+        # Reads and when they began. Only of those that wait there may be many: oldest first.
         self._counted: dict[Hashable, float] = {}  # as the longest message, in the budget
         self._lane: dict[Hashable, float] = {}
         self._waiting: dict[Hashable, _Waiting] = {}
@@ -83,7 +85,7 @@ class Intake:
             return f"requests in flight take all places, or hold more than {SMALL_BYTES_MAX} bytes"
         return f"requests in flight hold {self._bytes_max} bytes already, over all calls: try again"
 
-    def begin(self, call: Hashable, now_s: float, start: Callable[[], bool]) -> None:
+    def begin(self, call: Hashable, start: Callable[[], bool], *, now_s: float) -> None:
         """A call wants to read; it has one read at a time.
 
         `start` starts it, now or on another thread when there is room; False if the call is over.
@@ -92,7 +94,7 @@ class Intake:
             self._waiting[call] = _Waiting(start, now_s)
         self._start_waiting(now_s)
 
-    def arrived(self, call: Hashable, size: int, now_s: float) -> bool:
+    def arrived(self, call: Hashable, size: int, *, now_s: float) -> bool:
         """A read has ended with so many bytes; whether there is room for them."""
         with self._lock:
             self._forget_read(call)
@@ -122,23 +124,28 @@ class Intake:
     def next_look_s(self) -> float | None:
         """When `refused` may find something; None where no read is under way."""
         with self._lock:
-            reads = (self._counted, self._lane)
-            looks = [next(iter(each.values())) + self._pace.read_s_max for each in reads if each]
+            if len(self._waiting) > self._pace.waiting:
+                return 0.0
+            begun_s = [*self._counted.values(), *self._lane.values()]
             for waiting in self._waiting.values():
-                looks.append(waiting.begun_s + self._pace.read_s_max)
+                begun_s.append(waiting.begun_s)
                 break
+            look_s = min(begun_s, default=None)
+            if look_s is None:
+                return None
+            look_s += self._pace.read_s_max
             if self._lane and self._waiting:
-                looks.append(next(iter(self._lane.values())) + self._pace.lane_s)
-            return min(looks, default=None)
+                look_s = min(look_s, min(self._lane.values()) + self._pace.lane_s)
+            return look_s
 
     def refused(self, now_s: float) -> list[RefusedRead]:
-        """Reads that last too long, and those that have to leave the lane to others."""
+        """Reads that last too long, those that have to leave the lane, and too many that wait."""
         late_s = now_s - self._pace.read_s_max
         none_came = f"no request came within {self._pace.read_s_max:g} s"
         with self._lock:
-            waited = []
+            too_many, waited = len(self._waiting) - self._pace.waiting, list[Hashable]()
             for call, one in self._waiting.items():
-                if one.begun_s > late_s:
+                if one.begun_s > late_s and len(waited) >= too_many:
                     break
                 waited.append(call)
             late = [*_begun_until(self._counted, late_s), *_begun_until(self._lane, late_s)]
@@ -190,10 +197,5 @@ class Intake:
 
 
 def _begun_until(reads: dict[Hashable, float], until_s: float) -> list[Hashable]:
-    """The first of these reads, which are in the order in which they began."""
-    found = []
-    for call, begun_s in reads.items():
-        if begun_s > until_s:
-            break
-        found.append(call)
-    return found
+    """Those of a few reads that began by then."""
+    return [call for call, begun_s in reads.items() if begun_s <= until_s]

@@ -105,9 +105,9 @@ class CountedIntake(Intake):
 
     reads = 0
 
-    def begin(self, call: Any, now_s: float, start: Callable[[], bool]) -> None:
+    def begin(self, call: Any, start: Callable[[], bool], *, now_s: float) -> None:
         self.reads += 1
-        super().begin(call, now_s, start)
+        super().begin(call, start, now_s=now_s)
 
 
 @contextlib.contextmanager

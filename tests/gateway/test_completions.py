@@ -506,6 +506,14 @@ def test_a_request_that_does_not_come_is_refused(reading: Reading) -> None:
     assert reading.intake.bytes_counted == 0
 
 
+@pytest.mark.parametrize("reading", [IntakePace(lane_s=9.0, waiting=3)], indirect=True)
+def test_of_too_many_reads_that_wait_the_oldest_are_refused(reading: Reading) -> None:
+    slow = [reading.hold() for _ in range(4 + 1 + 3 + 2)]
+    refused = slow[5:7]
+    assert [each.code() for each in refused] == [CODE.RESOURCE_EXHAUSTED] * 2
+    assert all(each.is_active() for each in slow if each not in refused)
+
+
 def test_a_call_that_is_cancelled_while_its_read_waits_is_told_so(reading: Reading) -> None:
     """And takes no place later: what waits is forgotten with its call."""
     slow = [reading.hold() for _ in range(5)]
