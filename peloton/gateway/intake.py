@@ -60,6 +60,8 @@ class Intake:
     def __init__(self, *, message_bytes_max: int, bytes_max: int, pace: IntakePace = PACE) -> None:
         self._message_bytes_max = message_bytes_max
         self._bytes_max = bytes_max
+        # A message that came by the lane finds room though all of the budget is expected to come.
+        self._arrived_max = bytes_max + message_bytes_max if bytes_max else 0
         self._pace = pace
         # Reads and when they began. Only of those that wait there may be many: oldest first.
         self._counted: dict[Hashable, float] = {}  # as the longest message, in the budget
@@ -101,7 +103,7 @@ class Intake:
             fits = size <= SMALL_BYTES_MAX
             if not fits:
                 cost = HELD_TWICE * size
-                fits = self._bytes + cost <= self._bytes_max
+                fits = self._bytes + cost <= self._arrived_max
                 if fits:
                     self._held[call] = self._held.get(call, 0) + cost
                     self._bytes += cost

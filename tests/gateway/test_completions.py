@@ -484,7 +484,7 @@ def reading(request: pytest.FixtureRequest) -> Iterator[Reading]:
 def test_small_requests_pass_though_slow_ones_take_all_the_room(reading: Reading) -> None:
     slow = [reading.hold() for _ in range(4)]
     assert reading.intake.bytes_counted == 400_000, "there is room for four"
-    for size in (0, 1000):
+    for size in (0, 1000, 40_000, 40_000, 40_000):
         assert reading.quick(bytes(size), timeout=WAIT_S_MAX) == bytes(size)
     late = [reading.hold(0.2) for _ in range(10)]
     assert [[*each] for each in late] == [[b"late"]] * 10, "they wait for each other"
