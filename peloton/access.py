@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from peloton import access_files
@@ -30,6 +30,16 @@ from peloton.runtime.core.condition import NotReadyReason
 from peloton.settings import DaemonSettings
 
 ANYBODY = "open to all users of this machine"
+EVERYBODY = "open to all who reach its port"
+DEFAULT_USER = "auth.file: the role of the default user accepts *"
+OPEN_EXCHANGE = (
+    f"listen.exchange is {ANYBODY}: each can pose as a daemon of this fleet, whatever its clients "
+    "have to prove. Give tls, or let no other users on this machine"
+)
+SHARED_AUTHORITY = (
+    "listen.tls.client_ca and tls.ca hold the same authority: each client with a certificate can "
+    "pose as a daemon of this fleet. Give clients an authority of their own"
+)
 CONNECT_S = 1.0
 
 
@@ -42,25 +52,39 @@ class ClientAccess:
         self.setting = setting = settings.callers
         self._entries: list[ClusterEntry] = []
         self._token_file = token_file(settings) if setting.has_token else None
+        self._default_runs_all = False  # whether callers without a password may call everything
         self.authentication = self._authentication()
-        if setting.is_open:
-            report(f"warning: {self.note}")
+        notes = tuple(self._notes())
+        for text in (*(note.text for note in notes), *_shared_authority(settings)):
+            report(f"warning: {text}")
         links = None if setting.is_open else FileLinks()
-        notes = (NotReadyReason("access", self.note),) if setting.is_open else ()
         self.files = HttpAccess(links, self.authentication.knows, notes)
         """Who gets files over HTTP."""
 
     @property
-    def note(self) -> str:
+    def open_to(self) -> str:
+        """Who may call everything without proving anything; empty where nobody may."""
+        if self.setting.is_open:
+            return ANYBODY
+        return EVERYBODY if self._default_runs_all else ""
+
+    def _notes(self) -> Iterator[NotReadyReason]:
         """What people have to know of a daemon that is open."""
-        return f"{ANYBODY}: each can run commands as {_owner()} ({self.setting.open_by})"
+        if self.open_to:
+            by = self.setting.open_by if self.setting.is_open else DEFAULT_USER
+            text = f"{self.open_to}: each can run commands as {_owner()} ({by})"
+            yield NotReadyReason("access", text)
+        if not self._settings.alone and self._settings.tls is None:
+            yield NotReadyReason("exchange", OPEN_EXCHANGE)
 
     def _authentication(self) -> Authentication:
         setting = self.setting
         tls = _read_tls(setting.tls) if setting.tls is not None else None
         if setting.has_passwords:
             assert setting.auth.file is not None
-            return Authentication.by_password(_checked(setting.auth.file), tls=tls)
+            users = _checked(setting.auth.file)
+            self._default_runs_all = users.default is not None and users.default.role.accepts_all
+            return Authentication.by_password(users, tls=tls)
         if setting.has_certificates:
             assert tls is not None
             return Authentication.by_certificate(tls)
@@ -178,7 +202,7 @@ def _checked(file: Path) -> BasicUsers:
     """The users of a file that is kept from others. Raises CannotStart."""
     try:
         access_files.read_secret_file(file)
-        return parse_users(read_yaml(file, "auth.file"))
+        return parse_users(read_yaml(file, "auth.file", secret=True))
     except BadSecretFile as error:
         raise CannotStart(f"auth.file: {error}") from error
     except BadSetting as error:
@@ -211,6 +235,24 @@ def _read_tls(files: ClientTls) -> ListenerTls:
     except ssl.SSLError as error:
         raise CannotStart(f"listen.tls: {at}: {error.reason or error}") from error
     return read
+
+
+def _shared_authority(settings: DaemonSettings) -> Iterator[str]:
+    """A warning where one authority says who is a client and who is a daemon."""
+    clients, daemons = settings.callers.tls, settings.tls
+    if clients is None or clients.client_ca is None or daemons is None:
+        return
+    try:
+        if _certificates(clients.client_ca) & _certificates(daemons.ca):
+            yield SHARED_AUTHORITY
+    except OSError as error:
+        raise CannotStart(f"tls: {error.filename}: {error.strerror}") from error
+
+
+def _certificates(file: Path) -> set[bytes]:
+    """Those of a file in PEM, without white space."""
+    _, *found = file.read_bytes().split(b"-----BEGIN CERTIFICATE-----")
+    return {b"".join(one.partition(b"-----END")[0].split()) for one in found}
 
 
 def _owner() -> str:

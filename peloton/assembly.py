@@ -17,7 +17,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import NamedTuple
 
-from peloton.access import ANYBODY
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.backend_switch import BackendSwitch
 from peloton.backends.port import Backend
@@ -144,7 +143,8 @@ class Daemon:
     @property
     def ready_text(self) -> str:
         """The line that says where clients call, and whether all of this machine may."""
-        anybody = f"({ANYBODY}) " if self._listeners.access.setting.is_open else ""
+        open_to = self._listeners.access.open_to
+        anybody = f"({open_to}) " if open_to else ""
         return f"ready: grpc {anybody}{self.grpc}"
 
     def health(self) -> tuple[bool, list[str]]:

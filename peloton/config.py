@@ -139,10 +139,14 @@ def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
     return [msgspec.structs.replace(size, name=name) for name in names]
 
 
-def read_yaml(path: Path, option: str) -> Any:
-    """The parsed content of a YAML file. `option` names the file in errors."""
+def read_yaml(path: Path, option: str, *, secret: bool = False) -> Any:
+    """The parsed content of a YAML file. `option` names the file in errors.
+
+    Errors repeat nothing of a `secret` file.
+    """
+    load = yaml_limits.load_secret if secret else yaml_limits.load
     try:
-        return yaml_limits.load(yaml_limits.text_of(path), SAFE)
+        return load(yaml_limits.text_of(path), SAFE)
     except OSError as error:
         raise BadSetting(f"{option}: {path}: {error.strerror}") from error
     except yaml_limits.BadYaml as error:

@@ -16,6 +16,7 @@ FILE_BYTES_MAX = 128 * 1024 * 1024
 DEPTH_MAX = 100
 """The deepest spec that has a meaning nests less than twenty levels."""
 MERGE = "tag:yaml.org,2002:merge"
+SECRET = "not YAML, a tag, or a key given twice; not repeated here, as it may be a secret"
 ALIASED_NODES_MAX = 1_000_000
 """Nodes that aliases expand to, counted at each use."""
 
@@ -65,6 +66,24 @@ def load(text: str, loader: Any) -> Any:
     except (AttributeError, LookupError, TypeError):
         # The loader fails so at `!!timestamp x`, `!!bool x` and `!!int ''`.
         raise BadYaml("not YAML: a value does not have the form of its tag") from None
+
+
+def load_secret(text: str, loader: Any) -> Any:
+    """As `load`, of a text with secrets: BadYaml gives the line, and repeats nothing of it."""
+
+    class Marked(loader):  # type: ignore[misc]
+        """Gives the place of a value that does not have the form of a number or a date."""
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, OverflowError, AttributeError, LookupError, TypeError):
+                raise yaml.MarkedYAMLError(problem_mark=node.start_mark) from None
+
+    try:
+        return load(text, Marked)
+    except BadYaml as error:
+        raise BadYaml(SECRET, error.line) from None
 
 
 def duplicate_key(node: Any) -> Any | None:

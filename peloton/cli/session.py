@@ -101,7 +101,7 @@ def login(path: str | None) -> Login | None:
     from peloton.access_files import exposed
     from peloton.sdk.client import Login
 
-    found = read_spec(path)
+    found = read_spec(path, secret=True)
     # Not refused, as a password file is: the original's users have such files.
     text = exposed(Path(path))
     if text:
@@ -133,8 +133,11 @@ def credentials(values: Mapping[str, Any]) -> Credentials:
     )
 
 
-def read_spec(path: str) -> dict[str, Any]:
-    """A file of keys and values; what they mean is the client's business."""
+def read_spec(path: str, *, secret: bool = False) -> dict[str, Any]:
+    """A file of keys and values; what they mean is the client's business.
+
+    Errors repeat nothing of a `secret` file.
+    """
     from peloton import yaml_limits
     from peloton.sdk.yaml_text import load_yaml
 
@@ -145,7 +148,7 @@ def read_spec(path: str) -> dict[str, Any]:
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
     try:
-        return load_yaml(text, name=path)
+        return load_yaml(text, name=path, secret=secret)
     except BadSpec as error:
         if error.field:
             error.args = (f"{path}: {error}",)  # such as a duplicate key

@@ -26,7 +26,7 @@ import grpc
 
 from peloton.gateway.basic_users import BasicUsers, service_and_method
 from peloton.gateway.guard import CallCode, CallEnded
-from peloton.gateway.principals import CALLER, claimed, host_of
+from peloton.gateway.principals import CALLER, CALLER_LENGTH_MAX, claimed, host_of
 from peloton.runtime.core.principal import BASIC, NONE, SOCKET, TLS, TOKEN, Principal
 
 AUTHORIZATION, USERNAME, PASSWORD = "authorization", "username", "password"
@@ -35,6 +35,10 @@ SECRETS = frozenset((AUTHORIZATION, PASSWORD))
 OPEN_PATHS = frozenset(("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"))
 BEARER = "bearer "
 UNIX = "unix:"
+PATHS_KEPT_MAX, PATH_LENGTH_MAX = 1024, 128
+"""Paths whose answer is kept for each role: longer than that of any method none is."""
+NAMES_LENGTH_MAX = 512
+"""A principal with longer names is made anew for each call."""
 NOBODY = Principal("", NONE)
 HOW_TO_CALL = (
     "The command line and the SDK find it by themselves where the user who started this daemon "
@@ -124,16 +128,18 @@ class Authentication:
     @classmethod
     def by_password(cls, users: BasicUsers, *, tls: ListenerTls | None = None) -> Authentication:
         """Callers are users of a file, and may call what their roles accept."""
-        permitted = lru_cache(maxsize=4096)(users.permits)
+        kept = lru_cache(maxsize=PATHS_KEPT_MAX)(users.permits)
+
+        def permitted(role: str, path: str) -> bool:
+            # No method has a longer path, so what clients make up is not kept.
+            return (kept if len(path) <= PATH_LENGTH_MAX else users.permits)(role, path)
 
         def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
             user = users.user(metadata.get(USERNAME), metadata.get(PASSWORD))
             if user is None:
                 _refuse(CallCode.UNAUTHENTICATED, NO_USER)
             if not permitted(user.role.name, path):
-                service, method = service_and_method(path)
-                text = f"not permitted to call {method} in {service}"
-                _refuse(CallCode.PERMISSION_DENIED, text)
+                _refuse(CallCode.PERMISSION_DENIED, _not_permitted(path))
             caller = metadata.get(CALLER, "")
             return _principal(user.name, BASIC, peer=peer, caller=caller, role=user.role.name)
 
@@ -179,6 +185,13 @@ def _unproven(path: str, metadata: Metadata, *, peer: str, identities: Names) ->
     return claimed(metadata, _host(peer))
 
 
+def _not_permitted(path: str) -> str:
+    parts = service_and_method(path)
+    if parts is None:
+        return "not permitted: the path of this call is not /SERVICE/METHOD"
+    return f"not permitted to call {parts[1]} in {parts[0]}"
+
+
 def _refuse(code: Any, text: str) -> NoReturn:
     raise CallEnded(code, text)
 
@@ -188,10 +201,19 @@ def _bearer(authorization: str) -> bytes:
     return token.strip().encode() if scheme.lower() == BEARER else b""
 
 
-# Connections are few, and each makes many calls.
-@lru_cache(maxsize=4096)
 def _principal(name: str, how: str, *, peer: str, caller: str, role: str = "") -> Principal:
+    """One object for many calls: connections are few, and each makes many of them."""
+    make = _kept_principal if len(name) + len(peer) <= NAMES_LENGTH_MAX else _made_principal
+    return make(name, how, peer=peer, caller=caller[:CALLER_LENGTH_MAX], role=role)
+
+
+def _made_principal(name: str, how: str, *, peer: str, caller: str, role: str) -> Principal:
     return Principal(name, how, host_of(peer), caller, role)
 
 
-_host = lru_cache(maxsize=4096)(host_of)
+_kept_principal = lru_cache(maxsize=4096)(_made_principal)
+_kept_host = lru_cache(maxsize=4096)(host_of)
+
+
+def _host(peer: str) -> str:
+    return (_kept_host if len(peer) <= NAMES_LENGTH_MAX else host_of)(peer)

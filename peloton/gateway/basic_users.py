@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from peloton.gateway.unimplemented import SHORT
 
 RULE = re.compile(r"(?P<service>[A-Za-z0-9.]+):(?P<method>\*|[A-Za-z0-9]+\*?)")
+PATH = re.compile(r"/(?P<service>[A-Za-z0-9_.]+)/(?P<method>[A-Za-z0-9_]+)")
 EVERYTHING = "*"
 FULL = {short: full for full, short in SHORT.items()}
 _NO_DIGEST = bytes(32)
@@ -53,6 +54,11 @@ class Role(NamedTuple):
     accept: tuple[Rule, ...] = ()
     reject: tuple[Rule, ...] = ()
 
+    @property
+    def accepts_all(self) -> bool:
+        """Whether its users may call everything but what is rejected."""
+        return Rule(EVERYTHING, EVERYTHING) in self.accept
+
     def permits(self, service: str, method: str) -> bool:
         """Whether its users may call this; a service counts the same under each of its names."""
         named = FULL.get(service, service)
@@ -83,8 +89,9 @@ class BasicUsers:
         self.internal = internal
 
     def permits(self, role: str, path: str) -> bool:
-        """Whether users of this role may call `/SERVICE/METHOD`."""
-        return self._roles[role].permits(*service_and_method(path))
+        """Whether users of this role may call `/SERVICE/METHOD`; no other form of a path."""
+        parts = service_and_method(path)
+        return parts is not None and self._roles[role].permits(*parts)
 
     def user(self, name: str | None, password: str | None) -> User | None:
         """Who this is; None for a wrong name or password, and where one of both is missing."""
@@ -97,7 +104,8 @@ class BasicUsers:
 
 
 def parse_users(raw: Any) -> BasicUsers:
-    """The users of a parsed file. Raises BadUsers with all mistakes."""
+    """The users of a parsed file. Raises BadUsers with all mistakes, by their places: any value may
+    be a password that was put into the wrong field."""
     texts = [*_shape_problems(raw)]
     if texts:
         raise BadUsers(*texts)
@@ -110,14 +118,14 @@ def parse_users(raw: Any) -> BasicUsers:
         name, password = one.get("username") or "", one.get("password") or ""
         role = roles.get(one.get("role") or "")
         if role is None:
-            texts.append(f"{at}.role: there is no role {one.get('role') or ''!r}")
+            texts.append(f"{at}.role: there is no such role")
             role = Role("")
         if bool(name) != bool(password):
             texts.append(f"{at}: username and password go together")
         elif not name:
             default.append(User("", role))
         elif name in users:
-            texts.append(f"{at}.username: duplicate user {name!r}")
+            texts.append(f"{at}.username: duplicate user")
         else:
             users[name] = (User(name, role), _digest(password))
     if len(default) > 1:
@@ -137,7 +145,7 @@ def _roles(listed: list[Any]) -> tuple[dict[str, Role], list[str]]:
         if not name:
             texts.append(f"{at}.role: must not be empty")
         if name in found:
-            texts.append(f"{at}.role: duplicate role {name!r}")
+            texts.append(f"{at}.role: duplicate role")
         rules = {}
         for field in ("accept", "reject"):
             rules[field], wrong = _rules(one.get(field) or [], f"{at}.{field}")
@@ -156,7 +164,7 @@ def _rules(listed: list[str], at: str) -> tuple[tuple[Rule, ...], list[str]]:
             service = rule["service"]
             found.append(Rule(FULL.get(service, service), rule["method"]))
         else:
-            texts.append(f"{at}[{number}]: {text!r} is neither * nor SERVICE:METHOD")
+            texts.append(f"{at}[{number}]: is neither * nor SERVICE:METHOD")
     return tuple(found), texts
 
 
@@ -165,17 +173,17 @@ def _internal_problems(name: str, users: Mapping[str, tuple[User, bytes]]) -> It
     if not name:
         yield "internal_user: must be given"
     elif name not in users:
-        yield f"internal_user: there is no user {name!r}"
+        yield "internal_user: there is no such user"
     else:
         role = users[name][0].role
         if role.accept != (Rule(EVERYTHING, EVERYTHING),) or role.reject:
-            yield f"internal_user: role {role.name!r} must accept ['*'] only, and reject nothing"
+            yield "internal_user: its role must accept ['*'] only, and reject nothing"
 
 
-def service_and_method(path: str) -> tuple[str, str]:
-    """The two parts of `/SERVICE/METHOD`."""
-    service, _, method = path.lstrip("/").rpartition("/")
-    return service, method
+def service_and_method(path: str) -> tuple[str, str] | None:
+    """The two parts of `/SERVICE/METHOD`; None for what only looks like it."""
+    found = PATH.fullmatch(path)
+    return (found["service"], found["method"]) if found is not None else None
 
 
 FIELDS: dict[str, dict[str, type]] = {

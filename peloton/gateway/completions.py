@@ -65,7 +65,9 @@ class CoreCall:
         """Whether its object must look as if it did not exist."""
         self._call = event.call
         self._ended = ended
-        self._intake = intake
+        self.intake = intake
+        """Counts what is received; another one may be set before the first `read`."""
+        self._unread: Callable[[bytes | None], None] | None = None  # told if a read never starts
         self._uses = 1  # of what was received: by the core, and by each `keep`
         self._lock = threading.Lock()
         self._due = 1  # batches that the core has not completed; the first is that of the close
@@ -92,24 +94,28 @@ class CoreCall:
         """Receive the next message of the client; None where no further one comes.
 
         A message for which there is no room ends the call instead. So does an exception of `then`.
-        A read that is begun on another thread than that of the events is found slow only after
-        the next event.
+        It starts when there is room for it. A read that is begun on another thread than that of
+        the events is found slow only after the next event.
         """
 
         def received(event: Any) -> None:
             data: bytes | None = event.batch_operations[0].message()
             with Guard(self.end, self.method):
-                if self._intake.arrived(self, len(data or b"")):
+                if self.intake.arrived(self, len(data or b""), now_s=time.monotonic()):
                     then(data)
                 else:
-                    self.end(RESOURCE_EXHAUSTED, self._intake.refusal)
+                    self.end(RESOURCE_EXHAUSTED, self.intake.refusal)
             self._completed()
 
-        operations = (cygrpc.ReceiveMessageOperation(NO_FLAGS),)
-        self._intake.begin(self, time.monotonic())
-        if not self._start(operations, received):
-            self._intake.arrived(self, 0)
-            then(None)
+        def start() -> bool:
+            if self._start((cygrpc.ReceiveMessageOperation(NO_FLAGS),), received):
+                return True
+            with Guard(self.end, self.method):
+                then(None)
+            return False
+
+        self._unread = then
+        self.intake.begin(self, start, now_s=time.monotonic())
 
     def keep(self) -> None:
         """What was received is used until `let_go`, even if the call ends before."""
@@ -122,7 +128,7 @@ class CoreCall:
             self._uses -= 1
             last = not self._uses
         if last:
-            self._intake.release(self)
+            self.intake.release(self, time.monotonic())
 
     def write(self, data: bytes, then: Callable[[bool], object]) -> None:
         """Send a message of a stream; then whether it is on its way."""
@@ -186,6 +192,10 @@ class CoreCall:
         if self.cancelled and on_cancel is not None:
             with Guard(self.end, self.method):
                 on_cancel()
+        if self.intake.leave(self) and self._unread is not None:
+            with Guard(self.end, self.method):
+                self._unread(None)
+        self._unread = None
         self._completed()
 
     def _completed(self) -> None:
@@ -207,13 +217,18 @@ class CoreServer:
         *,
         calls_max: int,
         intake: Intake,
+        open_intake: Intake | None = None,
     ) -> None:
-        """`begin` is called with each new call, on the thread of the events."""
+        """`begin` is called with each new call, on the thread of the events.
+
+        `open_intake` is another one that it may set for calls of callers who prove nothing.
+        """
         self.stopped: Future[None] = Future()
         """Done when it has stopped and no call is left."""
         self.on_broken: Callable[[str], object] | None = None
         """Called if the thread of the events ends with an exception: no call is served then."""
         self._intake = intake
+        self._intakes = [intake] if open_intake is None else [intake, open_intake]
         self._begin = begin
         self._calls_max = calls_max
         self._queue = cygrpc.CompletionQueue()
@@ -284,7 +299,8 @@ class CoreServer:
             self.on_broken(f"no call is served any more: {details}")
 
     def _take_event(self) -> None:
-        look_s = self._intake.next_look_s()
+        looks = [each.next_look_s() for each in self._intakes]
+        look_s = min([each for each in looks if each is not None], default=None)
         if look_s is None:
             event = self._queue.poll(None)
         else:
@@ -297,8 +313,9 @@ class CoreServer:
         # What has arrived while this thread was busy stands in the queue, and is taken first.
         now_s = time.monotonic()
         if now_s >= look_s + (LOOK_LATE_S_MAX if event.tag is not None else 0.0):
-            for refused in self._intake.refused(now_s):
-                cast(CoreCall, refused.call).end(RESOURCE_EXHAUSTED, refused.text)
+            for intake in self._intakes:
+                for refused in intake.refused(now_s):
+                    cast(CoreCall, refused.call).end(RESOURCE_EXHAUSTED, refused.text)
 
     def _is_over(self) -> bool:
         return self._shut and not self._calls and not self._asked

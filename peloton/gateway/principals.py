@@ -15,6 +15,8 @@ from peloton.runtime.core.principal import NONE, UNVERIFIED, Principal
 NAMES = "username", "peloton-user"
 """Metadata that names a person: of the original's basic authentication, and of our own clients."""
 CALLER = "rpc-caller"
+CALLER_LENGTH_MAX = 128
+"""The rest of a longer name of a program is dropped."""
 
 
 class Caller(Protocol):
@@ -33,7 +35,7 @@ def principal_of(context: Caller) -> Principal:
 def claimed(metadata: Mapping[str, Any], host: str) -> Principal:
     """Who a client at this host says it is; nothing of it is proven."""
     name = next((str(metadata[key]) for key in NAMES if metadata.get(key)), "")
-    caller = str(metadata.get(CALLER, ""))
+    caller = str(metadata.get(CALLER, ""))[:CALLER_LENGTH_MAX]
     return Principal(name, UNVERIFIED if name else NONE, host, caller)
 
 

@@ -25,6 +25,7 @@ import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from peloton.gateway import authentication as authn
 from peloton.gateway.authentication import SECRETS, UNIX, Authentication, without_secrets
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
@@ -147,7 +148,10 @@ class Server:
         self._begins: dict[str, Begin] = {}
         self._refusals: Mapping[str, str] = {}
         most = LONG_CALLS_MAX + 2 * CALLS_MAX
-        self._core = CoreServer(options, self._begin, calls_max=most, intake=intake)
+        self._open_intake = intake.for_open_calls()
+        self._core = CoreServer(
+            options, self._begin, calls_max=most, intake=intake, open_intake=self._open_intake
+        )
 
     def add(self, service: ServiceDescriptor, servicer: Any, *, names: Sequence[str]) -> None:
         """Serve the methods that the servicer has, under these names of the service."""
@@ -219,6 +223,8 @@ class Server:
         known = self._authentication
         identities = call.peer_identities() if known.tls is not None else None
         call.principal = known.admit(call.method, sent, peer=call.peer(), identities=identities)
+        if call.method in authn.OPEN_PATHS:  # who proves nothing takes no room of others
+            call.intake = self._open_intake
         begin = self._begins.get(call.method)
         if begin is not None:
             begin(call)

@@ -43,15 +43,35 @@ for kind in ("int", "float", "bool", "timestamp", "str"):
 Loader.add_constructor(TAG + "map", mapping)
 
 
-def load_yaml(text: str, *, name: str = "the file") -> dict[str, Any]:
-    """The document as plain Python, its top level a mapping."""
+class SecretLoader(Loader):
+    """The same, whose errors give no more than the place."""
+
+
+def secret_mapping(loader: Any, node: Any) -> dict[Any, Any]:
+    key = yaml_limits.duplicate_key(node)
+    if key is not None:
+        raise yaml_limits.BadYaml("given twice", key.start_mark.line + 1)
+    return mapping(loader, node)
+
+
+SecretLoader.add_constructor(TAG + "map", secret_mapping)
+
+
+def load_yaml(text: str, *, name: str = "the file", secret: bool = False) -> dict[str, Any]:
+    """The document as plain Python, its top level a mapping. Errors repeat nothing of a `secret`
+    one."""
     try:
-        data = yaml_limits.load(text, Loader)
+        data = (
+            yaml_limits.load_secret(text, SecretLoader)
+            if secret
+            else yaml_limits.load(text, Loader)
+        )
     except yaml_limits.BadYaml as error:
         where = f", line {error.line}" if error.line else ""
         raise BadSpec(f"{name}{where}: {error.text}") from None
     if not isinstance(data, dict):
-        raise BadSpec(f"{name}: expected keys and values, found {describe(data)}")
+        found = "" if secret else f", found {describe(data)}"
+        raise BadSpec(f"{name}: expected keys and values{found}")
     return data
 
 

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from peloton import access_files
+from peloton.access import ClientAccess
 from peloton.access_files import BadSecretFile, ClusterEntry
 from peloton.assembly import Daemon
 from peloton.config import BadSetting
@@ -369,6 +370,67 @@ def test_noop_is_open_and_warns(tmp_path: Path, capsys: pytest.CaptureFixture[st
             found = json.loads(got.read())
         assert found["ready"] and [one["component"] for one in found["reasons"]] == ["access"]
     assert "warning: open to all users of this machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("reject", [[], ["peloton.api.v0.job.JobManager:Delete"]])
+def test_a_default_user_who_may_call_everything_is_open_and_warns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reject: list[str]
+) -> None:
+    wanted = settings(tmp_path, auth=users_in(tmp_path))
+    file, role = tmp_path / "users.yaml", {"role": "anybody", "accept": ["*"], "reject": reject}
+    users = [one for one in USERS["users"] if "username" in one]  # type: ignore[attr-defined]
+    raw = USERS | {"users": [*users, {"role": "anybody"}], "roles": [*USERS["roles"], role]}  # type: ignore[misc]
+    file.write_text(yaml.safe_dump(raw))
+    with running(wanted) as daemon:
+        assert answered(at(daemon), Credentials())
+        assert daemon.ready_text.startswith("ready: grpc (open to all who reach its port) ")
+        with urllib.request.urlopen(f"http://{daemon.http}/ready?format=json", timeout=20) as got:
+            (found,) = json.loads(got.read())["reasons"]
+        assert found["component"] == "access" and "auth.file" in found["text"]
+    assert "warning: open to all who reach its port: " in capsys.readouterr().err
+
+
+def fleet_warnings(folder: Path, **changes: Any) -> tuple[list[str], list[str]]:
+    """What a daemon of a fleet warns of, and the parts that its health tells of."""
+    raw = {
+        "cluster": "test",
+        "listen": HERE,
+        "journal": {"cassandra": {"contacts": ["127.0.0.1"]}},
+        "zookeeper": {"hosts": ["127.0.0.1:2181"]},
+        "backend": {"simulated": {"hosts": HOSTS}},
+    }
+    texts = list[str]()
+    found = ClientAccess(parse(raw | changes, folder), report=texts.append)
+    return texts, [note.component for note in found.files.notes]
+
+
+def test_an_exchange_without_tls_is_open_and_warns(tmp_path: Path) -> None:
+    basic = users_in(tmp_path)
+    (text,), noted = fleet_warnings(tmp_path, auth=basic)
+    assert "listen.exchange" in text and text.startswith("warning: ") and "Give tls" in text
+    assert noted == ["exchange"]
+    _, noted = fleet_warnings(tmp_path, auth={"type": "NOOP"})
+    assert noted == ["access", "exchange"]
+    ours = Authority(tmp_path / "ca").issue("daemon")
+    files = {"ca": tmp_path / "ca.pem", "certificate": ours.certificate, "key": ours.key}
+    tls = {name: str(path) for name, path in files.items()}
+    assert fleet_warnings(tmp_path, auth=basic, tls=tls) == ([], [])
+    alone = ClientAccess(settings(tmp_path, auth=basic), report=lambda text: None)
+    assert alone.files.notes == (), "it has no exchange"
+
+
+def test_one_authority_for_clients_and_daemons_warns(tmp_path: Path) -> None:
+    daemons, clients = Authority(tmp_path / "daemons"), Authority(tmp_path / "clients")
+    ours = daemons.issue("daemon")
+    pair = {"certificate": str(ours.certificate), "key": str(ours.key)}
+    both, copy = tmp_path / "both.pem", tmp_path / "copy.pem"
+    both.write_bytes(clients.ca.read_bytes() + daemons.ca.read_bytes())
+    copy.write_bytes(b"# a comment\r\n" + daemons.ca.read_bytes().replace(b"\n", b"\r\n"))
+    for client_ca, warns in ((daemons.ca, 1), (copy, 1), (both, 1), (clients.ca, 0)):
+        listen = HERE | {"tls": pair | {"client_ca": str(client_ca)}}
+        texts, noted = fleet_warnings(tmp_path, listen=listen, tls=pair | {"ca": str(daemons.ca)})
+        assert len(texts) == warns and not noted
+        assert all("listen.tls.client_ca" in text and "tls.ca" in text for text in texts)
 
 
 def test_a_socket_of_a_living_process_is_not_replaced(tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.gateway import intake as intake_module
 from peloton.gateway.completions import CoreCall, CoreServer
-from peloton.gateway.intake import Intake
+from peloton.gateway.intake import Intake, IntakePace
 
 CODE = grpc.StatusCode
 WAIT_S_MAX = 20.0
@@ -438,39 +437,96 @@ def test_messages_beyond_the_bytes_in_flight_are_refused(served: Served) -> None
     again.cancel()
 
 
-def test_requests_that_do_not_come_take_the_room_of_slow_ones_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    never = threading.Event()
+PACE = IntakePace(lane=1, lane_s=0.4, read_s_max=WAIT_S_MAX)
 
-    def nothing() -> Iterator[bytes]:
-        never.wait(WAIT_S_MAX)
-        yield from ()
 
-    def begin(call: CoreCall) -> None:
+class Reading:
+    """A server that answers each call with its request, and streams that hold requests back."""
+
+    def __init__(self, pace: IntakePace) -> None:
+        self.intake = Intake(message_bytes_max=100_000, bytes_max=400_000, pace=pace)
+        self.begun: queue.Queue[CoreCall] = queue.Queue()
+        self.server = CoreServer(OPTIONS, self._begin, calls_max=100, intake=self.intake)
+        self.port = self.server.listen("127.0.0.1:0")
+        self.server.start()
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
+        self.quick = self.channel.unary_unary(PATH)
+
+    def _begin(self, call: CoreCall) -> None:
         call.read(lambda data: call.end(message=data))
+        self.begun.put(call)
 
-    counted = intake()
-    server = CoreServer(OPTIONS, begin, calls_max=100, intake=counted)
-    port = server.listen("127.0.0.1:0")
-    server.start()
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        first = channel.stream_stream(PATH)(nothing())
-        until(lambda: counted.bytes_counted == 100_000)
-        stalled = [channel.stream_stream(PATH)(nothing()) for _ in range(4)]
-        until(lambda: sum(not each.is_active() for each in stalled) == 1)
-        (refused,) = [each for each in stalled if not each.is_active()]
-        assert refused.code() is CODE.RESOURCE_EXHAUSTED and "in flight" in refused.details()
-        assert counted.bytes_counted == 400_000, "there is room for four"
-        quick = channel.unary_unary(PATH)
-        assert quick(bytes(1000), timeout=WAIT_S_MAX) == bytes(1000)
-        monkeypatch.setattr(intake_module, "READ_S_MAX", 0.2)
-        assert quick(b"", timeout=WAIT_S_MAX) == b"", "an event, which lets the time be looked at"
-        assert (first.code(), first.details()) == (
-            CODE.RESOURCE_EXHAUSTED, "no request came within 0.2 s",
-        )  # fmt: skip
-        until(lambda: not counted.bytes_counted)
-        never.set()
-    server.stop()
-    server.cancel_all()
-    server.stopped.result(WAIT_S_MAX)
+    def hold(self, wait_s: float = WAIT_S_MAX, data: bytes = b"late") -> Any:
+        """A call, known to the server, whose request comes after so long."""
+
+        def late() -> Iterator[bytes]:
+            threading.Event().wait(wait_s)
+            yield data
+
+        held = self.channel.stream_stream(PATH)(late())
+        self.begun.get(timeout=WAIT_S_MAX)
+        return held
+
+    def close(self) -> None:
+        self.server.stop()
+        self.server.cancel_all()
+        self.server.stopped.result(WAIT_S_MAX)
+        self.channel.close()
+
+
+@pytest.fixture
+def reading(request: pytest.FixtureRequest) -> Iterator[Reading]:
+    made = Reading(getattr(request, "param", PACE))
+    yield made
+    made.close()
+
+
+def test_small_requests_pass_though_slow_ones_take_all_the_room(reading: Reading) -> None:
+    slow = [reading.hold() for _ in range(4)]
+    assert reading.intake.bytes_counted == 400_000, "there is room for four"
+    for size in (0, 1000, 40_000, 40_000, 40_000):
+        assert reading.quick(bytes(size), timeout=WAIT_S_MAX) == bytes(size)
+    late = [reading.hold(0.2) for _ in range(10)]
+    assert [[*each] for each in late] == [[b"late"]] * 10, "they wait for each other"
+    assert all(each.is_active() for each in slow)
+
+
+def test_a_slow_read_leaves_the_lane_if_others_wait(reading: Reading) -> None:
+    slow = [reading.hold() for _ in range(5)]
+    assert reading.quick(b"1", timeout=WAIT_S_MAX) == b"1"
+    assert [each.is_active() for each in slow] == [True] * 4 + [False]
+    assert slow[4].code() is CODE.RESOURCE_EXHAUSTED and "in flight" in slow[4].details()
+
+
+@pytest.mark.parametrize("reading", [IntakePace(lane_s=9.0, read_s_max=0.3)], indirect=True)
+def test_a_request_that_does_not_come_is_refused(reading: Reading) -> None:
+    slow = [reading.hold() for _ in range(7)]
+    assert [each.code() for each in slow] == [CODE.RESOURCE_EXHAUSTED] * 7
+    assert {each.details() for each in slow[:5]} == {"no request came within 0.3 s"}
+    assert reading.intake.bytes_counted == 0
+
+
+@pytest.mark.parametrize("reading", [IntakePace(lane_s=9.0, waiting=3)], indirect=True)
+def test_of_too_many_reads_that_wait_the_oldest_are_refused(reading: Reading) -> None:
+    slow = [reading.hold() for _ in range(4 + 1 + 3 + 2)]
+    refused = slow[5:7]
+    assert [each.code() for each in refused] == [CODE.RESOURCE_EXHAUSTED] * 2
+    assert all(each.is_active() for each in slow if each not in refused)
+
+
+def test_a_call_that_is_cancelled_while_its_read_waits_is_told_so(reading: Reading) -> None:
+    """And takes no place later: what waits is forgotten with its call."""
+    slow = [reading.hold() for _ in range(5)]
+    told: queue.Queue[bytes | None] = queue.Queue()
+    call: queue.Queue[CoreCall] = queue.Queue()
+
+    def begin(arrived: CoreCall) -> None:
+        call.put(arrived)
+        arrived.read(told.put)
+
+    reading.server._begin = begin
+    asked = reading.channel.unary_unary(PATH).future(b"1")
+    call.get(timeout=WAIT_S_MAX)
+    asked.cancel()
+    assert told.get(timeout=WAIT_S_MAX) is None
+    assert all(each.is_active() for each in slow), "nobody waits any more"
