@@ -93,7 +93,8 @@ class Intake:
         `start` starts it, now or on another thread when there is room; False if the call is over.
         """
         with self._lock:
-            at_once = not self._waiting and self._has_room()  # the usual case
+            others = self._waiting or self._lane
+            at_once = not others and self._has_room()  # the usual case
             if at_once:
                 self._bytes += self._message_bytes_max
                 self._counted[call] = now_s
@@ -116,8 +117,8 @@ class Intake:
                 if fits:
                     self._held[call] = self._held.get(call, 0) + cost
                     self._bytes += cost
-            others_wait = bool(self._waiting)
-        if others_wait:
+            others = bool(self._waiting or self._lane)
+        if others:
             self._start_waiting(now_s)
         return fits
 
