@@ -37,14 +37,16 @@ def main() -> None:
         posix.setresgid(gid, gid, gid)
         posix.setresuid(uid, uid, uid)
         step = EXEC
-        _execute(paths, arguments, environment)
+        _execute(paths, arguments, environment=environment)
     except OSError as trouble:
         report = f"{posix.getpid()} {step} {trouble.errno or 0}\n"
         posix.write(REPORT_FD, report.encode())
         posix._exit(_FAILED_STATUS if step == SWITCH else _NOT_RUNNABLE_STATUS)
 
 
-def _execute(paths: list[bytes], arguments: list[bytes], environment: dict[bytes, bytes]) -> None:
+def _execute(
+    paths: list[bytes], arguments: list[bytes], *, environment: dict[bytes, bytes]
+) -> None:
     """As `os.execvpe` searches: the first that can be run, else the most telling error."""
     denied: OSError | None = None
     missing: OSError = FileNotFoundError(errno.ENOENT, "")

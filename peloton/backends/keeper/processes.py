@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from .accounts import Account
-from .switching import AccountStarts, StartFailure, SwitchFailed, Task
+from .switching import AccountStarts, AccountTask, StartFailure, SwitchFailed
 
 RUN_MARK = "PELOTON_RUN_ID"
 KEEPER_MARK = "PELOTON_KEEPER"
@@ -96,7 +96,7 @@ class Spawner:
     def __init__(self) -> None:
         self._home_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         self._umask = _TASK_UMASK
-        self.account_starts = AccountStarts(_RESET_SIGNALS)
+        self._account_starts = AccountStarts(_RESET_SIGNALS)
         _keep_descriptors()
 
     def __enter__(self) -> Spawner:
@@ -113,8 +113,8 @@ class Spawner:
         try:
             os.fchdir(self._home_fd)
             if program.account is not None:
-                task = Task(*program[:4], _marks(program))
-                return self.account_starts.spawn(task, program.account, now=time.monotonic())
+                task = AccountTask(*program[:4], _marks(program))
+                return self._account_starts.spawn(task, program.account, now=time.monotonic())
             os.chdir(program.sandbox)
             return _spawn_first(program)
         except SwitchFailed as trouble:
@@ -127,8 +127,16 @@ class Spawner:
 
     def ended(self, pid: int) -> SpawnFailed | None:
         """Why the process that was just reaped has not executed its program, if it has not."""
-        failure = self.account_starts.ended(pid)
+        failure = self._account_starts.ended(pid)
         return _failed_start(failure) if failure is not None else None
+
+    def next_deadline(self) -> float | None:
+        """When `kill_overdue` is to be called next."""
+        return self._account_starts.next_deadline()
+
+    def kill_overdue(self, now: float) -> None:
+        """Kill what should have executed its program by now and has not."""
+        self._account_starts.kill_overdue(now)
 
 
 def _spawn_first(program: Program) -> int:

@@ -140,11 +140,11 @@ class Runs:
 
     def next_kill(self) -> float | None:
         times = [self._kills[0][0]] if self._kills else []
-        start = self._spawner.account_starts.next_deadline()
+        start = self._spawner.next_deadline()
         return min([*times, start] if start is not None else times, default=None)
 
     def kill_overdue(self, now: float) -> None:
-        self._spawner.account_starts.kill_overdue(now)
+        self._spawner.kill_overdue(now)
         while self._kills and self._kills[0][0] <= now:
             run = self.memory.runs.get(heapq.heappop(self._kills)[1])
             if run is not None and run.live:

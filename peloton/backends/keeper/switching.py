@@ -48,7 +48,7 @@ class StartFailure(NamedTuple):
     number: int
 
 
-class Task(NamedTuple):
+class AccountTask(NamedTuple):
     """What is to run, and where. `marks` are set before its own environment is."""
 
     value: str
@@ -83,7 +83,7 @@ class AccountStarts:
         self._write_end = _moved_up(write_end)
         self._unread = b""
 
-    def spawn(self, task: Task, account: Account, *, now: float) -> int:
+    def spawn(self, task: AccountTask, account: Account, *, now: float) -> int:
         """The pid. Raises SwitchFailed, OSError, ValueError.
 
         It leaves the sandbox as the working folder of this process.
@@ -159,7 +159,7 @@ class AccountStarts:
                 start.failure = StartFailure(start.value, switched, int(number))
 
 
-def _description(task: Task, account: Account) -> int:
+def _description(task: AccountTask, account: Account) -> int:
     """A file in memory with what account_start.py reads. Raises ValueError, OSError."""
     folders = [""] if os.path.dirname(task.value) else os.get_exec_path(task.environment)
     paths = [_encoded(os.path.join(folder, task.value)) for folder in folders]

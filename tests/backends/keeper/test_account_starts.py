@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from peloton.backends.keeper import accounts, kinds, processes
-from peloton.backends.keeper.switching import START_MAX_S, AccountStarts, Task
+from peloton.backends.keeper.switching import START_MAX_S, AccountStarts, AccountTask
 from peloton.backends.keeper_messages import RunStarted
 
 KEEPER = Path(kinds.__file__).parent
@@ -70,7 +70,7 @@ def spawned(passable: Path) -> Iterator[Callable[..., int]]:
         assert account is not None
         box = passable / f"box-{len(pids)}"
         box.mkdir()
-        task = Task(command[0], list(command), environment, str(box), {"MARK": "x"})
+        task = AccountTask(command[0], list(command), environment, str(box), {"MARK": "x"})
         pids.append(starts.spawn(task, account, now=100.0))
         return pids[-1]
 
@@ -127,6 +127,10 @@ def test_what_does_not_execute_its_command_in_time_is_killed(
     assert os.waitpid(hung, 0) == (hung, signal.SIGKILL)
     failure = starts.ended(hung)
     assert failure is not None and (failure.value, failure.number) == (leased[0], 0)
+    told = processes._failed_start(failure)
+    assert (told.status, str(told)) == (
+        126, f"cannot run {leased[0]!r}: its file did not open in time",
+    )  # fmt: skip
     assert procs.alive(runs), "what runs is not killed"
     assert starts.next_deadline() is None
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from peloton.backends.keeper import accounts, kinds
-from peloton.backends.keeper.switching import AccountStarts, Task
+from peloton.backends.keeper.switching import AccountStarts, AccountTask
 from peloton.backends.keeper_messages import (
     EARLIER_KEEPER,
     KeeperRunsListed,
@@ -280,7 +280,7 @@ def test_a_log_that_is_there_already_is_not_opened(
     account = accounts.look_up("nobody")
     assert account is not None
     starts = AccountStarts()
-    task = Task("/bin/echo", ["echo"], {}, "box", {})
+    task = AccountTask("/bin/echo", ["echo"], {}, "box", {})
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(FileExistsError):
         starts.spawn(task, account, now=0.0)
