@@ -6,8 +6,8 @@ a link to one of root's files there. And it must not wait for the program's file
 the account: a lease on it, or a file system that does not answer, may delay an exec for ever.
 
 So the child first executes a program of ours (account_start.py), which becomes the account and
-executes the command; the keeper waits for the first exec alone. `setpriv` starts faster, but takes
-the task's environment with root's rights, and cannot choose the first argument.
+executes the command; the keeper waits for the first exec alone. `setpriv` starts faster (2 ms, not
+10), but would be loaded as root with the task's environment, and cannot choose the first argument.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ import pytest
 from peloton.backends.keeper import accounts, kinds, processes
 from peloton.backends.keeper.switching import START_MAX_S, AccountStarts, AccountTask
 from peloton.backends.keeper_messages import RunStarted
+from tests.backends.keeper.test_disk import HOST, REQUEST, Keeper
 
-KEEPER = Path(kinds.__file__).parent
-FIRST = str(KEEPER / "account_start.py")
+FIRST = str(Path(kinds.__file__).parent / "account_start.py")
 NOBODY = pwd.getpwnam("nobody")
 LEASE = """
 import fcntl, os, signal, sys
@@ -133,6 +133,27 @@ def test_what_does_not_execute_its_command_in_time_is_killed(
     )  # fmt: skip
     assert procs.alive(runs), "what runs is not killed"
     assert starts.next_deadline() is None
+
+
+def test_a_run_that_cannot_open_its_command_ends(
+    passable: Path, leased: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop calls at the deadline."""
+    monkeypatch.chdir(passable)
+    runs = Keeper(passable).runs
+    runs._spawner = processes.Spawner()
+    command = {"run": "hung", "value": leased[0], "shell": False, "arguments": []}
+    account = {"as": {"user": "nobody"}, "limit_mb": 0}
+    runs.launch(HOST, [{**REQUEST, **command, **account}])
+    runs.commit()
+    run, deadline = runs.memory.runs["hung"], runs.next_kill()
+    assert run.pid and run.end is None and deadline is not None
+    runs.kill_overdue(deadline)
+    os.waitid(os.P_PID, run.pid, os.WEXITED | os.WNOWAIT)
+    runs.reap()
+    assert run.end is not None
+    assert (run.end["outcome"], run.end["reason"]) == (kinds.FAILED, kinds.NOT_RUNNABLE)
+    assert run.end["exit_code"] == 126 and runs.next_kill() is None
 
 
 def test_an_end_without_a_failure_is_forgotten(spawned: Callable[..., int]) -> None:
