@@ -18,7 +18,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 KEPT_S = 30.0
+_UID_MIN = 1000
+_LOGIN_DEFS = "/etc/login.defs"
 KEPT_MAX = 1024
+# Services without an account of their own share it, so it is no person's.
+_NOBODY, _NOBODY_UID = "nobody", 65534
 WANTED = ("user", "caller", "task_user")
 """What a request may name: the user of its spec; the caller that was authenticated when the job was
 created; and the account for runs that name neither."""
@@ -53,6 +57,19 @@ def look_up(name: str) -> Account | None:
     return Account(found.pw_name, found.pw_uid, found.pw_gid, groups, found.pw_dir)
 
 
+def least_uid(path: str = _LOGIN_DEFS) -> int:
+    """The first user id of this machine that is a person's: UID_MIN, or 1000 if it says none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                name, *values = line.split("#")[0].split() or [""]
+                if name == "UID_MIN" and len(values) == 1 and values[0].isdecimal():
+                    return int(values[0])
+    except OSError:
+        pass  # not every machine has the file
+    return _UID_MIN
+
+
 class Accounts:
     """Chooses for each run. `own_uid` is the keeper's user."""
 
@@ -62,8 +79,10 @@ class Accounts:
         *,
         find: Callable[[str], Account | None] = look_up,
         clock: Callable[[], float] = time.monotonic,
+        uid_min: int | None = None,
     ) -> None:
         self._own_uid = own_uid
+        self._uid_min = least_uid() if uid_min is None else uid_min
         self._find = find
         self._clock = clock
         self._kept: dict[str, tuple[float, Account | None]] = {}
@@ -92,6 +111,12 @@ class Accounts:
         found = self._account(caller)
         if found.uid == 0:
             text = "tasks of callers never run as root (user 0)"
+            raise AccountUnusable(f"cannot run as {caller}: {text}")
+        if found.uid < self._uid_min:
+            text = f"user {found.uid} is a system account (below UID_MIN, {self._uid_min})"
+            raise AccountUnusable(f"cannot run as {caller}: {text}")
+        if found.name == _NOBODY or found.uid == _NOBODY_UID:
+            text = "tasks of callers never run as nobody"
             raise AccountUnusable(f"cannot run as {caller}: {text}")
         return found
 

@@ -6,7 +6,8 @@ decide when one is to be killed, or wait for anything but an exec.
 A run is spawned by `posix_spawn`: between fork and exec the child shares the memory of the keeper,
 which stands still until then, and no Python runs in it. That costs a fraction of a fork, which
 copies page tables and then the pages that the interpreter writes to. One that runs as another
-account is spawned by switching.py.
+account is spawned by switching.py. An exec of a file that the kernel has to wait for (a file
+system that does not answer, a lease) holds up the keeper; only the keeper's own user can order it.
 
 What the child inherits, the keeper sets on itself around a batch: folder and umask. Everything else
 of the keeper stays with the keeper: its descriptors are closed by the exec, its signal handlers and
@@ -20,11 +21,12 @@ import ctypes
 import errno
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from .accounts import Account
-from .switching import SwitchFailed, spawn_as
+from .switching import AccountStarts, AccountTask, StartFailure, SwitchFailed
 
 RUN_MARK = "PELOTON_RUN_ID"
 KEEPER_MARK = "PELOTON_KEEPER"
@@ -94,6 +96,8 @@ class Spawner:
     def __init__(self) -> None:
         self._home_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         self._umask = _TASK_UMASK
+        self._account_starts = AccountStarts(_RESET_SIGNALS)
+        _keep_descriptors()
 
     def __enter__(self) -> Spawner:
         self._umask = os.umask(_TASK_UMASK)
@@ -104,25 +108,35 @@ class Spawner:
         os.fchdir(self._home_fd)
 
     def spawn(self, program: Program) -> int:
-        """The pid of the program, which runs already. Raises SpawnFailed."""
+        """The pid of the program, which runs already, or of what is to become it as another
+        account. Raises SpawnFailed."""
         try:
             os.fchdir(self._home_fd)
             if program.account is not None:
-                return _spawn_as(program, program.account)
+                task = AccountTask(*program[:4], _marks(program))
+                return self._account_starts.spawn(task, program.account, now=time.monotonic())
             os.chdir(program.sandbox)
             return _spawn_first(program)
         except SwitchFailed as trouble:
             raise SpawnFailed(str(trouble), status=None) from trouble
         except OSError as trouble:
-            why = os.strerror(trouble.errno or 0)
-            if trouble.errno in _SYSTEM_ERRORS:
-                raise SpawnFailed(f"spawn: {why}", status=None) from trouble
-            missing = isinstance(trouble, FileNotFoundError)
-            status = NOT_FOUND_STATUS if missing else NOT_RUNNABLE_STATUS
-            raise SpawnFailed(_cannot_run(program, why), status=status) from trouble
+            raise _failed_exec(program.value, trouble.errno or 0) from trouble
         except ValueError as trouble:  # a null byte, or a variable with "=" in its name
-            why = _cannot_run(program, repr(trouble))
+            why = _cannot_run(program.value, repr(trouble))
             raise SpawnFailed(why, status=NOT_RUNNABLE_STATUS) from trouble
+
+    def ended(self, pid: int) -> SpawnFailed | None:
+        """Why the process that was just reaped has not executed its program, if it has not."""
+        failure = self._account_starts.ended(pid)
+        return _failed_start(failure) if failure is not None else None
+
+    def next_deadline(self) -> float | None:
+        """When `kill_overdue` is to be called next."""
+        return self._account_starts.next_deadline()
+
+    def kill_overdue(self, now: float) -> None:
+        """Kill what should have executed its program by now and has not."""
+        self._account_starts.kill_overdue(now)
 
 
 def _spawn_first(program: Program) -> int:
@@ -147,14 +161,8 @@ def _spawn_first(program: Program) -> int:
     raise denied or missing
 
 
-def _spawn_as(program: Program, account: Account) -> int:
-    return spawn_as(
-        account,
-        value=program.value,
-        arguments=program.arguments,
-        environment=program.environment,
-        sandbox=program.sandbox,
-    )
+def _marks(program: Program) -> dict[str, str]:
+    return {name: program.environment[name] for name in (RUN_MARK, KEEPER_MARK)}
 
 
 def _candidates(program: Program) -> Iterator[str]:
@@ -173,8 +181,37 @@ def _candidates(program: Program) -> Iterator[str]:
         yield path
 
 
-def _cannot_run(program: Program, why: str) -> str:
-    return f"cannot run {program.value!r}: {why}"[:_EXEC_ERROR_CHARS_MAX]
+def _failed_exec(value: str, number: int) -> SpawnFailed:
+    why = os.strerror(number)
+    if number in _SYSTEM_ERRORS:
+        return SpawnFailed(f"spawn: {why}", status=None)
+    status = NOT_FOUND_STATUS if number == errno.ENOENT else NOT_RUNNABLE_STATUS
+    return SpawnFailed(_cannot_run(value, why), status=status)
+
+
+def _failed_start(failure: StartFailure) -> SpawnFailed:
+    if not failure.switched:
+        why = os.strerror(failure.number)
+        return SpawnFailed(f"cannot become the account: {why}", status=None)
+    if failure.number:
+        return _failed_exec(failure.value, failure.number)
+    why = _cannot_run(failure.value, "its file did not open in time")
+    return SpawnFailed(why, status=NOT_RUNNABLE_STATUS)
+
+
+def _cannot_run(value: str, why: str) -> str:
+    return f"cannot run {value!r}: {why}"[:_EXEC_ERROR_CHARS_MAX]
+
+
+def _keep_descriptors() -> None:
+    """Those that this process was started with are inherited unless that is changed."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
+        except OSError as trouble:
+            if trouble.errno != errno.EBADF:  # that of the listing is closed already
+                raise
 
 
 def reset_signals() -> None:

@@ -139,9 +139,12 @@ class Runs:
         return bool(self._queue or (self._ending and not self._journal.broken))
 
     def next_kill(self) -> float | None:
-        return self._kills[0][0] if self._kills else None
+        times = [self._kills[0][0]] if self._kills else []
+        start = self._spawner.next_deadline()
+        return min([*times, start] if start is not None else times, default=None)
 
     def kill_overdue(self, now: float) -> None:
+        self._spawner.kill_overdue(now)
         while self._kills and self._kills[0][0] <= now:
             run = self.memory.runs.get(heapq.heappop(self._kills)[1])
             if run is not None and run.live:
@@ -238,20 +241,23 @@ class Runs:
         try:
             run.pid = self._spawner.spawn(self._program(run))
         except processes.SpawnFailed as failure:
-            if failure.status is None:
-                self._not_started(run, str(failure))
-            else:
+            if failure.status is not None:
                 self.events.append((run.host, kinds.started_event(run)))
-                self._finish(
-                    run, kinds.FAILED,
-                    reason=kinds.NOT_RUNNABLE, message=str(failure), status=failure.status,
-                )  # fmt: skip
+            self._start_failed(run, failure)
             return False
         found = processes.stat(run.pid)
         run.birth = found.birth if found else 0
         self.by_pid[run.pid] = run
         self.events.append((run.host, kinds.started_event(run)))
         return True
+
+    def _start_failed(self, run: KeeperRun, failure: processes.SpawnFailed) -> None:
+        message, status = str(failure), failure.status
+        if status is None:
+            self._not_started(run, message)
+        else:
+            reason = kinds.NOT_RUNNABLE
+            self._finish(run, kinds.FAILED, reason=reason, message=message, status=status)
 
     def _program(self, run: KeeperRun) -> processes.Program:
         sandbox = self.sandboxes.path(run.run_id)
@@ -326,6 +332,10 @@ class Runs:
     # Ends.
 
     def _exited(self, run: KeeperRun, status: int) -> None:
+        failure = self._spawner.ended(run.pid)
+        if failure is not None and not run.kill_requested:
+            self._start_failed(run, failure)
+            return
         if run.over_memory:
             outcome, reason, message = kinds.FAILED, kinds.OVER_MEMORY, run.over_memory
         else:

@@ -10,6 +10,7 @@ need most of a launch's time for a new folder.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import deque
@@ -115,19 +116,27 @@ class SandboxFolders:
             return
         try:
             make_folder(_TRASH, self._disk)
-            self._move_oldest(excess)
-            self.helper_pid = self._remove_trash()
+            if self._move_oldest(excess):
+                self.helper_pid = self._remove_trash()
         except OSError:
             return  # a full disk, or no process to be had: the next round tries again
 
-    def _move_oldest(self, count: int) -> None:
+    def _move_oldest(self, count: int) -> bool:
+        """Whether there is something in the trash. What cannot be moved now waits behind the
+        others, which it must not hold up."""
+        filled = False
         for _ in range(count):
             run_id = self._finished.popleft()
             try:
                 self._disk.rename(f"{_RUNS}/{run_id}", f"{_TRASH}/{run_id}")
-            except OSError:
-                # It was removed by others, or the trash still has one of this name.
-                continue
+                filled = True
+            except FileNotFoundError:
+                continue  # it was removed by others
+            except OSError as trouble:
+                # The trash may still have one of this name.
+                filled = filled or trouble.errno in (errno.EEXIST, errno.ENOTEMPTY)
+                self._finished.append(run_id)
+        return filled
 
     def _remove_trash(self) -> int:
         command = ["rm", "-rf", "--", f"{self._folder}/{_TRASH}"]

@@ -15,11 +15,15 @@ ROOT = Account("root", 0, 0, (0,), "/root")
 TOOR = Account("toor", 0, 0, (0,), "/root")
 ANN = Account("ann", 1001, 1001, (1001, 27), "/home/ann")
 BOB = Account("bob", 1002, 1002, (1002,), "/home/bob")
-KNOWN = {one.name: one for one in (ROOT, TOOR, ANN, BOB)}
+BACKUP = Account("backup", 34, 34, (34,), "/var/backups")
+EDGE = Account("edge", 999, 999, (999,), "/")
+NOBODY = Account("nobody", 65534, 65534, (65534,), "/nonexistent")
+NFSNOBODY = Account("nfsnobody", 65534, 65534, (65534,), "/nonexistent")
+KNOWN = {one.name: one for one in (ROOT, TOOR, ANN, BOB, BACKUP, EDGE, NOBODY, NFSNOBODY)}
 
 
 def of(own_uid: int, **wanted: str) -> Account | None:
-    return Accounts(own_uid, find=KNOWN.get).of(wanted)
+    return Accounts(own_uid, find=KNOWN.get, uid_min=1000).of(wanted)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +39,9 @@ def of(own_uid: int, **wanted: str) -> Account | None:
         ({"user": "root"}, None),  # by order of the daemon's owner
         ({"user": "root", "task_user": "bob"}, None),
         ({"task_user": "root"}, None),
+        ({"task_user": "nobody"}, NOBODY),
+        ({"user": "nobody"}, NOBODY),
+        ({"task_user": "backup"}, BACKUP),
     ],
 )
 def test_root_takes_the_user_then_the_caller_then_the_setting(
@@ -52,6 +59,10 @@ def test_root_takes_the_user_then_the_caller_then_the_setting(
         ({"caller": "root"}, "cannot run as root: tasks of callers never run as root"),
         ({"caller": "root", "user": "root"}, "tasks of callers never run as root"),
         ({"caller": "toor", "task_user": "bob"}, "cannot run as toor: tasks of callers never"),
+        ({"caller": "backup"}, r"cannot run as backup: user 34 is a system account \(below"),
+        ({"caller": "edge", "task_user": "bob"}, "user 999 is a system account"),
+        ({"caller": "nobody", "task_user": "nobody"}, "tasks of callers never run as nobody"),
+        ({"caller": "nfsnobody"}, "tasks of callers never run as nobody"),
         ({"caller": "ann", "user": "root"}, "ann must not run tasks as root"),
         ({"caller": "ann", "user": "bob"}, "ann must not run tasks as bob"),
     ],
@@ -83,6 +94,23 @@ def test_who_is_not_root_runs_all_as_itself(wanted: dict[str, str]) -> None:
 def test_who_is_not_root_refuses_another_user(wanted: dict[str, str]) -> None:
     with pytest.raises(AccountUnusable, match=r"run as user 1001, as it is not root"):
         of(ANN.uid, **wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("# UID_MIN 7\nSYS_UID_MIN 100\nUID_MIN\t\t 500 # old\n", 500),
+        ("UID_MIN 2000\nUID_MAX 60000\n", 2000),
+        ("UID_MIN many\n\n", 1000),
+        (None, 1000),
+    ],
+)
+def test_the_first_user_of_a_person_is_that_of_the_machine(
+    tmp_path: Path, text: str | None, least: int
+) -> None:
+    if text is not None:
+        (tmp_path / "defs").write_text(text)
+    assert accounts.least_uid(str(tmp_path / "defs")) == least
 
 
 def test_names_are_looked_up_as_names() -> None:

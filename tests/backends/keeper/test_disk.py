@@ -118,6 +118,15 @@ class Spawner:
     def __init__(self) -> None:
         self.spawned: list[str] = []
 
+    def ended(self, pid: int) -> None:
+        """Every program was executed."""
+
+    def next_deadline(self) -> None:
+        """None is to be awaited."""
+
+    def kill_overdue(self, now: float) -> None:
+        """None is late."""
+
     def __enter__(self) -> Spawner:
         return self
 

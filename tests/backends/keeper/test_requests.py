@@ -6,6 +6,7 @@ not test what real processes do with the signals.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
@@ -17,6 +18,8 @@ from pathlib import Path
 import pytest
 
 from peloton.backends.keeper import kinds
+from peloton.backends.keeper.disk import Disk
+from peloton.backends.keeper.sandboxes import SandboxFolders
 from tests.backends.keeper.test_disk import HOST, NOBODY, REQUEST, Keeper
 
 REPOSITORY = Path(__file__).parents[3]
@@ -215,3 +218,35 @@ def test_a_successor_adopts_what_was_recorded(keeper):
     again = keeper()
     assert again.runs.memory.runs["r-0-1"].pid == NOBODY + 1
     assert again.runs.memory.runs["r-0-1"].end["message"] == "", "it is gone; it was not starting"
+
+
+def test_a_folder_that_cannot_be_moved_is_tried_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it hold up the others, or start a helper that has nothing to remove."""
+    busy = {"a", "b"}
+
+    class BusyDisk(Disk):
+        def rename(self, old: str, new: str) -> None:
+            if os.path.basename(old) in busy:
+                raise OSError(errno.EBUSY, "busy")
+            os.rename(old, new)
+
+    monkeypatch.chdir(tmp_path)
+    boxes = SandboxFolders(str(tmp_path), kept_max=1, disk=BusyDisk())
+    boxes.open(())
+
+    def prune() -> list[str]:
+        boxes.prune()
+        if boxes.helper_pid:
+            os.waitpid(boxes.helper_pid, 0)
+            boxes.helper_pid = 0
+        return sorted(path.name for path in (tmp_path / "runs").iterdir())
+
+    for run_id in ("a", "b", "c"):
+        boxes.make(run_id)
+        boxes.finish(run_id)
+    assert prune() == ["a", "b", "c"], "two are too many, and both are busy"
+    assert prune() == ["a", "b"]
+    busy.clear()
+    assert len(prune()) == 1

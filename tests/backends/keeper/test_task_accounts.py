@@ -24,6 +24,8 @@ ROOT = os.geteuid() == 0
 ME = pwd.getpwuid(os.geteuid()).pw_name
 OTHER = "nobody" if ROOT else "root"
 """Root may start tasks as it, others may not."""
+PEOPLE = (one for one in pwd.getpwall() if 1000 <= one.pw_uid < 60000)
+PERSON = next((one.pw_name for one in PEOPLE), "no-such-account")
 HOST = Key("host/a")
 
 
@@ -58,14 +60,16 @@ def test_user_caller_and_setting_reach_the_keeper(
     ends: Callable[..., Any], open_folder: Path
 ) -> None:
     """Root starts them as another account; others ignore a caller and refuse another user."""
-    cases = [({"user": OTHER}, ""), ({"caller": OTHER}, ""), ({}, OTHER), ({"user": ME}, OTHER)]
+    caller = PERSON if ROOT else OTHER
+    cases = [({"user": OTHER}, ""), ({"caller": caller}, ""), ({}, OTHER), ({"user": ME}, OTHER)]
     found = []
     for number, (named, task_user) in enumerate(cases, 1):
         end = ends(TaskAccounts(task_user), **named)
         ran = end.outcome.exit_code == 0
         found.append(as_whom(open_folder, f"r-{number}-1") if ran else end.outcome.reason)
     refused = "account cannot be used"
-    expected = [OTHER, OTHER, OTHER, ME] if ROOT else [refused, ME, refused, ME]
+    called = PERSON if PERSON != "no-such-account" else refused
+    expected = [OTHER, called, OTHER, ME] if ROOT else [refused, ME, refused, ME]
     assert found == expected
 
 
