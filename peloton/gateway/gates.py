@@ -188,12 +188,18 @@ class Gate:
             for path in _paths_of(target, found):
                 if not rights.may(permission, path):
                     self._deny(context, permission, path=path)
+            subtrees = _subtrees_of(target, found) if permission == Permission.ADMINISTER else []
+            for path in subtrees:
+                if not rights.may_below(permission, path):
+                    self._deny(context, permission, path=path, where="each pool ruled below ")
 
-    def _deny(self, context: CallContext, permission: Permission, *, path: str) -> NoReturn:
+    def _deny(
+        self, context: CallContext, permission: Permission, *, path: str, where: str = "pool "
+    ) -> NoReturn:
         principal = self._permissions.whose(context)
         name = principal.name or "a client that gave no name"
         name += "" if principal.authenticated else " (unverified)"
-        text = f"{self._method}: {name} has no permission to {permission} in pool {path}"
+        text = f"{self._method}: {name} has no permission to {permission} in {where}{path}"
         end(context, Code.PERMISSION_DENIED, text=text)
 
 
@@ -214,6 +220,17 @@ def _paths_of(
     if isinstance(target, RenamedPoolTarget) and len(found) > 1 and target.name:
         return [pool.path, _below(found[1].path, target.name)]
     return [pool.path]
+
+
+def _subtrees_of(
+    target: PoolTarget | NewPoolTarget | RenamedPoolTarget, found: tuple[PoolView, ...]
+) -> list[str]:
+    """The paths below which other rules apply afterwards to the same pools, or to other ones."""
+    path = found[0].path
+    if isinstance(target, RenamedPoolTarget):
+        paths = _paths_of(target, found)
+        return [] if paths[-1] == path else paths
+    return [path] if isinstance(target, PoolTarget) else []
 
 
 def _below(path: str, name: str) -> str:

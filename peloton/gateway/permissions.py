@@ -60,6 +60,13 @@ class Rights:
         """Whether they may do this in the pool at a path."""
         return self.everything or any(self._named(one, path) for one in INCLUDED_IN[permission])
 
+    def may_below(self, permission: Permission, path: str) -> bool:
+        """Whether they may do this at every path below this one that a rule names."""
+        inside = path.rstrip("/") + "/"
+        return self.everything or all(
+            self.may(permission, ruled) for ruled in self._rules if ruled.startswith(inside)
+        )
+
     def sees_pool(self, path: str) -> bool:
         """Whether the pool exists for them: every permission there shows it."""
         return any(self.may(one, path) for one in (Permission.SEE, Permission.SUBMIT))
