@@ -9,15 +9,12 @@ leaves, and written and synced by a thread of its own, in batches. So:
 - where the disk is full, lines wait in memory, up to `WAITING_MAX`; later ones are counted as lost,
   which health and the next line that can be written say. Calls go on.
 
-At `FILE_BYTES_MAX` the file becomes `audit.log.1`, and so on up to `audit.log.8`; older ones are
-deleted. It must hold no secret: of a request only ids and names, and no text that may quote one.
+The log must hold no secret: of a request only ids and names, and no text that may quote one.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import stat
 import threading
 import time
 from collections import deque
@@ -28,6 +25,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from peloton.gateway.audit_file import FILE_BYTES_MAX, AuditFile
 from peloton.gateway.calls import CallContext
 from peloton.gateway.completions import CoreCall
 from peloton.gateway.guard import CallCode
@@ -36,8 +34,6 @@ from peloton.runtime.core.principal import Principal
 from peloton.runtime.core.supervision import Failure, attempt
 
 AUDIT_LOG = "audit.log"
-FILE_BYTES_MAX = 64 * 1024 * 1024
-FILES_KEPT_MAX = 8
 WAITING_MAX = 10_000
 """Lines in memory that are not written yet."""
 GATHER_S = 0.005
@@ -46,10 +42,12 @@ RETRY_S = 1.0
 CLOSE_S_MAX = 5.0
 VALUE_LENGTH_MAX = 256
 TEXT_LENGTH_MAX = 512
-ANSWER_BYTES_MAX = 2048
-"""Of a longer answer nothing is kept: what was made is in short ones."""
+ANSWERS_BYTES_MAX = 16 * 1024 * 1024
+"""Answers in memory that are not read yet; of one that finds no room the line says UNKNOWN."""
+UNKNOWN = "UNKNOWN"
+"""The outcome of a call whose answer was not read: it may hold an error."""
 AUDIT = "audit"
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+OK = CallCode.OK.value[0]
 _NAMES = {code.value[0]: code.name for code in CallCode}
 QUOTING = frozenset({"INVALID_ARGUMENT", "invalidConfig", "invalidResourcePoolConfig"})
 """Answers whose texts may quote what a client sent."""
@@ -99,14 +97,10 @@ class AuditNote:
     def found(self, objects: Mapping[str, Any]) -> None:
         """The request was parsed, and names these."""
         # A client may send megabytes as a name, and lines wait in memory.
-        self._objects = {
-            name: value[:VALUE_LENGTH_MAX] if isinstance(value, str) else value
-            for name, value in objects.items()
-        }
+        self._objects = cut(objects)
 
     def __call__(self, code: int, details: str, message: bytes | None) -> None:
         """The call ends."""
-        kept = message if message is not None and len(message) <= ANSWER_BYTES_MAX else None
         self._audit.add(
             AuditEntry(
                 time.time(),
@@ -116,7 +110,7 @@ class AuditNote:
                 self._call.hidden,
                 code,
                 details,
-                kept,
+                message,
                 self._reads,
             )
         )
@@ -131,10 +125,13 @@ class AuditLog:
         *,
         file_bytes_max: int = FILE_BYTES_MAX,
         waiting_max: int = WAITING_MAX,
+        answers_bytes_max: int = ANSWERS_BYTES_MAX,
     ) -> None:
-        self._file = _AuditFile(path, file_bytes_max=file_bytes_max)
+        self._file = AuditFile(path, file_bytes_max=file_bytes_max)
         self._waiting: deque[AuditEntry] = deque()
         self._waiting_max = waiting_max
+        self._answers_bytes_max = answers_bytes_max
+        self._answers_bytes = 0  # of the answers of what waits
         self._lost = 0
         self._lost_said = 0  # of these, in a line that was written
         self._fault = ""  # of the last try to write
@@ -149,6 +146,9 @@ class AuditLog:
             if len(self._waiting) >= self._waiting_max:
                 self._lost += 1
                 return
+            if self._answers_bytes + _answer_bytes(entry) > self._answers_bytes_max:
+                entry = entry._replace(answer=None)
+            self._answers_bytes += _answer_bytes(entry)
             self._waiting.append(entry)
         if not self._wake.is_set():
             self._wake.set()
@@ -205,7 +205,7 @@ class AuditLog:
             return False
         with self._lock:
             for _ in batch:
-                self._waiting.popleft()
+                self._answers_bytes -= _answer_bytes(self._waiting.popleft())
         self._lost_said += lost
         return True
 
@@ -224,83 +224,16 @@ class AuditLog:
         return True
 
 
-class _AuditFile:
-    """The file and those before it. What is written is there as a whole or not at all."""
-
-    def __init__(self, path: Path, *, file_bytes_max: int) -> None:
-        self.path = path
-        self._bytes_max = file_bytes_max
-        self._descriptor, self._size = self._open()
-
-    def write(self, data: bytes) -> None:
-        """Append lines. Raises OSError; then none of them is there."""
-        self._reopen_if_gone()
-        if self._size and self._size + len(data) > self._bytes_max:
-            self._rotate()
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            os.ftruncate(self._descriptor, self._size)
-            raise
-        self._size += len(data)
-
-    def sync(self) -> None:
-        """What was written survives a power cut."""
-        os.fdatasync(self._descriptor)
-
-    def close(self) -> None:
-        """No more lines."""
-        os.close(self._descriptor)
-
-    def _open(self) -> tuple[int, int]:
-        descriptor = os.open(self.path, _FLAGS, 0o600)
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(0, "it is no regular file", str(self.path))
-            os.fchmod(descriptor, 0o600)
-            size = found.st_size
-            if size and _last_byte(self.path) != b"\n":  # a power cut came between
-                size += os.write(descriptor, b"\n")
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor, size
-
-    def _reopen_if_gone(self) -> None:
-        """Somebody may have moved or removed it: lines in a file without a name are lost."""
-        ours = os.fstat(self._descriptor)
-        try:
-            found = os.stat(self.path, follow_symlinks=False)
-        except FileNotFoundError:
-            found = None
-        if found is None or (found.st_ino, found.st_dev) != (ours.st_ino, ours.st_dev):
-            self._replace()
-
-    def _rotate(self) -> None:
-        os.fdatasync(self._descriptor)
-        for number in range(FILES_KEPT_MAX - 1, 0, -1):
-            older = self._numbered(number)
-            if older.exists():
-                older.replace(self._numbered(number + 1))
-        self.path.replace(self._numbered(1))
-        self._replace()
-
-    def _replace(self) -> None:
-        before = self._descriptor
-        self._descriptor, self._size = self._open()
-        os.close(before)
-
-    def _numbered(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.{number}")
+def cut(objects: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same, with the first part of each text."""
+    return {
+        name: value[:VALUE_LENGTH_MAX] if isinstance(value, str) else value
+        for name, value in objects.items()
+    }
 
 
-def _last_byte(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1)
+def _answer_bytes(entry: AuditEntry) -> int:
+    return 0 if entry.answer is None else len(entry.answer)
 
 
 def _line_of(entry: AuditEntry) -> bytes:
@@ -310,9 +243,11 @@ def _line_of(entry: AuditEntry) -> bytes:
     name, error, text = _NAMES.get(entry.code, str(entry.code)), "", entry.details
     if entry.answer is not None and entry.reads is not None:
         answer = entry.reads.parse(entry.answer)
-        objects.update(entry.reads.made(answer))
+        objects.update(cut(entry.reads.made(answer)))
         error, text = _error_of(answer)
         name = "REFUSED" if error else name
+    elif entry.reads is not None and entry.code == OK:
+        name = UNKNOWN
     if name in QUOTING or error in QUOTING:
         text = ""
     line = {
