@@ -7,9 +7,12 @@ a line says.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
+
+from peloton.runtime.adapters.private_folder import user_name
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 FILES_KEPT_MAX = 8
@@ -47,11 +50,18 @@ class AuditFile:
         os.close(self._descriptor)
 
     def _open(self) -> tuple[int, int]:
-        descriptor = os.open(self.path, _FLAGS, 0o600)
+        try:
+            descriptor = os.open(self.path, _FLAGS, 0o600)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise self._refusal("it is a symbolic link") from error
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise OSError(0, "it is no regular file", str(self.path))
+                raise self._refusal("it is no regular file")
+            if found.st_uid != os.geteuid():
+                raise self._refusal(f"it belongs to user {user_name(found.st_uid)}")
             os.fchmod(descriptor, 0o600)
             size = found.st_size
             if size and _last_byte(self.path) != b"\n":  # a power cut came between
@@ -60,6 +70,9 @@ class AuditFile:
             os.close(descriptor)
             raise
         return descriptor, size
+
+    def _refusal(self, why: str) -> OSError:
+        return OSError(errno.EPERM, why, str(self.path))
 
     def _reopen_if_gone(self) -> None:
         """Somebody may have moved or removed it: lines in a file without a name are lost."""
