@@ -30,7 +30,7 @@ from peloton.gateway.calls import CallContext
 from peloton.gateway.completions import CoreCall
 from peloton.gateway.guard import CallCode
 from peloton.runtime.core.condition import NotReadyReason
-from peloton.runtime.core.principal import Principal
+from peloton.runtime.core.principal import PART_LENGTH_MAX, Principal
 from peloton.runtime.core.supervision import Failure, attempt
 
 AUDIT_LOG = "audit.log"
@@ -42,6 +42,9 @@ RETRY_S = 1.0
 CLOSE_S_MAX = 5.0
 VALUE_LENGTH_MAX = 256
 TEXT_LENGTH_MAX = 512
+REFUSED_LINES_MAX = 20
+"""In each `REFUSED_S`: callers who proved nothing must not push the lines of others out."""
+REFUSED_S = 60.0
 ANSWERS_BYTES_MAX = 16 * 1024 * 1024
 """Answers in memory that are not read yet; of one that finds no room the line says UNKNOWN."""
 UNKNOWN = "UNKNOWN"
@@ -79,19 +82,19 @@ class ReadAnswer(NamedTuple):
 class AuditNote:
     """Of one call: hands its end over to the log."""
 
-    __slots__ = ("_audit", "_call", "_method", "_objects", "_reads", "_whose")
+    __slots__ = ("_add", "_call", "_method", "_objects", "_reads", "_whose")
 
     def __init__(
         self,
         method: str,
         call: CoreCall,
         *,
-        audit: AuditLog,
+        add: Callable[[AuditEntry], object],
         whose: Callable[[CallContext], Principal],
         reads: ReadAnswer | None,
     ) -> None:
         self._method, self._call = method, call
-        self._audit, self._whose, self._reads = audit, whose, reads
+        self._add, self._whose, self._reads = add, whose, reads
         self._objects: Mapping[str, Any] = {}
 
     def found(self, objects: Mapping[str, Any]) -> None:
@@ -101,7 +104,7 @@ class AuditNote:
 
     def __call__(self, code: int, details: str, message: bytes | None) -> None:
         """The call ends."""
-        self._audit.add(
+        self._add(
             AuditEntry(
                 time.time(),
                 self._whose(CallContext(self._call)),
@@ -134,6 +137,10 @@ class AuditLog:
         self._answers_bytes = 0  # of the answers of what waits
         self._lost = 0
         self._lost_said = 0  # of these, in a line that was written
+        self._refused = 0  # lines of refused callers since `_refused_since_s`
+        self._refused_since_s = -REFUSED_S
+        self._left_out = 0  # of these, those that no line tells of
+        self._ended = False
         self._fault = ""  # of the last try to write
         self._lock = threading.Lock()
         self._wake, self._closing = threading.Event(), threading.Event()
@@ -143,6 +150,10 @@ class AuditLog:
     def add(self, entry: AuditEntry) -> None:
         """Hand over a line; from any thread, and without waiting for the disk."""
         with self._lock:
+            if self._ended:
+                late = _line_or_less(entry).decode()
+                log.error("an audit line came after the end of its log", line=late)
+                return
             if len(self._waiting) >= self._waiting_max:
                 self._lost += 1
                 return
@@ -152,6 +163,20 @@ class AuditLog:
             self._waiting.append(entry)
         if not self._wake.is_set():
             self._wake.set()
+
+    def add_refused(self, entry: AuditEntry) -> None:
+        """As `add`, of a caller who did not prove who they are: so many, and others are counted."""
+        with self._lock:
+            now_s = time.monotonic()
+            if now_s - self._refused_since_s >= REFUSED_S:
+                self._refused, self._refused_since_s = 0, now_s
+            self._refused += 1
+            if self._refused > REFUSED_LINES_MAX:
+                self._left_out += 1
+                if self._left_out == 1:
+                    self._wake.set()  # to wait for the time of their line
+                return
+        self.add(entry)
 
     def notes(self) -> tuple[NotReadyReason, ...]:
         """What health says; it is no reason against being ready."""
@@ -174,38 +199,53 @@ class AuditLog:
     def _run(self) -> None:
         synced_s, dirty = 0.0, False
         while True:
-            self._wake.wait(SYNC_S if dirty else None)
+            self._wake.wait(SYNC_S if dirty else REFUSED_S if self._left_out else None)
             self._closing.wait(GATHER_S)  # one write for all that come now
             self._wake.clear()
             closing = self._closing.is_set()  # what is set from here on wakes us again
-            wrote = self._write()
+            wrote = self._write(closing=closing)
             dirty = dirty or wrote
             if dirty and (closing or time.monotonic() - synced_s >= SYNC_S):
                 synced_s, dirty = time.monotonic(), not self._attempt(self._file.sync)
-            if closing:
-                if self._waiting:
-                    log.error("audit lines were not written", count=len(self._waiting))
-                self._file.close()
+            if closing and self._end():
                 return
             if self._fault:
                 self._closing.wait(RETRY_S)
                 self._wake.set()
 
-    def _write(self) -> bool:
+    def _end(self) -> bool:
+        """Take no more lines; False where some have come that can still be written."""
+        with self._lock:
+            if self._waiting and not self._fault:
+                self._wake.set()
+                return False
+            self._ended = True
+        if self._waiting:
+            log.error("audit lines were not written", count=len(self._waiting))
+        self._file.close()
+        return True
+
+    def _write(self, *, closing: bool) -> bool:
         """Write what waits; whether anything was written."""
         with self._lock:
             batch, lost = [*self._waiting], self._lost - self._lost_said
-        if not batch and not lost:
+            over = closing or time.monotonic() - self._refused_since_s >= REFUSED_S
+            left_out = self._left_out if over else 0
+        if not batch and not lost and not left_out:
             return False
         lines = [_line_or_less(entry) for entry in batch]
+        at = _time_text(time.time())
         if lost:
-            at = _time_text(time.time())
             lines.append(_encoded({"at": at, "lost": lost, "text": "lines that found no room"}))
+        if left_out:
+            text = "refused calls of callers who did not prove who they are"
+            lines.append(_encoded({"at": at, "left_out": left_out, "text": text}))
         if not self._attempt(lambda: self._file.write(b"".join(lines))):
             return False
         with self._lock:
             for _ in batch:
                 self._answers_bytes -= _answer_bytes(self._waiting.popleft())
+            self._left_out -= left_out
         self._lost_said += lost
         return True
 
@@ -252,11 +292,11 @@ def _line_of(entry: AuditEntry) -> bytes:
         text = ""
     line = {
         "at": _time_text(entry.at_s),
-        "who": who.name,
+        "who": who.name[:PART_LENGTH_MAX],
         "how": who.how,
         "role": who.role,
         "peer": who.peer,
-        "caller": who.caller,
+        "caller": who.caller[:PART_LENGTH_MAX],
         "method": entry.method,
         "objects": {key: value for key, value in objects.items() if value != ""},
         "answer": name,

@@ -25,11 +25,12 @@ from peloton.gateway.access_table import (
     PoolTarget,
     RenamedPoolTarget,
 )
-from peloton.gateway.audit import AuditLog, AuditNote, ReadAnswer
+from peloton.gateway.audit import AuditEntry, AuditLog, AuditNote, ReadAnswer
 from peloton.gateway.calls import CallContext
 from peloton.gateway.cluster_client import ClusterClient, Code, end
 from peloton.gateway.completions import CoreCall
 from peloton.gateway.permissions import Rights
+from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key, Query
 
 Look: TypeAlias = Callable[[Key, Query], Any]
@@ -94,13 +95,13 @@ class Gate:
     def begin(self, call: CoreCall) -> None:
         """A call has arrived: its end will be audited if it is a change."""
         if self._audit is not None:
-            call.end_note = AuditNote(
-                self._method,
-                call,
-                audit=self._audit,
-                whose=self._permissions.whose,
-                reads=self._reads,
-            )
+            call.end_note = self._end_note(call, self._audit.add, whose=self._permissions.whose)
+
+    def refused(self, call: CoreCall) -> None:
+        """A call ends because its caller is not let in: audited as far as there is room."""
+        if self._audit is not None:
+            add = self._audit.add_refused
+            call.end_note = self._end_note(call, add, whose=lambda context: context.principal)
 
     def at_once(self, request: Any, context: CallContext) -> bool:
         """Whether the call may go on without waiting; ends the call if it may not at all."""
@@ -136,6 +137,15 @@ class Gate:
             )
 
     # ---- inside ----
+
+    def _end_note(
+        self,
+        call: CoreCall,
+        add: Callable[[AuditEntry], object],
+        *,
+        whose: Callable[[CallContext], Principal],
+    ) -> AuditNote:
+        return AuditNote(self._method, call, add=add, whose=whose, reads=self._reads)
 
     def _note(self, request: Any, context: CallContext) -> None:
         note = context.end_note

@@ -28,9 +28,10 @@ from google.protobuf.message_factory import GetMessageClass
 from peloton.gateway.authentication import SECRETS, UNIX, Authentication, without_secrets
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
-from peloton.gateway.gate import Begin, GateOf, checked, gated, no_gate
+from peloton.gateway.gate import Begin, GateOf, MethodGate, checked, gated, no_gate
 from peloton.gateway.guard import CallCode, CallEnded, Guard
 from peloton.gateway.intake import Intake
+from peloton.gateway.principals import claimed, host_of
 from peloton.gateway.receiving import answer_next, parsed, take_one
 
 THREADS_MAX = 64
@@ -145,6 +146,7 @@ class Server:
         self._long: dict[asyncio.Task[None], None] = {}
         self._stopping = False
         self._begins: dict[str, Begin] = {}
+        self._gates_at: dict[str, MethodGate | None] = {}
         self._refusals: Mapping[str, str] = {}
         most = LONG_CALLS_MAX + 2 * CALLS_MAX
         self._core = CoreServer(options, self._begin, calls_max=most, intake=intake)
@@ -153,8 +155,10 @@ class Server:
         """Serve the methods that the servicer has, under these names of the service."""
         for method in service.methods:
             if hasattr(servicer, method.name):
-                begin = self._handler(servicer, method)
-                self._begins.update({f"/{name}/{method.name}": begin for name in names})
+                gate = self._gates(method.full_name)
+                begin = self._handler(servicer, method, gate=gate)
+                for path in (f"/{name}/{method.name}" for name in names):
+                    self._begins[path], self._gates_at[path] = begin, gate
 
     def add_each(self, path: str, answer: Callable[[bytes], bytes]) -> None:
         """Serve a call that answers each message of a stream with one, without waiting."""
@@ -214,7 +218,14 @@ class Server:
             return
         known = self._authentication
         identities = call.peer_identities() if known.tls is not None else None
-        call.principal = known.admit(call.method, sent, peer=call.peer(), identities=identities)
+        try:
+            call.principal = known.admit(call.method, sent, peer=call.peer(), identities=identities)
+        except CallEnded:
+            gate = self._gates_at.get(call.method)
+            if gate is not None:
+                call.principal = claimed(sent, host_of(call.peer()))
+                gate.refused(call)
+            raise
         begin = self._begins.get(call.method)
         if begin is not None:
             begin(call)
@@ -222,12 +233,12 @@ class Server:
         text = self._refusals.get(call.method, "Method not found!")
         call.end(CallCode.UNIMPLEMENTED.value[0], text)
 
-    def _handler(self, servicer: Any, described: MethodDescriptor) -> Begin:
-        method, name = getattr(servicer, described.name), described.full_name
-        sent, gate = GetMessageClass(described.input_type), self._gates(name)
+    def _handler(self, servicer: Any, rpc: MethodDescriptor, *, gate: MethodGate | None) -> Begin:
+        method, name = getattr(servicer, rpc.name), rpc.full_name
+        sent = GetMessageClass(rpc.input_type)
         if inspect.iscoroutinefunction(method):
             return gated(gate, self._long_call(checked(method, gate), sent, name=name))
-        at_once = getattr(servicer, "at_once", {}).get(described.name)
+        at_once = getattr(servicer, "at_once", {}).get(rpc.name)
         quick = getattr(servicer, at_once) if at_once is not None else None
 
         def first(data: bytes, call: CoreCall) -> bytes | Later | None:

@@ -22,6 +22,7 @@ from peloton.gateway import audit
 from peloton.gateway.access_table import ACCESS_TABLE, AccessRow
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.authentication import Authentication
+from peloton.gateway.basic_users import parse_users
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.gates import Gates
@@ -273,3 +274,67 @@ def test_a_refusal_of_any_length_is_no_success(fleet: Guarded) -> None:
         (line,) = logged(fleet, lambda m=method, s=sent: fleet.call(m, s, ADMIN))
         assert (line["method"], line["answer"], line["error"]) == (method, "REFUSED", error)
         assert len(json.dumps(line)) < 2048
+
+
+@contextlib.contextmanager
+def with_passwords(log: AuditLog) -> Iterator[grpc.Channel]:
+    """A channel to a server with a method that changes something, for one user who may not."""
+    users = parse_users(
+        {
+            "users": [
+                {"username": "ann", "password": SECRET, "role": "none"},
+                {"username": "inside", "password": "in-" + SECRET, "role": "all"},
+            ],
+            "roles": [
+                {"role": "none", "accept": ["*"], "reject": ["*"]},
+                {"role": "all", "accept": ["*"]},
+            ],
+            "internal_user": "inside",
+        }
+    )
+    described = ops.DESCRIPTOR.services_by_name["Ops"]
+    cluster: Any = None
+    gates = Gates(ClusterClient(cluster), ACCESS_TABLE, audit=log)
+
+    class Refusing:
+        def Redrive(self, sent: Any, context: CallContext) -> Any:
+            raise AssertionError("nobody may call it")
+
+    server = Server(
+        [],
+        Intake(message_bytes_max=4 << 20, bytes_max=16 << 20),
+        gates=gates.of,
+        authentication=Authentication.by_password(users),
+    )
+    server.add(described, Refusing(), names=[described.full_name])
+    (port,) = server.listen(["127.0.0.1:0"])
+    server.start()
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        assert server.stop(0).wait(5)
+        log.close()
+
+
+def test_callers_who_are_not_let_in_are_logged_and_bounded(tmp_path: Path) -> None:
+    tries = [("ann", SECRET), ("ann", "wrong"), ("n" * 1000, "wrong"), ("", "")]
+    left_out = 7
+    tries += [("flood", "wrong")] * (audit.REFUSED_LINES_MAX - len(tries) + left_out)
+    with with_passwords(AuditLog(tmp_path / AUDIT_LOG)) as channel:
+        for name, password in tries:
+            said = [("username", name), ("password", password), ("rpc-caller", "c" * 1000)]
+            with pytest.raises(grpc.RpcError):
+                ops_pb2_grpc.OpsStub(channel).Redrive(ops.RedriveRequest(), metadata=said)
+    *lines, last = lines_in(tmp_path / AUDIT_LOG)
+    assert len(lines) == audit.REFUSED_LINES_MAX
+    assert [(line["who"], line["how"], line["answer"]) for line in lines[:4]] == [
+        ("ann", "unverified", "PERMISSION_DENIED"),
+        ("ann", "unverified", "UNAUTHENTICATED"),
+        ("n" * 128, "unverified", "UNAUTHENTICATED"),
+        ("", "none", "UNAUTHENTICATED"),
+    ]
+    assert {line["caller"] for line in lines} == {"c" * 128}
+    assert {line["method"] for line in lines} == {f"{OPS}.Redrive"}
+    assert (last["left_out"], "who" in last) == (left_out, False)
+    assert SECRET not in (tmp_path / AUDIT_LOG).read_text()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import audit, audit_file
@@ -32,7 +33,7 @@ def test_the_file_is_for_its_owner_alone_whatever_the_mask(tmp_path: Path) -> No
 def test_no_link_is_followed_and_no_folder_written(tmp_path: Path) -> None:
     (tmp_path / "target").touch()
     (tmp_path / AUDIT_LOG).symlink_to(tmp_path / "target")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="symbolic link"):
         AuditLog(tmp_path / AUDIT_LOG)
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError):
@@ -162,3 +163,39 @@ def test_answers_that_wait_are_bounded_and_then_unknown(tmp_path: Path) -> None:
         until(written_again)  # what is written takes no room any more
         log.close()
         assert lines_in(path)[0]["answer"] == wanted
+
+
+def test_a_minute_of_refused_callers_ends_with_the_count_of_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line comes by itself, and the next minute has room again."""
+    monkeypatch.setattr(audit, "REFUSED_S", 0.2)
+    monkeypatch.setattr(audit, "REFUSED_LINES_MAX", 2)
+    log = AuditLog(tmp_path / AUDIT_LOG)
+    for number in range(5):
+        log.add_refused(entry(f"{number}"))
+    until(lambda: any("left_out" in line for line in lines_in(tmp_path / AUDIT_LOG)))
+    log.add_refused(entry("again"))
+    log.close()
+    lines = lines_in(tmp_path / AUDIT_LOG)
+    assert lines[-1]["objects"]["job"] == "again"
+    # On a machine under load a part of them may fall into the next minute.
+    told = [line["objects"]["job"] for line in lines[:-1] if "objects" in line]
+    assert told[:2] == ["0", "1"]
+    assert len(told) + sum(line.get("left_out", 0) for line in lines) == 5
+
+
+def test_a_line_after_the_end_is_said(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / AUDIT_LOG)
+    log.close()
+    with structlog.testing.capture_logs() as said:
+        log.add(entry("late"))
+    assert [json.loads(one["line"])["objects"]["job"] for one in said] == ["late"]
+
+
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / AUDIT_LOG).touch(0o600)
+    monkeypatch.setattr(os, "geteuid", lambda: os.stat(tmp_path).st_uid + 1)
+    with pytest.raises(OSError, match="belongs to user") as caught:
+        AuditLog(tmp_path / AUDIT_LOG)
+    assert caught.value.filename == str(tmp_path / AUDIT_LOG)
