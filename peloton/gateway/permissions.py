@@ -19,7 +19,16 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from peloton.access_file import EVERYBODY, ROLE, ROOT_PATH, Permission, PoolRules, read_access
+from peloton.access_file import (
+    EVERYBODY,
+    ROLE,
+    ROOT_PATH,
+    Permission,
+    PoolRules,
+    access_text,
+    parse_access,
+    read_access,
+)
 from peloton.config import BadSetting
 from peloton.gateway.principals import principal_of
 from peloton.runtime.core.condition import NotReadyReason
@@ -27,7 +36,7 @@ from peloton.runtime.core.listing import BELOW, CREATOR, Where, nearest
 from peloton.runtime.core.principal import PART_LENGTH_MAX, Principal, creator_in
 
 LOOK_S = 1.0
-"""How often calls look whether the file has changed."""
+"""How often calls look whether the file has changed; and how long it has to stay as it is."""
 RIGHTS_KEPT_MAX = 1024
 """Callers whose rights are kept; at the limit all are dropped."""
 INCLUDED_IN = {
@@ -36,7 +45,7 @@ INCLUDED_IN = {
     Permission.SUBMIT: (Permission.SUBMIT, Permission.ADMINISTER),
     Permission.ADMINISTER: (Permission.ADMINISTER,),
 }
-ACCESS = "access"
+ACCESS, FILE_OPTION = "access", "access.file"
 
 log = structlog.get_logger("gateway")
 
@@ -121,10 +130,14 @@ class Permissions:
         *,
         whose: Callable[[Any], Principal] = principal_of,
         clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Raises BadSetting for a file that cannot be used. `whose`: who makes a call."""
+        """Raises BadSetting for a file that cannot be used. `whose`: who makes a call.
+
+        `pause` lets the thread that reads a changed file wait so many seconds.
+        """
         self.whose = whose
-        self._clock = clock
+        self._clock, self._pause = clock, pause
         self._file = file
         self._loaded: _Loaded | None = None
         self._seen: object = None
@@ -171,9 +184,15 @@ class Permissions:
     def _read(self) -> None:
         assert self._file is not None
         try:
-            # A change during the read is read again: the state is taken before.
-            self._seen = _state_of(self._file)
-            self._loaded = _Loaded(read_access(self._file), {})
+            # A file that is still being written may be valid YAML without its last rules.
+            before, found = None, _read_now(self._file)
+            while found != before:
+                self._pause(LOOK_S)
+                before, found = found, _read_now(self._file)
+            self._seen = found.state
+            if found.faults:
+                raise BadSetting(*found.faults)
+            self._loaded = _Loaded(parse_access(found.text, f"{FILE_OPTION}: {self._file}"), {})
             self._bad = ""
             log.info("permissions were read", file=str(self._file))
         except BadSetting as error:
@@ -183,10 +202,27 @@ class Permissions:
             self._reading.release()
 
 
+class _FileNow(NamedTuple):
+    """A file at one moment; `faults` say why it has no text."""
+
+    state: object
+    text: str
+    faults: tuple[str, ...]
+
+
+def _read_now(file: Path) -> _FileNow:
+    state = _state_of(file)
+    try:
+        return _FileNow(state, access_text(file, FILE_OPTION), ())
+    except BadSetting as error:
+        return _FileNow(state, "", (*error.texts,))
+
+
 def _state_of(file: Path) -> object:
     """What changes with every change of a file; None where there is none."""
     try:
         found = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+    written = found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+    return *written, found.st_uid, found.st_mode

@@ -210,7 +210,7 @@ def until(wanted: Callable[[], bool]) -> None:
 def test_a_changed_file_is_read_and_a_bad_one_is_not(tmp_path: Path) -> None:
     file, clock, ann = tmp_path / "rules.yaml", Hand(), user("ann")
     file.write_text(RULES)
-    rules = Permissions(file, whose=lambda context: ann, clock=clock)
+    rules = Permissions(file, whose=lambda context: ann, clock=clock, pause=lambda seconds: None)
 
     def may(path: str) -> bool:
         clock.now_s += 2 * permissions.LOOK_S
@@ -245,6 +245,70 @@ def test_a_file_is_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
         assert rules.rights(None) is not None
     clock.now_s += permissions.LOOK_S
     until(lambda: rules.rights(None) is None)
+
+
+def test_a_file_that_is_being_written_is_not_taken(tmp_path: Path) -> None:
+    """The first half of a file is a file, which may open what the second half closes."""
+    file, clock, looks = tmp_path / "rules.yaml", Hand(), list[bool]()
+    file.write_text("pools:\n  /: {administer: [root]}\n")
+    opens = "pools:\n  /: {administer: [root], submit: ['*']}\n"
+    rest = iter((opens + "  /ml: {}\n", opens + "  /ml: {submit: []}\n"))
+
+    def ml() -> bool:
+        found = rules.rights(None)
+        return found is not None and found.may(SUBMIT, "/ml")
+
+    def pause(seconds: float) -> None:
+        looks.append(ml())
+        text = next(rest, "")
+        if text:
+            file.write_text(text)
+
+    rules = Permissions(file, whose=lambda context: user("ann"), clock=clock, pause=pause)
+    file.write_text(opens)
+    clock.now_s += permissions.LOOK_S
+
+    def taken() -> bool:
+        found = rules.rights(None)
+        assert found is not None and not found.may(SUBMIT, "/ml")
+        return found.may(SUBMIT, "/other")
+
+    until(taken)
+    assert looks == [False] * 3
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o602])
+def test_a_file_that_others_can_write_is_not_taken(tmp_path: Path, mode: int) -> None:
+    file, clock = tmp_path / "rules.yaml", Hand()
+    file.write_text(RULES)
+    file.chmod(mode)
+    with pytest.raises(BadSetting, match=f"mode 0{mode:o}"):
+        Permissions(file)
+    file.chmod(0o644)
+    rules = Permissions(
+        file, whose=lambda context: user("ann"), clock=clock, pause=lambda seconds: None
+    )
+    file.write_text("pools:\n  /: {administer: [ann]}\n")
+    file.chmod(mode)
+    clock.now_s += permissions.LOOK_S
+    until(lambda: rules.rights(None) is not None and bool(rules.notes()))
+    assert "chmod go-w" in rules.notes()[0].text
+    file.chmod(0o640)
+    clock.now_s += permissions.LOOK_S
+    until(lambda: rules.rights(None) is None)
+
+
+def test_a_file_of_another_user_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES)
+    if os.geteuid() == 0:
+        os.chown(file, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(BadSetting, match="it belongs to user"):
+        Permissions(file)
 
 
 def test_the_rights_that_are_kept_are_bounded(
