@@ -45,7 +45,9 @@ class ClientAccess:
         self.authentication = self._authentication()
         if setting.is_open:
             report(f"warning: {self.note}")
-        links = None if setting.is_open else FileLinks()
+        # With rules BrowseSandbox decides who gets files, also where nobody has to prove a name.
+        everybody = setting.is_open and settings.access.file is None
+        links = None if everybody else FileLinks()
         notes = (NotReadyReason("access", self.note),) if setting.is_open else ()
         self.files = HttpAccess(links, self.authentication.knows, notes)
         """Who gets files over HTTP."""
