@@ -33,12 +33,13 @@ from peloton.config import BadSetting
 from peloton.gateway.principals import principal_of
 from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.core.listing import BELOW, CREATOR, Where, nearest
-from peloton.runtime.core.principal import PART_LENGTH_MAX, Principal, creator_in
+from peloton.runtime.core.principal import PART_LENGTH_MAX, VERIFIED_BY, Principal, creator_in
 
 LOOK_S = 1.0
 """How often calls look whether the file has changed; and how long it has to stay as it is."""
 RIGHTS_KEPT_MAX = 1024
 """Callers whose rights are kept; at the limit all are dropped."""
+PREFIXES = (ROLE, *(f"{how}:" for how in VERIFIED_BY))
 INCLUDED_IN = {
     Permission.SEE: (Permission.SEE, Permission.STOP, Permission.ADMINISTER),
     Permission.STOP: (Permission.STOP, Permission.ADMINISTER),
@@ -108,9 +109,11 @@ def _names_of(principal: Principal) -> frozenset[str]:
     """The entries of a rule that mean this caller."""
     who = [EVERYBODY]
     if principal.authenticated:
-        # A name in the form of a role must not pass for one.
-        if principal.name != EVERYBODY and not principal.name.startswith(ROLE):
+        # A name in the form of another entry must not pass for it.
+        if principal.name != EVERYBODY and not principal.name.startswith(PREFIXES):
             who.append(principal.name)
+        if principal.name not in ("", EVERYBODY):
+            who.append(f"{principal.how}:{principal.name}")
         if principal.role:
             who.append(ROLE + principal.role)
     return frozenset(who)
@@ -118,7 +121,7 @@ def _names_of(principal: Principal) -> frozenset[str]:
 
 class _Loaded(NamedTuple):
     rules: PoolRules
-    rights: dict[tuple[str, str, bool], Rights]
+    rights: dict[tuple[str, str, str], Rights]
 
 
 class Permissions:
@@ -161,7 +164,7 @@ class Permissions:
         if self._clock() >= self._look_at_s:
             self._look()
         principal, loaded = self.whose(context), self._loaded
-        key = principal.name, principal.role, principal.authenticated
+        key = principal.name, principal.role, principal.how
         found = loaded.rights.get(key)
         if found is None:
             found = Rights(loaded.rules, principal)

@@ -181,6 +181,23 @@ def test_every_mistake_of_a_file_is_named(text: str, wanted: list[str], tmp_path
         assert shown == wanted
 
 
+def test_an_entry_may_mean_a_name_with_one_proof_only(tmp_path: Path) -> None:
+    text = "pools:\n  /: {administer: [root], see: ['basic:ann'], submit: ['tls:*', ann]}\n"
+    for principal, wanted in (
+        (user("ann"), {"see", "submit"}),
+        (user("ann", TLS), {"submit"}),
+        (user("ann", UNVERIFIED), set()),
+        (user("basic:ann", TLS), set()),
+        (user("basic:ann"), set()),
+        (user("*", TLS), set()),
+    ):
+        assert allowed(rights(text, principal, tmp_path), "/x") == wanted, principal
+    file, people = tmp_path / "rules.yaml", iter((user("ann"), user("ann", TLS)))
+    found = Permissions(file, whose=lambda context: next(people))
+    seen = [found.rights(None), found.rights(None)]
+    assert [one is not None and one.may(SEE, "/x") for one in seen] == [True, False]
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="--access: .*: No such file or directory"):
         read_access(tmp_path / "none.yaml", "--access")
@@ -290,12 +307,15 @@ def test_a_file_that_others_can_write_is_not_taken(tmp_path: Path, mode: int) ->
     )
     file.write_text("pools:\n  /: {administer: [ann]}\n")
     file.chmod(mode)
-    clock.now_s += permissions.LOOK_S
-    until(lambda: rules.rights(None) is not None and bool(rules.notes()))
+
+    def restricted() -> bool:
+        clock.now_s += permissions.LOOK_S
+        return rules.rights(None) is not None
+
+    until(lambda: restricted() and bool(rules.notes()))
     assert "chmod go-w" in rules.notes()[0].text
     file.chmod(0o640)
-    clock.now_s += permissions.LOOK_S
-    until(lambda: rules.rights(None) is None)
+    until(lambda: not restricted())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
