@@ -57,7 +57,9 @@ class ClientAccess:
         notes = tuple(self._notes())
         for text in (*(note.text for note in notes), *_shared_authority(settings)):
             report(f"warning: {text}")
-        links = None if setting.is_open else FileLinks()
+        # With rules BrowseSandbox decides who gets files, also where nobody has to prove a name.
+        everybody = setting.is_open and settings.access.file is None
+        links = None if everybody else FileLinks()
         self.files = HttpAccess(links, self.authentication.knows, notes)
         """Who gets files over HTTP."""
 

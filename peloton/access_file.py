@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import difflib
 import enum
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ MISTAKES_SHOWN_MAX = 100
 NAME_LENGTH_MAX = 127
 """Longer names are cut where they are journaled, so they cannot be told from each other."""
 PATH = re.compile(r"/|(?:/[^/]+)+")
+_OTHERS_WRITE = 0o022
 TEXT_TAG, LINE_FIRST = "tag:yaml.org,2002:str", 1
 
 
@@ -55,27 +58,51 @@ PoolRules = Mapping[str, Mapping[Permission, frozenset[str]]]
 
 def read_access(path: Path, option: str = "access.file") -> PoolRules:
     """The rules of a file. Raises BadSetting with all that is wrong."""
+    return parse_access(access_text(path, option), f"{option}: {path}")
+
+
+def access_text(path: Path, option: str = "access.file") -> str:
+    """The text of a file that nobody but its owner can change, which is us or root.
+
+    Raises BadSetting.
+    """
+    where = f"{option}: {path}"
     try:
-        if path.stat().st_size > BYTES_MAX:
-            raise BadSetting(f"{option}: {path}: larger than {BYTES_MAX // 1024} KiB")
-        text = yaml_limits.text_of(path)
+        found = path.stat()
+        if found.st_uid not in (0, os.geteuid()):
+            text = f"it belongs to user {found.st_uid}, who could change permissions: chown it"
+            raise BadSetting(f"{where}: {text}")
+        if found.st_mode & _OTHERS_WRITE:
+            mode = stat.S_IMODE(found.st_mode)
+            text = f"other users can change permissions (mode {mode:04o}): chmod go-w it"
+            raise BadSetting(f"{where}: {text}")
+        if found.st_size > BYTES_MAX:
+            raise BadSetting(f"{where}: larger than {BYTES_MAX // 1024} KiB")
+        return yaml_limits.text_of(path)
+    except OSError as error:
+        raise BadSetting(f"{where}: {error.strerror}") from error
+    except yaml_limits.BadYaml as error:
+        raise BadSetting(f"{where}: {error}") from error
+
+
+def parse_access(text: str, where: str) -> PoolRules:
+    """The rules of a text. Raises BadSetting with all that is wrong, each behind `where`."""
+    try:
         yaml_limits.check(text, SAFE)
         top = yaml.compose(text, SAFE)
-    except OSError as error:
-        raise BadSetting(f"{option}: {path}: {error.strerror}") from error
     except yaml_limits.BadYaml as error:
-        raise BadSetting(f"{option}: {path}: {error}") from error
+        raise BadSetting(f"{where}: {error}") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + LINE_FIRST}: " if mark else ""
-        raise BadSetting(f"{option}: {path}: {where}not YAML: {error.problem}") from None
+        line = f"line {mark.line + LINE_FIRST}: " if mark else ""
+        raise BadSetting(f"{where}: {line}not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
-        raise BadSetting(f"{option}: {path}: not YAML: {error}") from None
+        raise BadSetting(f"{where}: not YAML: {error}") from None
     reader = _Reader()
     found = reader.file(top)
     if reader.texts:
         shown = reader.texts[:MISTAKES_SHOWN_MAX]
-        raise BadSetting(*(f"{option}: {path}: {text}" for text in shown))
+        raise BadSetting(*(f"{where}: {one}" for one in shown))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,10 +160,12 @@ class ClientListeners:
         name = AUDIT_LOG if settings.alone else f"audit-{settings.grpc}.log"
         try:
             private_folder.make(folder)
+            if settings.access.audit_folder is not None:  # the data folder was checked before
+                _refuse_foreign(folder)
             return AuditLog(folder / name)
         except OSError as error:
-            why = error.strerror or error
-            raise CannotStart(f"access.audit_folder: {folder / name}: {why}") from error
+            at, why = error.filename or folder / name, error.strerror or error
+            raise CannotStart(f"access.audit_folder: {at}: {why}") from error
 
     def _notes(self) -> tuple[NotReadyReason, ...]:
         """What health says besides, and what is no reason against being ready."""
@@ -197,6 +200,16 @@ def _refuse_busy(setting: str, address: Address, *, remedy: str) -> None:
     why = why_not(address) if address.port else ""
     if why:
         raise CannotStart(f"{setting}: {address} {why}. {remedy}")
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Raise OSError for a folder whose files another user could replace."""
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.EPERM, "it is a symbolic link, name the folder itself", str(folder))
+    if found.st_uid != os.geteuid():
+        owner = private_folder.user_name(found.st_uid)
+        raise OSError(errno.EPERM, f"it belongs to user {owner}", str(folder))
 
 
 def _with_port(address: Address) -> str:

@@ -9,15 +9,12 @@ leaves, and written and synced by a thread of its own, in batches. So:
 - where the disk is full, lines wait in memory, up to `WAITING_MAX`; later ones are counted as lost,
   which health and the next line that can be written say. Calls go on.
 
-At `FILE_BYTES_MAX` the file becomes `audit.log.1`, and so on up to `audit.log.8`; older ones are
-deleted. It must hold no secret: of a request only ids and names, and no text that may quote one.
+The log must hold no secret: of a request only ids and names, and no text that may quote one.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import stat
 import threading
 import time
 from collections import deque
@@ -28,16 +25,15 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from peloton.gateway.audit_file import FILE_BYTES_MAX, AuditFile
 from peloton.gateway.calls import CallContext
 from peloton.gateway.completions import CoreCall
 from peloton.gateway.guard import CallCode
 from peloton.runtime.core.condition import NotReadyReason
-from peloton.runtime.core.principal import Principal
+from peloton.runtime.core.principal import PART_LENGTH_MAX, Principal
 from peloton.runtime.core.supervision import Failure, attempt
 
 AUDIT_LOG = "audit.log"
-FILE_BYTES_MAX = 64 * 1024 * 1024
-FILES_KEPT_MAX = 8
 WAITING_MAX = 10_000
 """Lines in memory that are not written yet."""
 GATHER_S = 0.005
@@ -46,10 +42,15 @@ RETRY_S = 1.0
 CLOSE_S_MAX = 5.0
 VALUE_LENGTH_MAX = 256
 TEXT_LENGTH_MAX = 512
-ANSWER_BYTES_MAX = 2048
-"""Of a longer answer nothing is kept: what was made is in short ones."""
+REFUSED_LINES_MAX = 20
+"""In each `REFUSED_S`: callers who proved nothing must not push the lines of others out."""
+REFUSED_S = 60.0
+ANSWERS_BYTES_MAX = 16 * 1024 * 1024
+"""Answers in memory that are not read yet; of one that finds no room the line says UNKNOWN."""
+UNKNOWN = "UNKNOWN"
+"""The outcome of a call whose answer was not read: it may hold an error."""
 AUDIT = "audit"
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+OK = CallCode.OK.value[0]
 _NAMES = {code.value[0]: code.name for code in CallCode}
 QUOTING = frozenset({"INVALID_ARGUMENT", "invalidConfig", "invalidResourcePoolConfig"})
 """Answers whose texts may quote what a client sent."""
@@ -81,33 +82,29 @@ class ReadAnswer(NamedTuple):
 class AuditNote:
     """Of one call: hands its end over to the log."""
 
-    __slots__ = ("_audit", "_call", "_method", "_objects", "_reads", "_whose")
+    __slots__ = ("_add", "_call", "_method", "_objects", "_reads", "_whose")
 
     def __init__(
         self,
         method: str,
         call: CoreCall,
         *,
-        audit: AuditLog,
+        add: Callable[[AuditEntry], object],
         whose: Callable[[CallContext], Principal],
         reads: ReadAnswer | None,
     ) -> None:
         self._method, self._call = method, call
-        self._audit, self._whose, self._reads = audit, whose, reads
+        self._add, self._whose, self._reads = add, whose, reads
         self._objects: Mapping[str, Any] = {}
 
     def found(self, objects: Mapping[str, Any]) -> None:
         """The request was parsed, and names these."""
         # A client may send megabytes as a name, and lines wait in memory.
-        self._objects = {
-            name: value[:VALUE_LENGTH_MAX] if isinstance(value, str) else value
-            for name, value in objects.items()
-        }
+        self._objects = cut(objects)
 
     def __call__(self, code: int, details: str, message: bytes | None) -> None:
         """The call ends."""
-        kept = message if message is not None and len(message) <= ANSWER_BYTES_MAX else None
-        self._audit.add(
+        self._add(
             AuditEntry(
                 time.time(),
                 self._whose(CallContext(self._call)),
@@ -116,7 +113,7 @@ class AuditNote:
                 self._call.hidden,
                 code,
                 details,
-                kept,
+                message,
                 self._reads,
             )
         )
@@ -131,12 +128,19 @@ class AuditLog:
         *,
         file_bytes_max: int = FILE_BYTES_MAX,
         waiting_max: int = WAITING_MAX,
+        answers_bytes_max: int = ANSWERS_BYTES_MAX,
     ) -> None:
-        self._file = _AuditFile(path, file_bytes_max=file_bytes_max)
+        self._file = AuditFile(path, file_bytes_max=file_bytes_max)
         self._waiting: deque[AuditEntry] = deque()
         self._waiting_max = waiting_max
+        self._answers_bytes_max = answers_bytes_max
+        self._answers_bytes = 0  # of the answers of what waits
         self._lost = 0
         self._lost_said = 0  # of these, in a line that was written
+        self._refused = 0  # lines of refused callers since `_refused_since_s`
+        self._refused_since_s = -REFUSED_S
+        self._left_out = 0  # of these, those that no line tells of
+        self._ended = False
         self._fault = ""  # of the last try to write
         self._lock = threading.Lock()
         self._wake, self._closing = threading.Event(), threading.Event()
@@ -146,12 +150,33 @@ class AuditLog:
     def add(self, entry: AuditEntry) -> None:
         """Hand over a line; from any thread, and without waiting for the disk."""
         with self._lock:
+            if self._ended:
+                late = _line_or_less(entry).decode()
+                log.error("an audit line came after the end of its log", line=late)
+                return
             if len(self._waiting) >= self._waiting_max:
                 self._lost += 1
                 return
+            if self._answers_bytes + _answer_bytes(entry) > self._answers_bytes_max:
+                entry = entry._replace(answer=None)
+            self._answers_bytes += _answer_bytes(entry)
             self._waiting.append(entry)
         if not self._wake.is_set():
             self._wake.set()
+
+    def add_refused(self, entry: AuditEntry) -> None:
+        """As `add`, of a caller who did not prove who they are: so many, and others are counted."""
+        with self._lock:
+            now_s = time.monotonic()
+            if now_s - self._refused_since_s >= REFUSED_S:
+                self._refused, self._refused_since_s = 0, now_s
+            self._refused += 1
+            if self._refused > REFUSED_LINES_MAX:
+                self._left_out += 1
+                if self._left_out == 1:
+                    self._wake.set()  # to wait for the time of their line
+                return
+        self.add(entry)
 
     def notes(self) -> tuple[NotReadyReason, ...]:
         """What health says; it is no reason against being ready."""
@@ -174,38 +199,53 @@ class AuditLog:
     def _run(self) -> None:
         synced_s, dirty = 0.0, False
         while True:
-            self._wake.wait(SYNC_S if dirty else None)
+            self._wake.wait(SYNC_S if dirty else REFUSED_S if self._left_out else None)
             self._closing.wait(GATHER_S)  # one write for all that come now
             self._wake.clear()
             closing = self._closing.is_set()  # what is set from here on wakes us again
-            wrote = self._write()
+            wrote = self._write(closing=closing)
             dirty = dirty or wrote
             if dirty and (closing or time.monotonic() - synced_s >= SYNC_S):
                 synced_s, dirty = time.monotonic(), not self._attempt(self._file.sync)
-            if closing:
-                if self._waiting:
-                    log.error("audit lines were not written", count=len(self._waiting))
-                self._file.close()
+            if closing and self._end():
                 return
             if self._fault:
                 self._closing.wait(RETRY_S)
                 self._wake.set()
 
-    def _write(self) -> bool:
+    def _end(self) -> bool:
+        """Take no more lines; False where some have come that can still be written."""
+        with self._lock:
+            if self._waiting and not self._fault:
+                self._wake.set()
+                return False
+            self._ended = True
+        if self._waiting:
+            log.error("audit lines were not written", count=len(self._waiting))
+        self._file.close()
+        return True
+
+    def _write(self, *, closing: bool) -> bool:
         """Write what waits; whether anything was written."""
         with self._lock:
             batch, lost = [*self._waiting], self._lost - self._lost_said
-        if not batch and not lost:
+            over = closing or time.monotonic() - self._refused_since_s >= REFUSED_S
+            left_out = self._left_out if over else 0
+        if not batch and not lost and not left_out:
             return False
         lines = [_line_or_less(entry) for entry in batch]
+        at = _time_text(time.time())
         if lost:
-            at = _time_text(time.time())
             lines.append(_encoded({"at": at, "lost": lost, "text": "lines that found no room"}))
+        if left_out:
+            text = "refused calls of callers who did not prove who they are"
+            lines.append(_encoded({"at": at, "left_out": left_out, "text": text}))
         if not self._attempt(lambda: self._file.write(b"".join(lines))):
             return False
         with self._lock:
             for _ in batch:
-                self._waiting.popleft()
+                self._answers_bytes -= _answer_bytes(self._waiting.popleft())
+            self._left_out -= left_out
         self._lost_said += lost
         return True
 
@@ -224,83 +264,16 @@ class AuditLog:
         return True
 
 
-class _AuditFile:
-    """The file and those before it. What is written is there as a whole or not at all."""
-
-    def __init__(self, path: Path, *, file_bytes_max: int) -> None:
-        self.path = path
-        self._bytes_max = file_bytes_max
-        self._descriptor, self._size = self._open()
-
-    def write(self, data: bytes) -> None:
-        """Append lines. Raises OSError; then none of them is there."""
-        self._reopen_if_gone()
-        if self._size and self._size + len(data) > self._bytes_max:
-            self._rotate()
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            os.ftruncate(self._descriptor, self._size)
-            raise
-        self._size += len(data)
-
-    def sync(self) -> None:
-        """What was written survives a power cut."""
-        os.fdatasync(self._descriptor)
-
-    def close(self) -> None:
-        """No more lines."""
-        os.close(self._descriptor)
-
-    def _open(self) -> tuple[int, int]:
-        descriptor = os.open(self.path, _FLAGS, 0o600)
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(0, "it is no regular file", str(self.path))
-            os.fchmod(descriptor, 0o600)
-            size = found.st_size
-            if size and _last_byte(self.path) != b"\n":  # a power cut came between
-                size += os.write(descriptor, b"\n")
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor, size
-
-    def _reopen_if_gone(self) -> None:
-        """Somebody may have moved or removed it: lines in a file without a name are lost."""
-        ours = os.fstat(self._descriptor)
-        try:
-            found = os.stat(self.path, follow_symlinks=False)
-        except FileNotFoundError:
-            found = None
-        if found is None or (found.st_ino, found.st_dev) != (ours.st_ino, ours.st_dev):
-            self._replace()
-
-    def _rotate(self) -> None:
-        os.fdatasync(self._descriptor)
-        for number in range(FILES_KEPT_MAX - 1, 0, -1):
-            older = self._numbered(number)
-            if older.exists():
-                older.replace(self._numbered(number + 1))
-        self.path.replace(self._numbered(1))
-        self._replace()
-
-    def _replace(self) -> None:
-        before = self._descriptor
-        self._descriptor, self._size = self._open()
-        os.close(before)
-
-    def _numbered(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.{number}")
+def cut(objects: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same, with the first part of each text."""
+    return {
+        name: value[:VALUE_LENGTH_MAX] if isinstance(value, str) else value
+        for name, value in objects.items()
+    }
 
 
-def _last_byte(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1)
+def _answer_bytes(entry: AuditEntry) -> int:
+    return 0 if entry.answer is None else len(entry.answer)
 
 
 def _line_of(entry: AuditEntry) -> bytes:
@@ -310,18 +283,20 @@ def _line_of(entry: AuditEntry) -> bytes:
     name, error, text = _NAMES.get(entry.code, str(entry.code)), "", entry.details
     if entry.answer is not None and entry.reads is not None:
         answer = entry.reads.parse(entry.answer)
-        objects.update(entry.reads.made(answer))
+        objects.update(cut(entry.reads.made(answer)))
         error, text = _error_of(answer)
         name = "REFUSED" if error else name
+    elif entry.reads is not None and entry.code == OK:
+        name = UNKNOWN
     if name in QUOTING or error in QUOTING:
         text = ""
     line = {
         "at": _time_text(entry.at_s),
-        "who": who.name,
+        "who": who.name[:PART_LENGTH_MAX],
         "how": who.how,
         "role": who.role,
         "peer": who.peer,
-        "caller": who.caller,
+        "caller": who.caller[:PART_LENGTH_MAX],
         "method": entry.method,
         "objects": {key: value for key, value in objects.items() if value != ""},
         "answer": name,

@@ -1,7 +1,8 @@
 """Whose the changes of a stream are: the pool and the creator of a job, the path of a pool.
 
 Turns changes into those that belong to a pool, and that the caller may see. A stream keeps what it
-came to know, as jobs keep their pools; it must not keep more than the newest of it.
+came to know until the job is deleted, as jobs keep their pools; then its id may be used again. It
+must not keep more than the newest of it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from peloton.access_file import ROOT_PATH, Permission
-from peloton.actors.job.facts import JobMade
+from peloton.actors.job.facts import JobForgotten, JobMade
 from peloton.actors.job.messages import GetJob, JobView, job_key
+from peloton.actors.job.slice.facts import SliceOpened
+from peloton.actors.respool.lot.facts import LotOpened
 from peloton.actors.respool.messages import ROOT, GetPool
+from peloton.actors.task.facts import TaskCreated
 from peloton.gateway.access_table import OF_JOBS
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.permissions import Rights
@@ -22,6 +26,8 @@ from peloton.runtime.core.followers import name_of
 from peloton.runtime.vocabulary import Key, Query, kind_of
 
 JOBS_KNOWN_MAX = 10_000
+FIRST = (SliceOpened, TaskCreated, LotOpened)
+"""Facts with which the parts of a job begin: a stream of theirs alone sees no job begin or end."""
 
 
 class JobOwner(NamedTuple):
@@ -41,6 +47,7 @@ class ChangeOwners:
     def __init__(self, feed: ClusterFeed) -> None:
         self._feed = feed
         self._known: OrderedDict[str, JobOwner | None] = OrderedDict()
+        self._asked: set[str] = set()  # jobs whose owner was learned since this page was read
 
     async def among(
         self, changes: Sequence[Change], pool: Key | None, *, rights: Rights | None
@@ -50,6 +57,7 @@ class ChangeOwners:
         And the position of the last one of which that is not known any more, else -1.
         """
         found, unknown = [], -1
+        self._asked = set()
         for change in changes:
             passes = await self._passes(change, pool, rights=rights)
             if passes:
@@ -79,12 +87,20 @@ class ChangeOwners:
         for fact in change.line.facts:
             if isinstance(fact, JobMade):
                 self._known[name] = JobOwner(fact.spec.pool, fact.pool_path, fact.who)
+                self._asked.add(name)
+            elif isinstance(fact, FIRST) and name not in self._asked:
+                self._known.pop(name, None)  # the id may be that of a deleted job
         if name not in self._known:
             view = await self._ask(job_key(name), GetJob())
             self._known[name] = _owner_of(view) if isinstance(view, JobView) else None
+            self._asked.add(name)
+        owner = self._known[name]
+        if any(isinstance(fact, JobForgotten) for fact in change.line.facts):
+            del self._known[name]
+            self._asked.discard(name)
         while len(self._known) > JOBS_KNOWN_MAX:
             self._known.popitem(last=False)
-        return self._known[name]
+        return owner
 
     async def _sees(self, rights: Rights, pool: Key) -> bool:
         """A pool may be renamed, so its path is read each time; one that is deleted has none."""

@@ -23,6 +23,9 @@ class MethodGate(Protocol):
     def begin(self, call: CoreCall) -> None:
         """A call has arrived."""
 
+    def refused(self, call: CoreCall) -> None:
+        """A call ends at once because its caller is not let in."""
+
     def at_once(self, request: Any, context: CallContext) -> bool:
         """Whether it may go on now; False where `check` has to wait for something."""
 

@@ -25,11 +25,12 @@ from peloton.gateway.access_table import (
     PoolTarget,
     RenamedPoolTarget,
 )
-from peloton.gateway.audit import AuditLog, AuditNote, ReadAnswer
+from peloton.gateway.audit import AuditEntry, AuditLog, AuditNote, ReadAnswer
 from peloton.gateway.calls import CallContext
 from peloton.gateway.cluster_client import ClusterClient, Code, end
 from peloton.gateway.completions import CoreCall
 from peloton.gateway.permissions import Rights
+from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key, Query
 
 Look: TypeAlias = Callable[[Key, Query], Any]
@@ -94,13 +95,13 @@ class Gate:
     def begin(self, call: CoreCall) -> None:
         """A call has arrived: its end will be audited if it is a change."""
         if self._audit is not None:
-            call.end_note = AuditNote(
-                self._method,
-                call,
-                audit=self._audit,
-                whose=self._permissions.whose,
-                reads=self._reads,
-            )
+            call.end_note = self._end_note(call, self._audit.add, whose=self._permissions.whose)
+
+    def refused(self, call: CoreCall) -> None:
+        """A call ends because its caller is not let in: audited as far as there is room."""
+        if self._audit is not None:
+            add = self._audit.add_refused
+            call.end_note = self._end_note(call, add, whose=lambda context: context.principal)
 
     def at_once(self, request: Any, context: CallContext) -> bool:
         """Whether the call may go on without waiting; ends the call if it may not at all."""
@@ -136,6 +137,15 @@ class Gate:
             )
 
     # ---- inside ----
+
+    def _end_note(
+        self,
+        call: CoreCall,
+        add: Callable[[AuditEntry], object],
+        *,
+        whose: Callable[[CallContext], Principal],
+    ) -> AuditNote:
+        return AuditNote(self._method, call, add=add, whose=whose, reads=self._reads)
 
     def _note(self, request: Any, context: CallContext) -> None:
         note = context.end_note
@@ -188,12 +198,18 @@ class Gate:
             for path in _paths_of(target, found):
                 if not rights.may(permission, path):
                     self._deny(context, permission, path=path)
+            subtrees = _subtrees_of(target, found) if permission == Permission.ADMINISTER else []
+            for path in subtrees:
+                if not rights.may_below(permission, path):
+                    self._deny(context, permission, path=path, where="each pool ruled below ")
 
-    def _deny(self, context: CallContext, permission: Permission, *, path: str) -> NoReturn:
+    def _deny(
+        self, context: CallContext, permission: Permission, *, path: str, where: str = "pool "
+    ) -> NoReturn:
         principal = self._permissions.whose(context)
         name = principal.name or "a client that gave no name"
         name += "" if principal.authenticated else " (unverified)"
-        text = f"{self._method}: {name} has no permission to {permission} in pool {path}"
+        text = f"{self._method}: {name} has no permission to {permission} in {where}{path}"
         end(context, Code.PERMISSION_DENIED, text=text)
 
 
@@ -214,6 +230,17 @@ def _paths_of(
     if isinstance(target, RenamedPoolTarget) and len(found) > 1 and target.name:
         return [pool.path, _below(found[1].path, target.name)]
     return [pool.path]
+
+
+def _subtrees_of(
+    target: PoolTarget | NewPoolTarget | RenamedPoolTarget, found: tuple[PoolView, ...]
+) -> list[str]:
+    """The paths below which other rules apply afterwards to the same pools, or to other ones."""
+    path = found[0].path
+    if isinstance(target, RenamedPoolTarget):
+        paths = _paths_of(target, found)
+        return [] if paths[-1] == path else paths
+    return [path] if isinstance(target, PoolTarget) else []
 
 
 def _below(path: str, name: str) -> str:

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2
 
 from peloton.gateway.cluster_client import Code, Context, end
 from peloton.gateway.cluster_port import ClusterPort
-from peloton.gateway.serving import LongCall
+from peloton.gateway.long_calls import LongCall
 
 LIVENESS, READINESS = "liveness", "readiness"
 

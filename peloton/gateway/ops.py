@@ -26,6 +26,7 @@ from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, known_host
+from peloton.gateway.long_calls import LongCall
 from peloton.gateway.reasons import (
     ReasonGroup,
     at_goal,
@@ -35,7 +36,6 @@ from peloton.gateway.reasons import (
     reason_at_rest,
     reason_of,
 )
-from peloton.gateway.serving import LongCall
 from peloton.gateway.texts import known_job
 from peloton.gateway.waits import JobWaits
 from peloton.gateway.watch import Watches

@@ -19,24 +19,34 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from peloton.access_file import EVERYBODY, ROLE, ROOT_PATH, Permission, PoolRules, read_access
+from peloton.access_file import (
+    EVERYBODY,
+    ROLE,
+    ROOT_PATH,
+    Permission,
+    PoolRules,
+    access_text,
+    parse_access,
+    read_access,
+)
 from peloton.config import BadSetting
 from peloton.gateway.principals import principal_of
 from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.core.listing import BELOW, CREATOR, Where, nearest
-from peloton.runtime.core.principal import PART_LENGTH_MAX, Principal, creator_in
+from peloton.runtime.core.principal import PART_LENGTH_MAX, VERIFIED_BY, Principal, creator_in
 
 LOOK_S = 1.0
-"""How often calls look whether the file has changed."""
+"""How often calls look whether the file has changed; and how long it has to stay as it is."""
 RIGHTS_KEPT_MAX = 1024
 """Callers whose rights are kept; at the limit all are dropped."""
+PREFIXES = (ROLE, *(f"{how}:" for how in VERIFIED_BY))
 INCLUDED_IN = {
     Permission.SEE: (Permission.SEE, Permission.STOP, Permission.ADMINISTER),
     Permission.STOP: (Permission.STOP, Permission.ADMINISTER),
     Permission.SUBMIT: (Permission.SUBMIT, Permission.ADMINISTER),
     Permission.ADMINISTER: (Permission.ADMINISTER,),
 }
-ACCESS = "access"
+ACCESS, FILE_OPTION = "access", "access.file"
 
 log = structlog.get_logger("gateway")
 
@@ -59,6 +69,13 @@ class Rights:
     def may(self, permission: Permission, path: str) -> bool:
         """Whether they may do this in the pool at a path."""
         return self.everything or any(self._named(one, path) for one in INCLUDED_IN[permission])
+
+    def may_below(self, permission: Permission, path: str) -> bool:
+        """Whether they may do this at every path below this one that a rule names."""
+        inside = path.rstrip("/") + "/"
+        return self.everything or all(
+            self.may(permission, ruled) for ruled in self._rules if ruled.startswith(inside)
+        )
 
     def sees_pool(self, path: str) -> bool:
         """Whether the pool exists for them: every permission there shows it."""
@@ -92,9 +109,11 @@ def _names_of(principal: Principal) -> frozenset[str]:
     """The entries of a rule that mean this caller."""
     who = [EVERYBODY]
     if principal.authenticated:
-        # A name in the form of a role must not pass for one.
-        if principal.name != EVERYBODY and not principal.name.startswith(ROLE):
+        # A name in the form of another entry must not pass for it.
+        if principal.name != EVERYBODY and not principal.name.startswith(PREFIXES):
             who.append(principal.name)
+        if principal.name not in ("", EVERYBODY):
+            who.append(f"{principal.how}:{principal.name}")
         if principal.role:
             who.append(ROLE + principal.role)
     return frozenset(who)
@@ -102,7 +121,7 @@ def _names_of(principal: Principal) -> frozenset[str]:
 
 class _Loaded(NamedTuple):
     rules: PoolRules
-    rights: dict[tuple[str, str, bool], Rights]
+    rights: dict[tuple[str, str, str], Rights]
 
 
 class Permissions:
@@ -114,10 +133,14 @@ class Permissions:
         *,
         whose: Callable[[Any], Principal] = principal_of,
         clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Raises BadSetting for a file that cannot be used. `whose`: who makes a call."""
+        """Raises BadSetting for a file that cannot be used. `whose`: who makes a call.
+
+        `pause` lets the thread that reads a changed file wait so many seconds.
+        """
         self.whose = whose
-        self._clock = clock
+        self._clock, self._pause = clock, pause
         self._file = file
         self._loaded: _Loaded | None = None
         self._seen: object = None
@@ -141,7 +164,7 @@ class Permissions:
         if self._clock() >= self._look_at_s:
             self._look()
         principal, loaded = self.whose(context), self._loaded
-        key = principal.name, principal.role, principal.authenticated
+        key = principal.name, principal.role, principal.how
         found = loaded.rights.get(key)
         if found is None:
             found = Rights(loaded.rules, principal)
@@ -164,9 +187,15 @@ class Permissions:
     def _read(self) -> None:
         assert self._file is not None
         try:
-            # A change during the read is read again: the state is taken before.
-            self._seen = _state_of(self._file)
-            self._loaded = _Loaded(read_access(self._file), {})
+            # A file that is still being written may be valid YAML without its last rules.
+            before, found = None, _read_now(self._file)
+            while found != before:
+                self._pause(LOOK_S)
+                before, found = found, _read_now(self._file)
+            self._seen = found.state
+            if found.faults:
+                raise BadSetting(*found.faults)
+            self._loaded = _Loaded(parse_access(found.text, f"{FILE_OPTION}: {self._file}"), {})
             self._bad = ""
             log.info("permissions were read", file=str(self._file))
         except BadSetting as error:
@@ -176,10 +205,27 @@ class Permissions:
             self._reading.release()
 
 
+class _FileNow(NamedTuple):
+    """A file at one moment; `faults` say why it has no text."""
+
+    state: object
+    text: str
+    faults: tuple[str, ...]
+
+
+def _read_now(file: Path) -> _FileNow:
+    state = _state_of(file)
+    try:
+        return _FileNow(state, access_text(file, FILE_OPTION), ())
+    except BadSetting as error:
+        return _FileNow(state, "", (*error.texts,))
+
+
 def _state_of(file: Path) -> object:
     """What changes with every change of a file; None where there is none."""
     try:
         found = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+    written = found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+    return *written, found.st_uid, found.st_mode

@@ -29,9 +29,11 @@ from peloton.gateway import authentication as authn
 from peloton.gateway.authentication import SECRETS, UNIX, Authentication, without_secrets
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
-from peloton.gateway.gate import Begin, GateOf, checked, gated, no_gate
+from peloton.gateway.gate import Begin, GateOf, MethodGate, checked, gated, no_gate
 from peloton.gateway.guard import CallCode, CallEnded, Guard
 from peloton.gateway.intake import Intake
+from peloton.gateway.long_calls import LongCall
+from peloton.gateway.principals import claimed, host_of
 from peloton.gateway.receiving import answer_next, parsed, take_one
 
 THREADS_MAX = 64
@@ -45,8 +47,6 @@ LONG_CALL_BYTES_MAX = 1024 * 1024
 """A call that waits or streams keeps its request as long as it lasts."""
 LOOK_S = 1.0
 """How often calls that wait for a `Later` are looked through for those that are late."""
-WRITE_S_MAX = 10.0
-"""A client that reads no message for so long gets a status; after as long again, a reset."""
 END_S_MAX = 0.3
 """How long the last statuses of a stop may take to leave."""
 STOPPING = "this daemon is stopping: retry, or call another one"
@@ -54,51 +54,6 @@ LEFT = "the client left; a change may have happened"
 CUT_OFF = STOPPING + "; a change may have happened"
 
 log = structlog.get_logger("gateway")
-
-
-class LongCall(CallContext):
-    """What a coroutine sees of its call."""
-
-    def __init__(self, call: CoreCall, server: Server, *, name: str) -> None:
-        super().__init__(call)
-        self.name = name
-        self._core = call
-        self._server = server
-
-    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Call something that blocks on a thread of the pool; its last argument is a context."""
-        return await self._server.run(work, *args, CallContext(self._core))
-
-    async def share(self, work: Callable[..., Any], *args: Any) -> Any:
-        """As `run`, for more calls than this one, which may end first."""
-        return await self._server.run(work, *args, CallContext())
-
-    async def write(self, message: Any) -> None:
-        """Send a message of a stream; a client that does not read is cut off."""
-        loop = asyncio.get_running_loop()
-        sent: asyncio.Future[bool] = loop.create_future()
-
-        def note(well: bool) -> None:
-            if not sent.done():  # whoever waits for it may have been cancelled
-                sent.set_result(well)
-
-        data = message.SerializeToString()
-        self._core.write(data, lambda well: loop.call_soon_threadsafe(note, well))
-        done, _ = await asyncio.wait((sent,), timeout=WRITE_S_MAX)
-        if done:
-            if not sent.result():
-                raise asyncio.CancelledError  # the client is gone, which we are told as well
-            return
-        who, peer = self.principal.text, self.peer()
-        log.warning("a slow reader was cut off", call=self.name, who=who, peer=peer)
-        text = (
-            f"slow reader {who} ({peer}): it took no message for {WRITE_S_MAX:g} s; "
-            "begin again with the last resume token"
-        )
-        code = CallCode.RESOURCE_EXHAUSTED
-        # The status of `abort` waits behind the message that the client does not take.
-        loop.call_later(WRITE_S_MAX, self._core.cancel, code.value[0], text)
-        self.abort(code, text)
 
 
 class _Loop:
@@ -146,6 +101,7 @@ class Server:
         self._long: dict[asyncio.Task[None], None] = {}
         self._stopping = False
         self._begins: dict[str, Begin] = {}
+        self._gates_at: dict[str, MethodGate | None] = {}
         self._refusals: Mapping[str, str] = {}
         most = LONG_CALLS_MAX + 2 * CALLS_MAX
         self._open_intake = intake.for_open_calls()
@@ -157,8 +113,10 @@ class Server:
         """Serve the methods that the servicer has, under these names of the service."""
         for method in service.methods:
             if hasattr(servicer, method.name):
-                begin = self._handler(servicer, method)
-                self._begins.update({f"/{name}/{method.name}": begin for name in names})
+                gate = self._gates(method.full_name)
+                begin = self._handler(servicer, method, gate=gate)
+                for path in (f"/{name}/{method.name}" for name in names):
+                    self._begins[path], self._gates_at[path] = begin, gate
 
     def add_each(self, path: str, answer: Callable[[bytes], bytes]) -> None:
         """Serve a call that answers each message of a stream with one, without waiting."""
@@ -222,7 +180,14 @@ class Server:
             return
         known = self._authentication
         identities = call.peer_identities() if known.tls is not None else None
-        call.principal = known.admit(call.method, sent, peer=call.peer(), identities=identities)
+        try:
+            call.principal = known.admit(call.method, sent, peer=call.peer(), identities=identities)
+        except CallEnded:
+            gate = self._gates_at.get(call.method)
+            if gate is not None:
+                call.principal = claimed(sent, host_of(call.peer()))
+                gate.refused(call)
+            raise
         if call.method in authn.OPEN_PATHS:  # who proves nothing takes no room of others
             call.intake = self._open_intake
         begin = self._begins.get(call.method)
@@ -232,12 +197,12 @@ class Server:
         text = self._refusals.get(call.method, "Method not found!")
         call.end(CallCode.UNIMPLEMENTED.value[0], text)
 
-    def _handler(self, servicer: Any, described: MethodDescriptor) -> Begin:
-        method, name = getattr(servicer, described.name), described.full_name
-        sent, gate = GetMessageClass(described.input_type), self._gates(name)
+    def _handler(self, servicer: Any, rpc: MethodDescriptor, *, gate: MethodGate | None) -> Begin:
+        method, name = getattr(servicer, rpc.name), rpc.full_name
+        sent = GetMessageClass(rpc.input_type)
         if inspect.iscoroutinefunction(method):
             return gated(gate, self._long_call(checked(method, gate), sent, name=name))
-        at_once = getattr(servicer, "at_once", {}).get(described.name)
+        at_once = getattr(servicer, "at_once", {}).get(rpc.name)
         quick = getattr(servicer, at_once) if at_once is not None else None
 
         def first(data: bytes, call: CoreCall) -> bytes | Later | None:

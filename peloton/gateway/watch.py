@@ -2,7 +2,7 @@
 
 Turns pages of shards' feeds into messages, each with the token to resume behind it. One reader for
 each shard, one page ahead at most: a client that reads slowly makes its readers slow, and one that
-does not read is cut off by the server (`serving.py`). It must not keep changes: what has left the
+does not read is cut off by `long_calls.py`. It must not keep changes: what has left the
 shards' own feeds is marked as a gap.
 """
 
@@ -20,7 +20,7 @@ from peloton.gateway.change_owners import ChangeOwners
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import BadToken, ClusterFeed, FeedMark, OutOfReach, marks_of, token_of
 from peloton.gateway.guard import CallEnded
-from peloton.gateway.serving import LongCall
+from peloton.gateway.long_calls import LongCall
 from peloton.gateway.texts import known_job
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.changes import Change

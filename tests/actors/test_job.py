@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from peloton.actors.host.messages import Port
@@ -31,9 +32,9 @@ POOL = Key("respool/p")
 DEFAULT = TaskConfig(resources=Resources(1, 1), command=Command("true"))
 
 
-def receive(job: Job | None, message: Message) -> TurnOutcome:
+def receive(job: Job | None, message: Message, who: str = AT.who) -> TurnOutcome:
     """One turn of a job."""
-    return take_turn(KIND, job, message=message, at=AT)
+    return take_turn(KIND, job, message=message, at=msgspec.structs.replace(AT, who=who))
 
 
 def made(instances: int = 2500, **fields: Any) -> Job:
@@ -229,6 +230,24 @@ def test_a_job_in_pieces_counts_them() -> None:
     assert _opening(whole, number=1).overrides == own
     confirmed = receive(whole.state, SliceOpen(1, 1)).state
     assert not confirmed.overrides, "the slice has them"
+
+
+def test_the_pieces_of_a_job_are_those_of_one_client() -> None:
+    """Who may submit elsewhere must not change, drop or complete the create of another."""
+    mine, theirs = (Override(1500, TaskConfig(resources=Resources(9))),), ()
+    spec = JobSpec("j", "me", POOL, 2000, DEFAULT)
+    first = receive(None, m.AddOverrides(1, mine), who="basic:ann@10.0.0.7/cli")
+    for message in (m.AddOverrides(1, theirs), m.CreateJob(spec), m.CreateJob(spec, pieces=1)):
+        for other in ("basic:bob@10.0.0.7/cli", "unverified:ann@10.0.0.7/cli", "basic:anna", ""):
+            turn = receive(first.state, message, who=other)
+            assert isinstance(turn.reply, Refused) and turn.reply.code == "ALREADY_EXISTS"
+            assert "by another client" in turn.reply.text
+            assert not turn.facts and not turn.sends and turn.state == first.state
+    again = receive(first.state, m.AddOverrides(1, mine), who="basic:ann@10.0.0.8")
+    whole = receive(again.state, m.CreateJob(spec, pieces=1), who="basic:ann@10.0.0.9")
+    assert whole.reply == m.JobCreated(JOB)
+    assert whole.state.created_by == "basic:ann@10.0.0.9"
+    assert _opening(whole, number=1).overrides == mine
 
 
 def test_pieces_that_nobody_completes_are_forgotten_in_time() -> None:

@@ -562,3 +562,18 @@ def test_who_is_known_by_a_password_may_do_what_the_rules_say(tmp_path: Path) ->
         ("ann", "basic", "ann"),
     }
     assert found[-1]["objects"] == {"job": mine} and found[-1]["answer"] == "OK"
+
+
+@pytest.mark.parametrize("opened", [{"listen": HERE | {"open_loopback": True}}, {"auth": "NOOP"}])
+def test_with_rules_files_need_a_link_also_where_the_daemon_is_open(
+    tmp_path: Path, opened: dict[str, Any]
+) -> None:
+    """BrowseSandbox asks for permissions, and its link is the proof of its answer."""
+    (tmp_path / "rules.yaml").write_text("pools:\n  /: {administer: [root], see: ['*']}\n")
+    changes = {"auth": {"type": "NOOP"}} if "auth" in opened else opened
+    for more, code in (({}, 404), ({"access": {"file": "rules.yaml"}}, 403)):
+        with running(settings(tmp_path, **changes, **more)) as daemon:
+            url = f"http://127.0.0.1:{daemon.http.port}/files/some-run/stdout"
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(url, timeout=WAIT_S_MAX)
+            assert caught.value.code == code

@@ -404,3 +404,13 @@ def test_an_audit_log_that_cannot_be_opened_prevents_the_start(tmp_path: Path) -
     (tmp_path / "data" / "audit.log").mkdir()
     with pytest.raises(CannotStart, match=r"access.audit_folder: .*/data/audit.log: "):
         Daemon(alone(tmp_path), failed=lambda: None)
+
+
+def test_an_audit_folder_that_is_a_link_prevents_the_start(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir(mode=0o700)
+    (tmp_path / "logs").symlink_to(tmp_path / "target")
+    setting = alone(tmp_path)
+    access = msgspec.structs.replace(setting.access, audit_folder=tmp_path / "logs")
+    with pytest.raises(CannotStart, match=r"access.audit_folder: .*/logs: it is a symbolic link"):
+        Daemon(msgspec.structs.replace(setting, access=access), failed=lambda: None)
+    assert not [*(tmp_path / "target").iterdir()]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from peloton.access_file import Permission, read_access
-from peloton.gateway import audit
+from peloton.gateway import audit, audit_file
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.permissions import INCLUDED_IN, Rights
 from peloton.runtime.core.principal import BASIC, Principal
@@ -54,6 +54,7 @@ def test_the_lines_have_the_fields_that_are_described(tmp_path: Path) -> None:
     entry = audit.AuditEntry(1.0, who, "a.B.C", {}, True, 7, "denied", None, None)
     for _ in range(1000):
         log.add(entry)
+        log.add_refused(entry)
     log.close()
     (tmp_path / "all").write_bytes((tmp_path / audit.AUDIT_LOG).read_bytes())
     made = [json.loads(line) for line in (tmp_path / "all").read_text().splitlines()]
@@ -68,8 +69,8 @@ def test_the_lines_have_the_fields_that_are_described(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        f"at {audit.FILE_BYTES_MAX // 2**20} MiB the file becomes `audit.log.1`",
-        f"up to `audit.log.{audit.FILES_KEPT_MAX}`",
+        f"at {audit_file.FILE_BYTES_MAX // 2**20} MiB the file becomes `audit.log.1`",
+        f"up to `audit.log.{audit_file.FILES_KEPT_MAX}`",
         f"{audit.WAITING_MAX:,} lines wait in memory",
         "syncs once a second",
     ],

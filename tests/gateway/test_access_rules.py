@@ -181,6 +181,23 @@ def test_every_mistake_of_a_file_is_named(text: str, wanted: list[str], tmp_path
         assert shown == wanted
 
 
+def test_an_entry_may_mean_a_name_with_one_proof_only(tmp_path: Path) -> None:
+    text = "pools:\n  /: {administer: [root], see: ['basic:ann'], submit: ['tls:*', ann]}\n"
+    for principal, wanted in (
+        (user("ann"), {"see", "submit"}),
+        (user("ann", TLS), {"submit"}),
+        (user("ann", UNVERIFIED), set()),
+        (user("basic:ann", TLS), set()),
+        (user("basic:ann"), set()),
+        (user("*", TLS), set()),
+    ):
+        assert allowed(rights(text, principal, tmp_path), "/x") == wanted, principal
+    file, people = tmp_path / "rules.yaml", iter((user("ann"), user("ann", TLS)))
+    found = Permissions(file, whose=lambda context: next(people))
+    seen = [found.rights(None), found.rights(None)]
+    assert [one is not None and one.may(SEE, "/x") for one in seen] == [True, False]
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="--access: .*: No such file or directory"):
         read_access(tmp_path / "none.yaml", "--access")
@@ -210,7 +227,7 @@ def until(wanted: Callable[[], bool]) -> None:
 def test_a_changed_file_is_read_and_a_bad_one_is_not(tmp_path: Path) -> None:
     file, clock, ann = tmp_path / "rules.yaml", Hand(), user("ann")
     file.write_text(RULES)
-    rules = Permissions(file, whose=lambda context: ann, clock=clock)
+    rules = Permissions(file, whose=lambda context: ann, clock=clock, pause=lambda seconds: None)
 
     def may(path: str) -> bool:
         clock.now_s += 2 * permissions.LOOK_S
@@ -245,6 +262,69 @@ def test_a_file_is_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
         assert rules.rights(None) is not None
     clock.now_s += permissions.LOOK_S
     until(lambda: rules.rights(None) is None)
+
+
+def test_a_file_that_is_being_written_is_not_taken(tmp_path: Path) -> None:
+    """The first half of a file is a file, which may open what the second half closes."""
+    file, clock, looks = tmp_path / "rules.yaml", Hand(), list[bool]()
+    file.write_text("pools:\n  /: {administer: [root]}\n")
+    opens = "pools:\n  /: {administer: [root], submit: ['*']}\n"
+    rest = iter((opens + "  /ml: {}\n", opens + "  /ml: {submit: []}\n"))
+
+    def ml() -> bool:
+        found = rules.rights(None)
+        return found is not None and found.may(SUBMIT, "/ml")
+
+    def pause(seconds: float) -> None:
+        looks.append(ml())
+        text = next(rest, "")
+        if text:
+            file.write_text(text)
+
+    rules = Permissions(file, whose=lambda context: user("ann"), clock=clock, pause=pause)
+    file.write_text(opens)
+    clock.now_s += permissions.LOOK_S
+
+    def taken() -> bool:
+        found = rules.rights(None)
+        assert found is not None and not found.may(SUBMIT, "/ml")
+        return found.may(SUBMIT, "/other")
+
+    until(taken)
+    assert looks == [False] * 3
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o602])
+def test_a_file_that_others_can_write_is_not_taken(tmp_path: Path, mode: int) -> None:
+    file, clock = tmp_path / "rules.yaml", Hand()
+    file.write_text(RULES)
+    file.chmod(mode)
+    with pytest.raises(BadSetting, match=f"mode 0{mode:o}"):
+        Permissions(file)
+    file.chmod(0o644)
+    rules = Permissions(
+        file, whose=lambda context: user("ann"), clock=clock, pause=lambda seconds: None
+    )
+    file.write_text("pools:\n  /: {administer: [ann]}\n")
+    file.chmod(mode)
+
+    def restricted() -> bool:
+        clock.now_s += permissions.LOOK_S
+        return rules.rights(None) is not None
+
+    until(lambda: restricted() and bool(rules.notes()))
+    assert "chmod go-w" in rules.notes()[0].text
+    file.chmod(0o640)
+    until(lambda: not restricted())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_is_not_taken(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES)
+    os.chown(file, 12345, -1)
+    with pytest.raises(BadSetting, match="it belongs to user"):
+        Permissions(file)
 
 
 def test_the_rights_that_are_kept_are_bounded(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import resource
-import stat
 import threading
 import time
 import uuid
@@ -23,8 +20,9 @@ from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import audit
 from peloton.gateway.access_table import ACCESS_TABLE, AccessRow
-from peloton.gateway.audit import AUDIT_LOG, AuditEntry, AuditLog
+from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.authentication import Authentication
+from peloton.gateway.basic_users import parse_users
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.gates import Gates
@@ -32,7 +30,6 @@ from peloton.gateway.intake import Intake
 from peloton.gateway.serving import Server
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
-from peloton.runtime.core.principal import BASIC, Principal
 from tests.gateway.access_fixture import (
     ROLES,
     Guarded,
@@ -41,6 +38,7 @@ from tests.gateway.access_fixture import (
     said_by,
     unknown_id,
 )
+from tests.gateway.audit_fixture import lines_in, until
 from tests.gateway.fleet_fixture import WAIT_S_MAX, named, pool_config
 
 CODE = grpc.StatusCode
@@ -59,20 +57,6 @@ CHANGES_MADE = {
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with guarded(tmp_path_factory.mktemp("guarded")) as found:
         yield found
-
-
-def lines_in(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_bytes().splitlines()]
-
-
-def until(wanted: Callable[[], Any]) -> Any:
-    end_s, pause = time.monotonic() + WAIT_S_MAX, threading.Event()
-    while time.monotonic() < end_s:
-        found = wanted()
-        if found:
-            return found
-        pause.wait(0.01)
-    raise AssertionError("it never came to be")
 
 
 def logged(fleet: Guarded, call: Callable[[], Any], count: int = 1) -> list[dict[str, Any]]:
@@ -268,134 +252,89 @@ def test_a_client_that_leaves_is_logged(tmp_path: Path) -> None:
     assert len(lines_in(tmp_path / AUDIT_LOG)) == 1
 
 
-# ---- the file ----
+def test_a_refusal_of_any_length_is_no_success(fleet: Guarded) -> None:
+    """An error repeats what the client sent, and so can be made longer than any limit."""
+    long = "x" * 3000
+    config = pool_config("n", long)
+    for method, sent, error in (
+        (f"{TASKS}.Stop", task.StopRequest(jobId=named(long)), "notFound"),
+        (f"{JOBS}.Create", job.CreateRequest(id=named(long)), "invalidJobId"),
+        (f"{POOLS}.DeleteResourcePool", respool.DeleteRequest(path={"value": long}), "notFound"),
+        (
+            f"{POOLS}.UpdateResourcePool",
+            respool.UpdateRequest(id={"value": long}, config=config),
+            "notFound",
+        ),
+        (
+            f"{POOLS}.CreateResourcePool",
+            respool.CreateRequest(config=config),
+            "invalidResourcePoolConfig",
+        ),
+    ):
+        (line,) = logged(fleet, lambda m=method, s=sent: fleet.call(m, s, ADMIN))
+        assert (line["method"], line["answer"], line["error"]) == (method, "REFUSED", error)
+        assert len(json.dumps(line)) < 2048
 
 
-def entry(text: str = "") -> AuditEntry:
-    who = Principal("ann", BASIC)
-    return AuditEntry(0.0, who, "a.B.C", {"job": text}, False, 0, "", None, None)
+@contextlib.contextmanager
+def with_passwords(log: AuditLog) -> Iterator[grpc.Channel]:
+    """A channel to a server with a method that changes something, for one user who may not."""
+    users = parse_users(
+        {
+            "users": [
+                {"username": "ann", "password": SECRET, "role": "none"},
+                {"username": "inside", "password": "in-" + SECRET, "role": "all"},
+            ],
+            "roles": [
+                {"role": "none", "accept": ["*"], "reject": ["*"]},
+                {"role": "all", "accept": ["*"]},
+            ],
+            "internal_user": "inside",
+        }
+    )
+    described = ops.DESCRIPTOR.services_by_name["Ops"]
+    cluster: Any = None
+    gates = Gates(ClusterClient(cluster), ACCESS_TABLE, audit=log)
 
+    class Refusing:
+        def Redrive(self, sent: Any, context: CallContext) -> Any:
+            raise AssertionError("nobody may call it")
 
-def test_the_file_is_for_its_owner_alone_whatever_the_mask(tmp_path: Path) -> None:
-    before = os.umask(0)
+    server = Server(
+        [],
+        Intake(message_bytes_max=4 << 20, bytes_max=16 << 20),
+        gates=gates.of,
+        authentication=Authentication.by_password(users),
+    )
+    server.add(described, Refusing(), names=[described.full_name])
+    (port,) = server.listen(["127.0.0.1:0"])
+    server.start()
     try:
-        (tmp_path / AUDIT_LOG).touch(0o666)
-        log = AuditLog(tmp_path / AUDIT_LOG)
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        assert server.stop(0).wait(5)
         log.close()
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / AUDIT_LOG).stat().st_mode) == 0o600
 
 
-def test_no_link_is_followed_and_no_folder_written(tmp_path: Path) -> None:
-    (tmp_path / "target").touch()
-    (tmp_path / AUDIT_LOG).symlink_to(tmp_path / "target")
-    with pytest.raises(OSError):
-        AuditLog(tmp_path / AUDIT_LOG)
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError):
-        AuditLog(tmp_path / "folder")
-
-
-def test_all_that_was_handed_over_is_written_at_the_end(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path / AUDIT_LOG)
-    threads = [
-        threading.Thread(target=lambda at=at: [log.add(entry(f"{at}/{n}")) for n in range(500)])
-        for at in range(4)
+def test_callers_who_are_not_let_in_are_logged_and_bounded(tmp_path: Path) -> None:
+    tries = [("ann", SECRET), ("ann", "wrong"), ("n" * 1000, "wrong"), ("", "")]
+    left_out = 7
+    tries += [("flood", "wrong")] * (audit.REFUSED_LINES_MAX - len(tries) + left_out)
+    with with_passwords(AuditLog(tmp_path / AUDIT_LOG)) as channel:
+        for name, password in tries:
+            said = [("username", name), ("password", password), ("rpc-caller", "c" * 1000)]
+            with pytest.raises(grpc.RpcError):
+                ops_pb2_grpc.OpsStub(channel).Redrive(ops.RedriveRequest(), metadata=said)
+    *lines, last = lines_in(tmp_path / AUDIT_LOG)
+    assert len(lines) == audit.REFUSED_LINES_MAX
+    assert [(line["who"], line["how"], line["answer"]) for line in lines[:4]] == [
+        ("ann", "unverified", "PERMISSION_DENIED"),
+        ("ann", "unverified", "UNAUTHENTICATED"),
+        ("n" * 128, "unverified", "UNAUTHENTICATED"),
+        ("", "none", "UNAUTHENTICATED"),
     ]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    log.close()
-    names = [line["objects"]["job"] for line in lines_in(tmp_path / AUDIT_LOG)]
-    assert len(names) == 2000
-    for at in range(4):
-        assert [n for n in names if n.startswith(f"{at}/")] == [f"{at}/{n}" for n in range(500)]
-
-
-def test_a_line_that_was_torn_does_not_spoil_the_next(tmp_path: Path) -> None:
-    (tmp_path / AUDIT_LOG).write_bytes(b'{"who":"a"}\n{"who":"tor')
-    log = AuditLog(tmp_path / AUDIT_LOG)
-    log.add(entry("next"))
-    log.close()
-    first, torn, last = (tmp_path / AUDIT_LOG).read_bytes().splitlines()
-    assert (first, torn) == (b'{"who":"a"}', b'{"who":"tor')
-    assert json.loads(last)["objects"] == {"job": "next"}
-
-
-def test_files_are_rotated_and_so_many_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(audit, "FILES_KEPT_MAX", 3)
-    path = tmp_path / AUDIT_LOG
-    log = AuditLog(path, file_bytes_max=1000)
-    for number in range(40):
-        log.add(entry(f"{number:04}"))
-        until(lambda n=number: path.exists() and f"{n:04}" in path.read_text())
-    log.close()
-    kept = sorted(file.name for file in tmp_path.iterdir())
-    assert kept == [AUDIT_LOG, *(f"{AUDIT_LOG}.{number}" for number in (1, 2, 3))]
-    assert all(file.stat().st_size <= 1000 for file in tmp_path.iterdir())
-    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in tmp_path.iterdir())
-    files = [path.with_name(name) for name in reversed(kept[1:])] + [path]
-    names = [line["objects"]["job"] for file in files for line in lines_in(file)]
-    assert names == [f"{number:04}" for number in range(40 - len(names), 40)], "none is left out"
-
-
-def test_a_file_that_was_taken_away_begins_anew(tmp_path: Path) -> None:
-    path = tmp_path / AUDIT_LOG
-    log = AuditLog(path)
-    log.add(entry("first"))
-    until(path.read_text)
-    path.rename(tmp_path / "elsewhere")
-    log.add(entry("second"))
-    until(lambda: path.exists() and path.read_text())
-    path.unlink()
-    log.add(entry("third"))
-    log.close()
-    assert [line["objects"]["job"] for line in lines_in(tmp_path / "elsewhere")] == ["first"]
-    assert [line["objects"]["job"] for line in lines_in(path)] == ["third"]
-
-
-def test_a_full_disk_stops_nobody_and_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(audit, "RETRY_S", 0.01)
-    path = tmp_path / AUDIT_LOG
-    log = AuditLog(path, waiting_max=50)
-    log.add(entry("before"))
-    until(path.read_text)
-    assert not log.notes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Room for half a line: what does not fit as a whole is not there at all.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 40, limits[1]))
-    try:
-        for number in range(80):
-            log.add(entry(f"{number}"))
-        until(lambda: "File too large" in str(log.notes()))
-        (note,) = log.notes()
-        assert note.component == "audit" and "50 wait; 30 lines are lost" in note.text
-        assert [line["objects"]["job"] for line in lines_in(path)] == ["before"]
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    until(lambda: len(lines_in(path)) == 52)
-    until(lambda: "written" not in str(log.notes()))
-    assert log.notes()[0].text == "30 lines are lost"
-    log.add(entry("after"))
-    log.close()
-    *lines, lost, after = lines_in(path)
-    assert [line["objects"]["job"] for line in lines[1:]] == [str(n) for n in range(50)]
-    assert (lost["lost"], after["objects"]["job"]) == (30, "after")
-
-
-def test_an_answer_that_cannot_be_read_costs_only_its_part(tmp_path: Path) -> None:
-    def broken(data: bytes) -> Any:
-        raise ValueError("a bug")
-
-    log = AuditLog(tmp_path / AUDIT_LOG)
-    reads = audit.ReadAnswer(broken, lambda answer: {})
-    log.add(entry("short")._replace(answer=b"x", reads=reads))
-    log.add(entry("next"))
-    log.close()
-    assert [line["objects"]["job"] for line in lines_in(tmp_path / AUDIT_LOG)] == ["short", "next"]
+    assert {line["caller"] for line in lines} == {"c" * 128}
+    assert {line["method"] for line in lines} == {f"{OPS}.Redrive"}
+    assert (last["left_out"], "who" in last) == (left_out, False)
+    assert SECRET not in (tmp_path / AUDIT_LOG).read_text()

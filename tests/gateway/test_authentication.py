@@ -33,8 +33,9 @@ from peloton.gateway.basic_users import parse_users
 from peloton.gateway.calls import CallContext
 from peloton.gateway.guard import CallEnded
 from peloton.gateway.intake import Intake
+from peloton.gateway.long_calls import LongCall
 from peloton.gateway.principals import CALLER_LENGTH_MAX, principal_of
-from peloton.gateway.serving import LongCall, Server
+from peloton.gateway.serving import Server
 from peloton.gateway.unimplemented import SHORT, refusals
 from peloton.runtime.core.principal import BASIC, TLS, Principal
 from tests.adapters.pems import Authority

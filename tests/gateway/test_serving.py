@@ -17,11 +17,11 @@ from peloton.gateway import serving
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.intake import Intake
+from peloton.gateway.long_calls import LongCall
 from peloton.gateway.serving import (
     AT_ONCE_BYTES_MAX,
     LONG_CALL_BYTES_MAX,
     THREADS_MAX,
-    LongCall,
     Server,
 )
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc

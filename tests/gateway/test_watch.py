@@ -18,14 +18,15 @@ from grpc_status import rpc_status
 
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway import feed, serving, watch
+from peloton.gateway import feed, long_calls, serving, watch
 from peloton.gateway import ops as gateway_ops
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.feed import BadToken, ClusterFeed, OutOfReach, marks_of, token_of
 from peloton.gateway.intake import Intake
+from peloton.gateway.long_calls import LongCall
 from peloton.gateway.principals import principal_of
 from peloton.gateway.server import build_server
-from peloton.gateway.serving import LongCall, Server
+from peloton.gateway.serving import Server
 from peloton.gateway.waits import JobWaits
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
@@ -497,7 +498,7 @@ def fountain() -> Iterator[tuple[Server, ops_pb2_grpc.OpsStub]]:
 def test_a_slow_reader_is_cut_off_by_name(
     fountain: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(serving, "WRITE_S_MAX", 0.3)
+    monkeypatch.setattr(long_calls, "WRITE_S_MAX", 0.3)
     server, stub = fountain
     metadata = [("peloton-user", "sloth"), ("rpc-caller", "tool")]
     slow = stub.Watch(ops.WatchRequest(pool="x"), metadata=metadata, timeout=60)

@@ -36,7 +36,7 @@ PIECES, PIECES_TIMEOUT_S = "pieces", 600.0
 
 def add_first(message: m.AddOverrides, at: At) -> Decision:
     """The first piece of a large job."""
-    fact = f.OverridesGiven(message.slice_number, message.overrides)
+    fact = f.OverridesGiven(message.slice_number, message.overrides, at.who)
     return Decision(facts=(fact,), reply=m.OverridesAdded(message.slice_number))
 
 
@@ -44,7 +44,7 @@ def add(job: Job, message: m.AddOverrides, at: At) -> Decision:
     """One more piece; sent again, it replaces the earlier one."""
     if job.spec is not None:
         return Decision(reply=Refused(EXISTS, f"job {_id(at)} already exists", "id"))
-    return add_first(message, at)
+    return _foreign(job, at) or add_first(message, at)
 
 
 def create_first(message: m.CreateJob, at: At) -> Decision:
@@ -56,7 +56,24 @@ def create(job: Job, message: m.CreateJob, at: At) -> Decision:
     """Create a large job by its last piece; refused if the id is taken."""
     if job.spec is not None:
         return Decision(reply=Refused(EXISTS, f"job {_id(at)} already exists", "id"))
-    return _create(job, message, at)
+    return _foreign(job, at) or _create(job, message, at)
+
+
+def _foreign(job: Job, at: At) -> Decision | None:
+    """The refusal, where the pieces of an incomplete job are another client's.
+
+    Whoever may submit somewhere may send pieces for any id: those of others are not replaced,
+    dropped or completed by that.
+    """
+    if not job.created_by or _sender(job.created_by) == _sender(at.who):
+        return None
+    text = f"job {_id(at)} is being created by another client"
+    return Decision(reply=Refused(EXISTS, text, "id"), because=text)
+
+
+def _sender(who: str) -> str:
+    """How and under which name a principal is known; a repeat may come from another address."""
+    return who.partition("@")[0].partition("/")[0]
 
 
 def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:

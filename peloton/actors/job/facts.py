@@ -11,10 +11,14 @@ from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
 class OverridesGiven(Fact, frozen=True, gc=False, array_like=True):
-    """Configs of single instances of one slice; they apply only once the job is created."""
+    """Configs of single instances of one slice; they apply only once the job is created.
+
+    `who` is the principal that sent them, "" if unknown.
+    """
 
     slice_number: int
     overrides: tuple[Override, ...]
+    who: str = ""
 
 
 class JobMade(Fact, frozen=True, gc=False, array_like=True):

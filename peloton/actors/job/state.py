@@ -50,7 +50,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     stop: StopRecord | None = None  # of the whole job
     part_stops: immutables.Map[int, StopRecord] = immutables.Map()  # the last one of each slice
     grants: immutables.Map[int, int] = immutables.Map()  # by slice; only where there is a limit
-    created_by: str = ""
+    created_by: str = ""  # while the job is incomplete, who sends its pieces
 
     @property
     def slices(self) -> int:
@@ -81,7 +81,8 @@ def _counts(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> 
 
 def _given(job: Job | None, fact: f.OverridesGiven) -> Job:
     job = job if job is not None else Job()
-    return replace(job, overrides=job.overrides.set(fact.slice_number, fact.overrides))
+    overrides = job.overrides.set(fact.slice_number, fact.overrides)
+    return replace(job, overrides=overrides, created_by=fact.who or job.created_by)
 
 
 def _made(job: Job | None, fact: f.JobMade) -> Job:

@@ -1,0 +1,73 @@
+"""What a coroutine sees of its call: a call that waits or streams on the event loop.
+
+Sends messages one by one, and cuts off a client that does not read them. It must not hold a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import structlog
+
+from peloton.gateway.calls import CallContext
+from peloton.gateway.completions import CoreCall
+from peloton.gateway.guard import CallCode
+
+WRITE_S_MAX = 10.0
+"""A client that reads no message for so long gets a status; after as long again, a reset."""
+
+log = structlog.get_logger("gateway")
+
+
+class ThreadPool(Protocol):
+    """Where work that blocks is done."""
+
+    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Call it on a thread of the pool."""
+
+
+class LongCall(CallContext):
+    """What a coroutine sees of its call."""
+
+    def __init__(self, call: CoreCall, server: ThreadPool, *, name: str) -> None:
+        super().__init__(call)
+        self.name = name
+        self._core = call
+        self._server = server
+
+    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Call something that blocks on a thread of the pool; its last argument is a context."""
+        return await self._server.run(work, *args, CallContext(self._core))
+
+    async def share(self, work: Callable[..., Any], *args: Any) -> Any:
+        """As `run`, for more calls than this one, which may end first."""
+        return await self._server.run(work, *args, CallContext())
+
+    async def write(self, message: Any) -> None:
+        """Send a message of a stream; a client that does not read is cut off."""
+        loop = asyncio.get_running_loop()
+        sent: asyncio.Future[bool] = loop.create_future()
+
+        def note(well: bool) -> None:
+            if not sent.done():  # whoever waits for it may have been cancelled
+                sent.set_result(well)
+
+        data = message.SerializeToString()
+        self._core.write(data, lambda well: loop.call_soon_threadsafe(note, well))
+        done, _ = await asyncio.wait((sent,), timeout=WRITE_S_MAX)
+        if done:
+            if not sent.result():
+                raise asyncio.CancelledError  # the client is gone, which we are told as well
+            return
+        who, peer = self.principal.text, self.peer()
+        log.warning("a slow reader was cut off", call=self.name, who=who, peer=peer)
+        text = (
+            f"slow reader {who} ({peer}): it took no message for {WRITE_S_MAX:g} s; "
+            "begin again with the last resume token"
+        )
+        code = CallCode.RESOURCE_EXHAUSTED
+        # The status of `abort` waits behind the message that the client does not take.
+        loop.call_later(WRITE_S_MAX, self._core.cancel, code.value[0], text)
+        self.abort(code, text)
