@@ -106,8 +106,9 @@ def test_a_history_that_went_another_way_is_noticed_although_it_is_longer() -> N
     assert found.shard == SHARDS[0] and "another frame" in found.text
 
 
-def test_a_claim_that_is_missing_is_noticed() -> None:
+def test_a_claim_of_who_wrote_nothing_takes_nothing_along() -> None:
     rows = registers()
+    assert witness.later_claims(SAMPLE, rows) == {}
     rows[SHARDS[1]] = replace(rows[SHARDS[1]], epoch=2)
-    (found,) = witness.missing(SAMPLE, rows, chain_at=nothing_cut)
-    assert found.shard == SHARDS[1] and "epoch is 2, 3 was claimed" in found.text
+    assert witness.missing(SAMPLE, rows, chain_at=nothing_cut) == []
+    assert witness.later_claims(SAMPLE, rows) == {SHARDS[1]: replace(rows[SHARDS[1]], epoch=3)}

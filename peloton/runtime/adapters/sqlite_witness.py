@@ -59,6 +59,8 @@ class JournalWitness:
         self._generation = 0
         self._epochs: dict[ShardId, int] = {}
         """The highest that anybody knows of."""
+        self._claimed: dict[ShardId, RegisterRow] = {}
+        """Shards that were claimed after the journal was copied, and wrote nothing since."""
         try:
             self._found = read_witness(options.folder)
         except WitnessDamaged as error:
@@ -121,6 +123,8 @@ class JournalWitness:
             self._epochs[shard] = known.epoch
         lost = records.missing(self._found, registers, chain_at=chain_at)
         problems = [records.counted(lost)] if lost else []
+        if not lost:
+            self._claimed = records.later_claims(self._found, registers)
         if self._generation < header.generation:
             self._generation = header.generation
             problems.append("it is from before a rollback that was accepted")
@@ -130,6 +134,7 @@ class JournalWitness:
         self, registers: Mapping[ShardId, RegisterRow], cluster_id: bytes
     ) -> list[str]:
         """Not if the keeper serves another cluster, which is refused by itself."""
+        registers = {**registers, **self._claimed}
         problems = []
         if cluster_id.hex() == self._options.keeper_of:
             for shard, epoch in self._options.epochs.items():
@@ -163,6 +168,8 @@ class JournalWitness:
         knows: what an earlier owner sent can never apply.
         """
         if not self._problems:
+            for shard, row in self._claimed.items():
+                db.execute(sql.RAISE_EPOCH, (row.epoch, ops.next(), *shard))
             return self._generation
         self._generation += 1
         for shard, row in _registers(db.execute(sql.READ_REGISTERS)).items():

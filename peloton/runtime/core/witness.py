@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from peloton.runtime.core import journal_dump
 from peloton.runtime.core.chain import shard_bytes
@@ -208,9 +209,22 @@ def _difference(
     value = row.last_chain if not less else chain_at(shard, known.position)
     if value is not None and value != known.chain:
         return f"position {known.position} is another frame than the one committed", 0
-    if row.epoch < known.epoch:
-        return f"its epoch is {row.epoch}, {known.epoch} was claimed", 0
     return "", 0
+
+
+def later_claims(
+    witness: Witness, registers: Mapping[ShardId, RegisterRow]
+) -> dict[ShardId, RegisterRow]:
+    """The registers of shards that were claimed after the journal was copied, and wrote nothing.
+
+    All that was acknowledged is there, where `missing` finds nothing: a start that failed has
+    claimed them. Their epochs are returned as they were claimed, and must not be used again.
+    """
+    return {
+        shard: replace(row, epoch=witness.known[shard].epoch)
+        for shard, row in registers.items()
+        if shard in witness.known and row.epoch < witness.known[shard].epoch
+    }
 
 
 def differences(
