@@ -54,13 +54,14 @@ class ClientAccess:
         self._token_file = token_file(settings) if setting.has_token else None
         self._default_runs_all = False  # whether callers without a password may call everything
         self.authentication = self._authentication()
-        notes = tuple(self._notes())
-        for text in (*(note.text for note in notes), *_shared_authority(settings)):
+        self.notes = tuple(self._notes())
+        """What health says of it; no reason against being ready."""
+        for text in (*(note.text for note in self.notes), *_shared_authority(settings)):
             report(f"warning: {text}")
         # With rules BrowseSandbox decides who gets files, also where nobody has to prove a name.
         everybody = setting.is_open and settings.access.file is None
         links = None if everybody else FileLinks()
-        self.files = HttpAccess(links, self.authentication.knows, notes)
+        self.files = HttpAccess(links, self.authentication.knows)
         """Who gets files over HTTP."""
 
     @property

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from peloton.config import BadSetting, default_data_dir
-from peloton.journal import NO_JOURNAL
-from peloton.schema import CANNOT_REACH, USAGE, WRONG, fail
+from peloton.journal import failing
+from peloton.schema import WRONG, fail
 from peloton.settings import read_settings
 
 if TYPE_CHECKING:
@@ -112,15 +112,9 @@ def _failing(name: str) -> Iterator[None]:
     """Ends the command with a line for each failure that is expected."""
     from peloton.backends.keeper.calling import KeeperUnavailable
     from peloton.backups import BackupRefused
-    from peloton.runtime.ports import JournalError, JournalRefused, Unreachable
 
     try:
-        yield
-    except BadSetting as error:
-        fail(name, error, code=USAGE)
-    except JournalRefused as error:
-        fail(name, error, code=NO_JOURNAL)
-    except Unreachable as error:
-        fail(name, error, code=CANNOT_REACH)
-    except (BackupRefused, JournalError, KeeperUnavailable) as error:
+        with failing(name):
+            yield
+    except (BackupRefused, KeeperUnavailable) as error:
         fail(name, error, code=WRONG)

@@ -151,13 +151,13 @@ def _measured(target: Path, name: str) -> BackedUpFile:
 
 def _write_manifest(target: Path, manifest: BackupManifest) -> None:
     for folder in {path.parent for path in target.rglob("*")}:
-        _sync(folder)
+        private_folder.sync(folder)
     files = [each._asdict() for each in manifest.files]
     text = json.dumps({**manifest._asdict(), "files": files}, indent=1)
     draft = target / f"{MANIFEST}.new"
     _write(draft, f"{text}\n".encode())
     draft.replace(target / MANIFEST)
-    _sync(target)
+    private_folder.sync(target)
 
 
 # ---- restoring one ----
@@ -206,13 +206,13 @@ def restore(
         if manifest.origin is not None:
             folder_origin.write(draft, Origin(**{**manifest.origin, "restored": True}))
         for folder in [draft, *(path for path in draft.iterdir() if path.is_dir())]:
-            _sync(folder)
+            private_folder.sync(folder)
         try:
             draft.rename(data)
         except OSError as error:
             text = f"{data} cannot be made of {draft}: {error.strerror}; a mount point has to stay"
             raise BackupRefused(f"{text} empty, name a folder in it") from error
-        _sync(data.parent)
+        private_folder.sync(data.parent)
     return manifest
 
 
@@ -261,11 +261,3 @@ def _write(file: Path, data: bytes) -> None:
         opened.write(data)
         opened.flush()
         os.fsync(opened.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

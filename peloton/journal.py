@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,13 +125,20 @@ def _opened(name: str, where: dict[str, Any]) -> Iterator[JournalReader]:
     """The journal that the options name; what cannot be read ends the command with one line."""
     # Heavy imports wait until there is something to read.
     from peloton.journal_reader import JournalReader, open_source
+
+    with failing(f"journal {name}"):
+        source = open_source(where["data_dir"], where["config_"])
+        with closing(JournalReader(source, where["shards"])) as reader:
+            yield reader
+
+
+@contextmanager
+def failing(command_: str) -> Iterator[None]:
+    """End the command with one line and a code where settings or a journal cannot be read."""
     from peloton.runtime.ports import JournalError, JournalRefused, Unreachable
 
-    command_, reader = f"journal {name}", None
     try:
-        source = open_source(where["data_dir"], where["config_"])
-        reader = JournalReader(source, where["shards"])
-        yield reader
+        yield
     except BadSetting as error:
         fail(command_, error, code=USAGE)
     except Unreachable as error:
@@ -140,9 +147,6 @@ def _opened(name: str, where: dict[str, Any]) -> Iterator[JournalReader]:
         fail(command_, error, code=NO_JOURNAL)
     except JournalError as error:
         fail(command_, error, code=WRONG)
-    finally:
-        if reader is not None:
-            reader.close()
 
 
 def figures_text(found: dict[str, Any]) -> str:

@@ -170,7 +170,7 @@ class ClientListeners:
     def _notes(self) -> tuple[NotReadyReason, ...]:
         """What health says besides, and what is no reason against being ready."""
         audit = self._audit.notes() if self._audit is not None else ()
-        return (*self._tasks, *self._permissions.notes(), *audit)
+        return (*self.access.notes, *self._tasks, *self._permissions.notes(), *audit)
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

@@ -10,7 +10,6 @@ the token of the daemon, or a link of BrowseSandbox (`file_links.py`).
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import re
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton import __version__
-from peloton.config import Address
+from peloton.config import Address, is_loopback
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.guard import Guard
@@ -48,11 +47,10 @@ Notes: TypeAlias = Callable[[], tuple[NotReadyReason, ...]]
 
 
 class HttpAccess(NamedTuple):
-    """Who gets files: everybody, if nothing is here. `notes` is told with health."""
+    """Who gets files: everybody, if nothing is here."""
 
     links: FileLinks | None = None
     knows: Callable[[str], bool] = lambda authorization: False
-    notes: tuple[NotReadyReason, ...] = ()
 
 
 OPEN = HttpAccess()
@@ -71,7 +69,7 @@ class HttpServer:
         notes: Notes = lambda: (),
     ) -> None:
         """`notes`: what health says besides the condition of the cluster."""
-        if not _is_loopback(address.host):
+        if not is_loopback(address.host):
             raise OSError(0, f"{address.host} is not a loopback address")
         boxes = SandboxFiles(sandboxes, (address.host, address.port))
 
@@ -136,7 +134,7 @@ class HttpHandler(LimitedHandler):
         except ValueError:
             self._send_text(HTTPStatus.BAD_REQUEST, "the path is no path of a URL\n")
             return
-        if not _is_loopback(_host_of(self.headers.get("Host", ""))):
+        if not is_loopback(_host_of(self.headers.get("Host", ""))):
             self._send_text(HTTPStatus.FORBIDDEN, "call this server by a name of loopback\n")
             return
         path = target.path.rstrip("/") or "/"
@@ -158,8 +156,7 @@ class HttpHandler(LimitedHandler):
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
         """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
         condition = self.cluster.condition()
-        noted = (*waiting_hosts(self.cluster), *self.access.notes, *self.notes())
-        reasons = (*condition.reasons, *noted)
+        reasons = (*condition.reasons, *waiting_hosts(self.cluster), *self.notes())
         well = condition.live if live else condition.ready
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
         wanted = query.get("format", [""])[0], self.headers.get("Accept", "")
@@ -252,15 +249,6 @@ class HttpHandler(LimitedHandler):
 
 def _mode(status: os.stat_result) -> str:
     return stat.filemode(status.st_mode)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _host_of(header: str) -> str:

@@ -96,8 +96,7 @@ class Intake:
             others = self._waiting or self._lane
             at_once = not others and self._has_room()  # the usual case
             if at_once:
-                self._bytes += self._message_bytes_max
-                self._counted[call] = now_s
+                self._count(call, now_s)
             else:
                 self._waiting[call] = _Waiting(start, now_s)
         if not at_once:
@@ -186,8 +185,7 @@ class Intake:
                     return
                 call, waiting = self._waiting.popitem()
                 if has_room:
-                    self._bytes += self._message_bytes_max
-                    self._counted[call] = now_s
+                    self._count(call, now_s)
                 else:
                     self._lane[call] = now_s
             if not waiting.start():
@@ -198,8 +196,12 @@ class Intake:
         """Reads of the lane move to where there is room for them by now."""
         while self._lane and self._has_room():
             call = next(iter(self._lane))
-            self._counted[call] = self._lane.pop(call)
-            self._bytes += self._message_bytes_max
+            self._count(call, self._lane.pop(call))
+
+    def _count(self, call: Hashable, begun_s: float) -> None:
+        """In the budget, until the read ends."""
+        self._counted[call] = begun_s
+        self._bytes += self._message_bytes_max
 
     def _has_room(self) -> bool:
         return self._bytes + self._message_bytes_max <= self._bytes_max

@@ -401,7 +401,7 @@ def fleet_warnings(folder: Path, **changes: Any) -> tuple[list[str], list[str]]:
     }
     texts = list[str]()
     found = ClientAccess(parse(raw | changes, folder), report=texts.append)
-    return texts, [note.component for note in found.files.notes]
+    return texts, [note.component for note in found.notes]
 
 
 def test_an_exchange_without_tls_is_open_and_warns(tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_an_exchange_without_tls_is_open_and_warns(tmp_path: Path) -> None:
     tls = {name: str(path) for name, path in files.items()}
     assert fleet_warnings(tmp_path, auth=basic, tls=tls) == ([], [])
     alone = ClientAccess(settings(tmp_path, auth=basic), report=lambda text: None)
-    assert alone.files.notes == (), "it has no exchange"
+    assert alone.notes == (), "it has no exchange"
 
 
 def test_one_authority_for_clients_and_daemons_warns(tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def make(path: Path) -> None:
     path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
+def sync(path: Path) -> None:
+    """Make the names in the folder safe from a power cut. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def secure(path: Path, names: Iterable[str] | None = None) -> list[str]:
     """Tighten the folder, and its entries of these names, or all; says what others could open.
 

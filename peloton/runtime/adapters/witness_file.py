@@ -127,16 +127,8 @@ def _replace(path: Path, data: bytes) -> int:
         os.fsync(descriptor)
         draft.replace(path)
         for folder in (path.parent, path.parent.parent):
-            _sync_folder(folder)
+            private_folder.sync(folder)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
