@@ -9,7 +9,6 @@ import json
 import lzma
 import os
 import shutil
-import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from peloton.runtime.adapters.folder_origin import FolderKind
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from tests.cli.terminal import Printed, typed
+from tests.killed_forks import dies_at, is_killed
 
 GOLDEN = Path(__file__).parent.parent / "journals" / "0.1.0" / "journal.sqlite.xz"
 COMMAND = {"value": "true", "shell": True, "arguments": []}
@@ -233,26 +233,18 @@ def test_cassandra_is_backed_up_by_its_own_tools(tmp_path: Path) -> None:
 
 def killed_before_sync(number: int, act: Callable[[], object]) -> bool:
     """Run it in a fork that kills itself before its sync of this number; whether it got there."""
-    child = os.fork()
-    if child == 0:
-        left, sync = [number], os.fsync
+
+    def counted() -> None:
+        step, sync = dies_at(number), os.fsync
 
         def count(descriptor: int) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            step()
             sync(descriptor)
 
         os.fsync = count
-        code = 1
-        try:
-            act()
-            code = 0
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return os.WIFSIGNALED(status)
+        act()
+
+    return is_killed(counted)
 
 
 def test_a_backup_that_was_killed_is_whole_or_refused(data: Path, tmp_path: Path) -> None:

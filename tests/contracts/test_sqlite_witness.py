@@ -35,6 +35,7 @@ from peloton.runtime.ports import (
     Work,
 )
 from tests.contracts.journals import GROUPS, OTHER, SHARD
+from tests.killed_forks import dies_at, is_killed
 
 NAME = "journal.sqlite"
 FILES = (NAME, f"{NAME}-wal", f"{NAME}-shm")
@@ -417,26 +418,18 @@ def test_a_copy_begins_anew_whatever_its_files_are(
 
 def killed_at_step(number: int, folder: Path) -> bool:
     """Begin anew in a fork that kills itself before that step; whether it got there."""
-    child = os.fork()
-    if child == 0:
-        left = [number]
 
-        def step(event: str, _: object) -> None:
+    def counted() -> None:
+        step = dies_at(number)
+
+        def seen(event: str, _: object) -> None:
             if event in ("open", "os.rename", "os.remove", "sqlite3.connect"):
-                left[0] -= 1
-                if left[0] == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                step()
 
-        sys.addaudithook(step)
-        code = 1
-        try:
-            begin_anew(folder / NAME, WitnessOptions(folder, anew=ANEW), other_cluster=True)
-            code = 0
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return os.WIFSIGNALED(status)
+        sys.addaudithook(seen)
+        begin_anew(folder / NAME, WitnessOptions(folder, anew=ANEW), other_cluster=True)
+
+    return is_killed(counted)
 
 
 def test_a_copy_that_was_killed_while_it_began_anew_does_it_again(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,16 +14,6 @@ from tests.e2e import cluster as c
 
 OPEN = "pools:\n  /: {administer: ['*']}\n"
 CLOSED = "pools:\n  /: {administer: [], see: ['*']}\n"
-
-
-def until(wanted: Callable[[], str | bool]) -> str | bool:
-    end_s = time.monotonic() + c.WAIT_MAX_S
-    while time.monotonic() < end_s:
-        found = wanted()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it never came to be")
 
 
 def test_permissions_of_a_real_cluster(tmp_path: Path) -> None:
@@ -44,10 +32,12 @@ def test_permissions_of_a_real_cluster(tmp_path: Path) -> None:
                 return str(error)
             return ""
 
-        assert "no permission to submit in pool /tests" in str(until(denied))
+        assert "no permission to submit in pool /tests" in str(
+            c.wait_for(denied, "the rules to be read")
+        )
         assert client.jobs.get(job), "it may still be seen"
         log = tmp_path / "data" / "audit.log"
-        until(lambda: "PERMISSION_DENIED" in log.read_text())
+        c.wait_for(lambda: "PERMISSION_DENIED" in log.read_text(), "the line")
         cluster.kill()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line for line in lines if line["objects"].get("job") == job]

@@ -39,6 +39,8 @@ ROLES = {
     "stranger": Principal("zoe", BASIC),
     "unverified": Principal("sue", UNVERIFIED),
 }
+JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
+POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
 LONG_S = 6000.0
 
 

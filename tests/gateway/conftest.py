@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway import fleet_fixture as t
+from tests.gateway.access_fixture import Guarded, guarded
 
 
 @pytest.fixture(scope="module")
@@ -18,4 +19,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def deployment(folder: Path) -> Iterator[t.Deployment]:
     with t.running(folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """With permissions and an audit log."""
+    with guarded(tmp_path_factory.mktemp("guarded")) as found:
         yield found

@@ -111,14 +111,18 @@ class Deployment:
 
     def until(self, wanted: Callable[[], Any]) -> Any:
         """Ask until there is an answer."""
-        end = time.monotonic() + WAIT_S_MAX
-        pause = threading.Event()
-        while time.monotonic() < end:
-            found = wanted()
-            if found:
-                return found
-            pause.wait(0.01)
-        raise AssertionError("it never came to be")
+        return until(wanted)
+
+
+def until(wanted: Callable[[], Any], *, within_s: float = WAIT_S_MAX) -> Any:
+    """Ask until there is an answer."""
+    end_s, pause = time.monotonic() + within_s, threading.Event()
+    while time.monotonic() < end_s:
+        found = wanted()
+        if found:
+            return found
+        pause.wait(0.01)
+    raise AssertionError("it never came to be")
 
 
 def named(job_id: str) -> peloton_pb2.JobID:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from peloton.config import BadSetting
 from peloton.gateway import permissions
 from peloton.gateway.permissions import Permissions, Rights
 from peloton.runtime.core.principal import BASIC, NONE, TLS, TOKEN, UNVERIFIED, Principal, parse
+from tests.gateway import fleet_fixture
 
 SEE, SUBMIT, STOP, ADMINISTER = (
     Permission.SEE, Permission.SUBMIT, Permission.STOP, Permission.ADMINISTER,
@@ -217,11 +216,7 @@ class Hand:
         return self.now_s
 
 
-def until(wanted: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 30
-    while not wanted():
-        assert time.monotonic() < end_s
-        threading.Event().wait(0.01)
+until = functools.partial(fleet_fixture.until, within_s=30.0)
 
 
 def test_a_changed_file_is_read_and_a_bad_one_is_not(tmp_path: Path) -> None:

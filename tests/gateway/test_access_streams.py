@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,19 +14,12 @@ from tests.gateway.access_fixture import (
     ROLES,
     Guarded,
     create_request,
-    guarded,
     said_by,
     unknown_id,
 )
 from tests.gateway.fleet_fixture import WAIT_S_MAX, default_config, named
 
 VERA = ROLES["viewer"]
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with guarded(tmp_path_factory.mktemp("guarded")) as found:
-        yield found
 
 
 def made(fleet: Guarded, job_id: str, path: str) -> None:

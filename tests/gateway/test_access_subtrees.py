@@ -10,11 +10,10 @@ import pytest
 
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.runtime.core.principal import BASIC, Principal
-from tests.gateway.access_fixture import RULES, Guarded, create_request, guarded
+from tests.gateway.access_fixture import JOBS, POOLS, RULES, Guarded, create_request, guarded
 from tests.gateway.fleet_fixture import pool_config
 
 CODE = grpc.StatusCode
-POOLS, JOBS = "peloton.api.v0.respool.ResourceManager", "peloton.api.v0.job.JobManager"
 BOB, ANN = Principal("bob", BASIC), Principal("ann", BASIC)
 BELOW = """\
   /made: {administer: [bob], see: [ann]}

@@ -19,8 +19,12 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from peloton.runtime.core.principal import BASIC, Principal
 from tests.gateway.access_fixture import (
+    JOBS,
+    OPS,
+    POOLS,
     ROLES,
     RULES,
+    TASKS,
     Guarded,
     create_request,
     guarded,
@@ -30,18 +34,10 @@ from tests.gateway.access_fixture import (
 from tests.gateway.fleet_fixture import WAIT_S_MAX, default_config, named, pool_config
 
 CODE = grpc.StatusCode
-JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
-POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
 VERA, SUE, ADMIN = ROLES["viewer"], ROLES["submitter"], ROLES["administrator"]
 STRANGER, OLGA = ROLES["stranger"], Principal("olga", BASIC)
 CANARY = "canary"
 OF_JOBS = ["job", "slice", "task", "lot", "respool"]
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with guarded(tmp_path_factory.mktemp("guarded")) as found:
-        yield found
 
 
 def canary_job(fleet: Guarded) -> str:

@@ -31,19 +31,20 @@ from peloton.gateway.serving import Server
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from tests.gateway.access_fixture import (
+    JOBS,
+    OPS,
+    POOLS,
     ROLES,
+    TASKS,
     Guarded,
     create_request,
-    guarded,
     said_by,
     unknown_id,
 )
-from tests.gateway.audit_fixture import lines_in, until
-from tests.gateway.fleet_fixture import WAIT_S_MAX, named, pool_config
+from tests.gateway.audit_fixture import lines_in
+from tests.gateway.fleet_fixture import WAIT_S_MAX, named, pool_config, until
 
 CODE = grpc.StatusCode
-JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
-POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
 SUE, VERA, ADMIN = ROLES["submitter"], ROLES["viewer"], ROLES["administrator"]
 SECRET = "s3cr3t-canary"
 CHANGES_MADE = {
@@ -51,12 +52,6 @@ CHANGES_MADE = {
     f"{POOLS}.CreateResourcePool", f"{POOLS}.DeleteResourcePool", f"{POOLS}.UpdateResourcePool",
     f"{OPS}.Redrive", f"{OPS}.ForgetHost",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with guarded(tmp_path_factory.mktemp("guarded")) as found:
-        yield found
 
 
 def logged(fleet: Guarded, call: Callable[[], Any], count: int = 1) -> list[dict[str, Any]]:

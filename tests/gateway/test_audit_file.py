@@ -16,7 +16,8 @@ import structlog
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import audit, audit_file
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
-from tests.gateway.audit_fixture import entry, lines_in, until
+from tests.gateway.audit_fixture import entry, lines_in
+from tests.gateway.fleet_fixture import until
 
 
 def test_the_file_is_for_its_owner_alone_whatever_the_mask(tmp_path: Path) -> None:
