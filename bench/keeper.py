@@ -3,6 +3,7 @@
     script/bench keeper                                  2,000 tasks at each width, half a minute
     script/bench keeper --tasks 500 --in-flight 1 64
     script/bench keeper --other ../before                beside the keeper of another checkout
+    script/bench keeper --limits                         and beside itself, with tasks in groups
     script/bench keeper --folder /dev/shm                without the cost of a disk's file system
 
 The CPU of a keeper counts its own and all of its ended children's, as the kernel has them. Rounds
@@ -32,6 +33,7 @@ from bench.parts.spawn import PROGRAM, BareSpawner  # noqa: E402
 from peloton.backends.keeper_messages import (  # noqa: E402
     KeeperRunEnded,
     KeeperRunsListed,
+    RunLimits,
     RunReport,
     RunRequest,
 )
@@ -40,6 +42,7 @@ from peloton.backends.process_runs import KeeperSettings, ProcessRuns  # noqa: E
 HOST = "host-1"
 WAIT_S_MAX = 120.0
 REPOSITORY = Path(__file__).resolve().parent.parent
+LIMITS = RunLimits("enforce", cpu=1.0, pids=64, disk_mb=100.0)
 KEEPER = Path("peloton", "backends", "keeper", "__main__.py")
 
 
@@ -59,10 +62,17 @@ class MeasuredKeeper:
     """The keeper of a checkout, in a folder of its own, with a client."""
 
     def __init__(
-        self, name: str, folder: Path, *, checkout: Path = REPOSITORY, program: str = PROGRAM
+        self,
+        name: str,
+        folder: Path,
+        *,
+        checkout: Path = REPOSITORY,
+        program: str = PROGRAM,
+        limits: RunLimits | None = None,
     ) -> None:
         self.name = name
         self._program = program
+        self._limits = limits
         self.ended = 0
         self._reports: queue.SimpleQueue[RunReport] = queue.SimpleQueue()
         self._numbers = itertools.count()
@@ -106,7 +116,13 @@ class MeasuredKeeper:
 
     def _launch(self, count: int) -> list[str]:
         ids = [f"run-{next(self._numbers)}-1" for _ in range(count)]
-        requests = [RunRequest(run_id, HOST, self._program, shell=False) for run_id in ids]
+        memory_mb = 64.0 if self._limits is not None else 0.0
+        requests = [
+            RunRequest(
+                run_id, HOST, self._program, shell=False, memory_mb=memory_mb, limits=self._limits
+            )
+            for run_id in ids
+        ]
         self._runs.launch(HOST, 1, runs=requests)
         return ids
 
@@ -159,10 +175,10 @@ def compare(
             f"  {name}: {both:.2f} ms CPU a task (keeper {own:.2f}, children {children:.2f}); "
             f"keeper / bare spawn {ratio(pairs)}"
         )
-    if len(keepers) > 1:
-        first, second = (used[keeper.name] for keeper in keepers[:2])
+    for other in keepers[1:]:
+        first, second = used[keepers[0].name], used[other.name]
         pairs = [(one.all_s, two.all_s) for one, two in zip(first, second, strict=True)]
-        yield f"  {keepers[0].name} / {keepers[1].name}: {ratio(pairs)}"
+        yield f"  {keepers[0].name} / {other.name}: {ratio(pairs)}"
 
 
 def run(options: argparse.Namespace) -> dict[str, int]:
@@ -181,6 +197,9 @@ def run(options: argparse.Namespace) -> dict[str, int]:
             )
             for n, (name, checkout) in enumerate(checkouts.items())
         ]
+        if options.limits:
+            limited = MeasuredKeeper("in groups", folder / "limits", limits=LIMITS)
+            keepers.append(stack.enter_context(contextlib.closing(limited)))
         for line in machine(folder):
             print(line)
         bare.run(sizes[0])
@@ -202,6 +221,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=10, help="into which they are divided")
     parser.add_argument("--in-flight", type=int, nargs="+", default=[64, 2])
     parser.add_argument("--other", type=Path, help="a checkout whose keeper is measured as well")
+    parser.add_argument("--limits", action="store_true", help="also with tasks in control groups")
     parser.add_argument("--folder", type=Path, help="where the keepers' folders are made")
     return parser.parse_args(arguments)
 

@@ -22,6 +22,7 @@ from peloton.backend_switch import BackendSwitch
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
+from peloton.default_pool import DefaultPool
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.first_messages import FirstMessages, configured
 from peloton.folders import (
@@ -32,7 +33,7 @@ from peloton.folders import (
     take_data_folder,
     witness_options,
 )
-from peloton.kinds import SERVICE_MESSAGES, kinds
+from peloton.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
 from peloton.listeners import ClientListeners, with_chosen_ports
 from peloton.placer_service import PlacerService
 from peloton.process_log import log_line
@@ -61,6 +62,7 @@ from peloton.servers import open_cassandra, open_zookeeper
 from peloton.settings import DaemonSettings
 from peloton.start_options import STANDARD_START, StartOptions
 from peloton.task_accounts import check_accounts, task_accounts
+from peloton.task_limits import check_task_limits, task_limits
 
 START_MAX_S = 300.0
 """Time limit of a start that is all or nothing. 40,000 hosts with ten tasks each take most of a
@@ -159,6 +161,7 @@ class Daemon:
         self._listeners.read_permissions()
         self._listeners.check()
         check_accounts(settings, self._options.names, report=log_line)
+        check_task_limits(settings, self._options.names)
         journal = self._outside.journal if self._outside else self._open_journal()
         self._undo.append(journal.close)
         # Who we are comes first: nothing of another cluster may be touched.
@@ -286,9 +289,10 @@ class Daemon:
             ended_rows_gathered=1 if fleet is None else GATHERED_MIN,
         )
         store = DISK if fleet is None else CASSANDRA
+        policy = ArchivePolicy(settings.archive.after_s, settings.archive.forget_after_s)
         try:
             root = assemble(
-                kinds(settings.sizes),
+                kinds(settings.sizes, policy=policy),
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,
@@ -323,6 +327,7 @@ class Daemon:
             folder = setting.process.folder
             backend = ProcessBackend(folder, names, owner=owner, keep_sandboxes=kept)
             backend.accounts = task_accounts(self._settings)
+            backend.limits = task_limits(self._settings)
             return backend
         assert setting.simulated is not None
         fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
@@ -340,6 +345,9 @@ class Daemon:
             alone=self._settings.alone,
             report=log_line,
         )
+        sqlite = self._settings.journal.sqlite
+        if self._options.default_pool and sqlite is not None:
+            first.settle_pools = DefaultPool(self._region, sqlite.folder).settle
         if self._options.all_or_nothing:
             first.report_after_s = float("inf")  # the reasons come with the error
         return first

@@ -32,7 +32,7 @@ from peloton.backends import keeper_folder
 from peloton.backends.keeper.identity import CLUSTER_NAME, IDENTITY_NAME
 from peloton.journal_reader import runs_on_hosts
 from peloton.runtime.adapters import folder_origin, private_folder
-from peloton.runtime.adapters.claimed_folder import JOURNAL, KEEPER, MAKER
+from peloton.runtime.adapters.claimed_folder import DEFAULT_POOL, JOURNAL, KEEPER, MAKER
 from peloton.runtime.adapters.folder_origin import Origin
 from peloton.runtime.adapters.sqlite_copy import begin_anew
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
@@ -91,7 +91,7 @@ def make(data: Path, target: Path, *, keeper: Path | None = None) -> BackupManif
             pass
         rows.copy_to(target / JOURNAL)
     names = [JOURNAL, *_copy_keeper(keeper or data / KEEPER, target)]
-    names += _copied(data, target, names=[MAKER])
+    names += _copied(data, target, names=[MAKER, DEFAULT_POOL])
     origin = folder_origin.read(data)
     with closing(SqliteRows(target)) as rows:
         cluster = rows.summary()

@@ -83,6 +83,7 @@ def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> in
     """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_daemon
+    from peloton.task_limits import machine_text
 
     found = of_daemon(settings, options)
     for text in found:
@@ -90,6 +91,8 @@ def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> in
     if found:
         return CANNOT_START
     click.echo(f"{file}: cluster {settings.cluster}, roles {','.join(settings.roles)}")
+    if settings.backend.process is not None and "hostmgr" in settings.roles:
+        click.echo(machine_text())
     return 0
 
 

@@ -14,19 +14,19 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 from peloton.cli import main as command_line
+from peloton.cli.local import LEAVE, LocalCluster
+from peloton.sdk.errors import PelotonError
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 POOL = "/HelloWorldPool"
 INSTANCES = 10
-START_MAX_S, RUN_MAX_S, STOP_MAX_S = 60.0, 60.0, 30.0
-LEAVE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+RUN_MAX_S = 60.0
 OF_SIGNAL = 128
 """Exit codes of a program that a signal ended begin here."""
 
@@ -52,7 +52,7 @@ def main(args: Sequence[str] | None = None) -> int:
             signal.signal(number, demo.leave)
         try:
             return demo.run()
-        except DemoFailed as error:
+        except (DemoFailed, PelotonError) as error:
             print(f"demo: {error}", file=sys.stderr)
             return 1
         except Interrupted as signalled:
@@ -74,16 +74,19 @@ class Demo:
     def run(self) -> int:
         """Start the cluster, show HelloWorld, stop the cluster."""
         print("Starting a cluster of three virtual hosts in a temporary folder …", flush=True)
-        cluster = _start(self._folder)
+        cluster = LocalCluster(self._folder, ("--hosts", "3"))
         try:
             self._starting = False
             if self._signalled:
                 raise Interrupted(self._signalled)
-            _hello(_address(cluster))
+            _hello(cluster.address())
         finally:
             for number in LEAVE:
                 signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not leave it running
-            _stop(cluster)
+            with contextlib.suppress(OSError):  # nobody may read any more
+                print("\nStopping the cluster and all it started …", flush=True)
+            if not cluster.stop():
+                raise DemoFailed("the cluster did not stop in time, and was killed")
         return 0
 
     def leave(self, number: int, frame: FrameType | None) -> None:
@@ -91,44 +94,6 @@ class Demo:
         self._signalled = number
         if not self._starting:
             raise Interrupted(number)
-
-
-def _start(folder: Path) -> subprocess.Popen[str]:
-    ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--no-classic-ports"]
-    command = [sys.executable, "-m", "peloton", "minicluster", "--data-dir", str(folder / "data")]
-    # A session of its own: Ctrl-C goes to the demo only, which stops the cluster.
-    return subprocess.Popen(
-        [*command, *ports, "--stop-tasks-on-exit"],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def _address(cluster: subprocess.Popen[str]) -> str:
-    """What the cluster prints once it serves."""
-    assert cluster.stdout is not None
-    late = threading.Timer(START_MAX_S, cluster.kill)
-    late.start()
-    try:
-        for line in cluster.stdout:
-            if line.startswith("ready: grpc "):
-                return line.split()[-1]
-    finally:
-        late.cancel()
-    raise DemoFailed(f"the cluster ended with exit code {cluster.wait(START_MAX_S)}")
-
-
-def _stop(cluster: subprocess.Popen[str]) -> None:
-    cluster.send_signal(signal.SIGTERM)
-    with contextlib.suppress(OSError):  # nobody may read any more
-        print("\nStopping the cluster and all it started …", flush=True)
-    try:
-        cluster.wait(STOP_MAX_S)
-    except subprocess.TimeoutExpired:
-        cluster.kill()
-        cluster.wait()
-        raise DemoFailed(f"the cluster did not stop within {STOP_MAX_S:g} s") from None
 
 
 def _hello(address: str) -> None:

@@ -64,6 +64,8 @@ class FirstMessages:
         """When the reasons why the daemon is not ready are reported; then with growing pauses."""
         self.start_backend: Callable[[], object] | None = None
         """Called when the hosts have been sent their configuration; None: it has been started."""
+        self.settle_pools: Callable[[], bool] | None = None
+        """Called when our hosts are up, until it returns True; then the daemon is ready."""
         self.answered: Future[None] = Future()
         """Done when all first messages are answered."""
         self.ready: Future[None] = Future()
@@ -136,7 +138,9 @@ class FirstMessages:
             up = self._readiness.all_up(ours, alone=self._alone)
             trouble = "" if up else _hosts_down(self._readiness.down(ours))
             self._region.report_problem(START, trouble)
-            if self._region.condition().ready:
+            if self._region.condition().ready and (
+                self.settle_pools is None or self.settle_pools()
+            ):
                 self.ready.set_result(None)
                 return
             self._report_waiting()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
+from peloton.actors.archive import kind as archive
 from peloton.actors.host import kind as host
 from peloton.actors.host.inventory import kind as inventory
 from peloton.actors.host.messages import BACKEND_MESSAGES
 from peloton.actors.job import kind as job
+from peloton.actors.job.name import kind as name
 from peloton.actors.job.slice import kind as slice_
 from peloton.actors.respool import kind as respool
 from peloton.actors.respool.lot import kind as lot
@@ -19,12 +22,28 @@ SERVICE_MESSAGES = {"placer": PLACER_MESSAGES, "backend": BACKEND_MESSAGES}
 """Messages that ephemeral services receive from other daemons, by the prefix of their keys."""
 
 
+class ArchivePolicy(NamedTuple):
+    """When ended jobs leave memory at the latest, and when they are deleted: seconds after."""
+
+    archive_after_s: float = job.FINISHED_JOBS_S
+    forget_after_s: float = archive.FORGET_AFTER_S
+
+
 def kinds(
-    sizes: Mapping[str, int], *, finished_jobs_max: int = job.FINISHED_JOBS_MAX
+    sizes: Mapping[str, int],
+    *,
+    finished_jobs_max: int = job.FINISHED_JOBS_MAX,
+    policy: ArchivePolicy = ArchivePolicy(),  # noqa: B008
 ) -> dict[str, Kind]:
     """Every kind by its name, for groups of these sizes."""
     found = (
-        job.kind(finished_jobs_max),
+        job.kind(
+            sizes["jobmgr"],
+            finished_jobs_max=finished_jobs_max,
+            archive_after_s=policy.archive_after_s,
+        ),
+        archive.kind(policy.forget_after_s),
+        name.KIND,
         slice_.KIND,
         task.KIND,
         respool.KIND,

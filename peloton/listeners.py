@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from peloton import access
+from peloton import access, task_accounts, task_limits
 from peloton.access import ClientAccess
 from peloton.config import Address, BadSetting
 from peloton.failures import CannotStart
@@ -28,7 +28,6 @@ from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.shells.region import Region
 from peloton.settings import DaemonSettings
 from peloton.start_options import StartOptions
-from peloton.task_accounts import health_notes
 
 CALLS_GRACE_S = 0.5
 CALLS_STOP_S_MAX = 2.0
@@ -53,7 +52,10 @@ class ClientListeners:
         self._permissions = Permissions()
         self._audit: AuditLog | None = None
         self._access: ClientAccess | None = None
-        self._tasks = health_notes(settings, options.names)
+        self._tasks = (
+            *task_accounts.health_notes(settings, options.names),
+            *task_limits.health_notes(settings, options.names),
+        )
 
     def read_permissions(self) -> None:
         """Read the permissions. Raises CannotStart."""

@@ -19,18 +19,27 @@ from click.core import ParameterSource
 from peloton import config
 from peloton.access_file import read_access
 from peloton.access_settings import AccessSetting
+from peloton.archive_options import archive_of, archive_options
 from peloton.backend_settings import (
+    IMAGES_MODES,
+    LIMITS_MODES,
     SANDBOXES_KEPT,
     SANDBOXES_KEPT_MAX,
+    TASK_PIDS,
+    TASK_PIDS_MAX,
     BackendSetting,
     ProcessBackendSettings,
     SimulatedBackendSettings,
 )
 from peloton.config import Address, BadSetting, HostSetting
+from peloton.machine import this_machine
 from peloton.settings import DaemonSettings, JournalSetting, Listen, Sqlite
 from peloton.start_options import SettingNames, StartOptions
 
-SIZE_OPTIONS = ("hosts", "host_cpus", "host_memory_mb", "host_disk_mb", "host_gpus")
+SIZES = ("cpus", "memory_mb", "disk_mb", "gpus")
+SIZE_OPTIONS = ("hosts", *(f"host_{name}" for name in SIZES))
+TOY_HOSTS = 3
+"""Where nothing real runs, the size of this machine means nothing."""
 USAGE, FAILED, TASKS_LEFT = 64, 70, 1
 DURATION_S_MAX = 1e9
 CLUSTER, KEEPER = "minicluster", "keeper"
@@ -42,6 +51,7 @@ NAMES = SettingNames(
     data_folder="--data-dir",
     keeper_folder="--data-dir",
     task_user="--task-user",
+    limits="--limits",
     backend="--backend",
     other_backend="Start it with --backend {known}, or name another --data-dir; --fresh begins "
     "anew, and ends all tasks of the old cluster",
@@ -58,11 +68,30 @@ def command() -> click.Command:
 
 
 @click.command()
-@click.option("--hosts", type=int, default=3, show_default=True, help="How many virtual hosts.")
-@click.option("--host-cpus", type=float, default=4.0, show_default=True)
-@click.option("--host-memory-mb", type=float, default=2048.0, show_default=True)
-@click.option("--host-disk-mb", type=float, default=20000.0, show_default=True)
-@click.option("--host-gpus", type=float, default=0.0, show_default=True)
+@click.option(
+    "--hosts",
+    type=int,
+    help="That many virtual hosts, whatever this machine has: of 4 cpus, 2048 MB of memory, 20000 "
+    "MB of disk and no gpu each.  [default: one host, which is this machine; simulated: 3]",
+)
+@click.option("--host-cpus", type=float, help="Of each host.")
+@click.option("--host-memory-mb", type=float, help="Of each host.")
+@click.option("--host-disk-mb", type=float, help="Of each host.")
+@click.option("--host-gpus", type=float, help="Of each host.")
+@click.option(
+    "--host-slack-cpus",
+    type=float,
+    default=0.0,
+    metavar="N",
+    help="Cpus of each host that no task gets.",
+)
+@click.option(
+    "--host-slack-memory-mb",
+    type=float,
+    default=0.0,
+    metavar="N",
+    help="Memory of each host that no task gets.",
+)
 @click.option(
     "--cluster",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -93,12 +122,36 @@ def command() -> click.Command:
     show_default=True,
     help="Ended runs whose files are kept. While tasks run, the number of their start counts.",
 )
+@archive_options
 @click.option(
     "--task-user",
     default="",
     metavar="NAME",
     help="Where this runs as root: the account of tasks that name none. Without it they run as "
     "root.",
+)
+@click.option(
+    "--limits",
+    type=click.Choice(LIMITS_MODES),
+    default="try",
+    show_default=True,
+    help="Hold tasks to memory, cpu and processes by control groups: or do not start them, where "
+    "the machine can, not at all (docs/limits.md).",
+)
+@click.option("--cpu-quota", is_flag=True, help="A task gets no more than its cpus, even if idle.")
+@click.option(
+    "--task-pids",
+    type=int,
+    default=TASK_PIDS,
+    show_default=True,
+    help="Processes and threads that a task may have; 0 for no limit.",
+)
+@click.option(
+    "--images",
+    type=click.Choice(IMAGES_MODES),
+    default="ignore",
+    show_default=True,
+    help="A task with a container image: run its command without, or let it fail.",
 )
 @click.option(
     "--accept-rollback",
@@ -132,6 +185,8 @@ def command() -> click.Command:
 @click.option("--check", is_flag=True, help="Only list everything that would prevent the start.")
 def minicluster(**options: object) -> None:
     """Run a whole cluster in this process, in the foreground.
+
+    Its first start makes the pool /default over all of it.
 
     \b
     peloton minicluster
@@ -169,31 +224,43 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
     duration_s = _number(options, "simulated_duration_s")
     if not 0 <= duration_s < DURATION_S_MAX:
         texts.append(f"--simulated-duration-s: must be ≥ 0, got {duration_s}")
-    kept = int(_number(options, "keep_sandboxes"))
-    if not 0 <= kept <= SANDBOXES_KEPT_MAX:
-        texts.append(f"--keep-sandboxes: {kept} is not between 0 and {SANDBOXES_KEPT_MAX}")
+    for name, most in (("keep_sandboxes", SANDBOXES_KEPT_MAX), ("task_pids", TASK_PIDS_MAX)):
+        count = int(_number(options, name))
+        if not 0 <= count <= most:
+            texts.append(f"--{name.replace('_', '-')}: {count} is not between 0 and {most}")
+    archive = archive_of(options, texts)
     if texts:
         raise BadSetting(*texts)
     folder = _folder(options)
-    if options["backend"] == "process":
-        process = ProcessBackendSettings(
-            folder=folder / KEEPER,
-            hosts=hosts,
-            keep_sandboxes=kept,
-            task_user=str(options["task_user"]),
-        )
-        backend = BackendSetting(process=process)
-    else:
-        seed = int(_number(options, "simulated_seed"))
-        simulated = SimulatedBackendSettings(hosts=hosts, duration_s=duration_s, seed=seed)
-        backend = BackendSetting(simulated=simulated)
     return DaemonSettings(
         cluster=CLUSTER,
         journal=JournalSetting(sqlite=Sqlite(folder=folder)),
         listen=Listen(grpc=str(grpc), http=str(http), open_loopback=bool(options["open_loopback"])),
         access=AccessSetting(file=access),
-        backend=backend,
+        archive=archive,
+        backend=_backend(options, hosts, folder=folder),
     )
+
+
+def _backend(
+    options: dict[str, object], hosts: list[HostSetting], *, folder: Path
+) -> BackendSetting:
+    if options["backend"] == "process":
+        process = ProcessBackendSettings(
+            folder=folder / KEEPER,
+            hosts=hosts,
+            keep_sandboxes=int(_number(options, "keep_sandboxes")),
+            task_user=str(options["task_user"]),
+            limits=str(options["limits"]),
+            cpu_quota=bool(options["cpu_quota"]),
+            task_pids=int(_number(options, "task_pids")),
+            images=str(options["images"]),
+        )
+        return BackendSetting(process=process)
+    duration_s = _number(options, "simulated_duration_s")
+    seed = int(_number(options, "simulated_seed"))
+    simulated = SimulatedBackendSettings(hosts=hosts, duration_s=duration_s, seed=seed)
+    return BackendSetting(simulated=simulated)
 
 
 def _start_options(options: dict[str, object]) -> StartOptions:
@@ -208,6 +275,7 @@ def _start_options(options: dict[str, object]) -> StartOptions:
         accept_rollback=bool(options["accept_rollback"]),
         classic=classic,
         names=NAMES,
+        default_pool=True,
     )
 
 
@@ -229,17 +297,31 @@ def _hosts(options: dict[str, object]) -> list[HostSetting]:
     cluster = options["cluster"]
     if isinstance(cluster, Path):
         _refuse_both()
-        return config.read_cluster(cluster)
-    size = HostSetting(
-        name="size",
-        cpus=_number(options, "host_cpus"),
-        memory_mb=_number(options, "host_memory_mb"),
-        disk_mb=_number(options, "host_disk_mb"),
-        gpus=_number(options, "host_gpus"),
-    )
-    hosts = config.hosts_alike(int(_number(options, "hosts")), size)
+        return config.less_slack(config.read_cluster(cluster), _slack(options))
+    count = options["hosts"]
+    size, number = HostSetting(name="size"), TOY_HOSTS if count is None else _whole(count)
+    if count is None and options["backend"] == "process":
+        size, number = this_machine(_folder(options)), 1
+    given = {
+        name: _number(options, f"host_{name}")
+        for name in SIZES
+        if options[f"host_{name}"] is not None
+    }
+    hosts = config.hosts_alike(number, config.sized(size, given))
     config.check_hosts(hosts)
-    return hosts
+    return config.less_slack(hosts, _slack(options))
+
+
+def _slack(options: dict[str, object]) -> config.HostSlack:
+    """What of each host no task gets."""
+    return config.HostSlack(
+        cpus=_number(options, "host_slack_cpus"), memory_mb=_number(options, "host_slack_memory_mb")
+    )
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value
 
 
 def _number(options: dict[str, object], name: str) -> float:
@@ -252,14 +334,31 @@ def _check(settings: DaemonSettings, start: StartOptions) -> int:
     """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_daemon
+    from peloton.task_limits import machine_text
 
     found = of_daemon(settings, start)
     for text in found:
         click.echo(f"peloton minicluster: {text}", err=True)
     if found:
         return CANNOT_START
-    click.echo(f"{len(settings.backend.hosts)} hosts, data in {_data_folder(settings)}")
+    click.echo(f"{_hosts_text(settings)}, data in {_data_folder(settings)}")
+    if settings.backend.process is not None:
+        click.echo(machine_text())
     return 0
+
+
+def _hosts_text(settings: DaemonSettings) -> str:
+    """How many hosts, and the size of the first."""
+    hosts = settings.backend.hosts
+    count = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
+    one = hosts[0]
+    gpus = f", {one.gpus:g} gpus" if one.gpus else ""
+    like = (
+        ""
+        if all(host.cpus == one.cpus and host.memory_mb == one.memory_mb for host in hosts)
+        else "the first "
+    )
+    return f"{count} ({like}{one.cpus:g} cpus, {one.memory_mb:g} MB of memory{gpus})"
 
 
 def _data_folder(settings: DaemonSettings) -> Path:
@@ -284,6 +383,7 @@ def _run(settings: DaemonSettings, start: StartOptions) -> int:
 
     def greet(cluster: Daemon) -> None:
         click.echo(f"data: {_data_folder(settings)}", err=True)
+        click.echo(f"hosts: {_hosts_text(settings)}", err=True)
         click.echo(f"ready: http {cluster.http}", err=True)
         click.echo(cluster.ready_text)
 

@@ -15,7 +15,7 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
-from peloton import access, missing_package, preflight_cluster
+from peloton import access, missing_package, preflight_cluster, task_limits
 from peloton.access_settings import TlsFiles
 from peloton.config import Address
 from peloton.failures import CannotStart
@@ -69,6 +69,9 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
         account = problem(settings, names)
         if account:
             yield account
+        limits = task_limits.problem(settings, names)
+        if limits:
+            yield limits
     servers = ServersRead()
     if settings.journal.cassandra is not None:
         journal = yield from _cassandra(settings.journal.cassandra)

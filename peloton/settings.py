@@ -24,7 +24,15 @@ from peloton.access_settings import (
     ClientTls,
     TlsFiles,
 )
-from peloton.backend_settings import SANDBOXES_KEPT_MAX, BackendSetting
+from peloton.archive_settings import ArchiveSetting, archive_problems
+from peloton.backend_settings import (
+    IMAGES_MODES,
+    LIMITS_MODES,
+    SANDBOXES_KEPT_MAX,
+    TASK_PIDS_MAX,
+    BackendSetting,
+    ProcessBackendSettings,
+)
 from peloton.config import (
     GRPC_DEFAULT,
     HTTP_DEFAULT,
@@ -38,6 +46,7 @@ from peloton.config import (
     loopback,
     read_yaml,
     same_port,
+    with_places,
 )
 
 GROUP_NAMES = ("jobmgr", "resmgr", "hostmgr")
@@ -122,6 +131,7 @@ class DaemonSettings(_Record, frozen=True):
     backend: BackendSetting = BackendSetting()
     shards: dict[str, int] = {}
     limits: LimitSettings = LimitSettings()
+    archive: ArchiveSetting = ArchiveSetting()
     access: AccessSetting = AccessSetting()
 
     @property
@@ -174,7 +184,7 @@ def read_settings(path: Path, roles: str | None = None) -> DaemonSettings:
     try:
         return parse(raw, path.parent)
     except BadSetting as error:
-        raise BadSetting(*(f"{path}: {text}" for text in error.texts)) from error
+        raise BadSetting(*(f"{path}: {text}" for text in with_places(path, error.texts))) from error
 
 
 def parse(raw: Any, folder: Path) -> DaemonSettings:
@@ -347,15 +357,28 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
     yield from _between(limits.receive_max_bytes, name, least=1024, most=2**31 - 1)
     name = "limits.checkpoint_bytes_min"
     yield from _between(limits.checkpoint_bytes_min, name, least=1, most=2**40)
+    yield from archive_problems(
+        found.archive, after="archive.after", forget_after="archive.forget_after"
+    )
     if found.backend.process is not None:
-        kept, name = found.backend.process.keep_sandboxes, "backend.process.keep_sandboxes"
-        yield from _between(kept, name, least=0, most=SANDBOXES_KEPT_MAX)
+        yield from _process(found.backend.process)
     if found.zookeeper is not None:
         timeout_s, name = found.zookeeper.session_timeout_s, "zookeeper.session_timeout_s"
         yield from _between(timeout_s, name, least=SESSION_S_MIN, most=SESSION_S_MAX)
     if found.journal.cassandra is not None:
         port = found.journal.cassandra.port
         yield from _between(port, "journal.cassandra.port", least=1, most=PORT_MAX)
+
+
+def _process(found: ProcessBackendSettings) -> Iterator[str]:
+    field = "backend.process"
+    kept = found.keep_sandboxes
+    yield from _between(kept, f"{field}.keep_sandboxes", least=0, most=SANDBOXES_KEPT_MAX)
+    yield from _between(found.task_pids, f"{field}.task_pids", least=0, most=TASK_PIDS_MAX)
+    for name, known in (("limits", LIMITS_MODES), ("images", IMAGES_MODES)):
+        value = getattr(found, name)
+        if value not in known:
+            yield f"{field}.{name}: {value!r} is none of {', '.join(known)}"
 
 
 def _between(number: float, field: str, *, least: float, most: float) -> Iterator[str]:

@@ -25,6 +25,7 @@ class SettingNames(NamedTuple):
     data_folder: str = "journal.sqlite.folder"
     keeper_folder: str = "backend.process.folder"
     task_user: str = "backend.process.task_user"
+    limits: str = "backend.process.limits"
     backend: str = "backend"
     other_backend: str = "Start it with backend.{known}, or name another journal.sqlite.folder"
     other_keeper: str = (
@@ -55,7 +56,7 @@ class StartOptions(NamedTuple):
     With `all_or_nothing` the daemon serves clients only once it is ready, and does not start if
     that takes too long or a shard is damaged. `classic` are further addresses for gRPC, which may
     be busy. `stop_tasks` kills all tasks at the end. `accept_rollback`: go on with a journal that
-    lacks what it had acknowledged.
+    lacks what it had acknowledged. `default_pool`: the first start makes a pool of all hosts.
     """
 
     adopt_keeper: bool = False
@@ -66,6 +67,7 @@ class StartOptions(NamedTuple):
     accept_rollback: bool = False
     classic: Sequence[Address] = ()
     names: SettingNames = SettingNames()
+    default_pool: bool = False
 
 
 STANDARD_START = StartOptions()

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.kinds import RUN_ID
+from peloton.backends.keeper.limits import ENFORCE
 
 RunStateName = Literal["queued", "running", "ended"]
 OutcomeName = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
@@ -25,6 +26,11 @@ EARLIER_KEEPER = (
 )
 """Stands where a keeper of an earlier version expects a number, in requests that it must not obey:
 it does not know the field that names the account, and refuses the run with this text."""
+EARLIER_LIMITS = (
+    "this keeper is of an earlier version and would not hold the run to its limits: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""The same for runs that must not begin without limits."""
 
 
 class BadRun(Exception):
@@ -36,10 +42,23 @@ class BadRun(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What a run may use besides memory, and what to do where no control group holds it to that
+    (`keeper/limits.py`). 0 is no limit."""
+
+    mode: str
+    cpu: float = 0.0
+    cpu_quota: bool = False
+    pids: int = 0
+    disk_mb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
-    (the first is the name the program sees; none at all means `value` alone). The last three are
-    what names its account (`keeper/accounts.py`); without them it runs as the keeper's."""
+    (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
+    `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
+    Without `limits` it is in no control group, and its memory alone is watched."""
 
     run_id: str
     host: str
@@ -51,6 +70,7 @@ class RunRequest:
     user: str = ""
     caller: str = ""
     task_user: str = ""
+    limits: RunLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +83,10 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class KeeperRunEnded:
-    """`exit_code` and `signal` are what the process left with; both None if nobody knows."""
+    """`exit_code` and `signal` are what the process left with; both None if nobody knows.
+
+    `cpu_s` is of the first process and of those it has waited for, `peak_mb` of all in the control
+    group, else of the largest process; 0 if not known."""
 
     host: str
     run_id: str
@@ -73,6 +96,8 @@ class KeeperRunEnded:
     reason: str
     message: str
     at: float
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +180,10 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
         names = {"user": run.user, "caller": run.caller, "task_user": run.task_user}
         if any(names.values()):
             form |= {"memory_mb": EARLIER_KEEPER, "limit_mb": run.memory_mb, "as": names}
+        if run.limits is not None:
+            form["limits"] = {"memory_mb": run.memory_mb, **asdict(run.limits)}
+            if run.limits.mode == ENFORCE:
+                form |= {"memory_mb": EARLIER_LIMITS, "limit_mb": EARLIER_LIMITS}
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble
@@ -192,6 +221,8 @@ def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> KeeperRunEnded:
         end["reason"],
         end["message"],
         end["at"],
+        end.get("cpu_s", 0.0),
+        end.get("peak_mb", 0.0),
     )
 
 

@@ -22,6 +22,8 @@ What a backend must do:
   A list that no host requested carries -inf: it shows what runs, but not that a run is missing.
   A list must not overtake an earlier order of the same host. An end that cannot be listed may
   follow the list as `RunsEnded`.
+- **Times.** Where a backend knows when a process started or ended, it says so, also in lists: the
+  host takes these times where it learns of them late.
 - **Epochs.** Orders carry the epoch of the host's shard. Once an order with a higher epoch was
   obeyed, those with a lower one are not; they are not answered either, as nobody waits for them.
   `ForgetRuns` carries none: it leaves its owner only after the end is journaled.

@@ -21,11 +21,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.resources import amount
+from peloton.actors.resources import Resources, amount
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import keeper_folder
 from peloton.backends import keeper_messages as km
-from peloton.backends.keeper.kinds import NOT_RUNNABLE
+from peloton.backends.keeper.kinds import NO_IMAGES, NOT_RUNNABLE
+from peloton.backends.keeper.limits import OFF
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
@@ -35,6 +36,8 @@ from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
 
+IGNORE, REFUSE = "ignore", "refuse"
+"""What to do with the container image of a run."""
 PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take until it is reported."""
@@ -48,6 +51,27 @@ class TaskAccounts(NamedTuple):
 
     task_user: str = ""
     above: tuple[Path, ...] = ()
+
+
+class TaskLimits(NamedTuple):
+    """How runs are held to their limits: see `backend_settings.ProcessBackendSettings`."""
+
+    mode: str = OFF
+    cpu_quota: bool = False
+    pids: int = 0
+    images: str = IGNORE
+
+    def of(self, resources: Resources) -> km.RunLimits | None:
+        """Those of a run."""
+        if self.mode == OFF:
+            return None
+        return km.RunLimits(
+            mode=self.mode,
+            cpu=amount(resources.cpu),
+            cpu_quota=self.cpu_quota,
+            pids=self.pids,
+            disk_mb=amount(resources.disk),
+        )
 
 
 class ProcessBackend:
@@ -66,7 +90,8 @@ class ProcessBackend:
         keep_sandboxes: int = KeeperSettings().sandboxes_kept_max,
     ) -> None:
         self.accounts = TaskAccounts()
-        """May be replaced before the start."""
+        self.limits = TaskLimits()
+        """These two may be replaced before the start."""
         self._folder = folder
         self._owner = owner
         self._silent_max_s = silent_max_s
@@ -161,6 +186,9 @@ class ProcessBackend:
         requests: list[km.RunRequest] = []
         bad: list[m.RunEnd] = []
         for run in order.runs:
+            if run.spec.image and self.limits.images == REFUSE:
+                bad.append(_image_refused(run))
+                continue
             try:
                 requests.append(self._request(name, run))
             except POISON as trouble:
@@ -190,6 +218,7 @@ class ProcessBackend:
             # Only root can start a process as another user: others run all tasks as themselves.
             caller=spec.caller if root else "",
             task_user=self.accounts.task_user,
+            limits=self.limits.of(spec.resources),
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()
@@ -261,7 +290,8 @@ class ProcessBackend:
         elif isinstance(report, km.KeeperDown):
             self._status_changed(f"keeper: {report.why}")
         elif isinstance(report, km.RunStarted):
-            self._report(report.host, m.RunsStarted((self._ids.name(report.run_id),)))
+            name = self._ids.name(report.run_id)
+            self._report(report.host, m.RunsStarted((name,), (report.at,)))
         elif isinstance(report, km.KeeperRunEnded):
             end = self._end(report)
             self._not_alive(end.run)
@@ -299,9 +329,15 @@ class ProcessBackend:
         return m.RunEnd(self._ids.name(report.run_id), outcome, report.at)
 
     def _listed(self, report: km.KeeperRunsListed) -> m.RunsListed:
-        running = tuple(self._ids.name(run.run_id) for run in report.runs if run.ended is None)
-        ends = tuple(self._end(run.ended) for run in report.runs if run.ended is not None)
-        return m.RunsListed(running, ends, report.asked_at)
+        running = [run for run in report.runs if run.ended is None]
+        names = tuple(self._ids.name(run.run_id) for run in running)
+        started = tuple(run.started_at for run in running)
+        ends = tuple(
+            replace(self._end(run.ended), started_at=run.started_at or None)
+            for run in report.runs
+            if run.ended is not None
+        )
+        return m.RunsListed(names, ends, report.asked_at, started=started)
 
     def _not_alive(self, run: str) -> None:
         self._alive.pop(run, None)
@@ -317,6 +353,11 @@ class ProcessBackend:
     def _send(self, envelope: Envelope) -> None:
         if self._tell is not None:
             self._tell([envelope])
+
+
+def _image_refused(run: m.StartRun) -> m.RunEnd:
+    message = f"image {run.spec.image}: this daemon runs no containers (images: {REFUSE})"
+    return m.RunEnd(run.run, RunOutcome(End.FAILED, reason=NO_IMAGES, message=message))
 
 
 def _to_host(host: Key, report: Report) -> Envelope:

@@ -1,36 +1,49 @@
 """`peloton host`: the machines of the cluster.
 
-Draining a host is refused as not supported yet. Must not conclude that a host is gone: during a
+Draining a host is in `host_maintenance`. Must not conclude that a host is gone: during a
 rolling restart the configs of daemons differ, so an operator removes hosts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli.dry_run import dry_run_option, host_named, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.unimplemented import entries
+from peloton.cli.watching import watched
+from peloton.sdk.errors import Conflict
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
 
 HEADER = ("Host", "State", "Runs", "CPU Free", "Memory Free MB", "Disk Free MB", "GPU Free", "Why")
+
+MAINTENANCE = "peloton.cli.host_maintenance"
 
 host = LazyGroup(
     name="host",
     help="The machines of the cluster.",
     table={
         "list": LazyCommand(f"{__name__}:list_", "List hosts: state, free of total, what runs."),
+        "query": LazyCommand(f"{MAINTENANCE}:query", "List hosts by state: up, draining, down."),
+        "maintenance": LazyCommand(
+            f"{MAINTENANCE}:maintenance", "Take a host down, and use it again."
+        ),
         "forget": LazyCommand(f"{__name__}:forget", "Remove a host from the cluster."),
     }
-    | entries("query", "maintenance", "pool"),
+    | entries("pool"),
 )
 
 
 @click.command("list", cls=OwnCommand)
+@watched
 def list_() -> None:
     """List the hosts: their state, how much of what they have is free, and how many runs they hold.
 
@@ -66,7 +79,8 @@ def share(free: float, total: float) -> str:
 @click.command(cls=OwnCommand)
 @click.argument("name")
 @click.option("--lose-runs", is_flag=True, help="Even if it still has runs: they become LOST.")
-def forget(name: str, lose_runs: bool) -> None:
+@dry_run_option
+def forget(name: str, lose_runs: bool, dry_run: bool) -> None:
     """Remove the host NAME from the cluster.
 
     Nothing is placed there from now on. With --lose-runs the runs there become LOST, and are
@@ -81,9 +95,21 @@ def forget(name: str, lose_runs: bool) -> None:
         connected() as peloton,
         refusal_texts(texts, again=command("host", "forget", name, "--lose-runs")),
     ):
+        if dry_run:
+            would_forget(peloton, name, lose_runs=lose_runs)
+            return
         answer = peloton.ops.forget_host(name, lose_runs=lose_runs)
     text = f"removed host {name}"
     if answer.runs_lost:
         text += f"; its {answer.runs_lost} runs are LOST"
     show(OutputForms(answer, text=text, names=lambda: [name]))
     hint("a daemon that starts with it in its config restores it")
+
+
+def would_forget(peloton: Client, name: str, *, lose_runs: bool) -> None:
+    """Say whether the host would be removed, and what would be lost."""
+    known = host_named(peloton, name)
+    if known.runs and not lose_runs:
+        raise Conflict(f"host {name} holds {known.runs} runs", kind="FAILED_PRECONDITION")
+    lost = f"; its {known.runs} runs would be LOST" if known.runs else ""
+    would(f"would remove host {name}, which is {known.state}{lost}", names=[name])

@@ -5,19 +5,24 @@ Must not read the pool from the file: it is the path on the command line.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from peloton.cli import job_rows
+from peloton.cli import job_checks, job_rows
+from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings, PelotonCommand
-from peloton.cli.output import OutputForms, command, hint, plain, show
+from peloton.cli.output import OutputForms, as_yaml, command, hint, plain, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.unimplemented import entries
 from peloton.cli.values import header_text
-from peloton.sdk.errors import NotFound, Unsupported
+from peloton.sdk.errors import Conflict, NotFound, Unsupported
 
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
+
+TERMINAL = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
 HERE = __name__
 
 job = LazyGroup(
@@ -30,14 +35,21 @@ job = LazyGroup(
         "query": LazyCommand("peloton.cli.job_query:query", "List the jobs that match."),
         "why": LazyCommand("peloton.cli.ops:why", "Why a job is in the state it is in."),
         "wait": LazyCommand("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
+        "progress": LazyCommand(
+            "peloton.cli.job_watch:progress_", "How far a job is: rate, time left, slowest."
+        ),
+        "logs": LazyCommand("peloton.cli.job_watch:logs", "What the instances of a job print."),
+        "update": LazyCommand(f"{HERE}:update", "Add instances to a job."),
+        "refresh": LazyCommand(f"{HERE}:refresh", "Look at the goal again.", hidden=True),
         "stop": LazyCommand("peloton.cli.job_stop:stop", "Stop a job, or all jobs of an owner."),
         "delete": LazyCommand(f"{HERE}:delete", "Delete a job that has ended."),
+        "cache": LazyCommand("peloton.cli.cached:of_job", "A job's runtime, as JSON."),
+        "active-list": LazyCommand(
+            "peloton.cli.cached:active_jobs", "The ids of jobs that have not ended."
+        ),
     }
-    | entries(
-        "refresh", "update", "rolling-restart", "rolling-start", "rolling-stop", "cache",
-        "active-list", "stateless",
-    ),
-)  # fmt: skip
+    | entries("rolling-restart", "rolling-start", "rolling-stop", "stateless"),
+)
 
 
 @click.command(cls=PelotonCommand)
@@ -46,12 +58,13 @@ job = LazyGroup(
 @click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
 @click.option("--secret-path", default="", help="Where the tasks find the secret.")
 @click.option("--secret-data", default="", help="The secret, as text.")
+@click.option("--dry-run", is_flag=True, help="Print the job as YAML; create nothing.")
 @click.option(
     "--request-key", type=header_text, help="Repeat a create under its key: no second job is made."
 )
 def create(
     respool: str, config: str, wanted_id: str, secret_path: str, secret_data: str,
-    request_key: str | None,
+    dry_run: bool, request_key: str | None,
 ) -> None:  # fmt: skip
     """Submit the job in the YAML file CONFIG to the pool at the path RESPOOL.
 
@@ -65,7 +78,12 @@ def create(
         "invalidConfig": "Invalid job config: {m}",
         "invalidJobId": "Invalid job ID: {id}, message: {m}",
     }
-    with spec_in(config) as spec, connected() as peloton, refusal_texts(texts, id=wanted_id):
+    with spec_in(config) as given, connected() as peloton, refusal_texts(texts, id=wanted_id):
+        job_checks.check(given)
+        spec = job_checks.with_default_resource(peloton, respool, spec=given)
+        if dry_run:
+            click.echo(as_yaml({"pool": respool, **job_checks.as_sent(spec)}), nl=False)
+            return
         secrets: tuple[Any, ...] = ()
         if secret_path:
             from peloton.sdk.jobs import secret
@@ -78,8 +96,68 @@ def create(
     show(OutputForms(answer, text=f"Job {made} created", names=lambda: [made]))
     if click.get_current_context().ensure_object(CliSettings).output:
         return  # who wants data gets nothing beside it
+    from peloton.sdk.jobs import undecided_job
+
+    said = undecided_job(spec)
+    if said:
+        hint(said)
     steps = (("job", "wait", made), ("task", "list", made), ("why", made))
     hint("next: " + ", ".join(command(*args) for args in steps))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@click.argument("config")
+@click.option("--dry-run", is_flag=True, help="Say what would be added, and change nothing.")
+@click.option("--secret-path", default="", hidden=True, help="Not supported.")
+@click.option("--secret-data", default="", hidden=True, help="Not supported.")
+def update(job: str, config: str, dry_run: bool, secret_path: str, secret_data: str) -> None:
+    """Add instances to JOB: the YAML file CONFIG is its spec with a higher instanceCount.
+
+    \b
+    peloton job update JOB examples/hello_world_job.yaml
+
+    The limit of running instances, priority and description may change as well. Existing instances
+    keep their configs.
+    """
+    if secret_path or secret_data:
+        raise Unsupported("secrets are not supported by this cluster")
+    texts = {
+        "NOT_FOUND": "Job {id} not found: {m}",
+        "INVALID_ARGUMENT": "Invalid job config: {m}",
+    }
+    with spec_in(config) as spec, connected() as peloton, refusal_texts(texts, id=job):
+        job_checks.check_sla(spec)
+        if dry_run:
+            known = peloton.jobs.get(job).jobInfo.config.instanceCount
+            wanted = peloton.jobs.instances_in(spec)
+            click.echo(f"Job {job} would get {max(wanted - known, 0)} more instances")
+            return
+        answer = peloton.jobs.update(job, spec)
+    show(OutputForms(answer, text=f"Job {job} updated", names=lambda: [job]))
+    if answer.message and not click.get_current_context().ensure_object(CliSettings).output:
+        click.echo(answer.message)
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@dry_run_option
+def refresh(job: str, dry_run: bool) -> None:
+    """Let JOB look at its goal again, which it does by itself."""
+    with connected() as peloton, refusal_texts({"NOT_FOUND": "Job {id} was not found"}, id=job):
+        if dry_run:
+            state = state_of(peloton, job)
+            would(f"job {job}, which is {state}, would look at its goal again", names=[job])
+            return
+        answer = peloton.jobs.refresh(job)
+    show(OutputForms(answer, text="", names=lambda: [job]))
+
+
+def state_of(peloton: Client, job: str) -> str:
+    """The name of the state of a job."""
+    from peloton.sdk.jobs import state_name_of
+
+    return state_name_of(peloton.jobs.get(job).jobInfo)
 
 
 def fetch(wanted: str) -> Any:
@@ -129,8 +207,15 @@ def print_reasons(job: str) -> None:
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-def delete(job: str) -> None:
+@dry_run_option
+def delete(job: str, dry_run: bool) -> None:
     """Delete the job JOB, which must have ended."""
     with connected() as peloton, refusal_texts({"NOT_FOUND": "Job {id} was not found"}, id=job):
+        if dry_run:
+            state = state_of(peloton, job)
+            if state not in TERMINAL:
+                raise Conflict(f"Job is not in a terminal state: {state}")
+            would(f"would delete job {job}, which is {state}", names=[job])
+            return
         answer = peloton.jobs.delete(job)
     show(OutputForms(answer, text=f"Job {job} deleted", names=lambda: [job]))

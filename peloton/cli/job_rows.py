@@ -14,6 +14,7 @@ HEADER = (
     "ID", "Name", "Owner", "State", "Creation Time", "Completion Time",
     "Total", "Running", "Succeeded", "Failed", "Killed",
 )  # fmt: skip
+WIDE_HEADER = ("Start Time", "Pool", "Labels")
 COUNTED_STATES = ("RUNNING", "SUCCEEDED", "FAILED", "KILLED")
 
 
@@ -40,12 +41,19 @@ def row(job_id: str, about: Any, *, runtime: Any) -> Sequence[object]:
     )
 
 
+def wide_row(summary: Any) -> Sequence[object]:
+    labels = ",".join(f"{label.key}={label.value}" for label in summary.labels)
+    return time_of(summary.runtime.startTime), summary.respoolID.value, labels
+
+
 def view_of_many(answer: Any, summaries: Iterable[Any]) -> OutputForms:
     found = list(summaries)
     return OutputForms(
         answer,
         header=HEADER,
         rows=lambda: [row(one.id.value, one, runtime=one.runtime) for one in found],
+        wide_header=WIDE_HEADER,
+        wide_rows=lambda: map(wide_row, found),
         names=lambda: [one.id.value for one in found],
         nothing="No jobs found.",
     )

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli import exits, job_rows
+from peloton.cli.dry_run import dry_run_option, states_text, would
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.task_texts import print_ended, stop_text
-from peloton.cli.values import COUNT, numbers
+from peloton.cli.values import LIMIT, numbers, words
 from peloton.cli.values import labels as labels_of
 from peloton.sdk.errors import Conflict, PelotonError
 
@@ -33,44 +34,65 @@ Labels = tuple[tuple[str, str], ...]
 @click.option("--progress", is_flag=True, help="Wait until all instances have ended.")
 @click.option("--owner", default="", help="Jobs of this team.")
 @click.option("-l", "--labels", type=labels_of, default=(), help="Jobs with all of these labels.")
+@click.option("-s", "--states", type=words, default=(), help="Living jobs in any of these states.")
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
-@click.option("-n", "--limit", default=100, type=COUNT, help="Jobs to stop at most.")
-@click.option("-q", "--total", "total_max", default=100, type=COUNT, help="Most jobs to consider.")
+@click.option("-n", "--limit", default=100, type=LIMIT, help="Jobs to stop at most.")
+@click.option("-q", "--total", "total_max", default=100, type=LIMIT, help="Most jobs to consider.")
+@dry_run_option
 def stop(
-    job: str, progress: bool, owner: str, labels: Labels, force: bool, limit: int, total_max: int
-) -> int:
-    """Stop the job JOB, or the living jobs of an owner.
+    job: str, progress: bool, owner: str, labels: Labels, states: tuple[str, ...], force: bool,
+    limit: int, total_max: int, dry_run: bool,
+) -> int:  # fmt: skip
+    """Stop the job JOB, or the living jobs of an owner or in a state.
 
     \b
     peloton job stop JOB --progress
     peloton job stop --owner research
+    peloton job stop --states PENDING
     """
+    dead = [state for state in states if state.upper() not in ALIVE]
+    if dead or (job and states):
+        text = f"{', '.join(dead)}: not one of {', '.join(ALIVE)}" if dead else "not with a JOB"
+        raise click.UsageError(f"--states: {text}")
     with connected() as peloton:
         if job:
-            return stop_one(peloton, job, owner=owner, labels=labels, progress=progress)
-        if not owner:
+            checked = checked_job(peloton, job, owner=owner, labels=labels)
+            return stop_one(peloton, checked, progress=progress, dry_run=dry_run)
+        if not owner and not states:
             raise click.UsageError("Either jobID or owner needs to be provided.")
         from peloton.sdk.client import JobQuery
 
         wanted = JobQuery(
-            owner=owner, labels=labels, states=ALIVE, limit=limit, total_max=total_max
+            owner=owner, labels=labels, states=states or ALIVE, limit=limit, total_max=total_max
         )
         found = peloton.jobs.query(wanted)
+        if dry_run:
+            would_stop(found)
+            return exits.OK
         return stop_many(peloton, found, force=force, progress=progress)
 
 
-def stop_one(peloton: Client, job: str, *, owner: str, labels: Labels, progress: bool) -> int:
-    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
-
+def checked_job(peloton: Client, job: str, *, owner: str, labels: Labels) -> Any:
+    """The job; raises Conflict if it is of another owner, or does not have these labels."""
     info = peloton.jobs.get(job).jobInfo
     have = {(label.key, label.value) for label in info.config.labels}
     if owner and info.config.owningTeam != owner:
         raise Conflict(f"Job {job} belongs to {info.config.owningTeam}, not to {owner}")
     if not have.issuperset(labels):
         raise Conflict(f"Job {job} does not have these labels")
+    return info
+
+
+def stop_one(peloton: Client, info: Any, *, progress: bool, dry_run: bool) -> int:
+    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
+
+    job = info.id.value
     state = state_name_of(info)
     if state in TERMINAL_STATES:
         click.echo(f"Job is in terminal state: {state}")
+        return exits.OK
+    if dry_run:
+        would(f"would stop job {job}: {states_text(info.runtime.taskStats)}", names=[job])
         return exits.OK
     with refusal_texts({"notFound": "Job {id} was not found: {m}"}, id=job):
         answer = peloton.tasks.stop(job)
@@ -79,6 +101,18 @@ def stop_one(peloton: Client, job: str, *, owner: str, labels: Labels, progress:
     if progress:
         follow(peloton, job)
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
+
+
+def would_stop(found: Any) -> None:
+    """Print the jobs that match, and that they would be stopped."""
+    if not found.results:
+        click.echo("No matching job found")
+        return
+    lines = [
+        f"would stop job {one.id.value} {one.name}: {states_text(one.runtime.taskStats)}"
+        for one in found.results
+    ]
+    would(*lines, names=[one.id.value for one in found.results])
 
 
 def stop_many(peloton: Client, found: Any, *, force: bool, progress: bool) -> int:

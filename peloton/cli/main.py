@@ -22,7 +22,11 @@ from peloton.sdk.addresses import PORT, with_port
 from peloton.sdk.errors import NO_CONNECTION, PelotonError
 
 NOUNS: dict[str, LazyCommand] = {
-    "respool": LazyCommand("peloton.cli.respool:respool", "Resource pools: create, dump, delete."),
+    "run": LazyCommand("peloton.cli.run:run", "Run a command as a job: its output, its exit code."),
+    "map": LazyCommand("peloton.cli.map_:map_", "Run many commands as one job, with progress."),
+    "respool": LazyCommand(
+        "peloton.cli.respool:respool", "Resource pools: create, update, dump, delete."
+    ),
     "job": LazyCommand("peloton.cli.job:job", "Jobs: create, get, query, stop, wait, why, delete."),
     "task": LazyCommand(
         "peloton.cli.task:task", "The instances of a job: list, get, query, logs, stop."
@@ -35,10 +39,17 @@ NOUNS: dict[str, LazyCommand] = {
     "follow": LazyCommand(
         "peloton.cli.follow:follow", "What happens to a job or pool, as it happens."
     ),
+    "top": LazyCommand("peloton.cli.top:top", "Pools, hosts and jobs at a glance, live."),
+    "completion": LazyCommand(
+        "peloton.cli.completion:completion", "Complete commands in bash, zsh or fish."
+    ),
     "admin": LazyCommand("peloton.cli.admin:admin", "Dead letters, and how to redrive them."),
+    "hostmgr": LazyCommand("peloton.cli.internals:hostmgr", "What hosts have free, by resources."),
+    "resmgr": LazyCommand("peloton.cli.internals:resmgr", "Tasks that are active, or wait."),
+    "jobmgr": LazyCommand("peloton.cli.internals:jobmgr", "Jobs by exact name and labels."),
 } | {
     name: LazyCommand("peloton.cli.unimplemented:group", "Not supported yet.", hidden=True)
-    for name in ("update", "watch", "volume", "hostmgr", "resmgr", "jobmgr")
+    for name in ("update", "watch", "volume")
 }
 
 NAME = "peloton"
@@ -46,8 +57,9 @@ NAME = "peloton"
 COMPLETE = "_PELOTON_COMPLETE"
 EPILOG = """\b
 Examples:
-  peloton respool create /HelloWorldPool examples/hello_world_pool.yaml
-  peloton job create /HelloWorldPool examples/hello_world_job.yaml
+  peloton run -- python train.py --seed 1
+  peloton map 'python train.py --seed {}' ::: 1 2 3
+  peloton job create /default job.yaml
   peloton job query --states RUNNING
   peloton task list JOB
   peloton why JOB
@@ -61,10 +73,20 @@ def root(processes: Mapping[str, LazyCommand]) -> click.Group:
         table=dict(processes) | NOUNS,
         help="One scheduler for batch jobs and services.",
         epilog=EPILOG,
-        context_settings={"help_option_names": ["-h", "--help"], "obj": CliSettings()},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "obj": CliSettings(job_ids=job_ids),
+        },
         no_args_is_help=True,
     )
     return click.version_option(__version__, message="%(prog)s %(version)s")(group)
+
+
+def job_ids(typed: Sequence[str]) -> tuple[str, ...]:
+    """The ids of the jobs that were typed. What it needs is loaded where a command names a job."""
+    from peloton.cli import names
+
+    return names.job_ids(typed)
 
 
 def run_cli(group: click.Group, args: Sequence[str] | None = None) -> int:
@@ -126,7 +148,7 @@ def whether_it_runs(group: click.Group) -> str:
         with contextlib.suppress(ValueError):
             typed = with_port(typed.strip(), PORT)
     starter = shlex.join(["peloton", "minicluster", *(["--grpc", typed] if typed else [])])
-    return f"is it running? `{starter}` starts one here"
+    return f"is it running? `{starter}` starts one here{settings.without_cluster}"
 
 
 def invoke(group: click.Group, args: list[str]) -> object:

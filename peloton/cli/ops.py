@@ -19,6 +19,7 @@ from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.values import COUNT, duration
+from peloton.sdk.errors import PelotonError
 
 HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
 OPS_TEXTS = {"NOT_FOUND": "Job {job}: {m}"}
@@ -52,9 +53,22 @@ def why(job: str, instance: int | None) -> None:
             compact=True,
         )
     )
-    failed = [reason.instance for reason in answer.reasons if reason.state == "FAILED"]
+    failed = [reason.instance for reason in answer.reasons if reason.state in ("FAILED", "LOST")]
     if failed and not click.get_current_context().ensure_object(CliSettings).output:
+        name_failed(job, instance)
         hint(f"next: {command('task', 'logs', job, str(min(failed)), '-f', 'stderr')}")
+
+
+def name_failed(job: str, instance: int | None) -> None:
+    """Print which instances have failed and how, on stderr: the table has only the reasons."""
+    from peloton.cli.failed import groups_lines
+
+    try:
+        with connected() as peloton:
+            for line in groups_lines(peloton, job, only=instance):
+                hint(line)
+    except PelotonError as error:
+        hint(f"which instances have failed is not known: {error}")
 
 
 def row(reason: Any, now: float) -> Sequence[object]:
@@ -76,7 +90,7 @@ def row(reason: Any, now: float) -> Sequence[object]:
 
 
 @click.command(cls=OwnCommand)
-@click.argument("job")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @click.option(
     "--within",
     "within_s",
@@ -85,11 +99,11 @@ def row(reason: Any, now: float) -> Sequence[object]:
     help="Stop waiting after this; exits with 124.",
 )
 @click.option("--raw-exit", is_flag=True, help="Exit with the task's code even where above 62.")
-def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
-    """Wait for JOB to end, and exit as it did.
+def wait(jobs: tuple[str, ...], within_s: float | None, raw_exit: bool) -> int:
+    """Wait for JOB to end, and exit as it did; of several as the first of them that failed.
 
     A server that does not answer is called again for a minute, in which a daemon can restart. With
-    --within only that time counts.
+    --within only that time counts, for all jobs together.
 
     \b
     peloton wait JOB --within 10m && echo done
@@ -109,6 +123,17 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
       125       the job ended without a code of its own: it was killed
       130       interrupted; the job goes on
     """
+    until = None if within_s is None else time.monotonic() + within_s
+    code = exits.OK
+    for job in dict.fromkeys(jobs):
+        left_s = None if until is None else max(until - time.monotonic(), 0.0)
+        found = wait_for_one(job, left_s, raw=raw_exit)
+        # That a job goes on is said by 124, whatever the code of those that have ended.
+        code = found if found == exits.WAIT_OVER else code or found
+    return code
+
+
+def wait_for_one(job: str, within_s: float | None, *, raw: bool) -> int:
     with connected() as peloton, refusal_texts(OPS_TEXTS, job=job):
         try:
             with progress_of(job) as seen:
@@ -119,7 +144,7 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
     show_end(job, ended)
     if not ended.done:
         return exits.WAIT_OVER
-    return exits.of_job(ended.state, ended.exit_code, raw=raw_exit)
+    return exits.of_job(ended.state, ended.exit_code, raw=raw)
 
 
 @contextmanager

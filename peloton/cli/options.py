@@ -7,6 +7,7 @@ wins. Must not open a connection: a flag only fills the settings.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from click.core import ParameterSource
 from peloton.cli.values import timeout
 
 API = "127.0.0.1:5397"
-OUTPUTS = ("table", "json", "yaml", "name")
+OUTPUTS = ("table", "wide", "json", "yaml", "name")
 # The flags that select the cluster: a proposed command repeats those typed now. What
 # came from the environment is there the next time as well.
 REPEATED = {
@@ -34,6 +35,12 @@ class CliSettings:
 
     values: dict[str, Any] = field(default_factory=dict)
     typed: dict[str, str] = field(default_factory=dict)
+    stdin: str | None = None
+    """The text that was read there as a file."""
+    job_ids: Callable[[Sequence[str]], tuple[str, ...]] = tuple
+    """Makes ids of what was typed for jobs."""
+    without_cluster: str = ""
+    """What else this command can do where no cluster answers."""
 
     def take(self, name: str, value: Any, *, typed: bool) -> None:
         if typed and name in REPEATED:
@@ -136,6 +143,18 @@ class Globals(click.Command):
 
     # On the original's commands `-o` is an offset or an override; on ours it is the output.
     short_output = False
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Jobs may be named wherever an argument is called `job` or `jobs`; commands get ids."""
+        for name in ("job", "jobs"):
+            typed = ctx.params.get(name)
+            arguments = [one.name for one in self.params if isinstance(one, click.Argument)]
+            if typed and name in arguments:
+                single = isinstance(typed, str)
+                resolve = ctx.ensure_object(CliSettings).job_ids
+                found = resolve((typed,) if single else typed)
+                ctx.params[name] = found[0] if single else found
+        return super().invoke(ctx)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         root = ctx.parent is None

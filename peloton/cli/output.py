@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -24,13 +24,18 @@ RowSource = Callable[[], Iterable[Sequence[object]]]
 
 @dataclass(frozen=True)
 class OutputForms:
-    """The forms of one answer. `text` is for commands that print a sentence, not a table."""
+    """The forms of one answer. `text` is for commands that print a sentence, `lines` for several,
+    not a table."""
 
     answer: Any
     default: str = "table"
     text: str = ""
+    lines: Sequence[str] = ()
     header: Sequence[str] = ()
     rows: RowSource = tuple
+    # More columns, for `wide`: for each row, in the same order.
+    wide_header: Sequence[str] = ()
+    wide_rows: RowSource = tuple
     names: Callable[[], Iterable[str]] = tuple
     # Printed instead of an empty table.
     nothing: str = ""
@@ -48,6 +53,8 @@ def show(view: OutputForms) -> None:
         case "name":
             for name in view.names():
                 click.echo(escaped(name))
+        case "wide" if view.wide_header:
+            show_table(widened(view))
         case _:
             show_table(view)
 
@@ -55,7 +62,8 @@ def show(view: OutputForms) -> None:
 def show_table(view: OutputForms) -> None:
     """For people a table that fits their terminal, for pipes the plain one."""
     if not view.header:
-        click.echo(escaped(view.text))
+        for text in view.lines or (view.text,):
+            click.echo(escaped(text))
         return
     header, rows = view.header, list(view.rows())
     if not rows and view.nothing:
@@ -66,6 +74,17 @@ def show_table(view: OutputForms) -> None:
         header, rows = pick(header, used), [pick(row, used) for row in rows]
     if not (sys.stdout.isatty() and on_screen(header, rows)):
         click.echo(table.render(header, rows))
+
+
+def widened(view: OutputForms) -> OutputForms:
+    """With more columns."""
+    return replace(
+        view,
+        header=(*view.header, *view.wide_header),
+        rows=lambda: [
+            (*row, *more) for row, more in zip(view.rows(), view.wide_rows(), strict=True)
+        ],
+    )
 
 
 def on_screen(header: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:

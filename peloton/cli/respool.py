@@ -6,15 +6,20 @@ Must not read a pool's parent from the file: it is in the path on the command li
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, plain, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.unimplemented import entries
+from peloton.cli.watching import watched
+from peloton.sdk.errors import AlreadyExists, Conflict, NotFound
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
 
 NEEDED = ("cpu", "memory", "disk")
 """Kinds of resources that nearly every task requests."""
@@ -25,17 +30,20 @@ respool = LazyGroup(
     help="Resource pools: a tree, named by paths such as /research/vision.",
     table={
         "create": LazyCommand(f"{__name__}:create", "Make a pool at a path from a YAML file."),
+        "update": LazyCommand(
+            "peloton.cli.respool_update:update", "Give a pool the config in a YAML file."
+        ),
         "dump": LazyCommand(f"{__name__}:dump", "Print all pools."),
         "delete": LazyCommand(f"{__name__}:delete", "Delete a pool without children and work."),
-    }
-    | entries("update"),
+    },
 )
 
 
 @click.command(cls=PelotonCommand)
 @click.argument("path")
 @click.argument("config")
-def create(path: str, config: str) -> None:
+@dry_run_option
+def create(path: str, config: str, dry_run: bool) -> None:
     """Make a pool at PATH from the YAML file CONFIG.
 
     \b
@@ -46,6 +54,9 @@ def create(path: str, config: str) -> None:
         "invalidResourcePoolConfig": "Invalid resource pool config: {m}",
     }
     with spec_in(config) as spec, connected() as peloton, refusal_texts(texts):
+        if dry_run:
+            would_create(peloton, path, spec=spec)
+            return
         pool_id = peloton.pools.create(path, spec)
     show(
         OutputForms(
@@ -54,10 +65,33 @@ def create(path: str, config: str) -> None:
             names=lambda: [pool_id],
         )
     )
-    missing = [kind for kind in NEEDED if kind not in kinds_of(spec)]
-    if missing:
+    from peloton.sdk.pools import undecided_pool
+
+    said = undecided_pool(spec)
+    if said:
+        hint(said)
+    known = kinds_of(spec)
+    missing = [kind for kind in NEEDED if kind not in known]
+    if not known:
+        hint("no resources in the file: it has the limits of its parent")
+    elif missing:
         names = ", ".join(missing)
         hint(f"its limit of {names} is 0: jobs that request it can never run there")
+
+
+def would_create(peloton: Client, path: str, *, spec: dict[str, Any]) -> None:
+    """Print the pool that would be made, with what it has by default."""
+    wanted = plain(peloton.pools.built(path, spec))
+    try:
+        peloton.pools.lookup(path)
+    except NotFound:
+        kinds = ", ".join(
+            f"{one['kind']} {one['reservation']:.10g} to {one['limit']:.10g}"
+            for one in wanted["resources"]
+        )
+        would(f"would create Resource Pool {path}: {kinds}", names=[path], config=wanted)
+    else:
+        raise AlreadyExists(f"resource pool {path} already exists", kind="alreadyExists")
 
 
 def kinds_of(spec: dict[str, Any]) -> set[str]:
@@ -75,6 +109,7 @@ def kinds_of(spec: dict[str, Any]) -> set[str]:
 @click.option(
     "--format", "form", type=click.Choice(["yaml", "yml", "json"]), help="Of the list of pools."
 )
+@watched
 def dump(form: str | None) -> None:
     """Print all pools; with `--output table` a line for each resource: limit, and what is used."""
     with connected() as peloton:
@@ -107,7 +142,8 @@ def rows(pools: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
 
 @click.command(cls=PelotonCommand)
 @click.argument("path")
-def delete(path: str) -> None:
+@dry_run_option
+def delete(path: str, dry_run: bool) -> None:
     """Delete the pool at PATH."""
     texts = {
         "notFound": "ResPool Not Found: {path}",
@@ -116,6 +152,21 @@ def delete(path: str) -> None:
         "notDeleted": "ResPool not deleted: {m}",
     }
     with connected() as peloton, refusal_texts(texts, path=path):
+        if dry_run:
+            would_delete(peloton, path)
+            return
         answer = peloton.pools.delete(path)
     # The blank at the end is the original's.
     show(OutputForms(answer, text=f"Resource Pool {path} is deleted ", names=lambda: [path]))
+
+
+def would_delete(peloton: Client, path: str) -> None:
+    """Say whether the pool would be deleted: it must have no children, and nothing allocated."""
+    info = peloton.pools.get(peloton.pools.lookup(path)).poolinfo
+    if info.children:
+        text = f"it has {len(info.children)} child pools"
+        raise Conflict(text, kind="isNotLeaf")
+    held = ", ".join(f"{one.kind} {one.allocation:.10g}" for one in info.usage if one.allocation)
+    if held:
+        raise Conflict(f"its tasks hold {held}", kind="isBusy")
+    would(f"would delete Resource Pool {path}; refused if tasks wait in it", names=[path])

@@ -13,7 +13,14 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -66,3 +73,41 @@ def progress(job: str) -> Iterator[Callable[[str, Mapping[str, int]], None]]:
             shown.update(bar, description=text, total=total, completed=ended, refresh=True)
 
         yield seen
+
+
+class Bar:
+    """As `progress`, of so many instances: with their states, the rate and the time that is left.
+
+    A context manager. Nothing else may be printed on the terminal but while it is `paused`.
+    """
+
+    def __init__(self, total: int) -> None:
+        columns: tuple[Any, ...] = (
+            BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+        )  # fmt: skip
+        console = Console(stderr=True)
+        self._shown = Progress(*columns, console=console, transient=True, redirect_stdout=False)
+        self._task = self._shown.add_task("", total=total)
+
+    def __enter__(self) -> Bar:
+        self._shown.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._shown.stop()
+
+    def seen(self, state: str, counts: Mapping[str, int]) -> None:
+        """Show the state of the job, and its instances by state."""
+        ended = sum(counts.get(name, 0) for name in OVER)
+        known = ", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name])
+        self._shown.update(self._task, description=cell(known), completed=ended, refresh=True)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Give the terminal to others."""
+        self._shown.stop()
+        try:
+            yield
+        finally:
+            self._shown.start()

@@ -49,6 +49,7 @@ def connected() -> Iterator[Client]:
         client = Client.found(servers, root=values.get("zk_root") or ZK_ROOT, **about)
     else:
         client = Client(api, **about)
+    client.on_warning(lambda text: hint(f"warning: {text}"))
     with client:
         yield client
 
@@ -142,7 +143,7 @@ def read_spec(path: str, *, secret: bool = False) -> dict[str, Any]:
     from peloton.sdk.yaml_text import load_yaml
 
     try:
-        text = yaml_limits.text_of(Path(path))
+        text = spec_text(path)
     except yaml_limits.BadYaml as error:
         raise BadSpec(f"{path}: {error}") from None
     except OSError as error:
@@ -153,6 +154,21 @@ def read_spec(path: str, *, secret: bool = False) -> dict[str, Any]:
         if error.field:
             error.args = (f"{path}: {error}",)  # such as a duplicate key
         raise
+
+
+def spec_text(path: str) -> str:
+    """The text of a file, or of stdin (`-`), which is read once and kept.
+
+    Raises BadYaml, OSError.
+    """
+    from peloton import yaml_limits
+
+    if path != "-":
+        return yaml_limits.text_of(Path(path))
+    settings = click.get_current_context().ensure_object(CliSettings)
+    if settings.stdin is None:
+        settings.stdin = yaml_limits.text_of(Path("/dev/stdin"))
+    return settings.stdin
 
 
 @contextmanager
@@ -177,7 +193,7 @@ def _line_of(path: str, field: str) -> int | None:
     from peloton.sdk.yaml_text import line_of
 
     try:
-        return line_of(yaml_limits.text_of(Path(path)), field)
+        return line_of(spec_text(path), field)
     except (OSError, yaml_limits.BadYaml, yaml.YAMLError):
         return None
 

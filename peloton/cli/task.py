@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from peloton.cli import exits, task_texts
+from peloton.cli.dry_run import dry_run_option, instances_text, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
@@ -21,12 +22,14 @@ from peloton.cli.unimplemented import entries
 from peloton.cli.values import (
     ALL_INSTANCES,
     COUNT,
+    LIMIT,
     from_to,
     range_text,
     ranges_option,
     within,
     words,
 )
+from peloton.cli.watching import watched
 from peloton.sdk.errors import OutOfRange
 
 InstanceRange = tuple[int, int]
@@ -44,11 +47,12 @@ task = LazyGroup(
         "query": LazyCommand(f"{HERE}:query", "List the instances that match."),
         "logs": LazyCommand(f"{HERE}:logs", "Print a file of an instance's sandbox."),
         "events": LazyCommand(f"{HERE}:events", "What happened to an instance.", hidden=True),
-        "start": LazyCommand(f"{HERE}:start", "Start stopped instances (not supported yet)."),
+        "start": LazyCommand(f"{HERE}:start", "Start stopped instances."),
         "stop": LazyCommand(f"{HERE}:stop", "Stop instances."),
-        "restart": LazyCommand(f"{HERE}:restart", "Restart instances (not supported yet)."),
+        "restart": LazyCommand(f"{HERE}:restart", "Restart instances."),
     }
-    | entries("cache", "refresh"),
+    | {"refresh": LazyCommand(f"{HERE}:refresh", "Look at the goals again.", hidden=True)}
+    | {"cache": LazyCommand("peloton.cli.cached:of_task", "The runtime of an instance, as JSON.")},
 )
 pod = LazyGroup(
     name="pod",
@@ -67,6 +71,7 @@ pod = LazyGroup(
     "-r", "--range", "only", type=from_to, default=":", metavar="FROM:TO",
     help="Instances from FROM up to and without TO, or one.",
 )  # fmt: skip
+@watched
 def list_(job: str, only: InstanceRange) -> None:
     """List the instances of JOB."""
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
@@ -95,10 +100,11 @@ def get(job: str, instance: int) -> None:
 @click.option("-s", "--states", type=words, default=(), help="Any of these states.")
 @click.option("--names", type=words, default=(), help="Any of these names.")
 @click.option("--hosts", type=words, default=(), help="On any of these hosts.")
-@click.option("-n", "--limit", default=100, type=COUNT, help="Instances to print at most.")
+@click.option("-n", "--limit", default=100, type=LIMIT, help="Instances to print at most.")
 @click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Instances to skip.")
 @click.option("-p", "--sort", type=words, default=(), help="Such as state, host or message.")
 @click.option("-a", "--sortorder", "order", default="ASC", show_default=True, help="ASC or DESC.")
+@watched
 def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
     """List the instances of JOB that match all of the options."""
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
@@ -166,10 +172,21 @@ def print_events(job: str, instance: int, *, run: str = "", runs_max: int = 0) -
 @click.command(cls=PelotonCommand)
 @click.argument("job")
 @ranges_option
-def start(job: str, ranges: tuple[InstanceRange, ...]) -> int:
-    """Start the stopped instances of JOB; without a range, all. Not supported yet."""
+@dry_run_option
+def start(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> int:
+    """Start the stopped instances of JOB; without a range, all.
+
+    Instances that nobody stopped are left as they are: `task restart` runs them again.
+    """
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
-        answer = peloton.tasks.start(job, ranges or (ALL_INSTANCES,))
+        if dry_run:
+            would(
+                "would start those that were stopped, of "
+                + instances_text(peloton, job, ranges=ranges),
+                names=[job],
+            )
+            return exits.OK
+        answer = peloton.tasks.start(job, ranges)
     text = task_texts.start_text(answer)
     show(OutputForms(answer, text=text, names=lambda: ids(job, answer.startedInstanceIds)))
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
@@ -178,10 +195,14 @@ def start(job: str, ranges: tuple[InstanceRange, ...]) -> int:
 @click.command(cls=PelotonCommand)
 @click.argument("job")
 @ranges_option
-def stop(job: str, ranges: tuple[InstanceRange, ...]) -> int:
+@dry_run_option
+def stop(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> int:
     """Stop instances of JOB; without a range, the job."""
     wanted = " ".join(map(range_text, ranges))
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=wanted):
+        if dry_run:
+            would("would stop " + instances_text(peloton, job, ranges=ranges), names=[job])
+            return exits.OK
         answer = peloton.tasks.stop(job, ranges)
         count = peloton.jobs.get(job).jobInfo.config.instanceCount
         if ranges and not within(ranges, count):
@@ -197,11 +218,37 @@ def stop(job: str, ranges: tuple[InstanceRange, ...]) -> int:
 @click.command(cls=PelotonCommand)
 @click.argument("job")
 @ranges_option
-def restart(job: str, ranges: tuple[InstanceRange, ...]) -> None:
-    """Restart instances of JOB; without a range, all. Not supported yet."""
-    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
-        answer = peloton.tasks.restart(job, ranges or (ALL_INSTANCES,))
+@dry_run_option
+def restart(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> None:
+    """Run instances of JOB again, with fresh attempts; without a range, all.
+
+    Those that run are killed first.
+    """
+    texts = {**TASK_TEXTS, "NOT_FOUND": "Job {job} was not found: {m}"}
+    with connected() as peloton, refusal_texts(texts, job=job, instance=""):
+        if dry_run:
+            would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
+            return
+        answer = peloton.tasks.restart(job, ranges)
     show(OutputForms(answer, text="Job restarted", names=lambda: [job]))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@click.option(
+    "-r", "--range", "only", type=from_to, default=":", metavar="FROM:TO",
+    help="Instances from FROM up to and without TO, or one.",
+)  # fmt: skip
+@dry_run_option
+def refresh(job: str, only: InstanceRange, dry_run: bool) -> None:
+    """Let instances of JOB look at their goals again, which they do by themselves."""
+    with connected() as peloton, refusal_texts({"NOT_FOUND": "{m}"}):
+        if dry_run:
+            text = instances_text(peloton, job, ranges=() if only == ALL_INSTANCES else (only,))
+            would(f"{text} would look at their goals again", names=[job])
+            return
+        answer = peloton.tasks.refresh(job, only)
+    show(OutputForms(answer, text="", names=lambda: [job]))
 
 
 def ids(job: str, instances: Iterable[int]) -> list[str]:

@@ -17,6 +17,7 @@ HEADER = (
     "Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason",
     "Termination Status",
 )  # fmt: skip
+WIDE_HEADER = ("Run", "Completion Time", "Failures")
 EVENTS_HEADER = (
     "Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Goal State", "Config Version",
     "Desired Config Version", "Healthy", "Host", "Message", "Reason", "Update Time",
@@ -42,6 +43,11 @@ def row(info: Any) -> Sequence[object]:
         runtime.reason,
         termination(runtime),
     )
+
+
+def wide_row(info: Any) -> Sequence[object]:
+    runtime = info.runtime
+    return runtime.mesosTaskId.value, time_of(runtime.completionTime), runtime.failureCount
 
 
 def run_time(start: str, end: str, *, now: datetime) -> str:
@@ -78,6 +84,8 @@ def view(answer: Any, tasks: Sequence[Any], *, nothing: str = "") -> OutputForms
         answer,
         header=HEADER,
         rows=lambda: map(row, tasks),
+        wide_header=WIDE_HEADER,
+        wide_rows=lambda: map(wide_row, tasks),
         names=lambda: [f"{one.jobId.value}-{one.instanceId}" for one in tasks],
         nothing=nothing,
     )

@@ -60,6 +60,19 @@ def range_text(some: tuple[int, int]) -> str:
     return f"{low}:" if high == INSTANCE_MAX else f"{low}:{high}"
 
 
+def spans_text(instances: Iterable[int], most: int = 10) -> str:
+    """Instances as people read them, such as `0-2, 7`; of very many the first spans."""
+    spans: list[list[int]] = []
+    for one in sorted(instances):
+        if spans and one == spans[-1][1] + 1:
+            spans[-1][1] = one
+        else:
+            spans.append([one, one])
+    texts = [str(low) if low == high else f"{low}-{high}" for low, high in spans[:most]]
+    left = sum(high - low + 1 for low, high in spans[most:])
+    return ", ".join([*texts, *([f"and {left} more"] if left else [])])
+
+
 def duration(value: str | float) -> float:
     """Seconds of a length of time as Go writes it (`20s`, `1m30s`); a bare number is seconds."""
     try:
@@ -101,6 +114,8 @@ def within(ranges: Iterable[tuple[int, int]], count: int) -> int:
 
 
 COUNT = click.IntRange(0, INSTANCE_MAX)
+LIMIT = click.IntRange(1, INSTANCE_MAX)
+"""How many at most; a listing of none answers nothing."""
 DAYS = click.IntRange(0, 36_500)
 ALL_INSTANCES = (0, INSTANCE_MAX)
 ranges_option = click.option(

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from peloton.access_file import Permission
 from peloton.actors.respool.messages import ROOT, GetPool, pool_key
+from peloton.gateway import second_services as second
 from peloton.gateway.actor_keys import BadKey, parse_key
 from peloton.gateway.texts import known_job
 from peloton.runtime.vocabulary import Key
 
 SHOWN_RANGES_MAX = 20
+SHOWN_HOSTS_MAX = 20
 
 
 class JobTarget(NamedTuple):
@@ -114,9 +116,28 @@ def _stopped(sent: Any) -> Objects:
     return {"job": sent.jobId.value} | ({"ranges": ranges} if ranges else {})
 
 
+def _rolled(sent: Any) -> Objects:
+    return {"job": sent.id.value}
+
+
+def _updated_job(sent: Any) -> Objects:
+    return {"job": sent.id.value, "instances": sent.config.instanceCount}
+
+
 def _created_job(sent: Any) -> Objects:
     config = sent.config
     return {"job": sent.id.value, "pool": config.respoolID.value, "name": config.name}
+
+
+def _new_job(sent: Any) -> AccessTarget | None:
+    """As the call finds it: by the path, and without one by the id in the config."""
+    path = sent.pool.value
+    return _pool_at(path) if path else _pool(sent.config.respoolID.value)
+
+
+def _created_job_at(sent: Any) -> Objects:
+    pool = sent.pool.value or sent.config.respoolID.value
+    return {"job": sent.id.value, "pool": pool, "name": sent.config.name}
 
 
 def _created_pool(sent: Any) -> Objects:
@@ -125,6 +146,15 @@ def _created_pool(sent: Any) -> Objects:
 
 def _updated_pool(sent: Any) -> Objects:
     return {"pool": sent.id.value, "name": sent.config.name, "force": sent.Force}
+
+
+def _killed(sent: Any) -> Objects:
+    return {"tasks": [one.value for one in sent.tasks[:SHOWN_RANGES_MAX]]}
+
+
+def _hosts(sent: Any) -> Objects:
+    names = [sent.hostname] if sent.hostname else [*sent.hostnames]
+    return {"hosts": names[:SHOWN_HOSTS_MAX]}
 
 
 def _cluster(sent: Any) -> AccessTarget:
@@ -140,17 +170,34 @@ def _renamed_pool(sent: Any) -> AccessTarget | None:
     return RenamedPoolTarget(pool_key(named), sent.config.name) if named else None
 
 
+def _renamed_pool_v1(sent: Any) -> AccessTarget | None:
+    named = sent.respool_id.value
+    return RenamedPoolTarget(pool_key(named), sent.spec.name) if named else None
+
+
 SEE, SUBMIT = Permission.SEE, Permission.SUBMIT
 STOP, ADMINISTER = Permission.STOP, Permission.ADMINISTER
 OF_JOBS = ("job", "slice", "task", "lot")
+JOBS_2, TASKS_2 = "peloton.api.v0.job.svc.JobService", "peloton.api.v0.task.svc.TaskService"
+POOLS_2 = "peloton.api.v0.respool.ResourcePoolService"
+POOLS_V1 = "peloton.api.v1alpha.respool.ResourcePoolService"
+HOSTS, HOSTS_V1 = "peloton.api.v0.host.svc.HostService", "peloton.api.v1alpha.host.svc.HostService"
 JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
 POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
+INTERNAL_HOSTS = "peloton.private.hostmgr.hostsvc.InternalHostService"
+HOST_MANAGER = "peloton.private.hostmgr.v1alpha.svc.HostManagerService"
+INTERNAL_TASKS = "peloton.private.resmgr.ResourceManagerService"
+EVENTS = "peloton.private.eventstream.EventStreamService"
+POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamService"
+JOB_CACHE = "peloton.private.jobmgr.JobManagerService"
 
+_MAINTAINED = AccessRow(ADMINISTER, _cluster)._replace(objects=_hosts)
 _BY_ID = AccessRow(SEE, lambda sent: _job(sent.id.value))
 _BY_JOB_ID = AccessRow(SEE, lambda sent: _job(sent.jobId.value))
 _BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
+_OF_CLUSTER = AccessRow(ADMINISTER, _cluster)
 
-ACCESS_TABLE: Mapping[str, AccessRow] = {
+_FIRST: dict[str, AccessRow] = {
     f"{JOBS}.Create": AccessRow(
         SUBMIT,
         lambda sent: _pool(sent.config.respoolID.value),
@@ -159,15 +206,24 @@ ACCESS_TABLE: Mapping[str, AccessRow] = {
     ),
     f"{JOBS}.Get": _BY_ID,
     f"{JOBS}.Query": FILTERED,
+    f"{JOBS}.GetCache": _BY_ID,
     f"{JOBS}.Delete": _BY_ID._replace(permission=STOP, objects=lambda sent: {"job": sent.id.value}),
+    f"{JOBS}.Update": _BY_ID._replace(permission=STOP, objects=_updated_job),
+    f"{JOBS}.Refresh": _BY_ID,
+    f"{JOBS}.Restart": _BY_ID._replace(permission=STOP, objects=_rolled),
+    f"{JOBS}.Start": _BY_ID._replace(permission=STOP, objects=_rolled),
+    f"{JOBS}.Stop": _BY_ID._replace(permission=STOP, objects=_rolled),
     f"{JOBS}.GetActiveJobs": FILTERED,
     f"{TASKS}.Get": _BY_JOB_ID,
     f"{TASKS}.List": _BY_JOB_ID,
     f"{TASKS}.Query": _BY_JOB_ID,
+    f"{TASKS}.GetCache": _BY_JOB_ID,
     f"{TASKS}.GetPodEvents": _BY_JOB_ID,
     f"{TASKS}.BrowseSandbox": _BY_JOB_ID,
     f"{TASKS}.Stop": _BY_JOB_ID._replace(permission=STOP, objects=_stopped),
     f"{TASKS}.Start": _BY_JOB_ID._replace(permission=STOP, objects=_stopped),
+    f"{TASKS}.Restart": _BY_JOB_ID._replace(permission=STOP, objects=_stopped),
+    f"{TASKS}.Refresh": _BY_JOB_ID,
     f"{POOLS}.CreateResourcePool": AccessRow(
         ADMINISTER,
         _new_pool,
@@ -197,7 +253,89 @@ ACCESS_TABLE: Mapping[str, AccessRow] = {
     f"{OPS}.ForgetHost": AccessRow(
         ADMINISTER, _cluster, objects=lambda sent: {"host": sent.name, "lose_runs": sent.lose_runs}
     ),
+    f"{INTERNAL_HOSTS}.ClusterCapacity": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.GetHostsByQuery": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.GetMesosAgentInfo": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.GetOutstandingOffers": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.WatchEventStreamEvent": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.WatchHostSummaryEvent": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.CancelWatchEvent": _OF_CLUSTER,
+    f"{EVENTS}.InitStream": _OF_CLUSTER,
+    f"{EVENTS}.WaitForEvents": _OF_CLUSTER,
+    f"{POD_EVENTS}.InitStream": _OF_CLUSTER,
+    f"{POD_EVENTS}.WaitForEvents": _OF_CLUSTER,
+    f"{HOST_MANAGER}.GetEvents": _OF_CLUSTER,
+    f"{HOST_MANAGER}.ClusterCapacity": _OF_CLUSTER,
+    f"{HOST_MANAGER}.GetHostCache": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.GetActiveTasks": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.GetOrphanTasks": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.GetPendingTasks": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.GetTasksByHosts": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.KillTasks": _OF_CLUSTER._replace(objects=_killed),
+    f"{JOB_CACHE}.QueryJobCache": FILTERED,
+    f"{HOSTS}.QueryHosts": _OF_CLUSTER,
+    f"{HOSTS}.ListHostPools": _OF_CLUSTER,
+    f"{HOSTS}.StartMaintenance": _MAINTAINED,
+    f"{HOSTS}.CompleteMaintenance": _MAINTAINED,
+    f"{HOSTS_V1}.QueryHosts": _OF_CLUSTER,
+    f"{HOSTS_V1}.ListHostPools": _OF_CLUSTER,
+    f"{HOSTS_V1}.StartMaintenance": _MAINTAINED,
+    f"{HOSTS_V1}.CompleteMaintenance": _MAINTAINED,
     "grpc.health.v1.Health.Check": OPEN,
     "grpc.health.v1.Health.Watch": OPEN,
     "grpc.reflection.v1alpha.ServerReflection.ServerReflectionInfo": OPEN,
+}
+
+COUNTERPARTS: Mapping[str, str] = {
+    **{f"{JOBS_2}.{name}": f"{JOBS}.{to.method}" for name, to in second.JOBS.items()},
+    **{f"{TASKS_2}.{name}": f"{TASKS}.{to.method}" for name, to in second.TASKS.items()},
+    **{f"{POOLS_2}.{name}": f"{POOLS}.{to.method}" for name, to in second.POOLS.items()},
+    f"{JOBS_2}.QueryJobs": f"{JOBS}.Query",
+    f"{TASKS_2}.QueryTasks": f"{TASKS}.Query",
+}
+"""Calls of the second services, whose requests name their objects as those of the first do."""
+
+_OWN: Mapping[str, AccessRow] = {
+    f"{JOBS_2}.CreateJob": _FIRST[f"{JOBS}.Create"]._replace(
+        target=_new_job, objects=_created_job_at
+    ),
+    f"{POOLS_2}.CreateResourcePool": _FIRST[f"{POOLS}.CreateResourcePool"]._replace(
+        made=lambda answer: {"pool": answer.id.value}
+    ),
+    f"{POOLS_2}.DeleteResourcePool": AccessRow(
+        ADMINISTER,
+        lambda sent: _pool(sent.id.value),
+        objects=lambda sent: {"pool": sent.id.value},
+    ),
+    f"{POOLS_V1}.CreateResourcePool": AccessRow(
+        ADMINISTER,
+        lambda sent: NewPoolTarget(pool_key(sent.spec.parent.value), sent.spec.name),
+        objects=lambda sent: {"parent": sent.spec.parent.value, "name": sent.spec.name},
+        made=lambda answer: {"pool": answer.respool_id.value},
+    ),
+    f"{POOLS_V1}.GetResourcePool": AccessRow(
+        SEE, lambda sent: _pool(sent.respool_id.value or ROOT.partition("/")[2]), filtered=True
+    ),
+    f"{POOLS_V1}.DeleteResourcePool": AccessRow(
+        ADMINISTER,
+        lambda sent: _pool(sent.respool_id.value),
+        objects=lambda sent: {"pool": sent.respool_id.value},
+    ),
+    f"{POOLS_V1}.UpdateResourcePool": AccessRow(
+        ADMINISTER,
+        _renamed_pool_v1,
+        objects=lambda sent: {
+            "pool": sent.respool_id.value,
+            "name": sent.spec.name,
+            "force": sent.Force,
+        },
+    ),
+    f"{POOLS_V1}.LookupResourcePoolID": _FIRST[f"{POOLS}.LookupResourcePoolID"],
+    f"{POOLS_V1}.QueryResourcePools": FILTERED,
+}
+
+ACCESS_TABLE: Mapping[str, AccessRow] = {
+    **_FIRST,
+    **{name: _FIRST[first] for name, first in COUNTERPARTS.items() if first in _FIRST},
+    **_OWN,
 }

@@ -6,13 +6,15 @@ Values and views only: `serving.py` runs the calls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, NamedTuple, NoReturn
 
 from peloton.gateway.authentication import NOBODY
 from peloton.gateway.completions import CoreCall, EndNote
-from peloton.gateway.guard import CallEnded
+from peloton.gateway.guard import CallCode, CallEnded
 from peloton.runtime.core.principal import Principal
+
+LEFT = "the client left; a change may have happened"
 
 
 class Later(NamedTuple):
@@ -51,10 +53,38 @@ class CallContext:
         assert self._call is not None
         self._call.hidden = True
 
+    def await_answer(self, future: Future[Any], wait_s: float) -> Any:
+        """The answer, unless the call is over before: then it is cancelled, and the call ends.
+
+        Raises TimeoutError after `wait_s`.
+        """
+        if self._call is None:
+            return future.result(wait_s)
+        self._call.waits_for = future
+        try:
+            if self._call.cancelled:  # also before it was set
+                raise CancelledError
+            return future.result(wait_s)
+        except CancelledError:
+            future.cancel()
+            raise CallEnded(CallCode.CANCELLED, LEFT) from None
+        finally:
+            self._call.waits_for = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client left, or its deadline has passed: nobody waits for an answer."""
+        return self._call is not None and self._call.cancelled
+
     @property
     def end_note(self) -> EndNote | None:
         """What is told how the call ends."""
         return self._call.end_note if self._call is not None else None
+
+    def set_trailing_metadata(self, trailing: Any) -> None:
+        """What is sent with the status of a call that ends well."""
+        if self._call is not None:
+            self._call.trailing = trailing
 
     def abort(self, code: Any, details: str) -> NoReturn:
         """End the call; raises."""

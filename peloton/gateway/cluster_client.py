@@ -92,11 +92,12 @@ class ClusterClient:
         `safe`: the client may repeat the call. `changes`: it is a command and not a query.
         """
         retry_s = RETRY_S if safe else None
+        if not changes:
+            _end_abandoned(context)
         left_s = context.time_remaining()
         try:
-            answer = future.result(
-                CALL_ASK_S_MAX if left_s is None else min(CALL_ASK_S_MAX, left_s)
-            )
+            wait_s = CALL_ASK_S_MAX if left_s is None else min(CALL_ASK_S_MAX, left_s)
+            answer = context.await_answer(future, wait_s)
         except TimesUp:
             future.cancel()
             _end_late(context, of=of, changes=changes, retry_s=retry_s)
@@ -122,6 +123,7 @@ class ClusterClient:
         request: tuple[str, bytes] | None = None,
     ) -> Any:
         """Send a command or a query to one entity and wait for the answer."""
+        _end_abandoned(context)
         # A query changes nothing, so its principal is not recorded.
         if is_hidden(context):
             return answer_of_nothing(message)
@@ -214,7 +216,7 @@ class ClusterClient:
         """As `listing`, on the event loop: None where that needs other daemons or much time."""
         best, late_s = Best(query), time.monotonic() + AT_ONCE_S_MAX
         for shard in self.cluster.shards_of(query.kind):
-            page = self.cluster.read(shard, query)
+            page = self.cluster.read(shard, best.narrowed())
             if not isinstance(page, Listed) or page.after or time.monotonic() > late_s:
                 return None
             best.add(page)
@@ -238,6 +240,12 @@ class ClusterClient:
             first = number * SLICE_SIZE
             for instance in range(max(first, start), min(first + SLICE_SIZE, stop)):
                 yield views.get(instance) or unopened(job, instance)
+
+
+def _end_abandoned(context: Context) -> None:
+    """Stop the work of a call for which nobody waits."""
+    if getattr(context, "cancelled", False):
+        end(context, Code.CANCELLED, text="nobody waits for the answer any more")
 
 
 def _end_late(context: Context, *, of: str, changes: bool, retry_s: float | None) -> NoReturn:
@@ -293,5 +301,5 @@ def unopened(job: JobView, instance: int) -> InstanceView:
         runs=(),
         config=job.spec.default,
         code="NEW",
-        because="its slice is being opened",
+        because=job.held or "its slice is being opened",
     )

@@ -59,8 +59,12 @@ class CoreCall:
         self.cancelled = False
         """Whether nobody waits for it any more; never becomes False again."""
         self.on_cancel: Callable[[], object] | None = None
+        self.waits_for: Future[Any] | None = None
+        """The answer that a thread waits for; set on that thread. It is cancelled with the call."""
         self.end_note: EndNote | None = None
         """Told once how the call ends, before its status leaves."""
+        self.trailing: Any = ()
+        """Sent with an answer."""
         self.hidden = False
         """Whether its object must look as if it did not exist."""
         self._call = event.call
@@ -150,6 +154,8 @@ class CoreCall:
         if note is not None:
             note(code, details, message)
         body = () if message is None else (cygrpc.SendMessageOperation(message, NO_FLAGS),)
+        if message is not None:
+            trailing = trailing or self.trailing
         status = cygrpc.SendStatusFromServerOperation(
             trailing or None, code, details.encode(errors="replace"), NO_FLAGS
         )
@@ -188,7 +194,9 @@ class CoreCall:
             self.cancelled = True
         with self._lock:
             self._over = True
-        on_cancel, self.on_cancel = self.on_cancel, None
+        waits_for, on_cancel, self.on_cancel = self.waits_for, self.on_cancel, None
+        if self.cancelled and waits_for is not None:
+            waits_for.cancel()
         if self.cancelled and on_cancel is not None:
             with Guard(self.end, self.method):
                 on_cancel()

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.guard import CallCode, CallEnded
-from peloton.runtime.core.changes import ALL
+from peloton.runtime.core.changes import ALL, Change
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
 
+BEGIN_PATIENCE_S = 5.0
+"""For the beginning of a stream; one that has begun waits for its shards as long as it takes."""
 RETRY_FIRST_S, RETRY_S_MAX = 0.05, 1.0
 TOKEN_LENGTH_MAX = 64 * 1024
 
@@ -49,6 +51,21 @@ class ClusterFeed:
         if not isinstance(read, ChangesPage):
             raise OutOfReach(f"{shard} did not answer with changes")
         return read
+
+    async def mark(self, shard: Key) -> FeedMark:
+        """The present end of a shard's feed. Raises OutOfReach."""
+        return (await self.page(shard, FollowChanges(), patience_s=BEGIN_PATIENCE_S)).mark
+
+    async def behind(
+        self, shard: Key, mark: FeedMark, *, query: FollowChanges
+    ) -> AsyncIterator[list[Change]]:
+        """The changes after a mark as they come, page by page, until some may have been missed."""
+        while True:
+            page = await self.page(shard, query.behind(mark), patience_s=None)
+            if page.gap:
+                return
+            mark = page.mark
+            yield self.cluster.changes_in(page)
 
     async def answered(self, ask: Callable[[], Future[Any]], *, patience_s: float | None) -> Any:
         """The answer; repeats the query while it is unavailable. `patience_s` None: for ever.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.job.messages import DeleteJob, StopJob
+from peloton.actors.job.messages import DeleteJob, RefreshJob, StartInstances, StopJob
 from peloton.actors.respool.messages import CreatePool, DeletePool, UpdatePool, pool_key
 from peloton.actors.respool.rules import NOT_FOUND, check
 from peloton.actors.respool.tree import Tree
@@ -27,5 +27,5 @@ def answer_of_nothing(message: Message | Query) -> Any:
         return check(Tree(), NEW_POOL, config=message.config)
     if isinstance(message, UpdatePool | DeletePool):
         return Refused(NOT_FOUND, "resource pool not found", "id")
-    assert isinstance(message, DeleteJob | StopJob), message
+    assert isinstance(message, DeleteJob | StopJob | StartInstances | RefreshJob), message
     return Refused(NOT_FOUND, "job not found", "id")

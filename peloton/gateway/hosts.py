@@ -8,29 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
+from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.messages import GetHost, HostGone
+from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import Resources, amount
-from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.inventories import all_hosts
 from peloton.gateway.texts import client_name
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key, Refused, key
 
 
 def host_views(cluster_client: ClusterClient, context: Context) -> list[ops.Host]:
-    """Every host, by name: one inventory that cannot answer makes the whole call unavailable."""
-    found: list[HostView] = []
-    inventories = [
-        inventory_key(at) for at in range(len(cluster_client.cluster.shards_of("inventory")))
-    ]
-    answers = cluster_client.each(((inventory, ListHosts()) for inventory in inventories), context)
-    for inventory, views in zip(inventories, answers, strict=True):
-        if not isinstance(views, tuple):
-            text = f"{inventory} is not created yet: the cluster is still starting"
-            end(context, Code.UNAVAILABLE, text=text, retry_s=RETRY_S)
-        found += views
-    return [_host_of(view) for view in sorted(found, key=lambda view: view.summary.host)]
+    """Every host, by name, as the ops service describes it."""
+    return [_host_of(view) for view in all_hosts(cluster_client, context)]
 
 
 def known_host(cluster_client: ClusterClient, host: Key, *, context: Context) -> bool:
@@ -55,13 +47,21 @@ def _host_of(view: HostView) -> Any:
     summary = view.summary
     return ops.Host(
         name=client_name(summary.host),
-        state=view.state.name,
+        state=_state_of(view),
         text=view.because,
         capacity=_amounts(summary.capacity),
         free=_amounts(summary.free),
         runs=view.runs,
         attributes={label.key: label.value for label in summary.labels},
     )
+
+
+def _state_of(view: HostView) -> str:
+    """How far a maintenance is; and where the host is not up besides, also that."""
+    if view.maintenance == Maintenance.NONE:
+        return view.state.name
+    up = view.state == HostStates.UP
+    return view.maintenance.name if up else f"{view.maintenance.name}, {view.state.name}"
 
 
 def _amounts(of: Resources) -> Any:

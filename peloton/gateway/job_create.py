@@ -17,7 +17,8 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.pool_limits import check_limits
+from peloton.gateway.job_waits import OthersFirst
+from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
 from peloton.gateway.requests import RequestId, request_of
 from peloton.gateway.run_as import NotPermitted, run_as
@@ -63,7 +64,7 @@ class Creation:
         if isinstance(parsed, job.CreateResponse):
             return bytes(parsed.SerializeToString())
         wanted, pool = parsed
-        if wanted.size_bytes() > WHOLE_BYTES_MAX:
+        if wanted.size_bytes() > WHOLE_BYTES_MAX or wanted.spec.after or wanted.spec.unique:
             return None
         return self._cluster_client.command_later(
             job_key(self._id),
@@ -95,12 +96,12 @@ class Creation:
             return self._invalid(pools)
         try:
             wanted = to_spec(self._sent.config, run_as(principal_of(self._context)))
-            check_limits(wanted, pools)
         except (BadConfig, BadAmount) as error:
             return self._invalid(str(error))
         except NotPermitted as error:
             code = Code.PERMISSION_DENIED
             end(self._context, code, text=str(error), field=error.field)
+        warn_of_limits(wanted, pools, context=self._context)
         return wanted, pools[0]
 
     def _choose_id(self) -> str | None:
@@ -129,6 +130,18 @@ class Creation:
         return found
 
     def _create(self, wanted: ParsedJob, pool: PoolView) -> job.CreateResponse:
+        key, waits = job_key(self._id), None
+        if wanted.spec.after or wanted.spec.unique:
+            waits = OthersFirst(self._cluster_client, wanted.spec, context=self._context, job=key)
+            problem = waits.problem()
+            if problem:
+                return self._invalid(problem)
+        answer = self._sent_whole(wanted, pool)
+        if waits is not None and answer.HasField("error"):
+            waits.give_up()
+        return answer
+
+    def _sent_whole(self, wanted: ParsedJob, pool: PoolView) -> job.CreateResponse:
         key, pieces = job_key(self._id), 0
         if wanted.size_bytes() > WHOLE_BYTES_MAX:
             refused = self._send_pieces(key, wanted)

@@ -10,25 +10,26 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from peloton.actors.job.messages import DeleteJob, GetJob, JobStates, JobSummary, JobView
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.changes import OLDER_LEVEL
+from peloton.actors.job.messages import (
+    DeleteJob,
+    GetJob,
+    JobSummary,
+    JobView,
+    RefreshJob,
+)
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.archived_jobs import includes_archived, with_archived
 from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import Creation
-from peloton.gateway.job_query import (
-    BY_ID,
-    KEYWORD_JOBS_MAX,
-    BadQuery,
-    has_keywords,
-    list_query,
-    page_of_jobs,
-)
+from peloton.gateway.job_query import ACTIVE, BY_ID, BadQuery, list_query, page_of_jobs
+from peloton.gateway.job_update import JobUpdate, refuse
 from peloton.gateway.texts import client_name, known_job
-from peloton.gateway.translate_job import job_config_of, job_info_of, runtime_of, summary_of
-from peloton.runtime.core.listing import AMONG, Listed, ListViews, Where
+from peloton.gateway.translate_job import job_info_of, runtime_of, summary_of
+from peloton.runtime.core.listing import ListViews
 from peloton.runtime.vocabulary import Key, Refused
 
 NOT_FOUND = "job not found"
@@ -57,11 +58,9 @@ class JobManager:
         """A job with its config, the instances' own included, and its runtime."""
         view = self._cluster_client.job(known_job(sent.id.value), context)
         if view is None:
-            # The original sends the second, its documents name the first; clients check either.
-            missing = errors.JobNotFound(id=sent.id, message=NOT_FOUND)
+            # Not `notFound`: the original sends that only where the config alone is missing.
             unread = errors.JobGetRuntimeFail(id=sent.id, message=NOT_FOUND)
-            error = job.GetResponse.Error(notFound=missing, getRuntimeFail=unread)
-            return job.GetResponse(error=error)
+            return job.GetResponse(error=job.GetResponse.Error(getRuntimeFail=unread))
         info = job_info_of(view)
         if view.spec.own_configs:
             default = view.spec.default.raw
@@ -96,11 +95,10 @@ class JobManager:
             rights = self._cluster_client.rights(context)
             query = list_query(sent, now_s=time.time(), rights=rights)
             found = self._cluster_client.listing(query, context)
-            lines, matched = found.items, found.matched
-            if sent.spec.keywords:
-                lines = self._matching_keywords(found, sent, context=context)
-                matched = len(lines)
-            lines, pagination = page_of_jobs(lines, sent.spec.pagination, matched=matched)
+            if includes_archived(query):
+                found = with_archived(self._cluster_client, query, found=found, context=context)
+            pages = sent.spec.pagination
+            lines, pagination = page_of_jobs(found.items, pages, matched=found.matched)
         except BadQuery as error:
             wrong = job.QueryResponse.Error(err=errors.UnknownError(message=str(error)))
             return job.QueryResponse(error=wrong)
@@ -114,11 +112,14 @@ class JobManager:
 
     def query_at_once(self, sent: job.QueryRequest, context: Context) -> bytes | None:
         """As `Query`, encoded, for a listing of few summaries that are all here; else None."""
+        # Texts that are searched may be long, and are put together first.
         if not sent.summaryOnly or not sent.HasField("spec") or sent.spec.keywords:
             return None
         try:
             rights = self._cluster_client.rights(context)
             query = list_query(sent, now_s=time.time(), rights=rights)
+            if includes_archived(query):
+                return None  # to read the archive takes long
             found = self._cluster_client.listing_at_once(query)
             if found is None:
                 return None
@@ -141,29 +142,60 @@ class JobManager:
             end(context, code, text=answer.text)
         return job.DeleteResponse()
 
+    def Update(self, sent: job.UpdateRequest, context: Context) -> Any:
+        """More instances of a job; see `job_update`."""
+        return JobUpdate(self._cluster_client, sent, context=context).answer()
+
+    def Refresh(self, sent: job.RefreshRequest, context: Context) -> Any:
+        """The job looks at its goal again; nothing is cached that could be stale."""
+        key = known_job(sent.id.value)
+        if key is None:
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        answer = self._cluster_client.ask(key, RefreshJob(), context=context)
+        # Daemons of an older version look at their goals just as often, without being asked.
+        if isinstance(answer, Refused) and answer.code != OLDER_LEVEL:
+            refuse(context, answer)
+        return job.RefreshResponse()
+
+    def Restart(self, sent: job.RestartRequest, context: Context) -> Any:
+        """Refused: rolling restarts are for services."""
+        return self._services_only("RESTART", sent, context=context)
+
+    def Start(self, sent: job.StartRequest, context: Context) -> Any:
+        """Refused: rolling starts are for services."""
+        return self._services_only("START", sent, context=context)
+
+    def Stop(self, sent: job.StopRequest, context: Context) -> Any:
+        """Refused: rolling stops are for services."""
+        return self._services_only("STOP", sent, context=context)
+
+    def _services_only(self, name: str, sent: Any, *, context: Context) -> Any:
+        if self._cluster_client.job(known_job(sent.id.value), context) is None:
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        text = f"{name} supported only for service jobs"
+        return end(context, Code.INVALID_ARGUMENT, text=text)
+
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:
         """The ids of all jobs that have not ended."""
         rights = self._cluster_client.rights(context)
-        tests = (_ACTIVE, *(rights.listing if rights is not None else ()))
-        found = self._cluster_client.listing(ListViews("job", tests, (BY_ID,)), context)
+        tests = (ACTIVE, *(rights.listing if rights is not None else ()))
+        found = self._cluster_client.listing(
+            ListViews("job", tests, (BY_ID,), ranked=True), context
+        )
         ids = [peloton_pb2.JobID(value=client_name(line.job)) for line in found.items]
         return job.GetActiveJobsResponse(ids=ids)
 
-    def _matching_keywords(
-        self, found: Listed, sent: job.QueryRequest, *, context: Context
-    ) -> Sequence[JobSummary]:
-        if found.matched > KEYWORD_JOBS_MAX:
-            raise BadQuery(
-                f"keywords: {found.matched} jobs to search, the limit is {KEYWORD_JOBS_MAX}: "
-                "narrow the query by name, owner, state, pool or time"
-            )
-        views = self._cluster_client.each(((line.job, GetJob()) for line in found.items), context)
-        return [
-            line
-            for line, view in zip(found.items, views, strict=True)
-            if isinstance(view, JobView)
-            and has_keywords(str(job_config_of(view)), sent.spec.keywords)
-        ]
+    def GetCache(self, sent: job.GetCacheRequest, context: Context) -> Any:
+        """The runtime of a job, and the parts of its config that the original keeps in memory."""
+        view = self._cluster_client.job(known_job(sent.id.value), context)
+        if view is None:
+            end(context, Code.NOT_FOUND, text="Job not found in cache")
+        info = job_info_of(view)
+        kept = job.JobConfig(type=info.config.type, instanceCount=info.config.instanceCount)
+        for field in ("changeLog", "sla", "respoolID"):
+            if info.config.HasField(field):
+                getattr(kept, field).CopyFrom(getattr(info.config, field))
+        return job.GetCacheResponse(config=kept, runtime=info.runtime)
 
     def _records(self, lines: Sequence[JobSummary], context: Context) -> list[job.JobInfo]:
         found = []
@@ -176,8 +208,3 @@ class JobManager:
                 job_id = peloton_pb2.JobID(value=client_name(line.job))
                 found.append(job.JobInfo(id=job_id, runtime=runtime_of(line)))
         return found
-
-
-_ACTIVE = Where(
-    "state", AMONG, numbers=tuple(float(s) for s in JobStates if s not in TERMINAL_JOB_STATES)
-)

@@ -7,22 +7,33 @@ as a complete one.
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from peloton.actors.job.messages import JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
 from peloton.gateway.permissions import Rights
-from peloton.runtime.core.listing import AMONG, BETWEEN, PAIR, PART, ListViews, SortOrder, Where
+from peloton.runtime.core.listing import (
+    AMONG,
+    BETWEEN,
+    PAIR,
+    PART,
+    TEXT,
+    ListViews,
+    SortOrder,
+    Where,
+)
 
 LIMIT_DEFAULT, FETCH_DEFAULT = 10, 100
+EARLIEST_S = 1e-9
 FINISHED_SHOWN_S = 7 * 24 * 3600 + 30
 """Ended jobs are listed so long after their creation, where the query names no times."""
-KEYWORD_JOBS_MAX = 10_000
-"""Jobs whose configs are searched in one query; a query for more has to be narrower."""
+KEYWORDS_MAX, KEYWORD_LENGTH_MAX = 32, 256
+LABELS_MAX = 64
+"""In one query: each is one more look at every job."""
 
 JOB_SORT_FIELDS = {
     "creation_time": "created_at",
@@ -39,6 +50,10 @@ JOB_SORT_FIELDS = {
 """What a client calls the fields of a line."""
 BY_ID = SortOrder("job")
 """Last in every order: pages of one query then neither overlap nor leave anything out."""
+ACTIVE = Where(
+    "state", AMONG, numbers=tuple(float(s) for s in JobStates if s not in TERMINAL_JOB_STATES)
+)
+"""Of jobs that have not ended."""
 ENDED_STATES = tuple(float(state) for state in sorted(TERMINAL_JOB_STATES))
 
 
@@ -49,16 +64,16 @@ class BadQuery(ValueError):
 def list_query(
     request: job.QueryRequest, *, now_s: float, rights: Rights | None = None
 ) -> ListViews:
-    """All of the query but its keywords, for as many lines as its page needs.
+    """All of the query, for as many lines as its page needs.
 
     What the caller must not see is no match, so it is not counted either.
     """
     pages = request.spec.pagination
-    limit = min(pages.maxLimit or FETCH_DEFAULT, pages.offset + (pages.limit or LIMIT_DEFAULT))
-    if request.spec.keywords:
-        limit = KEYWORD_JOBS_MAX  # the keywords still choose among them
+    fetch = pages.maxLimit or FETCH_DEFAULT
+    limit = min(fetch, pages.offset + (pages.limit or LIMIT_DEFAULT))
     tests = (*_tests(request, now_s), *(rights.listing if rights is not None else ()))
-    return ListViews("job", tests, _orders(pages), limit)
+    # `total` counts no more than may be fetched.
+    return ListViews("job", tests, _orders(pages), limit, ranked=True, enough=fetch)
 
 
 def _tests(request: job.QueryRequest, now_s: float) -> Iterable[Where]:
@@ -73,7 +88,9 @@ def _tests(request: job.QueryRequest, now_s: float) -> Iterable[Where]:
     if created:
         yield Where("created_at", BETWEEN, numbers=created)
     if completed:
-        yield Where("completed_at", BETWEEN, numbers=completed)
+        # A job that has not ended has no time of completion, which is 0.0.
+        low, high = completed
+        yield Where("completed_at", BETWEEN, numbers=(max(low, EARLIEST_S), high))
     if request.respoolID.value:
         yield Where("pool", AMONG, words=(pool_key(request.respoolID.value),))
     if spec.respool.value:
@@ -82,9 +99,23 @@ def _tests(request: job.QueryRequest, now_s: float) -> Iterable[Where]:
         yield Where("owner", AMONG, words=(spec.owner,))
     if spec.name:
         yield Where("name", PART, words=(spec.name,))
+    if len(spec.labels) > LABELS_MAX:
+        raise BadQuery(f"labels: at most {LABELS_MAX}")
     for label in spec.labels:
         # Older clients leave keys out, because the original ignored them.
         yield Where("labels", PAIR, words=(label.key, label.value))
+    if spec.keywords:
+        yield Where("", TEXT, words=_words(spec.keywords))
+
+
+def _words(keywords: Iterable[str]) -> tuple[str, ...]:
+    """Each is found as a part of the config's text, or in a word of it as a pattern (`*`, `?`)."""
+    found = tuple(dict.fromkeys(word.lower() for word in keywords))
+    if len(found) > KEYWORDS_MAX or any(len(word) > KEYWORD_LENGTH_MAX for word in found):
+        raise BadQuery(
+            f"keywords: at most {KEYWORDS_MAX} of at most {KEYWORD_LENGTH_MAX} characters each"
+        )
+    return found
 
 
 def _between(spec: job.QuerySpec, field: str) -> tuple[float, float] | None:
@@ -118,16 +149,3 @@ def page_of_jobs(
     fetch, limit = pages.maxLimit or FETCH_DEFAULT, pages.limit or LIMIT_DEFAULT
     pagination = query.Pagination(offset=pages.offset, limit=limit, total=min(matched, fetch))
     return lines[:fetch][pages.offset : pages.offset + limit], pagination
-
-
-def has_keywords(text: str, keywords: Iterable[str]) -> bool:
-    """Whether a config has every keyword: as a word, or as a pattern with `*` and `?`."""
-    low = text.lower()
-    words = low.replace('"', " ").replace(":", " ").split()
-    return all(_matches(word.lower(), low, words=words) for word in keywords)
-
-
-def _matches(keyword: str, text: str, *, words: list[str]) -> bool:
-    if "*" in keyword or "?" in keyword:
-        return any(fnmatch.fnmatchcase(word, keyword) for word in words)
-    return keyword in text

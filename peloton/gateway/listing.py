@@ -7,7 +7,6 @@ return a part: one shard that cannot answer fails the call.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,21 +23,47 @@ SHARDS_IN_FLIGHT_MAX = 16
 def gather(
     cluster: ClusterPort, query: ListViews, *, wait: Callable[[Future[Any]], Listed]
 ) -> Listed:
-    """What all shards together list; `wait` has the answer of one, or raises."""
+    """What all shards together list; `wait` has the answer of one, or raises.
+
+    A shard of this process is read on this thread, so that it is not held up; what cannot be read
+    because it changes too often, or is elsewhere, is asked for.
+    """
     best = Best(query)
     shards = iter(cluster.shards_of(query.kind))
-    waiting: deque[tuple[Key, Future[Any]]] = deque(
-        (shard, cluster.ask(shard, query))
-        for shard in itertools.islice(shards, SHARDS_IN_FLIGHT_MAX)
-    )
+    waiting: deque[tuple[Key, ListViews, Future[Any]]] = deque()
+
+    def ask(shard: Key, rest: ListViews) -> None:
+        waiting.append((shard, rest, cluster.ask(shard, rest)))
+
+    def fill() -> None:
+        while len(waiting) < SHARDS_IN_FLIGHT_MAX:
+            shard = next(shards, None)
+            if shard is None:
+                return
+            rest = _read(cluster, shard, query=best.narrowed(), best=best)
+            if rest is not None:
+                ask(shard, rest)
+
+    fill()
     while waiting:
-        shard, future = waiting.popleft()
+        shard, asked, future = waiting.popleft()
         page = wait(future)
         # The next page is requested before this one is sorted, so the shard does not wait.
         if page.after:
-            waiting.append((shard, cluster.ask(shard, onwards(query, page.after))))
-        else:
-            following = itertools.islice(shards, 1)
-            waiting.extend((shard, cluster.ask(shard, query)) for shard in following)
+            ask(shard, onwards(asked, page))
         best.add(page)
+        fill()
     return best.listed()
+
+
+def _read(cluster: ClusterPort, shard: Key, *, query: ListViews, best: Best) -> ListViews | None:
+    """Add the pages that need no asking; returns what is left to ask, None if nothing is."""
+    rest = query
+    while True:
+        page = cluster.read(shard, rest)
+        if not isinstance(page, Listed):
+            return rest
+        best.add(page)
+        if not page.after:
+            return None
+        rest = onwards(query, page)

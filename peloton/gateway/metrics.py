@@ -12,16 +12,18 @@ from concurrent.futures import Future
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from peloton.actors.archive.messages import GetPeriods, PeriodsListed, archive_key
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.listing import gather
 from peloton.runtime.core.listing import FieldCounts, Listed, ListViews
+from peloton.runtime.vocabulary import Absent
 
 SCRAPE_S_MAX = 5.0
-JOB_COUNTS = ListViews("job", limit=0, tally=("state", "counts"))
+JOB_COUNTS = ListViews("job", limit=0, tally=("state", "counts"), ranked=True)
 """Each shard counts its own: no line of a job leaves it."""
 
 
@@ -41,6 +43,33 @@ class ClusterCollector(Collector):
             return
         yield _by_state("peloton_jobs", "Jobs by state", counts=jobs)
         yield _by_state("peloton_instances", "Instances of jobs by state", counts=instances)
+        yield from self._archived()
+
+    def _archived(self) -> Iterator[Metric]:
+        """What the archives count; nothing if one of them cannot answer in time."""
+        until_s = time.monotonic() + SCRAPE_S_MAX
+        found = []
+        for at in range(len(self._cluster.shards_of("archive"))):
+            asked = self._cluster.ask(archive_key(at), GetPeriods(limit=0))
+            try:
+                answer = asked.result(max(until_s - time.monotonic(), 0.0))
+            except TimeoutError:
+                return
+            if isinstance(answer, PeriodsListed):
+                found.append(answer)
+            elif not isinstance(answer, Absent):
+                return  # a shard is moving: what the others count is not all
+        archived, forgotten = (
+            sum(one.archived for one in found),
+            sum(one.forgotten for one in found),
+        )
+        late_s = max((one.late_s for one in found), default=0.0)
+        text = "Ended jobs that left memory and are found in the archive"
+        yield GaugeMetricFamily("peloton_jobs_archived", text, archived)
+        text = "Jobs that were deleted because their time was over"
+        yield CounterMetricFamily("peloton_jobs_forgotten", text, forgotten)
+        text = "How long the oldest archived jobs are overdue for deletion"
+        yield GaugeMetricFamily("peloton_archive_late_seconds", text, late_s)
 
     def _counted(self) -> Listed:
         until_s = time.monotonic() + SCRAPE_S_MAX

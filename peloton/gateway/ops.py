@@ -62,9 +62,8 @@ NAMES: dict[str, dict[int, type]] = {
 class Ops:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, cluster_client: ClusterClient) -> None:
+    def __init__(self, cluster_client: ClusterClient, feed: ClusterFeed) -> None:
         self._cluster_client = cluster_client
-        feed = ClusterFeed(cluster_client.cluster)
         self._waits, self._waiting = JobWaits(feed), 0
         self._watches = Watches(cluster_client, feed, kinds=lambda: (*NAMES,))
 
@@ -96,7 +95,7 @@ class Ops:
             for view in views
         )
         reasons = [_reason(group, now) for group in groups]
-        if job.because and not sent.HasField("instance"):
+        if job.because and not job.held and not sent.HasField("instance"):
             reasons.append(ops.Reason(state=job.summary.state.name, code="job", text=job.because))
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 

@@ -1,8 +1,8 @@
 """Whether the limits of a pool, and of the pools above it, let an instance ever be admitted.
 
-Turns a spec and the pools as they are into a refusal that names the field. The cluster's own
-capacity is no reason to refuse: hosts come and go, and a waiting job shows the reason. It must not
-consider what is in use: in a full pool a job waits.
+Turns a spec and the pools as they are into a warning that names the field. Nothing is refused: a
+limit may be raised, and a waiting job shows the reason. The cluster's own capacity is no reason to
+warn: hosts come and go. It must not consider what is in use: in a full pool a job waits.
 """
 
 from __future__ import annotations
@@ -12,14 +12,23 @@ from collections.abc import Iterator, Sequence
 from peloton.actors.job.spec import Override
 from peloton.actors.resources import Resources, amount
 from peloton.actors.respool.messages import ROOT, PoolView
+from peloton.gateway.cluster_client import Context
 from peloton.gateway.translate_job import ParsedJob
-from peloton.gateway.translate_task import BadConfig
 
+WARNING = "peloton-warning-bin"
+"""Trailing metadata of an answer: what is accepted and will not do what is wanted, in UTF-8."""
 FIELDS = {"cpu": "cpuLimit", "memory": "memLimitMb", "disk": "diskLimitMb", "gpu": "gpuLimit"}
 
 
-def check_limits(wanted: ParsedJob, pools: Sequence[PoolView]) -> None:
-    """Raises BadConfig for the first instance that its pool could never admit.
+def warn_of_limits(wanted: ParsedJob, pools: Sequence[PoolView], *, context: Context) -> None:
+    """Tell the client of a call what it will wait for in vain, if anything."""
+    warning = warning_of_limits(wanted, pools)
+    if warning:
+        context.set_trailing_metadata(((WARNING, warning.encode()),))
+
+
+def warning_of_limits(wanted: ParsedJob, pools: Sequence[PoolView]) -> str:
+    """What is wrong with the first instance that its pool could never admit; empty: nothing.
 
     `pools` are the pool and those above it. The limit of the root is what the hosts have now.
     """
@@ -31,8 +40,9 @@ def check_limits(wanted: ParsedJob, pools: Sequence[PoolView]) -> None:
         for each in above:
             short = need.short_of(each.config.limit)
             if short:
-                _refuse(field, need, pool=each, kind=next(iter(short)))
+                return _warning(field, need, pool=each, kind=next(iter(short)))
         passed[need] = None
+    return ""
 
 
 def _needs(wanted: ParsedJob) -> Iterator[tuple[str, Resources]]:
@@ -47,11 +57,10 @@ def _needs(wanted: ParsedJob) -> Iterator[tuple[str, Resources]]:
             yield f"config.instanceConfig[{one.instance}]", one.config.resources
 
 
-def _refuse(field: str, need: Resources, *, pool: PoolView, kind: str) -> None:
+def _warning(field: str, need: Resources, *, pool: PoolView, kind: str) -> str:
     at = Resources.KINDS.index(kind)
     requested, most = amount(need.amounts()[at]), amount(pool.config.limit.amounts()[at])
-    raise BadConfig(
-        f"{field}.resource.{FIELDS[kind]}",
-        f"requested {requested:.10g}, the limit of pool {pool.path} is {most:.10g}: "
-        "it can never be admitted",
+    return (
+        f"{field}.resource.{FIELDS[kind]}: requested {requested:.10g}, "
+        f"the limit of pool {pool.path} is {most:.10g}: it can never be admitted"
     )

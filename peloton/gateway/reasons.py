@@ -13,7 +13,7 @@ from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
-from peloton.actors.task.messages import SLICE_SIZE, End, TaskGoals
+from peloton.actors.task.messages import DEADLINE_EXCEEDED, SLICE_SIZE, End, TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.texts import rfc3339
 from peloton.runtime.core.principal import parse
@@ -89,6 +89,8 @@ def _killed(view: InstanceView, job: JobView) -> str:
         order = part  # it had ended before the whole job was stopped
     if view.goal not in (TaskGoals.KILLED, TaskGoals.DELETED) or order is None:
         return outcome_text(view)
+    if order.reason:
+        return f"stopped by its job: {order.reason}"
     who = parse(order.who).shown or "a client that gave no name"
     return f"stopped on request by {who}: {outcome_text(view)}"
 
@@ -131,7 +133,8 @@ def outcome_text(view: InstanceView) -> str:
     if outcome is None:
         return f"{view.state.lower()} before it was launched"
     parts = [outcome.message or outcome.reason or view.state.lower()]
-    if outcome.end == End.KILLED and view.goal not in (TaskGoals.KILLED, TaskGoals.DELETED):
+    ordered = view.goal in (TaskGoals.KILLED, TaskGoals.DELETED)
+    if outcome.end == End.KILLED and not ordered and outcome.reason != DEADLINE_EXCEEDED:
         # No actor ordered it: the backend killed it because of --stop-tasks-on-exit.
         parts[0] = f"killed with its cluster (--stop-tasks-on-exit): {parts[0]}"
     if outcome.exit_code and str(outcome.exit_code) not in parts[0]:

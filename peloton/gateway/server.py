@@ -14,26 +14,39 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.job.svc import job_svc_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v0.task.svc import task_svc_pb2
+from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
+from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
+from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
 from peloton.config import RECEIVE_MAX_BYTES
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.audit import AuditLog
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.gate import GateOf
 from peloton.gateway.gates import Gates
 from peloton.gateway.health import Health
+from peloton.gateway.host_service import HostService
 from peloton.gateway.intake import Intake
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.ops import Ops
 from peloton.gateway.permissions import Permissions
+from peloton.gateway.private_services import private_services
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import SandboxFiles
+from peloton.gateway.second_services import JobService, ResourcePoolService, TaskService
 from peloton.gateway.serving import Server
+from peloton.gateway.short_names import add_short
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.ops.v1 import ops_pb2
@@ -76,20 +89,15 @@ def build_server(
     cannot be had, and UnlistedMethod for a method without a row in the table of access.
     """
     cluster_client = ClusterClient(cluster, options.permissions)
+    feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
-    served: list[tuple[ServiceDescriptor, Any]] = [
-        (job_pb2.DESCRIPTOR.services_by_name["JobManager"], JobManager(cluster_client)),
-        (task_pb2.DESCRIPTOR.services_by_name["TaskManager"], TaskManager(cluster_client, boxes)),
-        (
-            respool_pb2.DESCRIPTOR.services_by_name["ResourceManager"],
-            ResourceManager(cluster_client),
-        ),
-        (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(cluster_client)),
-    ]
+    served = _services(cluster_client, boxes, feed=feed)
     names = {*services()}
     for service, servicer in served:
         names |= {*_names(service)}
+        if service.full_name in SHORT:
+            add_short(service, SHORT[service.full_name])
         server.add(service, servicer, names=_names(service))
     health = health_pb2.DESCRIPTOR.services_by_name["Health"]
     names |= {health.full_name, reflection.SERVICE_NAME}
@@ -98,6 +106,39 @@ def build_server(
     server.add_each(f"/{reflection.SERVICE_NAME}/ServerReflectionInfo", _reflection(names))
     server.refuse(refusals())
     return server, server.listen(addresses)
+
+
+def _services(
+    cluster_client: ClusterClient, boxes: SandboxFiles, *, feed: ClusterFeed
+) -> list[tuple[ServiceDescriptor, Any]]:
+    """Every service with what serves it."""
+    jobs, tasks = JobManager(cluster_client), TaskManager(cluster_client, boxes)
+    pools = ResourceManager(cluster_client)
+    second_pools = ResourcePoolService(pools, cluster_client, v1=False)
+    pools_v1 = ResourcePoolService(pools, cluster_client, v1=True)
+    return [
+        (job_pb2.DESCRIPTOR.services_by_name["JobManager"], jobs),
+        (task_pb2.DESCRIPTOR.services_by_name["TaskManager"], tasks),
+        (respool_pb2.DESCRIPTOR.services_by_name["ResourceManager"], pools),
+        (job_svc_pb2.DESCRIPTOR.services_by_name["JobService"], JobService(jobs, cluster_client)),
+        (task_svc_pb2.DESCRIPTOR.services_by_name["TaskService"], TaskService(tasks)),
+        (respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], second_pools),
+        (respool_svc_v1_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], pools_v1),
+        *_host_services(cluster_client),
+        (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(cluster_client, feed)),
+        *private_services(cluster_client, feed),
+    ]
+
+
+def _host_services(cluster_client: ClusterClient) -> list[tuple[ServiceDescriptor, Any]]:
+    generations = ((host_pb2, host_svc_pb2), (host_v1_pb2, host_svc_v1_pb2))
+    return [
+        (
+            svc.DESCRIPTOR.services_by_name["HostService"],
+            HostService(cluster_client, host=host, svc=svc),
+        )
+        for host, svc in generations
+    ]
 
 
 def _limited(receive_max_bytes: int, authentication: Authentication, *, gates: GateOf) -> Server:

@@ -27,7 +27,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from peloton.gateway import authentication as authn
 from peloton.gateway.authentication import SECRETS, UNIX, Authentication, without_secrets
-from peloton.gateway.calls import CallContext, Later
+from peloton.gateway.calls import LEFT, CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
 from peloton.gateway.gate import Begin, GateOf, MethodGate, checked, gated, no_gate
 from peloton.gateway.guard import CallCode, CallEnded, Guard
@@ -50,7 +50,6 @@ LOOK_S = 1.0
 END_S_MAX = 0.3
 """How long the last statuses of a stop may take to leave."""
 STOPPING = "this daemon is stopping: retry, or call another one"
-LEFT = "the client left; a change may have happened"
 CUT_OFF = STOPPING + "; a change may have happened"
 
 log = structlog.get_logger("gateway")

@@ -11,21 +11,29 @@ from typing import Any
 
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.view import HostAnswer
-from peloton.actors.job.messages import JobStopped, JobView, StopJob
+from peloton.actors.job.messages import (
+    InstancesOrdered,
+    JobStopped,
+    JobView,
+    RefreshJob,
+    StartInstances,
+    StopJob,
+)
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
+from peloton.actors.job.totals import ENDED_NAMES
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BadQuery
+from peloton.gateway.job_update import refuse
 from peloton.gateway.reasons import at_goal, lot_waits, reason_of
 from peloton.gateway.requests import request_of
 from peloton.gateway.sandboxes import SandboxFiles
-from peloton.gateway.task_query import chosen, page_of_tasks
+from peloton.gateway.task_query import TaskListing
 from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_run import Translator
-from peloton.runtime.vocabulary import Bits, Key
+from peloton.runtime.vocabulary import Bits, Key, Refused
 
 NOT_FOUND = "job not found"
 RUNS_DEFAULT = 10
@@ -53,6 +61,17 @@ class TaskManager:
         past = _translator(job).runs(view)[1:]
         return task.GetResponse(result=infos[0], results=[infos[0], *past])
 
+    def GetCache(self, sent: task.GetCacheRequest, context: Context) -> Any:
+        """The runtime and the labels of one instance."""
+        job = self._job(sent, context)
+        if job is None:
+            end(context, Code.NOT_FOUND, text="Job not found in cache")
+        view = self._one(job, sent.instanceId, context=context)
+        if view is None:
+            end(context, Code.NOT_FOUND, text="Task not found in cache")
+        (info,) = self._infos(job, [view], context=context)
+        return task.GetCacheResponse(runtime=info.runtime, labels=info.config.labels)
+
     def List(self, sent: task.ListRequest, context: Context) -> Any:
         """The instances in a range, all by default, with the reasons of those that wait."""
         job = self._job(sent, context)
@@ -74,13 +93,13 @@ class TaskManager:
         if job is None:
             return task.QueryResponse(error=Error(notFound=_missing(sent)))
         try:
-            found = chosen(self._cluster_client.instances(job, context=context), sent.spec)
+            page = TaskListing(self._cluster_client, job, context=context).page(sent.spec)
         except BadQuery as error:
-            # The answer has a field for one error only: no such job.
-            end(context, Code.INVALID_ARGUMENT, text=str(error))
-        views, pagination = page_of_tasks(found, sent.spec.pagination)
-        infos = self._infos(job, views, context=context)
-        return task.QueryResponse(records=infos, pagination=pagination)
+            # The only error that the answer has a field for; the original sends it for all.
+            wrong = errors.JobNotFound(id=sent.jobId, message=str(error))
+            return task.QueryResponse(error=Error(notFound=wrong))
+        infos = self._infos(job, page.views, context=context)
+        return task.QueryResponse(records=infos, pagination=page.pagination)
 
     def Stop(self, sent: task.StopRequest, context: Context) -> Any:
         """End instances; without ranges, the job."""
@@ -88,10 +107,12 @@ class TaskManager:
         key = known_job(sent.jobId.value)
         if key is None:
             return task.StopResponse(error=Error(notFound=_missing(sent)))
-        ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
+        ranges = _ranges_of(sent)
         job = self._cluster_client.job(key, context)
         # Read before the command: after it, instances that never ran have ended by this very call.
-        ended = self._ended(job, context) if job is not None else Bits()
+        ended = Bits()
+        if job is not None and not _is_whole(ranges, job):
+            ended = self._ended(job, context)
         request = request_of(sent, context)
         answer = self._cluster_client.ask(
             key, StopJob(ranges, ended), context=context, request=request
@@ -107,25 +128,44 @@ class TaskManager:
         return task.StopResponse(stoppedInstanceIds=stopped, invalidInstanceIds=invalid)
 
     def Start(self, sent: task.StartRequest, context: Context) -> Any:
-        """Refused as the original refuses; what it would do is not supported yet."""
+        """Instances that were stopped begin a new run; without ranges, all of them."""
         job = self._job(sent, context)
         if job is None:
             error = task.StartResponse.Error(notFound=_missing(sent))
             return task.StartResponse(error=error)
-        if job.summary.state in TERMINAL_JOB_STATES:
-            text = "cannot start tasks in a terminated job"
-            return end(context, Code.INVALID_ARGUMENT, text=text)
-        return end(context, Code.UNIMPLEMENTED, text="TaskManager.Start is not supported yet")
+        answer = self._order(sent, again=False, context=context)
+        if not isinstance(answer, InstancesOrdered):
+            return refuse(context, answer)
+        started = [one for start, stop in answer.ranges for one in range(start, stop)]
+        invalid = _invalid(_ranges_of(sent), job.spec.instances)
+        return task.StartResponse(startedInstanceIds=started, invalidInstanceIds=invalid)
 
-    def GetPodEvents(self, sent: task.GetPodEventsRequest, context: Context) -> Any:
-        """What happened to the newest runs of an instance."""
+    def Restart(self, sent: task.RestartRequest, context: Context) -> Any:
+        """Instances begin a new run, those that run are killed first; without ranges, all."""
+        answer = self._order(sent, again=True, context=context)
+        return (
+            task.RestartResponse()
+            if isinstance(answer, InstancesOrdered)
+            else refuse(context, answer)
+        )
+
+    def Refresh(self, sent: task.RefreshRequest, context: Context) -> Any:
+        """The instances look at their goals again; nothing is cached that could be stale."""
         job = self._job(sent, context)
         if job is None:
             end(context, Code.NOT_FOUND, text=NOT_FOUND)
-        view = self._one(job, sent.instanceId, context=context)
-        if view is None:
-            text = f"instance {sent.instanceId} is not below {job.spec.instances}"
-            end(context, Code.NOT_FOUND, text=text)
+        start, stop = getattr(sent.range, "from"), sent.range.to
+        if sent.HasField("range") and start >= min(stop, job.spec.instances):
+            end(context, Code.NOT_FOUND, text="tasks not found")
+        self._cluster_client.ask(job.summary.job, RefreshJob(), context=context)
+        return task.RefreshResponse()
+
+    def GetPodEvents(self, sent: task.GetPodEventsRequest, context: Context) -> Any:
+        """What happened to the newest runs of an instance; of an unknown one, nothing."""
+        job = self._job(sent, context)
+        view = self._one(job, sent.instanceId, context=context) if job is not None else None
+        if job is None or view is None:
+            return task.GetPodEventsResponse()
         only = None
         if sent.runId:
             only = _run_number(sent.runId)
@@ -163,6 +203,16 @@ class TaskManager:
         )
 
     # ---- inside ----
+
+    def _order(
+        self, sent: task.StartRequest | task.RestartRequest, *, again: bool, context: Context
+    ) -> Any:
+        key = known_job(sent.jobId.value)
+        if key is None:
+            return Refused("NOT_FOUND", NOT_FOUND, "jobId")
+        message = StartInstances(_ranges_of(sent), again)
+        request = request_of(sent, context)
+        return self._cluster_client.ask(key, message, context=context, request=request)
 
     def _ended(self, job: JobView, context: Context) -> Bits:
         """The instances of which there is nothing left to stop."""
@@ -212,7 +262,7 @@ def _waits(view: InstanceView) -> bool:
 
 
 def _translator(job: JobView) -> Translator:
-    return Translator(client_name(job.summary.job), job.spec.default)
+    return Translator(client_name(job.summary.job), job.spec)
 
 
 def _missing(sent: Any) -> errors.JobNotFound:
@@ -221,6 +271,17 @@ def _missing(sent: Any) -> errors.JobNotFound:
 
 def _outside(sent: Any, job: JobView) -> task.InstanceIdOutOfRange:
     return task.InstanceIdOutOfRange(jobId=sent.jobId, instanceCount=job.spec.instances)
+
+
+def _ranges_of(sent: Any) -> tuple[tuple[int, int], ...]:
+    return tuple((getattr(one, "from"), one.to) for one in sent.ranges)
+
+
+def _is_whole(ranges: Sequence[tuple[int, int]], job: JobView) -> bool:
+    """Whether the job as a whole is meant: no range, or one that covers all its instances."""
+    if len(ranges) > 1:
+        return False
+    return all(start == 0 and stop >= job.spec.instances for start, stop in ranges)
 
 
 def _invalid(ranges: Sequence[tuple[int, int]], instances: int) -> list[int]:

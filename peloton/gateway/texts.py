@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import re
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 
 from peloton.actors.job.messages import job_key
+from peloton.actors.job.slice.usage import USAGE_KINDS
 from peloton.runtime.vocabulary import Key
 
 ID_NAMESPACE = uuid.UUID("6f1f0a1e-7d0b-5b3e-9f0e-0c8d1d9b7c11")
@@ -29,6 +32,11 @@ def rfc3339(at_s: float | None) -> str:
 def nanoseconds(at_s: float | None) -> int:
     """Nanoseconds since the epoch."""
     return round((at_s or 0.0) * 1_000_000) * 1000
+
+
+def wire_usage(usage: Sequence[float]) -> dict[str, float]:
+    """The usage of runs by the names that clients know; empty where nothing was used."""
+    return dict(zip_longest(USAGE_KINDS, usage, fillvalue=0.0)) if usage else {}
 
 
 def client_name(key: Key) -> str:

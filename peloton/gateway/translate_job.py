@@ -21,8 +21,9 @@ from peloton.actors.respool.messages import pool_key
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.job_labels import fields_of
 from peloton.gateway.run_as import UNKNOWN, RunAs
-from peloton.gateway.texts import client_name, nanoseconds, rfc3339
+from peloton.gateway.texts import client_name, nanoseconds, rfc3339, wire_usage
 from peloton.gateway.translate_task import LATER, RAW_BYTES_MAX, BadConfig, to_config
 
 ENTITY_BYTES_MAX = 4_000_000
@@ -74,6 +75,8 @@ def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN) -> ParsedJob:
         has_default=has_default,
         raw=_raw(sent),
         own_configs=len(sent.instanceConfig),
+        spread=sent.placementStrategy == job.PLACEMENT_STRATEGY_SPREAD_JOB,
+        **fields_of(sent.labels, name=sent.name),
     )
     if spec.job_type == "SERVICE":
         raise BadConfig("config.type", f"a SERVICE job {LATER}")
@@ -115,10 +118,9 @@ def _raw(sent: job.JobConfig) -> bytes:
 def _refuse_unsupported(spec: JobSpec, sent: job.JobConfig) -> None:
     if spec.minimum_running > 1:
         raise BadConfig("config.sla.minimumRunningInstances", f"a gang of instances {LATER}")
-    if spec.max_running_time_s:
-        raise BadConfig("config.sla.maxRunningTime", f"a limit of the running time {LATER}")
-    if sent.placementStrategy == job.PLACEMENT_STRATEGY_SPREAD_JOB:
-        raise BadConfig("config.placementStrategy", f"spreading a job {LATER}")
+    if sent.placementStrategy not in job.PlacementStrategy.values():
+        text = f"unknown placement strategy {sent.placementStrategy}"
+        raise BadConfig("config.placementStrategy", text)
 
 
 def _pieces(sent: job.JobConfig, by: RunAs) -> dict[int, tuple[Override, ...]]:
@@ -169,13 +171,15 @@ def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
         completionTime=rfc3339(summary.completed_at),
         taskStats=dict(summary.counts),
         goalState=job.SUCCEEDED,
-        configVersion=1,
-        configurationVersion=1,
+        configVersion=summary.config_version,
+        configurationVersion=summary.config_version,
         stateVersion=1,
         desiredStateVersion=1,
         workflowVersion=1,
         revision=_change(summary),
-        taskConfigVersionStats={1: sum(count for _, count in summary.counts)},
+        resourceUsage=wire_usage(summary.usage),
+        taskConfigVersionStats=dict(summary.versions)
+        or {summary.config_version: sum(count for _, count in summary.counts)},
     )
 
 
@@ -199,7 +203,7 @@ def summary_of(summary: JobSummary) -> job.JobSummary:
 
 def _change(summary: JobSummary) -> peloton_pb2.ChangeLog:
     return peloton_pb2.ChangeLog(
-        version=1,
+        version=summary.config_version,
         createdAt=nanoseconds(summary.created_at),
         updatedAt=nanoseconds(summary.updated_at),
     )

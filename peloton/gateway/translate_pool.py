@@ -79,13 +79,16 @@ def _percent(sent: respool.ResourcePoolConfig, field: str) -> float | None:
 
 
 def pool_config_of(view: PoolView) -> respool.ResourcePoolConfig:
-    """The config as its client wrote it, with every kind; the root's is made of the cluster."""
+    """The config as its client wrote it, with every kind; that of a pool
+    without a client (the root, the default pool) is made of what the pool has."""
     config = view.config
     found = respool.ResourcePoolConfig.FromString(config.raw)
     if not config.raw:
         found.name = config.name
         found.policy = respool.PriorityFIFO
         found.slackLimit.maxPercent = config.slack_percent
+        if view.pool != ROOT:
+            found.parent.value = client_name(config.parent)
     for one in found.resources:
         if one.type == respool.UNKNOWN_TYPE:
             one.type = respool.ELASTIC  # what it is where its client did not say

@@ -6,17 +6,22 @@ a run, so its events are derived from these; it must not invent one that has no 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
+from peloton import undecided
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.spec import TaskConfig
-from peloton.actors.task.messages import End, PastRun, RunOutcome, TaskGoals
+from peloton.actors.job.slice.usage import ran_s, usage
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.resources import Resources
+from peloton.actors.task.messages import DEADLINE_EXCEEDED, End, PastRun, RunOutcome, TaskGoals
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.reasons import Reason
-from peloton.gateway.texts import client_name, pod_name, rfc3339
+from peloton.gateway.texts import client_name, pod_name, rfc3339, wire_usage
 from peloton.gateway.translate_task import merged
 from peloton.runtime.vocabulary import Key
 
@@ -28,15 +33,22 @@ WIRE_TASK_GOALS = {
 }
 _STATES: dict[str, Any] = {value.name: value.number for value in task.TaskState.DESCRIPTOR.values}
 _ON_REQUEST = task.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
+_TOO_LONG = task.TerminationStatus.TERMINATION_STATUS_REASON_DEADLINE_TIMEOUT_EXCEEDED
 _FAILED = task.TerminationStatus.TERMINATION_STATUS_REASON_FAILED
 
 
 class Translator:
     """Instances of one job to what clients see of them."""
 
-    def __init__(self, job_id: str, default: TaskConfig) -> None:
+    def __init__(self, job_id: str, spec: JobSpec) -> None:
         self._job_id = job_id
-        self._default = default
+        self._default = spec.default
+        self._job_raw = spec.raw
+
+    @functools.cached_property
+    def _sla(self) -> job.SlaConfig:
+        """Only events need it, and it has to be parsed."""
+        return job.JobConfig.FromString(self._job_raw).sla
 
     def info(self, view: InstanceView, why: Reason | None = None) -> task.TaskInfo:
         """The instance as it is, with the reason why it is not where it should be."""
@@ -48,6 +60,7 @@ class Translator:
         if runtime.host:
             runtime.agentID.value = runtime.host
         runtime.failureCount = view.failures
+        runtime.resourceUsage.update(_usage(view, view.ran_s))
         if view.outcome is not None:
             _put_end(runtime, view.outcome, on_request=view.goal == TaskGoals.KILLED)
         if why is not None:
@@ -72,6 +85,8 @@ class Translator:
         runtime.host = client_name(Key(run.host or ""))
         if runtime.host:
             runtime.agentID.value = runtime.host
+        seconds = ran_s(run.started_at, run.ended_at, before=None)
+        runtime.resourceUsage.update(_usage(view, seconds))
         runtime.state = task.LOST
         if run.outcome is not None:
             runtime.state = _STATES[run.outcome.end.name]
@@ -83,8 +98,8 @@ class Translator:
             mesosTaskId=self._run_id(view, run),
             desiredMesosTaskId=self._run_id(view, run),
             goalState=WIRE_TASK_GOALS[view.goal],
-            configVersion=1,
-            desiredConfigVersion=1,
+            configVersion=view.config_version,
+            desiredConfigVersion=view.config_version,
             healthy=task.DISABLED,
         )
         if run > 1:
@@ -116,40 +131,53 @@ class Translator:
         return found
 
     def _now(self, view: InstanceView) -> Iterator[task.PodEvent]:
-        host, run = view.host, view.run
-        if run == 1 or not view.runs:
-            yield self._event(view, run, state="INITIALIZED", at_s=view.created_at)
-        else:
-            yield self._event(view, run, state="INITIALIZED", at_s=view.runs[-1].ended_at)
-        if view.launched_at is not None:
-            text = self._ignored(view) if view.config.image else ""
-            yield self._event(
-                view, run, state="LAUNCHED", at_s=view.launched_at, host=host, text=text
-            )
-        if view.started_at is not None:
-            yield self._event(view, run, state="RUNNING", at_s=view.started_at, host=host)
-        if view.ended_at is not None:
-            event = self._event(view, run, state=view.state, at_s=view.ended_at, host=host)
-            yield _with_end(event, view.outcome)
+        past = view.runs[-1].ended_at if view.runs else view.created_at
+        began_at = view.created_at if view.run == 1 else view.begun_at or past
+        run = PastRun(
+            view.run,
+            view.host,
+            view.started_at,
+            view.ended_at,
+            view.outcome,
+            launched_at=view.launched_at,
+        )
+        return self._of_run(view, run, end=view.state, begun_at=began_at)
 
     def _then(self, view: InstanceView, past: PastRun) -> Iterator[task.PodEvent]:
-        host = past.host or ""
         before = [run.ended_at for run in view.runs if run.run < past.run]
-        came_at = before[-1] if before else view.created_at if past.run == 1 else None
-        if came_at is not None:
-            yield self._event(view, past.run, state="INITIALIZED", at_s=came_at)
-        if host:
-            # It was launched, but only the live run's time of that is kept.
-            at_s = past.started_at or past.ended_at
-            text = "launched no later than this: the exact time is not kept of past runs"
-            text += f"; {self._ignored(view)}" if view.config.image else ""
-            yield self._event(view, past.run, state="LAUNCHED", at_s=at_s, host=host, text=text)
-        if past.started_at is not None:
-            yield self._event(view, past.run, state="RUNNING", at_s=past.started_at, host=host)
-        if past.ended_at is not None:
-            state = past.outcome.end.name if past.outcome is not None else "LOST"
-            event = self._event(view, past.run, state=state, at_s=past.ended_at, host=host)
-            yield _with_end(event, past.outcome)
+        known = before[-1] if before else view.created_at if past.run == 1 else None
+        end = past.outcome.end.name if past.outcome is not None else "LOST"
+        return self._of_run(view, past, end=end, begun_at=past.begun_at or known)
+
+    def _of_run(
+        self, view: InstanceView, run: PastRun, *, end: str, begun_at: float | None
+    ) -> Iterator[task.PodEvent]:
+        """What happened to one run, in order. `end` is the state in which it ended."""
+        host, number = run.host or "", run.run
+        if begun_at is not None:
+            text = self._undecided(view)
+            yield self._event(view, number, state="INITIALIZED", at_s=begun_at, text=text)
+        # What ended and never ran did not run without its image either.
+        ran = run.started_at is not None or run.ended_at is None
+        ignored = self._ignored(view) if view.config.image and ran else ""
+        if run.launched_at is not None:
+            at_s = run.launched_at
+            yield self._event(view, number, state="LAUNCHED", at_s=at_s, host=host, text=ignored)
+        elif host:
+            # Journaled by a version that kept this time for the last run only.
+            at_s = run.started_at or run.ended_at
+            text = "launched no later than this: the exact time is not kept"
+            text += f"; {ignored}" if ignored else ""
+            yield self._event(view, number, state="LAUNCHED", at_s=at_s, host=host, text=text)
+        if run.started_at is not None:
+            yield self._event(view, number, state="RUNNING", at_s=run.started_at, host=host)
+        if run.ended_at is not None:
+            event = self._event(view, number, state=end, at_s=run.ended_at, host=host)
+            yield _with_end(event, run.outcome)
+
+    def _undecided(self, view: InstanceView) -> str:
+        texts = undecided.of_job(self._sla), undecided.of_task(self.config(view))
+        return undecided.line(dict.fromkeys([*texts[0], *texts[1]]))
 
     @staticmethod
     def _ignored(view: InstanceView) -> str:
@@ -165,8 +193,8 @@ class Translator:
             actualState=state,
             goalState=view.goal.name,
             timestamp=rfc3339(at_s),
-            configVersion=1,
-            desiredConfigVersion=1,
+            configVersion=view.config_version,
+            desiredConfigVersion=view.config_version,
             agentID=host,
             hostname=host,
             message=rest.get("text", ""),
@@ -176,11 +204,18 @@ class Translator:
         )
 
 
+def _usage(view: InstanceView, seconds: float) -> dict[str, float]:
+    """The limits times the seconds of ended runs, as the original counts."""
+    return wire_usage(usage(view.config.resources or Resources(), seconds) if seconds else ())
+
+
 def _put_end(runtime: task.RuntimeInfo, outcome: RunOutcome, *, on_request: bool) -> None:
     runtime.message, runtime.reason = outcome.message, outcome.reason
     status = runtime.terminationStatus
     if outcome.end == End.FAILED:
         status.reason = _FAILED
+    elif outcome.reason == DEADLINE_EXCEEDED:
+        status.reason = _TOO_LONG
     elif outcome.end == End.KILLED and on_request:
         status.reason = _ON_REQUEST
     if outcome.exit_code is not None and outcome.exit_code > 0:

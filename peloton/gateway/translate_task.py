@@ -8,6 +8,7 @@ values and fields that are not supported yet: it must not ignore anything silent
 from __future__ import annotations
 
 import functools
+import re
 
 from peloton.actors.host.messages import Port
 from peloton.actors.job.spec import Command, TaskConfig
@@ -15,12 +16,19 @@ from peloton.actors.resources import Resources, millionths
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.run_as import UNKNOWN, RunAs
+from peloton.placement.conditions import leaves
 from peloton.placement.messages import Constraint, Label
 
 PORT_MAX = 65_535
 RAW_BYTES_MAX = 64 * 1024
 """Largest config of one instance, and the largest default: every host keeps one for each run that
 it is about to start."""
+CONDITIONS_MAX = 100
+"""Conditions of one constraint: a host evaluates them for each instance that it is to run."""
+MAX_RUNNING_LABEL = "peloton.task.max_running_time_s"
+"""The label of a task by which it limits the time of each of its runs."""
+SECONDS_MAX = 2.0**32
+_SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{1,6})?")
 LATER = "is not supported yet"
 
 
@@ -41,15 +49,16 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
     raw = sent.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
         raise BadConfig(field, f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
+    resources = resources_of(sent.resource, f"{field}.resource")
     policy = sent.preemptionPolicy.type
     preemptible = None
     if policy != task.PreemptionPolicy.TYPE_INVALID:
         preemptible = policy == task.PreemptionPolicy.TYPE_PREEMPTIBLE
     return TaskConfig(
         name=sent.name,
-        resources=_resources(sent.resource, field) if sent.HasField("resource") else None,
+        resources=resources if sent.HasField("resource") else None,
         command=_command(sent.command, field, by=by) if sent.HasField("command") else None,
-        ports=tuple(_port(port, f"{field}.ports[{at}]") for at, port in enumerate(sent.ports)),
+        ports=_ports(sent, f"{field}.ports"),
         labels=tuple((label.key, label.value) for label in sent.labels),
         constraint=_constraint_of(sent, field),
         max_failures=sent.restartPolicy.maxFailures if sent.HasField("restartPolicy") else None,
@@ -61,7 +70,19 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         executor=sent.HasField("executor"),
         preemptible=preemptible,
         raw=raw,
+        max_running_s=_max_running_s(sent, field),
     )
+
+
+def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:
+    """The limit of a run's time. The wire has a field for the whole job only."""
+    for at, label in enumerate(sent.labels):
+        if label.key == MAX_RUNNING_LABEL:
+            if not _SECONDS.fullmatch(label.value) or not 0 < float(label.value) < SECONDS_MAX:
+                text = f"{MAX_RUNNING_LABEL} must be a number of seconds above 0"
+                raise BadConfig(f"{field}.labels[{at}]", f"{text}, got {label.value!r}")
+            return float(label.value)
+    return None
 
 
 def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
@@ -73,12 +94,13 @@ def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
         raise BadConfig(f"{field}.command.uris", f"fetching files {LATER}")
 
 
-def _resources(sent: task.ResourceConfig, field: str) -> Resources:
+def resources_of(sent: task.ResourceConfig, field: str) -> Resources:
+    """The amounts of a config; raises BadAmount, naming the field."""
     return Resources(
-        cpu=millionths(sent.cpuLimit, f"{field}.resource.cpuLimit"),
-        memory=millionths(sent.memLimitMb, f"{field}.resource.memLimitMb"),
-        disk=millionths(sent.diskLimitMb, f"{field}.resource.diskLimitMb"),
-        gpu=millionths(sent.gpuLimit, f"{field}.resource.gpuLimit"),
+        cpu=millionths(sent.cpuLimit, f"{field}.cpuLimit"),
+        memory=millionths(sent.memLimitMb, f"{field}.memLimitMb"),
+        disk=millionths(sent.diskLimitMb, f"{field}.diskLimitMb"),
+        gpu=millionths(sent.gpuLimit, f"{field}.gpuLimit"),
     )
 
 
@@ -101,6 +123,16 @@ def _command(sent: mesos.CommandInfo, within: str, *, by: RunAs) -> Command:
         raise BadConfig(field, "must not contain a NUL character")
     arguments, environment = tuple(sent.arguments), tuple(variables)
     return Command(sent.value, sent.shell, arguments, environment, sent.user, by.caller)
+
+
+def _ports(sent: task.TaskConfig, field: str) -> tuple[Port, ...]:
+    ports = tuple(_port(port, f"{field}[{at}]") for at, port in enumerate(sent.ports))
+    fixed = [port.number for port in ports if port.number]
+    for at, port in enumerate(ports):
+        if fixed.count(port.number) > 1:
+            # No host could ever give one port twice, so the task would wait for good.
+            raise BadConfig(f"{field}[{at}].value", f"port {port.number} is named twice")
+    return ports
 
 
 def _port(sent: task.PortConfig, field: str) -> Port:
@@ -126,7 +158,12 @@ _CONDITIONS = {
 def _constraint_of(sent: task.TaskConfig, field: str) -> Constraint | None:
     if not sent.HasField("constraint"):
         return None
-    return _constraint(sent.constraint, f"{field}.constraint")
+    found = _constraint(sent.constraint, f"{field}.constraint")
+    count = sum(1 for _ in leaves(found))
+    if count > CONDITIONS_MAX:
+        text = f"{count} conditions, the limit is {CONDITIONS_MAX}"
+        raise BadConfig(f"{field}.constraint", text)
+    return found
 
 
 def _constraint(sent: task.Constraint, field: str) -> Constraint:
@@ -146,9 +183,6 @@ def _label(sent: task.LabelConstraint, field: str) -> Constraint:
     kind, condition = _KINDS.get(sent.kind), _CONDITIONS.get(sent.condition)
     if kind is None:
         raise BadConfig(f"{field}.kind", f"unknown kind {sent.kind}")
-    if kind == "task":
-        # Placers would need the labels of the tasks on each host, which summaries do not have.
-        raise BadConfig(f"{field}.kind", f"a constraint on the tasks of a host {LATER}")
     if condition is None:
         raise BadConfig(f"{field}.condition", f"unknown condition {sent.condition}")
     return Constraint(

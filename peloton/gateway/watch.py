@@ -29,8 +29,6 @@ from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, kind_of, members_of
 
 STREAMS_MAX = 1000
-PATIENCE_S = 5.0
-"""For the beginning of a stream; one that has begun waits for its shards as long as it takes."""
 TOKEN_S = 15.0
 """A stream without events gets a new token after so long; below `followers.FOLLOW_S`, so that each
 empty page of a quiet shard brings one: an old token means a gap once the shard keeps newer changes
@@ -115,11 +113,8 @@ class Watches:
         """The mark to read each shard from: that of the token, or the present one."""
         if token:
             return marks_of(token, scope.shards)
-        first_pages = (
-            self._feed.page(shard, FollowChanges(), patience_s=PATIENCE_S) for shard in scope.shards
-        )
-        reads = await asyncio.gather(*first_pages)
-        return {shard: read.mark for shard, read in zip(scope.shards, reads, strict=True)}
+        marks = await asyncio.gather(*map(self._feed.mark, scope.shards))
+        return dict(zip(scope.shards, marks, strict=True))
 
     async def _serve(
         self, scope: WatchScope, marks: dict[Key, FeedMark], *, call: LongCall

@@ -15,19 +15,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from peloton.actors.resources import EPSILON
+from peloton.placement.conditions import EXCLUSIVE, HOSTNAME
 from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
+from peloton.placement.needs import Need
 from peloton.placement.news import HostNews
 from peloton.placement.orders import KeptOrders
 from peloton.runtime.vocabulary import Key, key
 
 Flags = npt.NDArray[np.bool_]
-
-CPU, MEMORY, DISK, GPU, PORTS = range(5)
-HOSTNAME = "hostname"
-EXCLUSIVE = "peloton/exclusive"
 
 NO_ROW = -1
 
@@ -35,37 +32,11 @@ SINGLY_MAX = 8
 """Reports of so few hosts are applied one by one; arrays of them would take longer."""
 
 
-class Need(NamedTuple):
-    """What one member takes of each resource and of ports, and the least that is enough."""
-
-    shape: Shape
-    amounts: tuple[int, int, int, int, int]
-    least: tuple[int, int, int, int, int]
-    taken: tuple[tuple[int, int], ...]  # the amounts that are not zero, by column
-    vector: Ints  # amounts, as a column to multiply with counts
-    nothing: bool  # within the epsilon of zero: such a member would fit a host with nothing free
-
-
 class Fitting(NamedTuple):
     """Rows that would accept one member now, ascending."""
 
     rows: Ints
     limits: Ints | None  # the most members that a constraint allows, by row of the index
-
-
-def need_of(shape: Shape) -> Need:
-    """The need of one member of `shape`."""
-    of = shape.resources
-    amounts = (of.cpu, of.memory, of.disk, of.gpu, shape.ports)
-    slack = EPSILON - 1
-    return Need(
-        shape=shape,
-        amounts=amounts,
-        least=(of.cpu - slack, of.memory - slack, of.disk - slack, of.gpu - slack, shape.ports),
-        taken=tuple((column, amount) for column, amount in enumerate(amounts) if amount),
-        vector=np.array(amounts, np.int64).reshape(5, 1),
-        nothing=max(amounts[:PORTS]) < EPSILON,
-    )
 
 
 class HostIndex:
@@ -104,13 +75,14 @@ class HostIndex:
         self.orders = KeptOrders(self, mend_rows)
         self._position_of_free: list[int] = []
         self._position_of_labels: list[int] = []
+        self._position_of_tasks: list[int] = []
         self._launches: list[int] = []  # decided by the host, as last reported
         self._labels: list[tuple[Label, ...]] = []
+        self._running: list[tuple[tuple[Label, int], ...] | None] = []  # as last reported
         self._inventory: list[Key] = []
         self._members: dict[Key, dict[int, None]] = {}  # inventory → its rows
         self._spare: list[int] = []  # descending, so the lowest is taken first
         self._flights: Flights[Need] = Flights()
-        self._any_knows_tasks = False
         self.take_part(part, parts)
 
     @property
@@ -157,6 +129,13 @@ class HostIndex:
         self._land([(self.rows[host.host], host.launches) for host in hosts])
         for host in hosts:
             row = self.rows[host.host]
+            if (
+                host.running is not self._running[row]
+                or host.position < self._position_of_tasks[row]
+            ):
+                self._receive_tasks(row, host)
+            else:
+                self._position_of_tasks[row] = host.position
             if host.position > self._position_of_labels[row]:
                 self._position_of_labels[row] = host.position
                 self._receive_labels(row, host)
@@ -174,8 +153,8 @@ class HostIndex:
     def receive_refusal(self, host: HostSummary) -> int | None:
         """Apply a refusal; returns its row, if nothing newer was reported about that host.
 
-        Only position and free resources are used. Labels are ignored: a refusal need not repeat
-        them, and without its label an exclusive host would be open to all.
+        Only position, free resources and tasks are used. Labels are ignored: a refusal need not
+        repeat them, and without its label an exclusive host would be open to all.
         """
         row = self.rows.get(host.host)
         if row is None or host.position < self._position_of_free[row]:
@@ -184,6 +163,8 @@ class HostIndex:
         if host.position > self._position_of_free[row]:
             self._position_of_free[row] = host.position
             self._receive_free([row], [(*host.free.amounts(), host.ports)])
+        if host.running is not None:
+            self._receive_tasks(row, host)
         if not host.up and self.up[row]:
             self.up[row] = False
             self._changed([row])
@@ -199,7 +180,7 @@ class HostIndex:
             self.has_host[row] = self.up[row] = False
             self.host_labels.replace(row, ())
             self.task_labels.replace(row, ())
-            self.knows_tasks[row] = False
+            self.knows_tasks[row], self._running[row] = False, None
             self._flights.drop(row)  # or they would be credited to the next host of this row
             self._in_flight[:, row] = 0
             self._labels[row] = ()
@@ -233,14 +214,7 @@ class HostIndex:
         return risen
 
     def _receive_labels(self, row: int, host: HostSummary) -> None:
-        """All but free resources. Labels are compared first, because they seldom change."""
-        if host.running is not None or self.knows_tasks[row]:
-            self.task_labels.replace(row, host.running or ())
-            self.knows_tasks[row] = host.running is not None
-            self.news.more_reported([row])  # a constraint may hold now
-            for flight in self._flights.of(row):
-                self._label(flight.what, row, count=flight.members)
-            self._any_knows_tasks = self._any_knows_tasks or host.running is not None
+        """All but free resources and tasks. Labels are compared first: they seldom change."""
         has_gpu = host.capacity.gpu > 0
         capacity = [*host.capacity.amounts()]
         resized = capacity != self.capacity[:, row].tolist()
@@ -265,6 +239,27 @@ class HostIndex:
                 self.host_labels.change(row, label, by=1)
         self._changed([row])
 
+    def _receive_tasks(self, row: int, host: HostSummary) -> None:
+        """The labels of its tasks. The table also has those of own proposals, which stay.
+
+        A host may begin to tell them without any change of its own: the feature level was raised.
+        """
+        known, before = self._position_of_tasks[row], self._running[row]
+        if host.position < known or (host.position == known and before is not None):
+            return
+        self._position_of_tasks[row] = host.position
+        if host.running == before:
+            return
+        self._running[row] = host.running
+        self.knows_tasks[row] = host.running is not None
+        changes = dict(host.running or ())
+        for label, count in before or ():
+            changes[label] = changes.get(label, 0) - count
+        for label, count in changes.items():
+            if count:
+                self.task_labels.change(row, label, by=count)
+        self.news.more_reported([row])  # a constraint may hold now
+
     def _group(self, host: Key, has_gpu: bool) -> int:
         part = zlib.crc32(host.encode()) % self.parts
         return has_gpu * self.parts + (part - self.part) % self.parts
@@ -284,6 +279,7 @@ class HostIndex:
             self.rows[name], self.names[row] = row, name
             self._inventory[row] = inventory
             self._position_of_free[row] = self._position_of_labels[row] = NO_ROW
+            self._position_of_tasks[row] = NO_ROW
             self._launches[row] = NO_ROW
             members[row] = None
 
@@ -309,6 +305,8 @@ class HostIndex:
         self._labels += [()] * extra
         self._position_of_free += [NO_ROW] * extra
         self._position_of_labels += [NO_ROW] * extra
+        self._position_of_tasks += [NO_ROW] * extra
+        self._running += [None] * extra
         self._launches += [NO_ROW] * extra
         self._spare = [*range(size + extra - 1, size - 1, -1), *self._spare]
         self.generation += 1
@@ -336,7 +334,7 @@ class HostIndex:
 
     def _proposed(self, need: Need, rows: list[int], *, counts: list[int], now: float) -> None:
         self.orders.touch(rows)
-        if need.shape.labels and self._any_knows_tasks:
+        if need.labels:
             for row, count in zip(rows, counts, strict=True):
                 self._label(need, row, count=count)
         self._flights.add(need, rows, counts=counts, now=now)
@@ -378,9 +376,8 @@ class HostIndex:
         self.orders.touch([row])
 
     def _label(self, need: Need, row: int, *, count: int) -> None:
-        if self.knows_tasks[row]:
-            for label in need.shape.labels:
-                self.task_labels.change(row, label, by=count)
+        for label in need.labels:
+            self.task_labels.change(row, label, by=count)
 
 
 def _of_shape(shape: Shape) -> Callable[[Need], bool]:

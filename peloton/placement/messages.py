@@ -15,11 +15,22 @@ PLACER_ANY = Key("placer/any")
 """Whichever placer the region picks."""
 
 
-class Label(Value, frozen=True, gc=False, array_like=True):
+JOB_LABEL = "peloton.job_id"
+"""The key of the label by which instances of one job are kept apart."""
+PORT_LABEL = "peloton/port"
+"""The key of the label that a run has for each of its fixed ports."""
+
+
+class Label(Value, frozen=True, gc=False, array_like=True, order=True):
     """A key and a value, such as an attribute of a host."""
 
     key: str
     value: str
+
+
+def port_label(number: int) -> Label:
+    """The label of a run that has this fixed port."""
+    return Label(PORT_LABEL, str(number))
 
 
 class Constraint(Value, frozen=True, gc=False, array_like=True):
@@ -38,13 +49,24 @@ class Constraint(Value, frozen=True, gc=False, array_like=True):
 
 
 class Shape(Value, frozen=True, gc=False, array_like=True):
-    """What one task needs of a host; members of equal shapes are placed together."""
+    """What one task needs of a host; members of equal shapes are placed together.
+
+    `apart` is a label of the task: hosts with the fewest tasks of it come first, and each gets one
+    before any gets another. Strategy "spread" without it regards the tasks of one wish only.
+    """
 
     resources: Resources
     ports: int = 0  # dynamic ports
     constraint: Constraint | None = None
     strategy: str = "pack"
     labels: tuple[Label, ...] = ()  # of the task, for constraints of kind "task"
+    apart: Label | None = None
+    fixed_ports: tuple[int, ...] = ()
+
+    @property
+    def all_labels(self) -> tuple[Label, ...]:
+        """The labels by which others know that such a task is on a host."""
+        return (*self.labels, *map(port_label, self.fixed_ports))
 
 
 class HostSummary(Value, frozen=True, gc=False, array_like=True):
@@ -58,8 +80,9 @@ class HostSummary(Value, frozen=True, gc=False, array_like=True):
     up: bool = True
     ports: int = 0  # free ports
     running: tuple[tuple[Label, int], ...] | None = None
-    """Labels of the tasks on it, counted; None if the inventory does not report them. Then a
-    constraint of kind "task" cannot be evaluated, and the host is rejected for that reason."""
+    """Labels of the tasks on it, counted and sorted; None if the inventory does not report them, or
+    they are too many. Then a constraint of kind "task" cannot be evaluated, and the host is
+    rejected for that reason."""
     launches: int = 0
     """How many launches the host has decided so far, accepted or refused. It never falls; by it a
     placer knows that its proposals have arrived."""
@@ -107,13 +130,15 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
 class Placed(Message, frozen=True, gc=False, array_like=True):
     """Placer to slice: one host for each of `members`, ascending.
 
-    `shape` is the placer's own number of their shape, which `Declined` returns.
+    `shape` is the placer's own number of their shape, which `Declined` returns. `shares`: how many
+    tasks with the label `apart` of the shape each of these hosts may have already.
     """
 
     number: int
     members: Bits
     hosts: tuple[Key, ...]
     shape: int = 0
+    shares: int = 0
 
 
 class Declined(Message, frozen=True, gc=False, array_like=True):

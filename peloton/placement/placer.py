@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
-from peloton.placement.index import HostIndex
+from peloton.placement.index import Fitting, HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
 from peloton.placement.kept_wishes import (
     KEPT_WISHES_MAX,
@@ -30,13 +30,13 @@ from peloton.placement.messages import (
     HostDeltas,
     Placed,
     SnapshotWanted,
-    Unplaced,
     Wish,
 )
 from peloton.placement.order import Search, few_max
+from peloton.placement.proposals import NOTHING, Proposed, placed, unplaced
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.shapes import KnownShape, KnownShapes
-from peloton.placement.strategies import STRATEGIES, Strategy, choose, fits
+from peloton.placement.strategies import STRATEGIES, Strategy, choose
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
@@ -188,19 +188,20 @@ class Placer:
             text = f"unknown placement strategy {name!r}"
             why = Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
             for wish, *_ in wishes:
-                sends.append(_unplaced(wish.slice, wish.number, members=wish.members, why=why))
+                sends.append(unplaced(wish.slice, wish.number, members=wish.members, why=why))
             return
         count = sum(len(asked.fresh) for asked in wishes)
-        rows, hosts = self._propose(known, excluded, count=count, now=now)
+        rows, hosts, shares = self._propose(known, excluded, count=count, now=now)
         at = 0
         left: list[tuple[AskedWish, Bits]] = []
         for asked in wishes:
             wish, renewed, fresh = asked
             got = tuple(hosts[at : at + len(fresh)])
-            at += len(got)
             members = fresh.lowest(len(got))
             if got:
-                sends.append(Send(wish.slice, Placed(wish.number, members, got, known.number)))
+                found = Placed(wish.number, members, got, known.number)
+                sends += placed(wish.slice, found, shares=shares[at : at + len(got)])
+            at += len(got)
             if members is fresh and not renewed:
                 continue  # the usual case
             without = fresh - members
@@ -208,13 +209,14 @@ class Placer:
                 left.append((asked, without))
         if left:
             self._feeds.refresh_quiet_feeds(now)
-            why = self._why(known, excluded, used=[] if known.strategy.shares else rows)
+            once = not known.strategy.shares and known.need.shape.apart is None
+            why = self._why(known, excluded, used=rows if once else [])
             for asked, members in left:
                 kept = self._keep(asked.wish, members, group=group, why=why, now=now)
                 slice_, number, without = asked.wish.slice, asked.wish.number, members
                 if kept:
                     without = members | (asked.renewed & self.kept.members(slice_))
-                sends.append(_unplaced(slice_, number, members=without, why=why, kept=kept))
+                sends.append(unplaced(slice_, number, members=without, why=why, kept=kept))
 
     def _keep(
         self, wish: Wish, members: Bits, *, group: WishGroup, why: Unschedulable, now: float
@@ -233,24 +235,50 @@ class Placer:
 
     def _propose(
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
-    ) -> tuple[list[int], list[Key]]:
+    ) -> Proposed:
         """Rows for up to `count` members, and a host for each member that has one."""
         index, need, strategy, names = self.index, known.need, known.strategy, self.index.names
         assert strategy is not None
         if not count:
-            return [], []
+            return NOTHING
+        if need.shape.apart is not None:
+            return self._propose_apart(known, excluded, count=count, now=now)
         if known.search is not None and count <= few_max(index.size) and not excluded:
             few = self._look_up(known, known.search, each_max=strategy.each_max, count=count)
             if few is not None:
                 some, members = [row for row, _ in few], [taken for _, taken in few]
                 index.propose_few(need, some, counts=members, now=now)
-                return some, [names[row] for row, taken in few for _ in range(taken)]
+                return Proposed(some, [names[row] for row, taken in few for _ in range(taken)], [])
         fitting = self._checks.fit(need, excluded)
         if not len(fitting.rows):
-            return [], []
+            return NOTHING
         rows, counts = choose(index, need, fitting=fitting, strategy=strategy, count=count)
         index.propose(need, rows, counts=counts, now=now)
-        return rows.tolist(), [names[row] for row in np.repeat(rows, counts).tolist()]
+        hosts = [names[row] for row in np.repeat(rows, counts).tolist()]
+        return Proposed(rows.tolist(), hosts, [])
+
+    def _propose_apart(
+        self, known: KnownShape, excluded: list[int], *, count: int, now: float
+    ) -> Proposed:
+        """One member on each host, those hosts first that have the fewest members already."""
+        index, need, strategy = self.index, known.need, known.strategy
+        assert strategy is not None and need.shape.apart is not None
+        found = Proposed([], [], [])
+        while len(found.hosts) < count:
+            fitting = self._checks.fit(need, excluded)
+            if not len(fitting.rows):
+                break
+            here = index.task_counts(need.shape.apart)[fitting.rows]
+            fewest = int(here.min())
+            level = Fitting(fitting.rows[here == fewest], fitting.limits)
+            left = count - len(found.hosts)
+            rows, counts = choose(index, need, fitting=level, strategy=strategy, count=left)
+            assert len(rows), "a host that fits takes one"
+            index.propose(need, rows, counts=counts, now=now)
+            found.rows.extend(rows.tolist())
+            found.hosts.extend(index.names[row] for row in rows.tolist())
+            found.shares.extend([fewest] * len(rows))
+        return found
 
     def _look_up(
         self, known: KnownShape, search: Search, *, each_max: int, count: int
@@ -312,20 +340,22 @@ class Placer:
         known = self.kept.shape(group)
         if known is None:
             return False
-        room = int(fits(known.need, self.index.free[:, rows]).sum())
-        placed = False
+        room = self._checks.room(known.need, rows)
+        any_placed = False
         for wishes, excluded in split(self.kept.of_group(group, room), self.index):
             count = min(sum(len(kept.members) for kept in wishes), room)
-            _, hosts = self._propose(known, excluded, count=count, now=now)
-            placed = placed or bool(hosts)
+            _, hosts, shares = self._propose(known, excluded, count=count, now=now)
+            any_placed = any_placed or bool(hosts)
             for kept in wishes:
                 got, hosts = tuple(hosts[: len(kept.members)]), hosts[len(kept.members) :]
                 if not got:
                     break
                 members = kept.members.lowest(len(got))
                 self.kept.remove(kept, members)
-                sends.append(Send(kept.slice, Placed(kept.number, members, got, known.number)))
-        return placed
+                found = Placed(kept.number, members, got, known.number)
+                sends += placed(kept.slice, found, shares=shares[: len(got)])
+                shares = shares[len(got) :]
+        return any_placed
 
     def _explain_again(self, *, sends: list[Send]) -> None:
         """Other hosts are known than before: some could now run what none could, or the reverse."""
@@ -345,11 +375,5 @@ class Placer:
                 if kept.told_never != why.never:
                     kept.told_never = why.never
                     sends.append(
-                        _unplaced(kept.slice, kept.number, members=kept.members, why=why, kept=True)
+                        unplaced(kept.slice, kept.number, members=kept.members, why=why, kept=True)
                     )
-
-
-def _unplaced(
-    slice_: Key, number: int, *, members: Bits, why: Unschedulable, kept: bool = False
-) -> Send:
-    return Send(slice_, Unplaced(number, members, why.reasons, why.text, why.never, kept))

@@ -10,22 +10,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from peloton.placement.constraints import (
-    MATCH,
-    UNKNOWN,
-    allowance,
-    depends_on_tasks,
-    opens_exclusive,
-    truths,
-)
-from peloton.placement.index import CPU, GPU, PORTS, Fitting, Flags, HostIndex, Need
-from peloton.placement.messages import Constraint, Shape
+from peloton.placement.conditions import MATCH, UNKNOWN, opens_exclusive, shape_depends_on_tasks
+from peloton.placement.constraints import allowance, possible, truths
+from peloton.placement.index import Fitting, Flags, HostIndex
+from peloton.placement.labels import Ints
+from peloton.placement.messages import Constraint, Shape, port_label
+from peloton.placement.needs import CPU, GPU, PORTS, Need
+from peloton.placement.strategies import fits
 
 MISMATCH_STATUS = "mismatch_status"
 NO_OFFER = "no_offer"
 INSUFFICIENT = "insufficient_offer_resources"
 SCARCE = "scarce_resources"
 MISMATCH_CONSTRAINTS = "mismatch_constraints"
+PORT_TAKEN = "port_taken"
 UNKNOWN_TASKS = "unknown_task_labels"
 HOST_LIMIT = "mismatch_max_host_limit"
 UNKNOWN_STRATEGY = "unknown_strategy"
@@ -36,13 +34,15 @@ CHECK_REASONS = (
     INSUFFICIENT,
     SCARCE,
     MISMATCH_CONSTRAINTS,
+    PORT_TAKEN,
     UNKNOWN_TASKS,
     HOST_LIMIT,
     UNKNOWN_STRATEGY,
 )
-"""Every reason, in the order in which they are reported. The last three are not the original's
-checks: task labels that no inventory reports, hosts that already have their member of a spread
-wish, and a strategy that is not registered (counted once, not per host)."""
+"""Every reason, in the order in which they are reported. The last four are not the original's
+checks: a fixed port that another task has, task labels that no inventory reports, hosts that
+already have their member of a spread wish, and a strategy that is not registered (counted once, not
+per host)."""
 
 OPEN_SETS_MAX = 256
 """Constraints whose hosts are cached."""
@@ -72,8 +72,8 @@ class HostChecks:
         known = self._open.get(name)
         if known is None:
             known = index.up & ~self._scarce(need) & ~self._closed(need)
-            if shape.constraint is not None and not depends_on_tasks(shape.constraint):
-                known &= truths(shape.constraint, index) >= MATCH
+            if shape.constraint is not None:
+                known &= possible(shape.constraint, index)
             if len(self._open) >= OPEN_SETS_MAX:
                 del self._open[next(iter(self._open))]
             self._open[name] = known
@@ -90,12 +90,19 @@ class HostChecks:
         if need.nothing:
             mask &= ~self._no_offer()
         limits = None
-        if depends_on_tasks(need.shape.constraint):
+        if shape_depends_on_tasks(need.shape):
             limits = allowance(need.shape, self._index)
             mask &= limits > 0
         if excluded:
             mask[excluded] = False
         return Fitting(np.flatnonzero(mask), limits)
+
+    def room(self, need: Need, rows: Ints) -> int:
+        """The most members that these rows may take, however many others there are."""
+        most = fits(need, self._index.free[:, rows])
+        if shape_depends_on_tasks(need.shape):
+            np.minimum(most, allowance(need.shape, self._index, rows=rows), out=most)
+        return int(most.sum())
 
     def failed(self, need: Need, excluded: list[int], *, used: list[int]) -> dict[str, Flags]:
         """Hosts by the first check that each fails, in the order of `CHECK_REASONS`.
@@ -116,8 +123,8 @@ class HostChecks:
         """
         index = self._index
         found: Flags = index.has_host & ~self._scarce(need) & ~self._closed(need)
-        if need.shape.constraint is not None and not depends_on_tasks(need.shape.constraint):
-            found &= truths(need.shape.constraint, index) >= MATCH
+        if need.shape.constraint is not None:
+            found &= possible(need.shape.constraint, index)
         least = np.array(need.least[:PORTS])[:, None]
         found &= np.all(index.capacity >= least, axis=0)
         return found
@@ -135,11 +142,11 @@ class HostChecks:
         yield INSUFFICIENT, free[PORTS] < need.amounts[PORTS]
         yield MISMATCH_CONSTRAINTS, self._closed(need)
         truth = truths(need.shape.constraint, index)
-        yield UNKNOWN_TASKS, truth == UNKNOWN
-        mismatch: Flags = truth < MATCH
-        if depends_on_tasks(need.shape.constraint):
-            mismatch |= allowance(need.shape, index) == 0
-        yield MISMATCH_CONSTRAINTS, mismatch
+        unknown: Flags = truth == UNKNOWN
+        yield UNKNOWN_TASKS, unknown if need.shape.apart is None else unknown | ~index.knows_tasks
+        yield MISMATCH_CONSTRAINTS, truth < MATCH
+        for port in need.shape.fixed_ports:
+            yield PORT_TAKEN, index.task_counts(port_label(port)) > 0
         taken = np.zeros(index.size, np.bool_)
         taken[used] = True
         yield HOST_LIMIT, taken

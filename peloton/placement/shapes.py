@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from peloton.actors.resources import EPSILON
-from peloton.placement.constraints import depends_on_tasks
-from peloton.placement.index import GPU, PORTS, Need, need_of
+from peloton.placement.conditions import shape_depends_on_tasks
 from peloton.placement.messages import Shape
+from peloton.placement.needs import GPU, PORTS, Need, need_of
 from peloton.placement.order import Search
 from peloton.placement.orders import OrderName
 from peloton.placement.reasons import open_key
@@ -75,6 +75,6 @@ def _search(need: Need, strategy: Strategy | None) -> Search | None:
     if strategy is None or strategy.sign == 0:
         return None
     epsilon_decides = need.nothing or 0 < need.amounts[GPU] < EPSILON
-    if epsilon_decides or need.amounts[PORTS] or depends_on_tasks(need.shape.constraint):
+    if epsilon_decides or need.amounts[PORTS] or shape_depends_on_tasks(need.shape):
         return None
     return Search(need.amounts[:4], need.least[:4])

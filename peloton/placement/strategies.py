@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX, EPSILON
-from peloton.placement.index import CPU, DISK, GPU, MEMORY, PORTS, Fitting, HostIndex, Need
+from peloton.placement.index import Fitting, HostIndex
 from peloton.placement.labels import Ints
+from peloton.placement.needs import CPU, DISK, GPU, MEMORY, PORTS, Need
 from peloton.runtime.vocabulary import Value
 
 RankColumns = tuple[Ints, ...]

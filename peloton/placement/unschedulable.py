@@ -12,15 +12,18 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import EPSILON, amount
-from peloton.placement.constraints import MATCH, depends_on_tasks, truths
-from peloton.placement.index import PORTS, Flags, HostIndex, Need
-from peloton.placement.messages import Constraint
+from peloton.placement.conditions import MATCH, condition_text, depends_on_tasks
+from peloton.placement.constraints import truths
+from peloton.placement.index import Flags, HostIndex
+from peloton.placement.messages import Constraint, port_label
+from peloton.placement.needs import PORTS, Need
 from peloton.placement.reasons import (
     HOST_LIMIT,
     INSUFFICIENT,
     MISMATCH_CONSTRAINTS,
     MISMATCH_STATUS,
     NO_OFFER,
+    PORT_TAKEN,
     SCARCE,
     UNKNOWN_TASKS,
 )
@@ -92,6 +95,8 @@ def _parts(
             yield f"{_hosts_text(hosts, total, verbs=('have', 'has'))} no free resources"
         elif reason == MISMATCH_CONSTRAINTS:
             yield from _constraints(index, need, hosts=hosts, total=total)
+        elif reason == PORT_TAKEN:
+            yield from _ports_taken(index, need, hosts=hosts, total=total)
         elif reason in _OTHERS:
             yield f"{_hosts_text(hosts, total)} {_OTHERS[reason]}"
         if reason == INSUFFICIENT or (reason == NO_OFFER and INSUFFICIENT not in failed):
@@ -144,20 +149,62 @@ def _constraints(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> I
     if not mismatch.any():
         return
     known = _of_hosts(constraint)
-    unmet = [leaf for leaf in known if not _anywhere(index, leaf)]
-    conditions = _texts(unmet or known)
-    none = "; no host matches" if unmet else ""
-    required = f" (requires {conditions}{none})" if conditions else ""
-    yield f"{_hosts_text(mismatch, total, verbs=('do', 'does'))} not meet the constraint{required}"
+    of_host = np.zeros(index.size, np.bool_)
+    for condition in known:
+        of_host |= mismatch & (truths(condition, index) < MATCH)
+    if of_host.any():
+        unmet = [leaf for leaf in known if not _anywhere(index, leaf)]
+        none = "; no host matches" if unmet else ""
+        required = f" (requires {_texts(unmet or known)}{none})"
+        who = _hosts_text(of_host, total, verbs=("do", "does"))
+        yield f"{who} not meet the constraint{required}"
+    yield from _of_tasks(index, constraint, hosts=mismatch & ~of_host, total=total)
+
+
+def _of_tasks(
+    index: HostIndex, constraint: Constraint, *, hosts: Flags, total: int
+) -> Iterator[str]:
+    """The conditions on tasks that these hosts do not meet, each host counted once."""
+    for condition in _all_of(constraint):
+        if not depends_on_tasks(condition):
+            continue
+        unmet = hosts & (truths(condition, index) < MATCH)
+        if not unmet.any():
+            continue
+        hosts = hosts & ~unmet
+        who = _hosts_text(unmet, total, verbs=("have", "has"))
+        number, label = condition.requirement, f"{condition.label.key}={condition.label.value}"
+        if condition.form != "label":
+            who = _hosts_text(unmet, total, verbs=("do", "does"))
+            yield f"{who} not meet {condition_text(condition)}"
+        elif (condition.condition, number) in (("less", 1), ("equal", 0)):
+            yield f"{who} a task with {label}"
+        elif (condition.condition, number) == ("greater", 0):
+            yield f"{who} no task with {label}"
+        else:
+            names = {"less": "fewer than", "equal": "exactly", "greater": "more than"}
+            yield f"{who} not {names[condition.condition]} {number} tasks with {label}"
+
+
+def _ports_taken(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Iterator[str]:
+    for port in need.shape.fixed_ports:
+        taken = hosts & (index.task_counts(port_label(port)) > 0)
+        if taken.any():
+            yield f"port {port} is taken on {int(np.count_nonzero(taken))} of {total} hosts"
+
+
+def _all_of(constraint: Constraint) -> list[Constraint]:
+    """The conditions that must all hold; an "or" is one condition."""
+    if constraint.form == "and":
+        return [one for member in constraint.members for one in _all_of(member)]
+    return [constraint]
 
 
 def _of_hosts(constraint: Constraint | None) -> list[Constraint]:
-    """The conditions that must all hold on a host; an "or" is one condition."""
+    """Those of the conditions that depend on the host alone."""
     if constraint is None:
         return []
-    if constraint.form == "and":
-        return [one for member in constraint.members for one in _of_hosts(member)]
-    return [] if depends_on_tasks(constraint) else [constraint]
+    return [condition for condition in _all_of(constraint) if not depends_on_tasks(condition)]
 
 
 def _anywhere(index: HostIndex, leaf: Constraint) -> bool:
@@ -165,23 +212,9 @@ def _anywhere(index: HostIndex, leaf: Constraint) -> bool:
 
 
 def _texts(conditions: list[Constraint]) -> str:
-    shown = " and ".join(_text(leaf) for leaf in conditions[:CONDITIONS_SHOWN_MAX])
+    shown = " and ".join(condition_text(leaf) for leaf in conditions[:CONDITIONS_SHOWN_MAX])
     rest = len(conditions) - CONDITIONS_SHOWN_MAX
     return f"{shown} and {rest} more" if rest > 0 else shown
-
-
-def _text(leaf: Constraint) -> str:
-    """A condition on a host as text."""
-    if leaf.form != "label":
-        within = f" {leaf.form} ".join(_text(member) for member in leaf.members)
-        return f"({within})"
-    label, number = f"{leaf.label.key}={leaf.label.value}", leaf.requirement
-    if (leaf.condition, number) == ("greater", 0):
-        return label
-    if (leaf.condition, number) in (("less", 1), ("equal", 0)):
-        return f"no {label}"
-    names = {"less": "fewer than", "equal": "exactly", "greater": "more than"}
-    return f"{names.get(leaf.condition, leaf.condition)} {number} times {label}"
 
 
 def _hosts_text(hosts: Flags, total: int, *, verbs: tuple[str, str] = ("are", "is")) -> str:

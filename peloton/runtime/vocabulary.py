@@ -1,8 +1,8 @@
 """The vocabulary of the runtime: all that a kind of actor needs to import.
 
-A kind is a record of pure functions over values: `decide` (a message arrived), `pursue` (is there
-a next step towards the goal?), `evolve` (a fact happened). This module defines the values they
-share. It must never import anything above it, read a clock, draw a random number or know any kind.
+A kind is a record of pure functions over values, of which `decide` is called when a message has
+arrived, `pursue` when there may be a next step towards the goal, and `evolve` for each fact. It
+must not import anything above it, read a clock, draw a random number or know any kind.
 """
 
 from __future__ import annotations
@@ -290,9 +290,8 @@ Decide = Callable[[Any, Any, At], Decision]
 Evolve = Callable[[Any, Any], Any]
 Pursuing = Callable[[Any, At], "Decision | Rest"]
 Upcast = Callable[[Any], Any]
-"""From the decoded but untyped value of one schema to that of the next."""
 Downcast = Callable[[Any], Any]
-"""From the decoded but untyped value of one schema to that of the schema before it."""
+"""From the decoded but untyped value of one schema to that of the next, or of the one before."""
 
 
 def no_deadline(state: Any) -> tuple[str, float] | None:
@@ -347,7 +346,6 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of actor, as registered with the runtime. Every field is pure.
 
     `absent` is the table for keys that do not exist: message class → decision without a state.
-    `phase` is how far a parent's children are: None before anything has begun.
     `lookup` names the messages that need the `ended` row of a key that is not in memory.
     `schema` is that of the state; `schemas` has those of facts, messages and answers that changed
     since the first; `upcasters` converts from older ones: class → {older schema: step}.
@@ -375,12 +373,14 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     index: Callable[[], Any] | None = None
     report: Callable[[Any, At], tuple[Send, ...]] | None = None  # sent when children changed
     report_interval_s: float = 0.0
-    phase: Callable[[Any, Any], Any] = no_phase  # of (state, index): changes reported at once
+    phase: Callable[[Any, Any], Any] = no_phase  # of (state, index): how far children are
     final: Callable[[Any], bool] = lambda phase: False  # a phase that says all a report would
     inspect: Mapping[type, Callable[..., Any]] = {}
     depends: Callable[[Any], str] | None = None  # of a query: OWN_STATE, KIND_STATES, "" (more)
     recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes need a `Pursue`
     view: Callable[[Key, Any], Any] | None = None  # summary for listings; None: not listed
+    texts: Callable[[Any], tuple[str, ...]] | None = None  # in small letters, that listings search
+    ranked: tuple[str, str] | None = None  # of a summary: a number that never changes, and its key
     follows: Callable[[Key], Key] | None = None  # the crowd whose parent an entity is
     lookup: frozenset[type] = frozenset()
     lazy: frozenset[type] = frozenset()  # facts that may wait for a frame: `core/holding.py`
@@ -389,6 +389,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     keep_bytes: float = math.inf  # their bytes as encoded,
     keep_s: float = math.inf  # and how long; whichever bound is reached first
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
+    parting: tuple[int, Callable[[Key, Any], Message | None]] | None = None  # `core/parting.py`
     crowd: CrowdKind | None = None
     schema: int = 1
     schemas: Mapping[type, int] = {}

@@ -11,11 +11,13 @@ answers carry inside. Must not hold state of its own: two clients see the same c
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 from peloton.sdk.addresses import Addresses, Written, ZooKeeperAddresses, addresses_of
 from peloton.sdk.credentials import ClientTlsFiles, Credentials, Login, from_environment
+from peloton.sdk.hosts import HostCalls
+from peloton.sdk.internals import InternalCalls
 from peloton.sdk.jobs import JobQuery, Jobs
 from peloton.sdk.ops import OpsCalls, WaitResult
 from peloton.sdk.pools import PoolCalls
@@ -63,7 +65,9 @@ class Client:
         self.pools = PoolCalls(self._wire)
         self.jobs = Jobs(self._wire, self.pools)
         self.tasks = TaskCalls(self._wire)
+        self.hosts = HostCalls(self._wire)
         self.ops = OpsCalls(self._wire)
+        self.internals = InternalCalls(self._wire)
 
     @classmethod
     def found(
@@ -92,6 +96,11 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def on_warning(self, warned: Callable[[str], None]) -> None:
+        """Call this with each warning of the cluster, such as of a job that its pool can never
+        admit. Without it a warning is an `errors.PelotonWarning` of Python's `warnings`."""
+        self._wire.warned = warned
 
     def close(self) -> None:
         self._wire.close()

@@ -19,6 +19,10 @@ class PelotonError(Exception):
         self.kind = kind
 
 
+class PelotonWarning(UserWarning):
+    """The cluster accepted what was sent, and says that it will not do what is wanted."""
+
+
 class BadSpec(PelotonError):
     """What was sent cannot be meant: an unknown key, a wrong type, a broken rule.
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from peloton import undecided as not_yet
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.job import job_pb2_grpc
@@ -22,12 +23,17 @@ from peloton.sdk.pools import PoolCalls
 from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
 
 DAY_S = 24 * 3600
+CONSIDERED = 100
+"""Jobs that a query considers where it names no number, as in the original."""
 TERMINAL_STATES = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
 
 
 @dataclass(frozen=True)
 class JobQuery:
-    """A filter for jobs. Empty fields do not filter; `days` counts back from now."""
+    """A filter for jobs. Empty fields do not filter; `days` counts back from now.
+
+    At most `total_max` jobs are considered; 0 is for a hundred, or for as many as the page needs.
+    """
 
     labels: tuple[tuple[str, str], ...] = ()
     keywords: tuple[str, ...] = ()
@@ -38,9 +44,15 @@ class JobQuery:
     days: int = 0
     offset: int = 0
     limit: int = 100
-    total_max: int = 100
+    total_max: int = 0
     sort: tuple[str, ...] = ("creation_time",)
     order: str = "DESC"
+    archived: bool = False
+
+    @property
+    def considered(self) -> int:
+        """How many jobs are considered at most."""
+        return self.total_max or max(CONSIDERED, self.offset + self.limit)
 
 
 ALL_JOBS = JobQuery()
@@ -54,10 +66,22 @@ def job_id(value: str) -> peloton_pb2.JobID:
     return peloton_pb2.JobID(value=value)
 
 
+def undecided_job(spec: Any) -> str:
+    """What the spec of a job says that the server does not decide upon yet; "" for nothing."""
+    return not_yet.line(not_yet.of_configs(specs.build(job.JobConfig, spec)))
+
+
 def secret(path: str, data: bytes) -> peloton_pb2.Secret:
     """A secret as a create wants it: its data in base64."""
     value = peloton_pb2.Secret.Value(data=base64.b64encode(data))
     return peloton_pb2.Secret(path=path, value=value)
+
+
+def built(config: Any) -> job.JobConfig:
+    """The message of a spec."""
+    made = job.JobConfig()
+    made.CopyFrom(specs.build(job.JobConfig, config))
+    return made
 
 
 def state_name_of(info: job.JobInfo) -> str:
@@ -84,19 +108,53 @@ class Jobs:
 
         The answer holds the id. Repeating the call with the same `request_key` makes no second job.
         """
-        built = job.JobConfig()
-        built.CopyFrom(specs.build(job.JobConfig, config))
-        built.respoolID.value = self._pools.lookup(pool)
-        request = job.CreateRequest(config=built, secrets=secrets)
+        message = built(config)
+        message.respoolID.value = self._pools.lookup(pool)
+        request = job.CreateRequest(config=message, secrets=secrets)
         if wanted_id:
             request.id.value = wanted_id
         with specs.spelled_as(config):
             answer = self._wire.call(method("Create"), request, how=keyed(request_key))
             return translate.inside(answer)
 
+    def update(
+        self, wanted: str, config: Any, *, request_key: str | None = None
+    ) -> job.UpdateResponse:
+        """More instances of a job: `config` is its spec with a higher count, and configs of new
+        instances; without a pool it keeps its own. An answer without an id: nothing was added.
+        """
+        built = job.JobConfig()
+        built.CopyFrom(specs.build(job.JobConfig, config))
+        request = job.UpdateRequest(id=job_id(wanted), config=built)
+        with specs.spelled_as(config):
+            answer = self._wire.call(method("Update"), request, how=keyed(request_key))
+            return translate.inside(answer)
+
+    def instances_in(self, config: Any) -> int:
+        """How many instances a spec asks for."""
+        return int(specs.build(job.JobConfig, config).instanceCount)
+
+    def refresh(self, wanted: str) -> job.RefreshResponse:
+        """Makes a job look at its goal again."""
+        request = job.RefreshRequest(id=job_id(wanted))
+        answer: job.RefreshResponse = self._wire.call(method("Refresh"), request)
+        return answer
+
     def get(self, job: str) -> job.GetResponse:
         answer = self._wire.call(method("Get"), get_request(job))
         return translate.inside(answer)
+
+    def cache(self, wanted: str) -> job.GetCacheResponse:
+        """The runtime of a job, and the parts of its config that are kept with it."""
+        request = job.GetCacheRequest(id=job_id(wanted))
+        answer: job.GetCacheResponse = self._wire.call(method("GetCache"), request)
+        return answer
+
+    def active(self) -> job.GetActiveJobsResponse:
+        """The ids of all jobs that have not ended."""
+        request = job.GetActiveJobsRequest()
+        answer: job.GetActiveJobsResponse = self._wire.call(method("GetActiveJobs"), request)
+        return answer
 
     def delete(self, job: str) -> job.DeleteResponse:
         """Deletes a job that has ended."""
@@ -139,7 +197,7 @@ def spec_of(wanted: JobQuery) -> job.QuerySpec:
     ]
     spec = job.QuerySpec(
         pagination=query.PaginationSpec(
-            offset=wanted.offset, limit=wanted.limit, orderBy=by, maxLimit=wanted.total_max
+            offset=wanted.offset, limit=wanted.limit, orderBy=by, maxLimit=wanted.considered
         ),
         labels=[peloton_pb2.Label(key=key, value=value) for key, value in wanted.labels],
         keywords=wanted.keywords,
@@ -151,4 +209,7 @@ def spec_of(wanted: JobQuery) -> job.QuerySpec:
         now = int(time.time())
         spec.creationTimeRange.min.FromSeconds(now - wanted.days * DAY_S)
         spec.creationTimeRange.max.FromSeconds(now)
+    elif wanted.archived:
+        # Whoever names times means jobs that left memory, too.
+        spec.creationTimeRange.min.SetInParent()
     return spec

@@ -1,4 +1,4 @@
-"""Resource pools: create, look up, list, delete.
+"""Resource pools: create, update, look up, list, delete.
 
 Must not know files or terminals; a pool is named by its path ("/research/vision").
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from peloton import undecided as not_yet
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.respool import respool_pb2_grpc
@@ -26,8 +27,16 @@ def split(path: str) -> tuple[str, str]:
     """The parent's path and the last name."""
     if not path.startswith("/") or path.rstrip("/") == "":
         raise BadSpec(f"{path!r} is not the path of a pool below the root, such as /research")
+    if any(part in ("", ".", "..") for part in path.rstrip("/")[1:].split("/")):
+        raise BadSpec(f"{path!r} has a part that is empty, `.` or `..`")
     parent, _, name = path.rstrip("/").rpartition("/")
     return parent or ROOT, name
+
+
+def undecided_pool(config: Any) -> str:
+    """What the config of a pool says that the server does not decide upon yet; "" for nothing."""
+    built = specs.build(respool.ResourcePoolConfig, config)
+    return not_yet.line(not_yet.of_pool(built, respool.STATIC))
 
 
 def give_shares(built: respool.ResourcePoolConfig, config: Any) -> None:
@@ -52,7 +61,22 @@ class PoolCalls:
         self._wire = wire
 
     def create(self, path: str, config: Any, *, request_key: str | None = None) -> str:
-        """Makes a pool at `path`; its parent must exist. Returns the id."""
+        """Makes a pool at `path`; its parent must exist. Returns the id.
+
+        One without `resources` has the limits of its parent, as they are now.
+        """
+        built = self.built(path, config)
+        request = respool.CreateRequest(config=built)
+        how = keyed(request_key)
+        with specs.spelled_as(config):
+            answer = self._wire.call(method("CreateResourcePool"), request, how=how)
+            return translate.inside(answer).result.value
+
+    def built(self, path: str, config: Any) -> respool.ResourcePoolConfig:
+        """The message of a spec for the pool at `path`, whose parent must exist.
+
+        Without `resources` it has the limits of its parent, as they are now.
+        """
         parent, name = split(path)
         built = respool.ResourcePoolConfig()
         built.CopyFrom(specs.build(respool.ResourcePoolConfig, config))
@@ -64,11 +88,25 @@ class PoolCalls:
             )
         give_shares(built, config)
         built.parent.value = self.lookup(parent)
-        request = respool.CreateRequest(config=built)
-        how = keyed(request_key)
+        if not built.resources:
+            built.resources.extend(self.limits(built.parent.value))
+        return built
+
+    def update(self, path: str, config: Any, *, force: bool = False) -> respool.UpdateResponse:
+        """Replaces the config of the pool at `path`; `config` is a whole spec, as of `create`.
+
+        With `force` the rules of the tree are not checked, such as that limits of children fit.
+        """
+        request = respool.UpdateRequest(config=self.built(path, config), Force=force)
+        request.id.value = self.lookup(path)
         with specs.spelled_as(config):
-            answer = self._wire.call(method("CreateResourcePool"), request, how=how)
-            return translate.inside(answer).result.value
+            answer = self._wire.call(method("UpdateResourcePool"), request, how=ONCE)
+            return translate.inside(answer)
+
+    def limits(self, pool_id: str) -> list[respool.ResourceConfig]:
+        """Resources with the limits of a pool, and nothing reserved."""
+        found = self.get(pool_id).poolinfo.config.resources
+        return [respool.ResourceConfig(kind=one.kind, limit=one.limit, share=1.0) for one in found]
 
     def lookup(self, path: str) -> str:
         """The id of the pool at `path`."""

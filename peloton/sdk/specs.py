@@ -20,7 +20,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.yaml_text import PART, describe, load_yaml
+from peloton.sdk.yaml_text import describe, load_yaml
+from peloton.yaml_places import PART
 
 M = TypeVar("M", bound=Message)
 

@@ -64,6 +64,12 @@ class TaskCalls:
         request = task.GetRequest(jobId=job_id(job), instanceId=instance)
         return translate.inside(self._wire.call(method("Get"), request), fields=BESIDE)
 
+    def cache(self, job: str, instance: int) -> task.GetCacheResponse:
+        """The runtime and the labels of an instance."""
+        request = task.GetCacheRequest(jobId=job_id(job), instanceId=instance)
+        answer: task.GetCacheResponse = self._wire.call(method("GetCache"), request)
+        return answer
+
     def list(self, job: str, *, only: Range = EVERY_INSTANCE) -> task.ListResponse:
         request = task.ListRequest(jobId=job_id(job), range=range_of(only))
         return translate.inside(self._wire.call(method("List"), request), fields=("notFound",))
@@ -87,6 +93,7 @@ class TaskCalls:
         return translate.inside(self._wire.call(method("Query"), request))
 
     def start(self, job: str, ranges: Sequence[Range] = ()) -> task.StartResponse:
+        """Instances that were stopped begin a new run; others are left as they are."""
         request = task.StartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
         return translate.inside(self._wire.call(method("Start"), request, how=ONCE))
 
@@ -95,10 +102,23 @@ class TaskCalls:
         request = task.StopRequest(jobId=job_id(job), ranges=map(range_of, ranges))
         return translate.inside(self._wire.call(method("Stop"), request, how=keyed(None)))
 
-    def restart(self, job: str, ranges: Sequence[Range] = ()) -> task.RestartResponse:
+    def restart(
+        self, job: str, ranges: Sequence[Range] = (), *, request_key: str | None = None
+    ) -> task.RestartResponse:
+        """Instances begin a new run with fresh attempts; those that run are killed first.
+
+        Without a key it is sent once: said twice, they would run twice more.
+        """
+        how = ONCE if request_key is None else keyed(request_key)
         request = task.RestartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
-        answer = self._wire.call(method("Restart"), request, how=ONCE)
+        answer = self._wire.call(method("Restart"), request, how=how)
         return translate.inside(answer, fields=BESIDE)
+
+    def refresh(self, job: str, only: Range = EVERY_INSTANCE) -> task.RefreshResponse:
+        """Makes instances look at their goals again."""
+        request = task.RefreshRequest(jobId=job_id(job), range=range_of(only))
+        answer: task.RefreshResponse = self._wire.call(method("Refresh"), request)
+        return answer
 
     def events(
         self, job: str, instance: int, *, run: str = "", runs_max: int = 0
@@ -128,10 +148,27 @@ class TaskCalls:
         file = self._file(job, instance, run=run, filename=filename)
         return sandbox.download(file, timeout_s=self._wire.timeout_s)
 
+    def outputs(
+        self, job: str, instance: int, *, filenames: Sequence[str] = ("stdout", "stderr")
+    ) -> dict[str, Iterator[bytes]]:
+        """The bytes of several files of the newest run; those that are not there are left out."""
+        found = self.browse(job, instance)
+        paths = {path.rsplit("/", 1)[-1]: path for path in found.paths}
+        files = {
+            name: sandbox.File(found.hostname, found.port, paths[name])
+            for name in filenames
+            if name in paths
+        }
+        return {
+            name: sandbox.download(file, timeout_s=self._wire.timeout_s)
+            for name, file in files.items()
+        }
+
     def follow(
-        self, job: str, instance: int, *, run: str = "", filename: str = "stdout"
-    ) -> Iterator[bytes]:
-        """The same, and what is added to it until the run has ended.
+        self, job: str, instance: int, *, run: str = "", filename: str = "stdout",
+        pause_s: float = FOLLOW_PAUSE_S,
+    ) -> Iterator[bytes]:  # fmt: skip
+        """The same, and what is added to it until the run has ended; asks again every `pause_s`.
 
         Waits for the run to begin, and for the file to be made: a run that goes on may yet make it.
         """
@@ -161,7 +198,7 @@ class TaskCalls:
                 over = False
             if over:
                 return
-            time.sleep(FOLLOW_PAUSE_S)
+            time.sleep(pause_s)
 
     def _begun(self, job: str, instance: int) -> str:
         """The id of the run that has files; empty while there is none to come."""

@@ -41,6 +41,7 @@ PATH = re.compile(r"config\.(?P<path>\w+(?:\.\w+|\[\d+\])*): (?P<text>.+)", re.D
 
 BY_FIELD: dict[str, type[errors.PelotonError]] = {
     "alreadyExists": errors.AlreadyExists,
+    "getRuntimeFail": errors.NotFound,  # of Get: there is no such job
     "err": errors.BadSpec,  # of a query: what was asked for cannot be meant
     "invalidConfig": errors.BadSpec,
     "invalidJobId": errors.BadSpec,

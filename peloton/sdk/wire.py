@@ -14,7 +14,8 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import grpc
@@ -60,6 +61,15 @@ OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 ]
+
+
+WARNING = "peloton-warning-bin"
+"""Trailing metadata of an answer: what is accepted and will not do what is wanted, in UTF-8."""
+
+
+def warn(text: str) -> None:
+    """What is done with a warning of the server unless a program wants something else."""
+    warnings.warn(text, errors.PelotonWarning, stacklevel=2)
 
 
 class RpcName(NamedTuple):
@@ -118,6 +128,7 @@ class Wire:
         self._reached: set[str] = set()
         self._lock = threading.Lock()
         self._closed = False
+        self.warned: Callable[[str], None] = warn
 
     def close(self) -> None:
         with self._lock:
@@ -246,7 +257,13 @@ class Wire:
         self, route: CallRoute, call: RpcCall, *, metadata: list[tuple[str, str]], wait_s: float
     ) -> Any:
         rpc = getattr(call.method.stub(self._channel(route.target)), call.method.name)
-        return rpc(call.request, timeout=wait_s, metadata=[*metadata, *route.metadata])
+        answer, ended = rpc.with_call(
+            call.request, timeout=wait_s, metadata=[*metadata, *route.metadata]
+        )
+        for key, value in ended.trailing_metadata() or ():
+            if key == WARNING:
+                self.warned(value.decode(errors="replace"))
+        return answer
 
     def _is_known_now(self, error: grpc.RpcError, address: str) -> bool:
         """Whether a daemon that did not know us would now: it was started after we looked.

@@ -13,12 +13,15 @@ from typing import Any
 
 import yaml
 
-from peloton import yaml_limits
+from peloton import yaml_limits, yaml_places
 from peloton.sdk.errors import BadSpec
 
 Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TAG = "tag:yaml.org,2002:"
-PART = re.compile(r"[^.\[\]]+")
+
+
+# An escape of JSON; the first alternative is a character beyond 16 bits, in two halves.
+ESCAPE = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|\\.", re.IGNORECASE | re.DOTALL)
 
 
 class Loader(Base):
@@ -60,6 +63,8 @@ SecretLoader.add_constructor(TAG + "map", secret_mapping)
 def load_yaml(text: str, *, name: str = "the file", secret: bool = False) -> dict[str, Any]:
     """The document as plain Python, its top level a mapping. Errors repeat nothing of a `secret`
     one."""
+    if text.lstrip().startswith("{"):
+        text = ESCAPE.sub(whole_escape, text)
     try:
         data = (
             yaml_limits.load_secret(text, SecretLoader)
@@ -75,31 +80,17 @@ def load_yaml(text: str, *, name: str = "the file", secret: bool = False) -> dic
     return data
 
 
+def whole_escape(found: re.Match[str]) -> str:
+    """As YAML writes it: JSON alone has characters in two halves."""
+    if not found[1]:
+        return found[0]
+    number = 0x10000 + ((int(found[1], 16) - 0xD800) << 10) + int(found[2], 16) - 0xDC00
+    return f"\\U{number:08x}"
+
+
 def line_of(text: str, path: str) -> int | None:
-    """The line, counted from 1, of a path of keys and indexes, or of its longest prefix.
-
-    Case and underscores do not count, as in specs. Only asked once something is wrong, so the
-    document is read anew rather than every value carrying its line.
-    """
-    node, line = yaml.compose(text, Loader), None
-    for part in PART.findall(path):
-        found = _below(node, part)
-        if found is None:
-            break
-        mark, node = found
-        line = mark.start_mark.line + 1
-    return line
-
-
-def _below(node: Any, part: str) -> tuple[Any, Any] | None:
-    """The node that marks the position, and the value there."""
-    if isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
-        item = node.value[int(part)]
-        return item, item
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        if str(key.value).replace("_", "").lower() == part.replace("_", "").lower():
-            return key, value
-    return None
+    """The line of a path of keys and indexes, or of its longest prefix."""
+    return yaml_places.line_of(text, path, loader=Loader)
 
 
 def describe(value: Any) -> str:

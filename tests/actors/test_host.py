@@ -195,7 +195,7 @@ def test_ports_are_picked_and_never_given_twice() -> None:
     both = m.RunSpec(Resources(1), "x", ports=(dynamic, fixed))
     turn = receive(up(), m.Launch(1, both), 0, 1)
     ((refusal, refused),) = replies(turn)
-    assert refusal.reason == "no free port on the host" and refused == [1]  # type: ignore[attr-defined]
+    assert refusal.reason == "port 31000 is taken on the host" and refused == [1]  # type: ignore[attr-defined]
     start = orders(turn)[0].runs[0]  # type: ignore[attr-defined]
     assert dict(start.environment)["PORT"] == "31001", "31000 is the fixed one"
     one = m.RunSpec(Resources(1), "x", ports=(dynamic,))
@@ -573,7 +573,7 @@ def test_a_summary_has_the_free_ports() -> None:
     assert granted.summary(HOST).ports == 2
     refusal = replies(receive(granted, m.Launch(1, spec), 1))[0][0]
     assert isinstance(refusal, t.RunRefused) and refusal.summary is not None
-    assert refusal.reason == "no free port on the host" and refusal.summary.ports == 2
+    assert refusal.reason == "port 8080 is taken on the host" and refusal.summary.ports == 2
     ended = receive(granted, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
     assert ended.summary(HOST).ports == 3
     gone = receive(granted, m.HostGone()).state
@@ -761,3 +761,39 @@ def test_a_host_follows_the_run_table(phase: RunPhase | None, event: RunEvent) -
     host = up() if phase is None else with_run(phase)
     message, members = EVENTS[event]
     assert taken(host, receive(host, message, *members)) == RUN_TABLE[phase][event]
+
+
+def test_a_start_that_is_reported_late_has_its_own_time() -> None:
+    host = receive(up(), m.Launch(1, SPEC), *range(3), now=20.0).state
+    runs = tuple(pod(n) for n in range(3))
+    late = receive(host, m.RunsStarted(runs, (10.0, 50.06, 89.0)), now=90.0)
+    assert replies(late) == [
+        (t.Started(1, 20.0), [0]),  # never before it was accepted
+        (t.Started(1, 50.0), [1]),
+        (t.Started(1), [2]),
+    ]
+    again = receive(late.state, m.Launch(1, SPEC), *range(3), now=91.0)
+    assert {start.at for start, _ in replies(again)} == {20.0, 50.0, None}  # type: ignore[attr-defined]
+
+
+def test_starts_in_the_same_tenth_of_a_second_share_one_message() -> None:
+    host = receive(up(), m.Launch(1, SPEC), *range(4)).state
+    runs = tuple(pod(n) for n in range(4))
+    times = tuple(50.0 + n / 100 for n in range(4))
+    late = receive(host, m.RunsStarted(runs, times), now=90.0)
+    assert replies(late) == [(t.Started(1, 50.0), [0, 1, 2, 3])] and len(late.facts) == 1
+    listed = receive(host, m.RunsListed(runs, started=times), now=90.0)
+    assert replies(listed) == [(t.Started(1, 50.0), [0, 1, 2, 3])] and len(listed.facts) == 1
+    soon = receive(host, m.RunsStarted(runs, times), now=51.0)
+    assert replies(soon) == [(t.Started(1), [0, 1, 2, 3])]
+
+
+def test_a_run_that_began_and_ended_unseen_has_both_times() -> None:
+    host = receive(up(), m.Launch(1, SPEC), 0, now=20.0).state
+    end = m.RunEnd(pod(0), DONE, 50.04, 40.05)
+    late = receive(host, m.RunsListed((), (end,)), now=90.0)
+    assert replies(late) == [(t.Ended(1, DONE, 50.1, 40.0), [0])]
+    assert [send.message for send in owed(late.state)] == [t.Ended(1, DONE, 50.1, 40.0)]
+    seen = receive(host, m.RunsStarted((pod(0),)), now=41.0).state
+    late = receive(seen, m.RunsEnded((end,)), now=90.0)
+    assert replies(late) == [(t.Ended(1, DONE, 50.1), [0])], "its start was told"

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from peloton.actors.host.messages import Launch, Port
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.counts import client_state, tally
 from peloton.actors.job.slice.decide import REFUSED_REST_S
 from peloton.actors.job.slice.goals import (
     KEPT_REPEAT_S,
@@ -20,11 +22,12 @@ from peloton.actors.job.slice.goals import (
     recall_s,
 )
 from peloton.actors.job.slice.kind import KIND
-from peloton.actors.job.slice.state import Slice, WishNotes
-from peloton.actors.job.slice.tally import client_state, list_instances, tally, why
+from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
+from peloton.actors.job.slice.tally import list_instances, why
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.kind import KIND as TASK
+from peloton.actors.task.kind import RESOLVE
 from peloton.actors.task.messages import (
     AssignHosts,
     MarkUnschedulable,
@@ -33,7 +36,15 @@ from peloton.actors.task.messages import (
     TaskGoals,
 )
 from peloton.actors.task.state import Admission, Task, TaskStates
-from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced, Wish
+from peloton.placement.messages import (
+    Declined,
+    HostSummary,
+    Label,
+    Placed,
+    Unplaced,
+    Wish,
+    port_label,
+)
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Pursue, counted
@@ -184,6 +195,32 @@ def test_the_first_answer_wins() -> None:
     assert [(s.members, s.values) for s in places] == [(Bits.of(1), (hosts[0],))]
     declined = [s.message for s in turn.sends if isinstance(s.message, Declined)]
     assert declined == [Declined(SLICE, Bits.of(1, 2), hosts[1:])], "else the placer counts them"
+
+
+def test_how_many_share_a_host_is_launched_with() -> None:
+    """From the placer's answer to the launch, which is the only one to say so."""
+    notes = WishNotes(Bits.of(1), 0.0, 1)
+    answer = Placed(1, Bits.of(1), (Key("host/a"),), shares=2)
+    turn = take_turn(KIND, SOME, message=answer, at=at(crowd(ready=Bits.of(1)), 0.1, notes))
+    (assigned,) = [s.message for s in turn.sends if isinstance(s.message, AssignHosts)]
+    assert assigned == AssignHosts(2)
+    unborn = Launch(4, shares=2)
+    row = SOME.specs[0]
+    assert RESOLVE[Launch](SOME, unborn, 0) == Launch(4, row.run, 2)
+
+
+def test_a_spread_job_is_told_apart_by_its_id() -> None:
+    config = m.TaskConfig(labels=(("app", "x"),), ports=(Port("web", 80), Port("rpc")))
+    opening = m.SliceOpening("j", "n", Key("respool/p"), 1, config, spread=True)
+    ((row,), _) = spec_rows(3, opening)
+    mine = Label("peloton.job_id", "j")
+    assert row.shape.apart == row.run.apart == mine
+    assert row.shape.labels == row.run.labels == (Label("app", "x"), mine)
+    assert (row.shape.strategy, row.shape.ports, row.shape.fixed_ports) == ("spread", 1, (80,))
+    assert row.shape.all_labels == row.run.all_labels == (*row.run.labels, port_label(80))
+    ((packed,), _) = spec_rows(3, msgspec.structs.replace(opening, spread=False))
+    assert (packed.shape.apart, packed.run.apart, packed.shape.strategy) == (None, None, "pack")
+    assert packed.run.labels == (Label("app", "x"),)
 
 
 def test_a_refusal_travels_with_the_next_wish() -> None:
@@ -434,3 +471,91 @@ def test_a_reason_counts_one_as_one() -> None:
     assert counted(1, "instance waits", many="instances wait") == "1 instance waits"
     assert counted(2, "instance waits", many="instances wait") == "2 instances wait"
     assert counted(0, "instance waits", many="instances wait") == "0 instances wait"
+
+
+# ---- restarts, growth ----
+
+
+def again(version: int, *members: int, grant: int | None = None, **rest: Any) -> m.SetSliceGoal:
+    order = ((version, Bits.of(*members)),)
+    return m.SetSliceGoal(
+        version, JOB, 0, TaskGoals.SUCCEEDED, grant=grant, restarts=order, tallied=True, **rest
+    )
+
+
+def restarted(turn: Any) -> list[tuple[int, list[int]]]:
+    """The members that are told of their restart, by its number."""
+    sent = [s for s in turn.sends if isinstance(s.message, SetTaskGoal) and s.message.restart]
+    return [(s.message.restart, [*s.members]) for s in sent]
+
+
+def confirmed(turn: Any) -> m.Tally:
+    (found,) = [s.message.tally for s in turn.sends if isinstance(s.message, m.SliceOpen)]
+    assert found is not None
+    return found
+
+
+def test_restarted_members_are_told_once() -> None:
+    tasks = crowd(ended=Bits.of(0, 1), running=Bits.span(2, 10))
+    turn = take_turn(KIND, SOME, message=again(2, 1, 2), at=at(tasks))
+    assert restarted(turn) == [(2, [1, 2])]
+    assert confirmed(turn).counts == (("INITIALIZED", 1), ("RUNNING", 8), ("SUCCEEDED", 1))
+    # The same order in a later goal: the slice has obeyed it.
+    later = msgspec.structs.replace(again(2, 1, 2), version=3)
+    assert not restarted(take_turn(KIND, turn.state, message=later, at=at(tasks)))
+    repeat = take_turn(KIND, turn.state, message=again(2, 1, 2), at=at(tasks))
+    assert not restarted(repeat) and confirmed(repeat) == confirmed(turn), "they do not know yet"
+
+
+def test_ended_members_of_a_limited_slice_are_restarted_within_the_grant() -> None:
+    some = limited(3).state
+    tasks = crowd(ended=Bits.of(0, 1), running=Bits.of(2))
+    some = take_turn(KIND, some, message=Pursue(), at=at(tasks)).state
+    assert some.waiting == Bits.span(5, 10), "3 and 4 have taken their places"
+    tasks = crowd(ended=Bits.of(0, 1), running=Bits.of(2, 3, 4))
+    turn = take_turn(KIND, some, message=again(2, 0, 1, 2, grant=3), at=at(tasks))
+    assert restarted(turn) == [(2, [2])], "who is active already makes no more active"
+    assert turn.state.held == Bits.of(0, 1)
+    counts = confirmed(turn)
+    assert counts.counts == (("INITIALIZED", 7), ("RUNNING", 3)) and counts.active == 3
+    views = list_instances(turn.state, m.ListInstances(0, 2), at(tasks))
+    assert {(view.state, view.code) for view in views} == {("INITIALIZED", "LIMIT")}
+    fewer = crowd(ended=Bits.of(0, 1, 3), running=Bits.of(2, 4))
+    fewer_turn = take_turn(KIND, turn.state, message=Pursue(), at=at(fewer))
+    assert restarted(fewer_turn) == [(2, [0])] and fewer_turn.state.held == Bits.of(1)
+    same_frame = take_turn(KIND, fewer_turn.state, message=Pursue(), at=at(fewer))
+    assert not restarted(same_frame) and not begun(same_frame), "its task does not know yet"
+    stop = m.SetSliceGoal(3, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(1), None, 3)
+    assert not take_turn(KIND, fewer_turn.state, message=stop, at=at(fewer)).state.held
+
+
+def test_a_slice_gets_more_members_and_the_others_keep_their_configs() -> None:
+    own = m.Override(11, TaskConfig(command=Command("own"), resources=Resources(1)))
+    old = m.Override(3, TaskConfig(command=Command("late"), resources=Resources(1)))
+    more = msgspec.structs.replace(OPENING, count=12, overrides=(old, own), config_version=2)
+    goal = m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, opening=more, tallied=True)
+    tasks = crowd(running=Bits.span(0, 10))
+    turn = take_turn(KIND, SOME, message=goal, at=at(tasks))
+    made = [(s.message.spec, [*s.members]) for s in turn.sends
+            if isinstance(s.message, SetTaskGoal) and s.message.lot]  # fmt: skip
+    after = turn.state
+    assert sorted(made, key=lambda each: each[1]) == [(2, [10]), (1, [11])] or made == [
+        (1, [11]), (2, [10]),
+    ]  # fmt: skip
+    assert [row.config_version for row in after.specs] == [1, 2, 2] and not after.closed
+    assert {row.lot for row in after.specs} == {SOME.specs[0].lot}, "alike to their pool"
+    assert confirmed(turn).counts == (("INITIALIZED", 2), ("RUNNING", 10))
+    assert confirmed(turn).versions == ((1, 10), (2, 2))
+
+
+def test_an_ended_member_that_still_holds_its_ticket_is_none_that_the_job_counts() -> None:
+    """Nobody reports its release: what it freed is granted to other slices by its end."""
+    some = limited(3).state
+    ticket = msgspec.structs.replace(ENDED, admission=Admission.RELEASING)
+    tasks = crowd(running=Bits.of(0, 1))
+    tasks.classes[ticket] = Bits.of(2).raw
+    tasks.columns.add(Bits.of(2).raw)
+    tasks.columns.write("spec", Bits.of(2).raw, value=0)
+    assert tally(some, at(tasks)).active == 2
+    turn = take_turn(KIND, some, message=again(2, 2, grant=2), at=at(tasks))
+    assert not restarted(turn) and turn.state.held == Bits.of(2)

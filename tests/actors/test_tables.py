@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from peloton.actors.archive import goals as archive
 from peloton.actors.host import goals as host
 from peloton.actors.host import ledger
 from peloton.actors.host.inventory import goals as inventory
 from peloton.actors.host.state import HostStates
 from peloton.actors.job import goals as job
 from peloton.actors.job.messages import JobGoals, JobStates
+from peloton.actors.job.name import goals as name_
 from peloton.actors.job.slice import goals as slice_
 from peloton.actors.respool import goals as respool
 from peloton.actors.respool.lot import goals as lot
@@ -33,9 +35,11 @@ TABLES: Mapping[str, tuple[Any, type[enum.Enum], type[enum.Enum]]] = {
     "job": (job.TABLE, JobStates, JobGoals),
     "slice": (slice_.TABLE, slice_.SliceStates, TaskGoals),
     "task": (task.TABLE, TaskStates, TaskGoals),
+    "name": (name_.TABLE, name_.HolderStates, name_.NameGoals),
     "respool": (respool.TABLE, respool.PoolStates, respool.PoolGoals),
     "lot": (lot.TABLE, lot.LotStates, lot.LotGoals),
     "host": (host.TABLE, HostStates, host.HostGoals),
+    "archive": (archive.TABLE, archive.ArchiveStates, archive.ArchiveGoals),
     "inventory": (inventory.TABLE, inventory.InventoryStates, inventory.InventoryGoals),
 }
 PAIRS = [

@@ -348,3 +348,126 @@ def test_what_is_shelved_can_be_stopped() -> None:
     unschedulable = waiting(admission=Admission.NONE, unschedulable=True)
     turn = receive(unschedulable, m.SetTaskGoal(2, TaskGoals.KILLED, Policy(), 0, Key("")))
     assert turn.state.state == TaskStates.KILLED and replies(turn) == []
+
+
+def limited(**fields: Any) -> Task:
+    """A task whose runs may take 60 s."""
+    policy = Policy(max_failures=5, max_running_s=60.0)
+    return msgspec.structs.replace(running(**fields), policy=policy)
+
+
+def killed_for_its_time() -> Task:
+    turn = receive(limited(), Due("run_limit"))
+    assert turn.state.state == TaskStates.KILLING and replies(turn) == [KillRun(1, 30.0)]
+    assert turn.because == "Deadline exceeded: ran longer than 60 s"
+    state: Task = turn.state
+    return state
+
+
+def test_only_a_run_with_a_limit_has_a_deadline() -> None:
+    assert deadline(running()) is None
+    assert deadline(limited()) == ("run_limit", 60.0)
+    waits = msgspec.structs.replace(limited(), state=TaskStates.LAUNCHED)
+    assert deadline(waits) == ("start", 180 * 60.0), "the limit begins with the process"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "failures"),
+    [
+        (RunOutcome(End.KILLED, None, "SIGKILL", "killed"), TaskStates.KILLED, 0),
+        (RunOutcome(End.FAILED, 143), TaskStates.KILLED, 0),
+        (LOST, TaskStates.KILLED, 0),
+        (SUCCEEDED, TaskStates.SUCCEEDED, 0),  # it ended by itself before the kill
+    ],
+)
+def test_a_run_that_takes_too_long_ends_its_instance(
+    outcome: RunOutcome, state: TaskStates, failures: int
+) -> None:
+    ended = receive(killed_for_its_time(), m.Ended(1, outcome))
+    assert (ended.state.state, ended.state.run) == (state, 1), "it does not run again"
+    assert ended.state.failures == failures and ended.state.admission == Admission.RELEASING
+    (fact,) = [fact for fact in ended.facts if isinstance(fact, f.RunEnded)]
+    if state == TaskStates.KILLED:
+        told = fact.outcome
+        assert (told.end, told.reason) == (End.KILLED, "Deadline exceeded")
+        assert (told.exit_code, told.signal) == (outcome.exit_code, outcome.signal)
+
+
+@pytest.mark.parametrize("outcome", [KILLED, LOST])
+def test_a_preempted_run_is_free(outcome: RunOutcome) -> None:
+    fact = f.TaskKilling("preempted", m.KillCause.PREEMPTED)
+    exhausted = running(system_failures=9, failures=2, max_failures=2)
+    task = KIND.evolve[f.TaskKilling](exhausted, fact)
+    ended = receive(task, m.Ended(1, outcome)).state
+    assert (ended.state, ended.run, ended.cause) == (TaskStates.WAITING, 2, m.KillCause.NONE)
+    assert (ended.failures, ended.system_failures) == (2, 9)
+
+
+def test_a_task_keeps_the_time_at_which_its_run_started() -> None:
+    launched = msgspec.structs.replace(running(), state=TaskStates.LAUNCHED)
+    assert receive(launched, m.Started(1, 7.0)).facts == (f.TaskStarted(7.0),)
+    ended = receive(launched, m.Ended(1, SUCCEEDED, 9.0, 7.0))
+    assert ended.facts[:2] == (f.TaskStarted(7.0), f.RunEnded(SUCCEEDED, 9.0))
+
+
+def test_the_seconds_of_all_runs_are_kept_though_the_runs_are_not() -> None:
+    assert KIND.crowd is not None
+    columns: dict[str, Any] = {"host": "host/h", "started_at": 10.0, "ended_at": 12.5}
+    for run in range(1, 31):
+        task = msgspec.structs.replace(running(), run=run, state=TaskStates.FAILED)
+        columns |= KIND.crowd.archive[f.TaskRetried](task, columns.get)
+    assert columns["ran_s"] == 75.0
+    assert [past.run for past in columns["runs"]] == [*range(21, 31)]
+
+
+# ---- restarts ----
+
+
+def ordered(number: int, goal: TaskGoals = TaskGoals.SUCCEEDED) -> m.SetTaskGoal:
+    return m.SetTaskGoal(number, goal, Policy(), 0, Key(""), "", number)
+
+
+@pytest.mark.parametrize("end", ["SUCCEEDED", "FAILED", "LOST", "KILLED"])
+def test_an_ended_task_begins_a_new_run_with_fresh_attempts(end: str) -> None:
+    task = running(failures=3, system_failures=2, admission=Admission.NONE)
+    task = msgspec.structs.replace(task, state=TaskStates[end])
+    turn = receive(task, ordered(2))
+    after = turn.state
+    assert (after.state, after.run, after.ticket) == (TaskStates.WAITING, 2, 2)
+    assert (after.failures, after.system_failures, after.again) == (0, 0, False)
+    assert replies(turn) == [Enqueue(2)]
+    assert not receive(after, ordered(2)).facts, "it is obeyed once"
+    assert not receive(after, ordered(1)).facts, "an older one is late"
+
+
+def test_a_running_task_is_killed_and_runs_again_however_it_ends() -> None:
+    for outcome in (KILLED, FAILED, SUCCEEDED, LOST):
+        turn = receive(running(failures=1), ordered(2))
+        assert turn.state.state == TaskStates.KILLING and replies(turn) == [KillRun(1, 30.0)]
+        after = receive(turn.state, m.Ended(1, outcome)).state
+        assert (after.state, after.run, after.failures) == (TaskStates.WAITING, 2, 0)
+
+
+def test_a_stop_after_a_restart_is_the_last_goal_and_the_other_way_round() -> None:
+    task = receive(running(), ordered(2)).state
+    task = receive(task, ordered(3, TaskGoals.KILLED)).state
+    assert receive(task, m.Ended(1, KILLED)).state.state == TaskStates.KILLED
+    task = receive(task, ordered(4)).state
+    assert receive(task, m.Ended(1, KILLED)).state.state == TaskStates.WAITING
+
+
+def test_a_task_that_waits_gets_fresh_attempts_under_its_ticket() -> None:
+    task = running(failures=2, restart=1)
+    task = msgspec.structs.replace(task, state=TaskStates.WAITING)
+    turn = receive(task, ordered(2))
+    assert not replies(turn)
+    assert (turn.state.run, turn.state.failures, turn.state.again) == (1, 0, False)
+
+
+def test_a_run_that_is_refused_while_it_is_restarted_is_followed_by_one_run() -> None:
+    task = msgspec.structs.replace(running(failures=1), state=TaskStates.LAUNCHING)
+    task = receive(task, ordered(2)).state
+    after = receive(task, m.RunRefused(1, "full")).state
+    assert (after.state, after.run, after.failures, after.again) == (
+        TaskStates.WAITING, 2, 0, False,
+    )  # fmt: skip

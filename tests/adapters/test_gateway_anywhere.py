@@ -77,6 +77,7 @@ def same_pool(known: Known) -> respool.UpdateRequest:
     return respool.UpdateRequest(id=pool, config=pool_config("work"))
 
 
+TOO_EARLY, WRONG = Code.FAILED_PRECONDITION, Code.INVALID_ARGUMENT
 CALLS: dict[tuple[str, str], Call] = {
     ("jobs", "Create"): Call("resmgr jobmgr", lambda k: k.deployment.request(), command=True),
     ("jobs", "Get"): Call("jobmgr", lambda k: job.GetRequest(id=id_of(k))),
@@ -91,9 +92,25 @@ CALLS: dict[tuple[str, str], Call] = {
     ("tasks", "Stop"): Call(
         "jobmgr", lambda k: task.StopRequest(jobId=named(k.ended)), command=True
     ),
+    # At feature level 0 these are refused, once the job was found.
     ("tasks", "Start"): Call(
-        "jobmgr", lambda k: task.StartRequest(jobId=id_of(k)), code=Code.UNIMPLEMENTED
+        "jobmgr", lambda k: task.StartRequest(jobId=id_of(k)), command=True, code=TOO_EARLY
     ),
+    ("tasks", "Restart"): Call(
+        "jobmgr", lambda k: task.RestartRequest(jobId=id_of(k)), command=True, code=TOO_EARLY
+    ),
+    ("tasks", "Refresh"): Call(
+        "jobmgr", lambda k: task.RefreshRequest(jobId=id_of(k)), command=True
+    ),
+    ("tasks", "GetCache"): Call("jobmgr", lambda k: task.GetCacheRequest(jobId=id_of(k))),
+    ("jobs", "GetCache"): Call("jobmgr", lambda k: job.GetCacheRequest(id=id_of(k))),
+    ("jobs", "Refresh"): Call("jobmgr", lambda k: job.RefreshRequest(id=id_of(k)), command=True),
+    ("jobs", "Update"): Call(
+        "jobmgr", lambda k: job.UpdateRequest(id=id_of(k)), command=True, code=WRONG
+    ),
+    ("jobs", "Restart"): Call("jobmgr", lambda k: job.RestartRequest(id=id_of(k)), code=WRONG),
+    ("jobs", "Start"): Call("jobmgr", lambda k: job.StartRequest(id=id_of(k)), code=WRONG),
+    ("jobs", "Stop"): Call("jobmgr", lambda k: job.StopRequest(id=id_of(k)), code=WRONG),
     ("tasks", "GetPodEvents"): Call("jobmgr", lambda k: task.GetPodEventsRequest(jobId=id_of(k))),
     ("tasks", "BrowseSandbox"): Call("jobmgr", lambda k: task.BrowseSandboxRequest(jobId=id_of(k))),
     ("pools", "CreateResourcePool"): Call("resmgr", new_pool, command=True),

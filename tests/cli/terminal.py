@@ -6,6 +6,7 @@ Must not start a process; test_start does where the cost of loading is the quest
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import NamedTuple
@@ -36,6 +37,16 @@ def typed(*words: str) -> Printed:
 def text_of(stream: io.TextIOWrapper) -> str:
     assert isinstance(stream.buffer, io.BytesIO)
     return stream.buffer.getvalue().decode()
+
+
+@contextmanager
+def answering(text: str) -> Iterator[None]:
+    """Somebody types this where a command asks."""
+    before, sys.stdin = sys.stdin, io.StringIO(text)
+    try:
+        yield
+    finally:
+        sys.stdin = before
 
 
 class Terminal:

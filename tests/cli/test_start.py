@@ -9,9 +9,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
+import click
 import pytest
 
+from peloton.cli import unimplemented
+from peloton.cli.lazy import LazyCommand, LazyGroup, load
+from peloton.cli.main import root
 from tests.cli.terminal import typed
 
 HEAVY = ("grpc", "google", "yaml", "rich", "msgspec", "numpy", "pykka", "asyncio", "urllib.request")
@@ -39,7 +44,7 @@ print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
         "admin quarantine list --help",
         "jbo",
         "job get",
-        "job update x y",
+        "job rolling-restart x 1",
         "task list x -r nonsense",
     ],
 )
@@ -76,12 +81,36 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["job update a b", "job stateless create -x", "host query", "watch job", "admin lock"]
-)
+    "line",
+    [
+        "job rolling-restart a 1", "job stateless create -x", "hostmgr hostpool create x",
+        "jobmgr throttled-pods", "watch job", "admin lock",
+    ],
+)  # fmt: skip
 def test_what_comes_later_says_so(line: str) -> None:
     printed = typed(*line.split())
     assert printed.code == 70
     assert printed.err.endswith("not supported yet\n")
+
+
+def entries_below(group: LazyGroup) -> Iterator[tuple[str, LazyCommand, click.Command]]:
+    for name, entry in group.table.items():
+        command = load(entry, name)
+        yield name, entry, command
+        if isinstance(command, LazyGroup):
+            yield from entries_below(command)
+
+
+def test_help_hides_what_is_not_supported() -> None:
+    group = root({})
+    assert isinstance(group, LazyGroup)
+    found = {
+        name: entry.hidden
+        for name, entry, command in entries_below(group)
+        if command.callback is unimplemented.refuse
+    }
+    assert {"stateless", "rolling-restart", "throttled-pods", "watch"} <= found.keys()
+    assert all(found.values()), found
 
 
 def test_help_shows_what_one_can_use() -> None:

@@ -19,9 +19,10 @@ import yaml
 from peloton.api.v0.job.job_pb2 import JobInfo
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.task.task_pb2 import PodEvent
+from peloton.cli.values import spans_text
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import ops as sdk_ops
-from tests.cli.terminal import Printed, Terminal, typed
+from tests.cli.terminal import Printed, Terminal, answering, typed
 from tests.sdk.fakes import JOB, POOL
 
 
@@ -58,6 +59,43 @@ def test_respool_create(peloton: Terminal, pool: Path) -> None:
     assert peloton("respool", "create", "/other", str(pool)).code == 65
     assert peloton("respool", "create", "/new", "/no/such/file").code == 66
     assert peloton("respool", "create", "/a", str(pool), "--output", "name").code == 65
+
+
+def test_respool_update(peloton: Terminal, pool: Path) -> None:
+    pool.write_text(pool.read_text().replace("new", "hello"))
+    done = peloton("respool", "update", "/hello", str(pool))
+    assert done == Printed(0, "Resource Pool /hello updated\n", "")
+    (call,) = peloton.cluster.called("UpdateResourcePool")
+    assert (call.request.id.value, call.request.Force) == (POOL, False)
+    assert (call.request.config.name, call.request.config.parent.value) == ("hello", "root")
+    assert [one.share for one in call.request.config.resources] == [1.0] * 3
+    peloton.cluster.invalid_pool = "resource cpu: limit 2 is below its children"
+    refused = peloton("respool", "update", "/hello", str(pool))
+    wrong = "Invalid resource pool config: resource cpu: limit 2 is below its children\n"
+    assert refused == Printed(65, "", wrong)
+    for answer, updates in (("", 2), ("n\n", 2), ("y\n", 3)):
+        with answering(answer):
+            forced = peloton("respool", "update", "/hello", str(pool), "--force")
+        assert (forced.code, "not updated" in forced.err) == (0, updates == 2), answer
+        assert len(peloton.cluster.called("UpdateResourcePool")) == updates
+    assert peloton.cluster.called("UpdateResourcePool")[-1].request.Force
+    pool.write_text(pool.read_text().replace("hello", "gone"))
+    gone = peloton("respool", "update", "/gone", str(pool))
+    assert gone == Printed(66, "", "Resource pool not found: resource pool not found: /gone\n")
+
+
+def test_caches_and_host_pools(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    assert json.loads(peloton("job", "cache", JOB).out)["runtime"]["state"] == "RUNNING"
+    assert json.loads(peloton("job", "active-list").out) == {"ids": [{"value": JOB}]}
+    assert json.loads(peloton("task", "cache", JOB, "0").out)["runtime"]["state"] == "RUNNING"
+    gone = f"Job {JOB}, instance 7: Task not found in cache\n"
+    assert peloton("task", "cache", JOB, "7") == Printed(66, "", gone)
+    peloton.cluster.hosts = [ops.Host(name="b"), ops.Host(name="a")]
+    rows = [cells(line) for line in peloton.lines("hostmgr", "hostpool", "list")]
+    assert rows == [["Pool name", "Number of hosts", ""], ["default", "2", ""]]
+    assert peloton("hostmgr", "hostpool", "list-hosts", "default").out == "a\nb\n"
+    assert peloton("hostmgr", "hostpool", "list-hosts", "other").code == 66
 
 
 def test_respool_delete(peloton: Terminal) -> None:
@@ -102,7 +140,7 @@ def test_job_create(peloton: Terminal, spec: Path) -> None:
 
 
 def test_job_create_says_what_is_wrong_with_the_file(peloton: Terminal, spec: Path) -> None:
-    spec.write_text("type: 2\n")
+    spec.write_text("name: x\ntype: 2\n")
     assert peloton("job", "create", "/hello", str(spec)) == Printed(
         65, "", "Invalid job config: invalid job type: DAEMON\n"
     )
@@ -208,6 +246,26 @@ def test_what_had_ended_already_is_not_counted_as_stopped(peloton: Terminal) -> 
     printed = peloton("job", "stop", JOB)
     assert printed.out == "Successfully signalled 1 tasks for stopping\n"
     assert printed.err == "2 of 3 had ended already\n"
+
+
+def test_job_update(peloton: Terminal, tmp_path: Path) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING", "RUNNING")
+    known = peloton.cluster.jobs[JOB].config.instanceCount
+    spec = tmp_path / "more.yaml"
+    spec.write_text(f"instancecount: {known + 2}\n")
+    dry = peloton("job", "update", JOB, str(spec), "--dry-run")
+    assert dry.out == f"Job {JOB} would get 2 more instances\n"
+    assert not peloton.cluster.called("Update")
+    assert peloton("job", "update", JOB, str(spec)).out == (
+        f"Job {JOB} updated\nadded 2 instances\n"
+    )
+    gone = peloton("job", "update", "other", str(spec))
+    assert gone.err.endswith("Job other not found: job not found\n"), gone
+    spec.write_text("instancecount: 0\n")
+    less = peloton("job", "update", JOB, str(spec))
+    assert "Invalid job config: new instance count can't be less" in less.err
+    assert peloton("job", "refresh", JOB).code == 0
+    assert peloton("job", "refresh", "other").code != 0
 
 
 def test_job_stop_by_owner(peloton: Terminal) -> None:
@@ -332,13 +390,40 @@ def test_why(peloton: Terminal) -> None:
     assert peloton("why", "other").code == 66
 
 
+def test_why_names_the_failed_instances(peloton: Terminal) -> None:
+    peloton.cluster.add_job("FAILED", *["FAILED"] * 5, "SUCCEEDED", "LOST", "FAILED")
+    for number, code in ((0, 2), (1, 2), (2, 2), (3, 1), (4, 1), (7, 2)):
+        ended = peloton.cluster.tasks[JOB][number].runtime.terminationStatus
+        ended.reason, ended.exit_code = 2, code
+    peloton.cluster.tasks[JOB][6].runtime.message = "host h7 is gone"
+    peloton.cluster.reasons.append(ops.Reason(instance=0, state="FAILED", code="failed"))
+    named = peloton("why", JOB).err.splitlines()
+    assert named[:-1] == [
+        "exit code 2: instances 0-2, 7",
+        "exit code 1: instances 3-4",
+        "host h7 is gone: instance 6",
+    ]
+    assert peloton("why", JOB, "3").err.splitlines()[:-1] == ["exit code 1: instance 3"]
+    peloton.cluster.fail("Query", grpc.StatusCode.UNIMPLEMENTED)
+    printed = peloton("why", JOB)
+    assert printed.code == 0 and "is not known: planted" in printed.err
+
+
+def test_instances_are_named_by_spans() -> None:
+    assert spans_text([3, 1, 2, 9]) == "1-3, 9"
+    assert spans_text(range(0, 100, 2), 3) == "0, 2, 4, and 47 more"
+    assert spans_text([]) == ""
+
+
 def test_why_of_a_failed_job_names_the_next_command(peloton: Terminal) -> None:
     peloton.cluster.add_job("FAILED", "FAILED")
     for instance, state in ((9, "FAILED"), (2, "KILLED"), (4, "FAILED")):
         reason = ops.Reason(instance=instance, state=state, code="x", text=f"exit {instance}")
         peloton.cluster.reasons.append(reason)
     printed = peloton("why", JOB).err
-    assert printed == f"next: peloton --api {peloton.address} task logs {JOB} 4 -f stderr\n"
+    assert printed == (
+        f"failed: instance 0\nnext: peloton --api {peloton.address} task logs {JOB} 4 -f stderr\n"
+    )
     assert "next" not in peloton("why", JOB, "--output", "json").err
     del peloton.cluster.reasons[2], peloton.cluster.reasons[0]
     assert "next" not in peloton("why", JOB).err
@@ -509,7 +594,7 @@ def test_wait_within_a_time(peloton: Terminal, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("content", "missing"),
     [
-        ("name: a", "cpu, memory, disk"),
+        ("name: a\nresources: [{kind: gpu, limit: 1}]", "cpu, memory, disk"),
         ("name: a\nresources: [{kind: cpu, limit: 1}, {Kind: disk, limit: 1}]", "memory"),
         ("name: a\nResources: [{kind: cpu}, {kind: memory}, {kind: disk}]", ""),
     ],
@@ -530,11 +615,7 @@ def test_help_names_what_there_is() -> None:
         there = typed(noun, "--help").out
         for verb in text.strip(" .").split(", "):
             assert f"\n  {verb} " in there, (noun, verb)
-    for verb in ("start", "restart"):
-        (line,) = [
-            line for line in typed("task", "--help").out.splitlines() if f"  {verb} " in line
-        ]
-        assert line.endswith("(not supported yet).")
+    assert "not supported" not in typed("task", "--help").out
 
 
 def test_story(peloton: Terminal) -> None:

@@ -78,7 +78,7 @@ def whole(views: Views, query: l.ListViews) -> tuple[l.Listed, int]:
     """All pages of one shard, and how many there were."""
     pages = [views.page(query)]
     while pages[-1].after:
-        pages.append(views.page(l.onwards(query, pages[-1].after)))
+        pages.append(views.page(l.onwards(query, pages[-1])))
     return merged(query, pages), len(pages)
 
 
@@ -155,7 +155,7 @@ def test_who_is_there_all_the_time_is_seen_once_whatever_comes_and_goes(seed: in
         put(views, gone=tuple(key("note", f"{n:05d}") for n in chance.sample(others, 200)))
         # Those that stay change, and so would move in any order but that of their keys.
         put(views, *(line(n, chance) for n in chance.sample(staying, 50)))
-        page = views.page(l.onwards(query, page.after))
+        page = views.page(l.onwards(query, page))
     assert len(seen) == len(set(seen))
     assert {key("note", f"{n:05d}") for n in staying} <= set(seen)
     assert views._keys["note"] == sorted(views._safe)

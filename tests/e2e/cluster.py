@@ -44,6 +44,8 @@ class Cluster:
                 *(sys.executable, "-m", "peloton", "minicluster"),
                 *("--data-dir", str(self.folder / "data")),
                 *("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--no-classic-ports"),
+                # What a test expects must not depend on the machine.
+                *(() if {"--hosts", "--cluster"} & {*self.options} else ("--hosts", "3")),
                 *self.options,
             ],
             stdout=subprocess.PIPE,

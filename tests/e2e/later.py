@@ -22,14 +22,13 @@ CHANGES = (
     # A host tells the tasks that end its own name, and they keep it.
     (
         "actors/task/messages.py",
-        "    outcome: RunOutcome\n    at: float | None = None\n\n\nclass RunGone",
-        "    outcome: RunOutcome\n    at: float | None = None\n"
-        '    mark: str = ""\n\n\nclass RunGone',
+        "    started_at: float | None = None\n\n\nclass RunGone",
+        '    started_at: float | None = None\n    mark: str = ""\n\n\nclass RunGone',
     ),
     (
         "actors/host/ends.py",
-        "return t.Ended(some.run, outcome, ended_at)",
-        "return t.Ended(some.run, outcome, ended_at, str(at.key))",
+        "return t.Ended(some.run, outcome, ended_at, started_at)",
+        "return t.Ended(some.run, outcome, ended_at, started_at, str(at.key))",
     ),
     (
         "actors/task/decide.py",

@@ -133,4 +133,5 @@ def test_every_example_is_run_here() -> None:
     source = (c.ROOT / "tests" / "e2e" / "test_words.py").read_text()
     names = {path.name for path in c.EXAMPLES.iterdir()} - {"hello_world_pool.yaml"}
     names -= {"daemon.yaml"}  # of a fleet: tests/adapters/test_daemon_config.py
+    names -= {"clients"}  # tests/e2e/test_clients.py
     assert {name for name in names if name not in source} == set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.root import start
-from peloton.runtime.vocabulary import key
+from peloton.runtime.vocabulary import Kind, key
 from tests.channels import CHANNEL
 
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
@@ -58,8 +58,9 @@ OPEN_TO_ALL: dict[str, Any] = {
 class Deployment:
     """The stubs, and the pool `/work` that may use everything."""
 
-    def __init__(self, region: Any, channel: grpc.Channel, *, http: Address) -> None:
+    def __init__(self, region: Any, channel: grpc.Channel, *, http: Address, api: str = "") -> None:
         self.region = region
+        self.api = api
         self.channel = channel
         self.http = http
         self.pools = respool_pb2_grpc.ResourceManagerStub(channel)
@@ -160,12 +161,13 @@ def running(
     *,
     backend: Backend | None = None,
     options: ServerOptions = STANDARD_OPTIONS,
+    of_kinds: Mapping[str, Kind] | None = None,
 ) -> Iterator[Deployment]:
     """A cluster that is gone afterwards; on a journal and a backend of its own, or on these."""
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
     backend = backend or simulated.SimulatedBackend(HOSTS)
     root = start(
-        kinds(SIZES),
+        of_kinds or kinds(SIZES),
         journal or SqliteJournal(folder / "journal.db"),
         sizes=SIZES,
         clock=SystemClock(),
@@ -193,8 +195,9 @@ def running(
             options=options._replace(receive_max_bytes=RECEIVE_BYTES_MAX),
         )
         server.start()
-        with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options=CHANNEL) as channel:
-            yield Deployment(region, channel, http=http.address)
+        api = f"127.0.0.1:{ports[0]}"
+        with grpc.insecure_channel(api, options=CHANNEL) as channel:
+            yield Deployment(region, channel, http=http.address, api=api)
     finally:
         if server is not None:
             server.stop(0).wait(5)

@@ -23,10 +23,25 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host.svc import host_svc_pb2 as host_svc
 from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.job.svc import job_svc_pb2 as job_svc
 from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.api.v0.respool.svc import respool_svc_pb2 as respool_svc
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.access_table import ACCESS_TABLE, FILTERED
+from peloton.api.v0.task.svc import task_svc_pb2 as task_svc
+from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1
+from peloton.gateway.access_table import (
+    ACCESS_TABLE,
+    COUNTERPARTS,
+    EVENTS,
+    FILTERED,
+    HOST_MANAGER,
+    INTERNAL_HOSTS,
+    INTERNAL_TASKS,
+    JOB_CACHE,
+    POD_EVENTS,
+)
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.gates import Gates, UnlistedMethod
 from peloton.gateway.intake import Intake
@@ -35,6 +50,12 @@ from peloton.gateway.permissions import Permissions
 from peloton.gateway.serving import Server
 from peloton.gateway.unimplemented import MODULES
 from peloton.ops.v1 import ops_pb2 as ops
+from peloton.private.eventstream import eventstream_pb2 as eventstream
+from peloton.private.eventstream.v1alpha.eventstreamsvc import eventstreamsvc_pb2 as eventstreamsvc
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
+from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as hostmgr_svc
+from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
+from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
 from peloton.runtime.core.principal import Principal
 from tests.gateway.access_fixture import (
     ROLES,
@@ -141,13 +162,22 @@ REQUESTS: dict[str, Made] = {
     f"{JOBS}.Query": lambda o, r, by: job.QueryRequest(
         spec={"pagination": {"limit": 1000, "maxLimit": 1000}}, summaryOnly=True
     ),
+    f"{JOBS}.GetCache": lambda o, r, by: job.GetCacheRequest(id=named(o.job(r, by))),
     f"{JOBS}.Delete": lambda o, r, by: job.DeleteRequest(id=named(o.job(r, by))),
+    f"{JOBS}.Update": lambda o, r, by: job.UpdateRequest(id=named(o.job(r, by))),
+    f"{JOBS}.Refresh": lambda o, r, by: job.RefreshRequest(id=named(o.job(r, by))),
+    f"{JOBS}.Restart": lambda o, r, by: job.RestartRequest(id=named(o.job(r, by))),
+    f"{JOBS}.Start": lambda o, r, by: job.StartRequest(id=named(o.job(r, by))),
+    f"{JOBS}.Stop": lambda o, r, by: job.StopRequest(id=named(o.job(r, by))),
     f"{JOBS}.GetActiveJobs": lambda o, r, by: job.GetActiveJobsRequest(),
     f"{TASKS}.Get": lambda o, r, by: task.GetRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.List": lambda o, r, by: task.ListRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.Query": lambda o, r, by: task.QueryRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.GetCache": lambda o, r, by: task.GetCacheRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.Stop": lambda o, r, by: task.StopRequest(jobId=named(o.job(r, by, fresh=True))),
     f"{TASKS}.Start": lambda o, r, by: task.StartRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.Restart": lambda o, r, by: task.RestartRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.Refresh": lambda o, r, by: task.RefreshRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.GetPodEvents": lambda o, r, by: task.GetPodEventsRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.BrowseSandbox": lambda o, r, by: task.BrowseSandboxRequest(jobId=named(o.job(r, by))),
     f"{POOLS}.CreateResourcePool": lambda o, r, by: respool.CreateRequest(
@@ -166,6 +196,42 @@ REQUESTS: dict[str, Made] = {
     f"{OPS}.Redrive": lambda o, r, by: ops.RedriveRequest(key=f"job/{o.job(r, by)}"),
     f"{OPS}.ListHosts": lambda o, r, by: ops.ListHostsRequest(),
     f"{OPS}.ForgetHost": lambda o, r, by: ops.ForgetHostRequest(name="nobody"),
+    f"{INTERNAL_HOSTS}.ClusterCapacity": lambda o, r, by: hostsvc.ClusterCapacityRequest(),
+    f"{INTERNAL_HOSTS}.GetHostsByQuery": lambda o, r, by: hostsvc.GetHostsByQueryRequest(),
+    f"{INTERNAL_HOSTS}.GetMesosAgentInfo": lambda o, r, by: hostsvc.GetMesosAgentInfoRequest(),
+    f"{INTERNAL_HOSTS}.GetOutstandingOffers": lambda o, r, by: (
+        hostsvc.GetOutstandingOffersRequest()
+    ),
+    f"{INTERNAL_HOSTS}.WatchEventStreamEvent": lambda o, r, by: hostsvc.WatchEventRequest(
+        topic="eventstream"
+    ),
+    f"{INTERNAL_HOSTS}.WatchHostSummaryEvent": lambda o, r, by: hostsvc.WatchEventRequest(
+        topic="hostSummary"
+    ),
+    f"{INTERNAL_HOSTS}.CancelWatchEvent": lambda o, r, by: hostsvc.CancelWatchRequest(),
+    f"{EVENTS}.InitStream": lambda o, r, by: eventstream.InitStreamRequest(
+        clientName="peloton-jobmgr"
+    ),
+    f"{EVENTS}.WaitForEvents": lambda o, r, by: eventstream.WaitForEventsRequest(),
+    f"{POD_EVENTS}.InitStream": lambda o, r, by: eventstreamsvc.InitStreamRequest(
+        client_name="peloton-jobmgr"
+    ),
+    f"{POD_EVENTS}.WaitForEvents": lambda o, r, by: eventstreamsvc.WaitForEventsRequest(),
+    f"{HOST_MANAGER}.GetEvents": lambda o, r, by: hostmgr_svc.GetEventsRequest(),
+    f"{HOST_MANAGER}.ClusterCapacity": lambda o, r, by: hostmgr_svc.ClusterCapacityRequest(),
+    f"{HOST_MANAGER}.GetHostCache": lambda o, r, by: hostmgr_svc.GetHostCacheRequest(),
+    f"{INTERNAL_TASKS}.GetActiveTasks": lambda o, r, by: resmgrsvc.GetActiveTasksRequest(
+        jobID=o.job(r, by)
+    ),
+    f"{INTERNAL_TASKS}.GetOrphanTasks": lambda o, r, by: resmgrsvc.GetOrphanTasksRequest(),
+    f"{INTERNAL_TASKS}.GetPendingTasks": lambda o, r, by: resmgrsvc.GetPendingTasksRequest(
+        respoolID=pool_id(o.pool(r))
+    ),
+    f"{INTERNAL_TASKS}.GetTasksByHosts": lambda o, r, by: resmgrsvc.GetTasksByHostsRequest(),
+    f"{INTERNAL_TASKS}.KillTasks": lambda o, r, by: resmgrsvc.KillTasksRequest(
+        tasks=[{"value": f"{o.job(r, by, fresh=True)}-0"}]
+    ),
+    f"{JOB_CACHE}.QueryJobCache": lambda o, r, by: jobmgrsvc.QueryJobCacheRequest(),
     "grpc.health.v1.Health.Check": lambda o, r, by: health_pb2.HealthCheckRequest(),
     "grpc.health.v1.Health.Watch": lambda o, r, by: health_pb2.HealthCheckRequest(),
     "grpc.reflection.v1alpha.ServerReflection.ServerReflectionInfo": lambda o, r, by: (
@@ -173,9 +239,74 @@ REQUESTS: dict[str, Made] = {
     ),
 }
 
+
+def recast(name: str, made: Made) -> Made:
+    """The request of another call whose fields have the same numbers."""
+
+    def build(objects: Objects, relation: str, by: Principal) -> Any:
+        sent = made(objects, relation, by)
+        return GetMessageClass(methods()[name].input_type).FromString(sent.SerializeToString())
+
+    return build
+
+
+JOBS_2, TASKS_2 = "peloton.api.v0.job.svc.JobService", "peloton.api.v0.task.svc.TaskService"
+POOLS_2 = "peloton.api.v0.respool.ResourcePoolService"
+POOLS_V1 = "peloton.api.v1alpha.respool.ResourcePoolService"
+HOST_SERVICES = ("peloton.api.v0.host.svc.HostService", "peloton.api.v1alpha.host.svc.HostService")
+
+BY_NUMBER = {
+    f"{POOLS_V1}.{name}": f"{POOLS}.{first}"
+    for name, first in (
+        ("CreateResourcePool", "CreateResourcePool"),
+        ("GetResourcePool", "GetResourcePool"),
+        ("UpdateResourcePool", "UpdateResourcePool"),
+        ("LookupResourcePoolID", "LookupResourcePoolID"),
+        ("QueryResourcePools", "Query"),
+    )
+} | {f"{POOLS_2}.CreateResourcePool": f"{POOLS}.CreateResourcePool"}
+REQUESTS |= {
+    name: recast(name, REQUESTS[first])
+    for name, first in ({**COUNTERPARTS, **BY_NUMBER}).items()
+    if first in REQUESTS
+}
+REQUESTS |= {
+    f"{JOBS_2}.CreateJob": lambda o, r, by: job_svc.CreateJobRequest(
+        pool={"value": path_of(r)}, config=create_request("").config
+    ),
+    # Fresh ones: those of a call that stops jobs would end here, and be missing in later listings.
+    f"{JOBS_2}.DeleteJob": lambda o, r, by: job_svc.DeleteJobRequest(
+        id=named(o.job(r, by, fresh=True))
+    ),
+    f"{JOBS_2}.QueryJobs": lambda o, r, by: job_svc.QueryJobsRequest(
+        pagination={"limit": 1000, "maxLimit": 1000}
+    ),
+    f"{TASKS_2}.QueryTasks": lambda o, r, by: task_svc.QueryTasksRequest(jobId=named(o.job(r, by))),
+    f"{POOLS_2}.DeleteResourcePool": lambda o, r, by: respool_svc.DeleteResourcePoolRequest(
+        id=pool_id(o.pool(r))
+    ),
+    f"{POOLS_V1}.DeleteResourcePool": lambda o, r, by: respool_svc_v1.DeleteResourcePoolRequest(
+        respool_id={"value": o.pool(r)}
+    ),
+}
+REQUESTS |= {
+    f"{service}.{name}": lambda o, r, by, name=name: host_request(name)  # type: ignore[misc]
+    for service in HOST_SERVICES
+    for name in ("QueryHosts", "ListHostPools", "StartMaintenance", "CompleteMaintenance")
+}
+
+
+def host_request(name: str) -> Any:
+    """About no host that there is; the messages of both generations are the same on the wire."""
+    request = getattr(host_svc, f"{name}Request")()
+    if "Maintenance" in name:
+        request.hostname = "nobody"
+    return request
+
+
 WITHOUT_OBJECT = {f"{OPS}.ListQuarantine", f"{OPS}.Redrive", f"{OPS}.ListHosts"} | {
     f"{OPS}.ForgetHost",
-    *(name for name in REQUESTS if name.startswith("grpc.")),
+    *(name for name in REQUESTS if name.startswith((*HOST_SERVICES, "grpc.", "peloton.private."))),
 }
 
 
@@ -245,7 +376,7 @@ def _first(
 
 
 def _shown(fleet: Guarded, objects: Objects, method: str, by: Principal) -> Iterator[str]:
-    is_pools = method.startswith(POOLS)
+    is_pools = method.startswith((POOLS, POOLS_2, POOLS_V1))
     ids = {
         relation: objects.pool(relation) if is_pools else objects.job(relation, by)
         for relation in RELATIONS

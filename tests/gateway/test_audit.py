@@ -19,7 +19,16 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import audit
-from peloton.gateway.access_table import ACCESS_TABLE, AccessRow
+from peloton.gateway.access_table import (
+    ACCESS_TABLE,
+    COUNTERPARTS,
+    HOSTS,
+    HOSTS_V1,
+    JOBS_2,
+    POOLS_2,
+    POOLS_V1,
+    AccessRow,
+)
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.basic_users import parse_users
@@ -48,10 +57,18 @@ CODE = grpc.StatusCode
 SUE, VERA, ADMIN = ROLES["submitter"], ROLES["viewer"], ROLES["administrator"]
 SECRET = "s3cr3t-canary"
 CHANGES_MADE = {
-    f"{JOBS}.Create", f"{JOBS}.Delete", f"{TASKS}.Stop", f"{TASKS}.Start",
+    f"{JOBS}.Create", f"{JOBS}.Delete", f"{TASKS}.Stop", f"{TASKS}.Start", f"{TASKS}.Restart",
+    f"{JOBS}.Update", f"{JOBS}.Restart", f"{JOBS}.Start", f"{JOBS}.Stop",
     f"{POOLS}.CreateResourcePool", f"{POOLS}.DeleteResourcePool", f"{POOLS}.UpdateResourcePool",
     f"{OPS}.Redrive", f"{OPS}.ForgetHost",
+    f"{JOBS_2}.CreateJob",
+    *(f"{pools}.{verb}ResourcePool" for pools in (POOLS_2, POOLS_V1)
+      for verb in ("Create", "Delete", "Update")),
+    *(f"{hosts}.{verb}Maintenance" for hosts in (HOSTS, HOSTS_V1)
+      for verb in ("Start", "Complete")),
+    "peloton.private.resmgr.ResourceManagerService.KillTasks",
 }  # fmt: skip
+CHANGES_MADE |= {second for second, first in COUNTERPARTS.items() if first in CHANGES_MADE}
 
 
 def logged(fleet: Guarded, call: Callable[[], Any], count: int = 1) -> list[dict[str, Any]]:

@@ -42,6 +42,12 @@ def field(name: str, value: Any) -> Change:
     return change
 
 
+def timed(value: str) -> Change:
+    return lambda config: config.defaultConfig.labels.add(
+        key="peloton.task.max_running_time_s", value=value
+    )
+
+
 def own(instance: int, **fields: Any) -> Change:
     return lambda config: config.instanceConfig[instance].MergeFrom(task.TaskConfig(**fields))
 
@@ -49,6 +55,13 @@ def own(instance: int, **fields: Any) -> Change:
 def constraint(**fields: Any) -> Change:
     sent = task.Constraint(**fields)
     return lambda config: config.defaultConfig.constraint.CopyFrom(sent)
+
+
+PREEMPTIBLE = task.PreemptionPolicy(type=task.PreemptionPolicy.TYPE_PREEMPTIBLE)
+
+
+def both(*changes: Change) -> Change:
+    return lambda config: [change(config) for change in changes]
 
 
 CONFIGS: list[tuple[str, Change, str]] = [
@@ -68,13 +81,22 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("service", field("type", job.SERVICE), "config.type: a SERVICE job is not supported yet"),
     ("gang", field("sla.minimumRunningInstances", 2),
      "config.sla.minimumRunningInstances: a gang of instances is not supported yet"),
+    ("preemption of one", both(field("sla.minimumRunningInstances", 1),
+                               own(0, preemptionPolicy=PREEMPTIBLE)),
+     "config.instanceConfig[0].preemptionPolicy: can't override the preemption policy of a task"),
+    ("preemption of all", both(field("sla.minimumRunningInstances", 1),
+                               default("preemptionPolicy.type", PREEMPTIBLE.type)),
+     "config.defaultConfig.preemptionPolicy: can't override the preemption policy of a task"),
     ("gang of too many", field("sla.minimumRunningInstances", 4),
      "Job specified MinimumRunningInstances > MaximumRunningInstances"),
     ("limited to too many", field("sla.maximumRunningInstances", 4),
      "Job specified MaximumRunningInstances > InstanceCount"),
-    ("timed", field("sla.maxRunningTime", 5), "config.sla.maxRunningTime"),
-    ("spread", field("placementStrategy", job.PLACEMENT_STRATEGY_SPREAD_JOB),
-     "config.placementStrategy"),
+    ("of no strategy", field("placementStrategy", 77),
+     "config.placementStrategy: unknown placement strategy 77"),
+    ("timed by a word", timed("soon"),
+     "config.defaultConfig.labels[0]: peloton.task.max_running_time_s must be a number of seconds "
+     "above 0, got 'soon'"),
+    ("timed by nothing", timed("0"), "above 0, got '0'"),
     ("no command", lambda config: config.defaultConfig.ClearField("command"),
      "config.defaultConfig.command: missing command info for instance 1: the default config "
      "has none"),
@@ -86,6 +108,11 @@ CONFIGS: list[tuple[str, Change, str]] = [
      "Env name is missing for dynamic port"),
     ("strange port", lambda config: config.defaultConfig.ports.add(name="web", value=70000),
      "config.defaultConfig.ports[0].value: must be ≤ 65535, got 70000"),
+    ("port twice",
+     lambda config: config.defaultConfig.ports.MergeFrom(
+         [task.PortConfig(name="a", value=80), task.PortConfig(name="b", value=80)]
+     ),
+     "config.defaultConfig.ports[0].value: port 80 is named twice"),
     ("controller", own(1, controller=True), "only task 0 can be controller task"),
     ("health check", lambda config: config.defaultConfig.healthCheck.SetInParent(),
      "Batch job task should not set health check "),
@@ -99,12 +126,19 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("of no constraint", constraint(), "config.defaultConfig.constraint.type"),
     ("of no kind", constraint(type=task.Constraint.LABEL_CONSTRAINT),
      "config.defaultConfig.constraint.labelConstraint.kind: unknown kind 0"),
-    ("on tasks",
+    ("of too many conditions",
      constraint(
-         type=task.Constraint.LABEL_CONSTRAINT,
-         labelConstraint=task.LabelConstraint(kind=task.LabelConstraint.TASK, condition=1),
+         type=task.Constraint.AND_CONSTRAINT,
+         andConstraint=task.AndConstraint(
+             constraints=[
+                 task.Constraint(
+                     type=task.Constraint.LABEL_CONSTRAINT,
+                     labelConstraint=task.LabelConstraint(kind=1, condition=1),
+                 )
+             ] * 101
+         ),
      ),
-     "labelConstraint.kind: a constraint on the tasks of a host is not supported yet"),
+     "config.defaultConfig.constraint: 101 conditions, the limit is 100"),
     ("of no condition",
      constraint(
          type=task.Constraint.AND_CONSTRAINT,
@@ -139,7 +173,7 @@ def test_a_config_that_cannot_be_meant(deployment: Deployment, change: Change, t
     assert time.monotonic() - began < REFUSAL_S_MAX
     assert text in answer.error.invalidConfig.message
     assert answer.error.invalidConfig.id == request.id
-    assert deployment.jobs.Get(job.GetRequest(id=request.id)).error.HasField("notFound")
+    assert deployment.jobs.Get(job.GetRequest(id=request.id)).error.HasField("getRuntimeFail")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from peloton.gateway import cluster_client
+from peloton.gateway.calls import CallContext
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Unavailable
 from tests.gateway.fleet_fixture import Deployment
@@ -47,10 +48,11 @@ class Ended(Exception):
     """What ends a call."""
 
 
-class Context:
+class Context(CallContext):
     """As much of a call's context as the desk uses."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.status: grpc.Status | None = None
 
     def time_remaining(self) -> float | None:

@@ -13,6 +13,7 @@ from peloton.backends import simulated
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
 from peloton.ops.v1 import ops_pb2 as ops
+from peloton.placement.messages import Label
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import key
 from tests.gateway.fleet_fixture import HOSTS, ROOM, WAIT_S_MAX, Deployment, default_config, running
@@ -34,6 +35,15 @@ def refused(deployment: Deployment, name: str) -> tuple[grpc.StatusCode, str]:
     return caught.value.code(), caught.value.details()
 
 
+def back_again(deployment: Deployment, name: str) -> None:
+    """A forgotten host is configured again."""
+    labels = (Label("rack", "r1"),)
+    back = ConfigureHost(ROOM, labels, simulated.SIMULATED_BACKEND)
+    deployment.region.tell([Envelope(key("host", name), back)])
+    deployment.region.tell([Envelope(simulated.SIMULATED_BACKEND, PingBackend(key("host", name)))])
+    deployment.until(lambda: name in hosts(deployment) and hosts(deployment)[name].state == "UP")
+
+
 def test_a_host_is_forgotten_its_runs_only_if_they_may_be_and_it_comes_back(
     deployment: Deployment,
 ) -> None:
@@ -48,10 +58,7 @@ def test_a_host_is_forgotten_its_runs_only_if_they_may_be_and_it_comes_back(
     assert refused(deployment, name) == (grpc.StatusCode.NOT_FOUND, f"no such host: {name}")
     for at in range(3):
         deployment.until(lambda at=at: deployment.task(job, at).result.runtime.host != name)
-    back = ConfigureHost(ROOM, (), simulated.SIMULATED_BACKEND)
-    deployment.region.tell([Envelope(key("host", name), back)])
-    deployment.region.tell([Envelope(simulated.SIMULATED_BACKEND, PingBackend(key("host", name)))])
-    deployment.until(lambda: name in hosts(deployment) and hosts(deployment)[name].state == "UP")
+    back_again(deployment, name)
     assert len(hosts(deployment)) == 3
 
 

@@ -105,12 +105,30 @@ def test_a_job_that_failed_says_its_code(deployment: Deployment) -> None:
 def test_unknown_jobs(deployment: Deployment) -> None:
     for name in (str(uuid.uuid4()), "x", ""):
         answer = deployment.jobs.Get(job.GetRequest(id=named(name)))
-        assert answer.error.notFound.message == "job not found"
-        assert answer.error.HasField("getRuntimeFail")
+        assert answer.error.getRuntimeFail.message == "job not found"
+        assert not answer.error.HasField("notFound"), "one error, as in the original"
         with pytest.raises(grpc.RpcError) as caught:
             deployment.jobs.Delete(job.DeleteRequest(id=named(name)))
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
         assert caught.value.details() == "job not found"
+
+
+def test_the_cache_of_a_job_has_what_the_original_keeps(deployment: Deployment) -> None:
+    request = deployment.request(2, name="cached")
+    request.config.sla.priority = 3
+    job_id = deployment.create(request)
+    deployment.ended(job_id)
+    found = deployment.jobs.GetCache(job.GetCacheRequest(id=named(job_id)))
+    assert found.runtime == deployment.job(job_id).runtime
+    config = found.config
+    assert (config.instanceCount, config.type, config.sla.priority) == (2, job.BATCH, 3)
+    assert config.respoolID.value == deployment.pool and config.changeLog.version == 1
+    assert not config.name and not config.HasField("defaultConfig")
+    for name in (str(uuid.uuid4()), "x", ""):
+        with pytest.raises(grpc.RpcError) as caught:
+            deployment.jobs.GetCache(job.GetCacheRequest(id=named(name)))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        assert caught.value.details() == "Job not found in cache"
 
 
 def test_a_job_is_deleted_once_it_has_ended(deployment: Deployment) -> None:
@@ -125,7 +143,7 @@ def test_a_job_is_deleted_once_it_has_ended(deployment: Deployment) -> None:
     assert deployment.ended(job_id).state == "KILLED"
     assert deployment.job(job_id).runtime.goalState == job.KILLED
     deployment.jobs.Delete(job.DeleteRequest(id=named(job_id)))
-    assert deployment.jobs.Get(job.GetRequest(id=named(job_id))).error.HasField("notFound")
+    assert deployment.jobs.Get(job.GetRequest(id=named(job_id))).error.HasField("getRuntimeFail")
     assert job_id not in ids(deployment, job.QuerySpec(name="test"))
 
 

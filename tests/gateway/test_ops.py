@@ -14,7 +14,9 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import FORMS
+from peloton.gateway.calls import CallContext
 from peloton.gateway.cluster_client import ClusterClient
+from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.ops import NAMES, Ops, signal_code
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.records import MessageDeadLettered, Quarantined
@@ -92,26 +94,36 @@ def test_why_a_pool_will_never_admit_it(deployment: Deployment) -> None:
         stop(deployment, job_id)
 
 
-def test_a_job_that_its_pool_could_never_admit_is_refused(deployment: Deployment) -> None:
+def test_a_job_that_its_pool_could_never_admit_waits_with_a_warning(
+    deployment: Deployment,
+) -> None:
     narrow = deployment.make_pool("one-cpu", cpu=1.0)
 
-    def refusal(request: job.CreateRequest) -> str:
+    def warning(request: job.CreateRequest) -> str:
         request.config.respoolID.value = narrow
-        return str(deployment.jobs.Create(request).error.invalidConfig.message)
+        answer, call = deployment.jobs.Create.with_call(request)
+        assert not answer.HasField("error")
+        if call.trailing_metadata():
+            (reason,) = deployment.until(
+                lambda: deployment.ops.Why(ops.WhyRequest(job_id=answer.jobId.value)).reasons
+            )
+            assert (reason.code, reason.state) == ("can-never-run", "PENDING")
+        stop(deployment, answer.jobId.value)
+        return "".join(value.decode() for _, value in call.trailing_metadata())
 
     config = default_config()
     config.resource.cpuLimit = 1.5
-    assert refusal(deployment.request(2, defaultConfig=config)) == (
+    assert warning(deployment.request(2, defaultConfig=config)) == (
         "config.defaultConfig.resource.cpuLimit: requested 1.5, the limit of pool /one-cpu is 1: "
         "it can never be admitted"
     )
     own = {1: config}
-    assert refusal(deployment.request(2, instanceConfig=own)).startswith(
+    assert warning(deployment.request(2, instanceConfig=own)).startswith(
         "config.instanceConfig[1]."
     )
     # Nobody runs the default: what it wants does not matter.
     small = {0: default_config(), 1: default_config()}
-    assert refusal(deployment.request(2, defaultConfig=config, instanceConfig=small)) == ""
+    assert warning(deployment.request(2, defaultConfig=config, instanceConfig=small)) == ""
 
 
 def test_who_fits_no_host_holds_no_room_of_its_pool(deployment: Deployment) -> None:
@@ -352,13 +364,6 @@ class Ward:
         return answered([StoryLine(1.0, key, 0, "Admitted", (), f"member {member}")])
 
 
-class Caller:
-    """A call without a deadline."""
-
-    def time_remaining(self) -> None:
-        return None
-
-
 def answered(value: Any) -> Future[Any]:
     future: Future[Any] = Future()
     future.set_result(value)
@@ -367,13 +372,13 @@ def answered(value: Any) -> Future[Any]:
 
 def test_what_is_set_aside_is_listed_by_instance_and_given_back() -> None:
     ward = Ward()
-    service = Ops(ClusterClient(ward))  # type: ignore[arg-type]
-    listed = service.ListQuarantine(ops.ListQuarantineRequest(), Caller()).quarantined
+    service = Ops(ClusterClient(ward), ClusterFeed(ward))  # type: ignore[arg-type]
+    listed = service.ListQuarantine(ops.ListQuarantineRequest(), CallContext()).quarantined
     assert [(one.key, one.message, one.error) for one in listed] == [
         (f"job/{JOB}", "", "in quarantine: accepts only goals and queries"),
         (f"task/{JOB}/2005", "Admitted", "boom"),
         (f"task/{JOB}/2006", "Admitted", "boom"),
     ]
     assert listed[1].story[0].because == "member 5"
-    service.Redrive(ops.RedriveRequest(key=listed[1].key, message="Admitted"), Caller())
+    service.Redrive(ops.RedriveRequest(key=listed[1].key, message="Admitted"), CallContext())
     assert ward.redriven == [CROWD]

@@ -271,7 +271,11 @@ def test_a_create_sees_every_change_that_was_acknowledged(deployment: Deployment
     pool = deployment.make_pool("narrow")
     assert not refusal(deployment, pool)
     changed(deployment, pool, pool_config("narrow", cpu=0.01))
-    assert "the limit of pool /narrow is 0.01" in refusal(deployment, pool)
+    sent = deployment.request(respoolID={"value": pool})
+    answer, call = deployment.jobs.Create.with_call(sent)
+    assert not answer.HasField("error"), "it waits"
+    warned = dict(call.trailing_metadata())["peloton-warning-bin"].decode()
+    assert "the limit of pool /narrow is 0.01" in warned
     changed(deployment, pool, pool_config("narrow", cpu=4.0))
     assert not refusal(deployment, pool)
     below = respool.CreateRequest(config=pool_config("below", pool, cpu=1.0))

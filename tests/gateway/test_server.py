@@ -8,16 +8,19 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.api.v0.task import task_pb2_grpc
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_svc_pb2_grpc
+from peloton.config import RECEIVE_MAX_BYTES
 from peloton.gateway import cluster_client
 from peloton.gateway.server import build_server
 from peloton.gateway.serving import THREADS_MAX
-from peloton.gateway.unimplemented import MODULES, services
+from peloton.gateway.unimplemented import SHORT
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 from tests.gateway.fleet_fixture import OPEN_TO_ALL, Deployment, named
@@ -27,28 +30,6 @@ def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(grpc.RpcError) as caught:
         call(sent)
     return caught.value.code(), caught.value.details()
-
-
-def test_every_call_of_the_contract_is_served_or_refused_by_name(deployment: Deployment) -> None:
-    served = {
-        "JobManager": {"Create", "Get", "Query", "Delete", "GetActiveJobs"},
-        "TaskManager": {
-            "Get", "List", "Query", "Stop", "Start", "GetPodEvents", "BrowseSandbox",
-        },
-        "ResourceManager": {
-            "CreateResourcePool", "GetResourcePool", "DeleteResourcePool", "UpdateResourcePool",
-            "LookupResourcePoolID", "Query",
-        },
-    }  # fmt: skip
-    assert len(MODULES) == 23
-    for service, methods in services().items():
-        short = service.rpartition(".")[2]
-        for method in methods:
-            if method in served.get(short, ()):
-                continue
-            call = deployment.channel.unary_unary(f"/{service}/{method}")
-            text = f"{short}.{method} is not supported yet"
-            assert code_of(call, b"") == (grpc.StatusCode.UNIMPLEMENTED, text)
 
 
 def test_calls_of_older_and_newer_contracts(deployment: Deployment) -> None:
@@ -87,6 +68,75 @@ def test_reflection_lists_both_names(deployment: Deployment) -> None:
     names = {service.name for service in answer.list_services_response.service}
     assert {"peloton.api.job.JobManager", "peloton.api.v0.job.JobManager"} <= names
     assert {"peloton.ops.v1.Ops", "grpc.health.v1.Health"} <= names
+
+
+ORIGINAL = [
+    ("peloton.api.v0.job.JobManager", "Get", job_pb2.GetRequest, "peloton-jobmgr"),
+    ("peloton.api.v0.task.TaskManager", "Get", task_pb2.GetRequest, "peloton-jobmgr"),
+    ("peloton.api.v0.respool.ResourceManager", "Query", respool_pb2.QueryRequest, "peloton-resmgr"),
+]
+
+
+@pytest.mark.parametrize(("service", "name", "kind", "daemon"), ORIGINAL)
+@pytest.mark.parametrize("is_short", [False, True])
+def test_what_clients_of_the_original_send_beside_a_request(
+    deployment: Deployment, is_short: bool, service: str, name: str, kind: Any, daemon: str
+) -> None:
+    """Metadata is accepted under both names, and what it says changes no answer."""
+    call = deployment.channel.unary_unary(f"/{SHORT[service] if is_short else service}/{name}")
+    sent = kind().SerializeToString()
+    plain = call(sent, timeout=20)
+    user = [("username", "ann"), ("password", "s3cret")]
+    for service_said, encoding in ((daemon, "proto"), ("peloton-apiserver", "json")):
+        said = [("rpc-caller", "tool"), ("rpc-service", service_said), ("rpc-encoding", encoding)]
+        assert call(sent, metadata=said, timeout=20) == plain
+        assert call(sent, metadata=[*said, *user], timeout=20) == plain
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+@pytest.mark.parametrize("service", SHORT)
+def test_a_message_over_the_limit_is_refused_under_both_names(
+    deployment: Deployment, service: str, is_short: bool
+) -> None:
+    name = {"ResourceManager": "CreateResourcePool", "TaskManager": "Stop"}.get(
+        service.rpartition(".")[2], "Create"
+    )
+    call = deployment.channel.unary_unary(f"/{SHORT[service] if is_short else service}/{name}")
+    code, text = code_of(call, bytes(RECEIVE_MAX_BYTES + 1))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text
+
+
+@pytest.mark.parametrize("short", SHORT.values())
+def test_reflection_describes_the_short_names(deployment: Deployment, short: str) -> None:
+    """As a client without the protos asks: the file of a name, and all that it depends on."""
+    stub = reflection_pb2_grpc.ServerReflectionStub(deployment.channel)
+    asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol=short)
+    (answer,) = stub.ServerReflectionInfo(iter([asked]))
+    pool = descriptor_pool.DescriptorPool()
+    files = [
+        descriptor_pb2.FileDescriptorProto.FromString(data)
+        for data in answer.file_descriptor_response.file_descriptor_proto
+    ]
+    _add(pool, stub, files[0])
+    found = pool.FindServiceByName(short)
+    (long,) = (name for name, one in SHORT.items() if one == short)
+    described = descriptor_pool.Default().FindServiceByName(long)
+    assert [*found.methods_by_name] == [*described.methods_by_name]
+    for name, method in found.methods_by_name.items():
+        assert method.input_type.full_name == described.methods_by_name[name].input_type.full_name
+
+
+def _add(pool: Any, stub: Any, file: descriptor_pb2.FileDescriptorProto) -> None:
+    """Put a file into a pool after those it depends on, as reflection describes them."""
+    for name in file.dependency:
+        try:
+            pool.FindFileByName(name)
+        except KeyError:
+            asked = reflection_pb2.ServerReflectionRequest(file_by_filename=name)
+            (answer,) = stub.ServerReflectionInfo(iter([asked]))
+            data = answer.file_descriptor_response.file_descriptor_proto[0]
+            _add(pool, stub, descriptor_pb2.FileDescriptorProto.FromString(data))
+    pool.Add(file)
 
 
 class Silent:

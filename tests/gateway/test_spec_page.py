@@ -48,7 +48,7 @@ SAMPLES: dict[str, Any] = {
     "type": "BATCH", "labels": [{"key": "k", "value": "v"}], "instanceCount": 2, "sla": {},
     "defaultConfig": {"command": {"value": "x"}}, "respoolID": {"value": "p"},
     "instanceConfig": {0: {"command": {"value": "y"}}}, "ldapGroups": ["g"], "changeLog": {},
-    "placementStrategy": "PLACEMENT_STRATEGY_PACK_HOST",
+    "placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB",
     "minimumRunningInstances": 2, "preemptible": True, "revocable": True, "controller": True,
     "maximumRunningInstances": 1, "priority": 3, "maxRunningTime": 60,
     "maximumUnavailableInstances": 1, "killGracePeriodSeconds": 5,
@@ -56,7 +56,7 @@ SAMPLES: dict[str, Any] = {
     "ports": [{"name": "http", "value": 80}],
     "container": {"type": "DOCKER", "docker": {"image": "debian"}},
     "constraint": {"type": "LABEL_CONSTRAINT", "labelConstraint": {
-        "kind": "HOST", "condition": "CONDITION_EQUAL", "label": {"key": "a", "value": "b"},
+        "kind": "TASK", "condition": "CONDITION_EQUAL", "label": {"key": "a", "value": "b"},
         "requirement": 1,
     }},
     "preemptionPolicy": {"killOnPreempt": True}, "healthCheck": {"enabled": True},

@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from tests.gateway.fleet_fixture import Deployment, default_config, named
@@ -68,7 +69,7 @@ def test_stopping_some_and_then_all(deployment: Deployment, long: str) -> None:
     status = runtime.terminationStatus.reason
     assert status == task.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
     answer = deployment.tasks.Stop(task.StopRequest(jobId=named(long)))
-    assert list(answer.stoppedInstanceIds) == [0, 3, 4], "the others had ended already"
+    assert list(answer.stoppedInstanceIds) == [0, 1, 2, 3, 4], "as the job is stopped, all are"
 
 
 def test_queries(deployment: Deployment, long: str) -> None:
@@ -86,10 +87,19 @@ def test_queries(deployment: Deployment, long: str) -> None:
     assert found(Q(hosts=["nobody"])) == ([], 0)
     assert found(Q(pagination=P(offset=1, limit=2, orderBy=[backwards]))) == ([3, 2], 5)
     wrong = P(orderBy=[query.OrderBy(property={"value": "shoe_size"})])
-    with pytest.raises(grpc.RpcError) as caught:
-        deployment.tasks.Query(task.QueryRequest(jobId=named(long), spec=Q(pagination=wrong)))
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert "shoe_size" in caught.value.details()
+    refused = deployment.tasks.Query(task.QueryRequest(jobId=named(long), spec=Q(pagination=wrong)))
+    assert "shoe_size" in refused.error.notFound.message, "the original has one error for all"
+
+
+def test_the_cache_of_a_task(deployment: Deployment, long: str) -> None:
+    found = deployment.tasks.GetCache(task.GetCacheRequest(jobId=named(long), instanceId=3))
+    assert found.runtime == deployment.task(long, 3).result.runtime
+    assert [label.key for label in found.labels] == ["own"]
+    for job_id, text in ((long, "Task not found in cache"), (str(uuid.uuid4()), "Job not found")):
+        with pytest.raises(grpc.RpcError) as caught:
+            deployment.tasks.GetCache(task.GetCacheRequest(jobId=named(job_id), instanceId=5))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        assert text in caught.value.details()
 
 
 def test_every_run_is_told(deployment: Deployment) -> None:
@@ -103,6 +113,12 @@ def test_every_run_is_told(deployment: Deployment) -> None:
     assert {run.state for run in runs} == {task.FAILED}
     assert {run.terminationStatus.exit_code for run in runs} == {7}
     assert answer.result.runtime.failureCount == 2
+    used = [dict(run.resourceUsage) for run in runs]
+    assert all({*each} == {"cpu", "memory", "gpu"} for each in used)
+    assert used[0]["cpu"] > used[1]["cpu"] > 0, "the instance's is that of all its runs"
+    ended = deployment.job(job_id).runtime
+    assert ended.resourceUsage["cpu"] == pytest.approx(used[0]["cpu"])
+    assert (ended.startTime, ended.completionTime) == (runs[1].startTime, runs[0].completionTime)
     assert answer.result.runtime.prevMesosTaskId.value == f"{job_id}-0-1"
     sent = task.GetPodEventsRequest(jobId=named(job_id), instanceId=0)
     events = deployment.tasks.GetPodEvents(sent).result
@@ -125,6 +141,60 @@ def test_every_run_is_told(deployment: Deployment) -> None:
     assert first[0].timestamp == newest[-1].timestamp, "a run begins when the last one ended"
     sent.runId = "1"
     assert deployment.tasks.GetPodEvents(sent).result
+    assert not any("exact time is not kept" in event.message for event in events)
+    paths = [
+        deployment.tasks.BrowseSandbox(
+            task.BrowseSandboxRequest(jobId=named(job_id), taskId=run.mesosTaskId.value)
+        ).paths[0]
+        for run in runs
+    ]
+    assert paths == [f"/{job_id}-0-2/stdout", f"/{job_id}-0-1/stdout"], "of any run"
+    outcomes = {event.reason for event in events if event.actualState == "FAILED"}
+    assert outcomes == {"exited"} and {event.hostname for event in newest[:3]} != {""}
+
+
+def test_a_run_that_takes_too_long_says_so(deployment: Deployment) -> None:
+    config = default_config(seconds=600)
+    config.restartPolicy.maxFailures = 3
+    config.labels.add(key="peloton.task.max_running_time_s", value="0.2")
+    request = deployment.request(1, defaultConfig=config)
+    request.config.sla.maxRunningTime = 500
+    job_id = deployment.create(request)
+    deployment.ended(job_id)
+    assert deployment.job(job_id).runtime.state == job.KILLED
+    info = deployment.task(job_id)
+    runtime = info.result.runtime
+    assert (len(info.results), runtime.state, runtime.reason) == (
+        1, task.KILLED, "Deadline exceeded",
+    )  # fmt: skip
+    assert runtime.message == "Deadline exceeded: ran longer than 0.2 s"
+    status = task.TerminationStatus
+    too_long = status.TERMINATION_STATUS_REASON_DEADLINE_TIMEOUT_EXCEEDED
+    assert runtime.terminationStatus.reason == too_long
+
+
+def test_what_is_not_decided_upon_is_said(deployment: Deployment) -> None:
+    config = default_config()
+    config.preemptionPolicy.killOnPreempt = True
+    request = deployment.request(2, defaultConfig=config)
+    request.config.sla.revocable = True
+    request.config.instanceConfig[0].controller = True
+    job_id = deployment.create(request)
+    deployment.ended(job_id)
+
+    def said(instance: int) -> str:
+        sent = task.GetPodEventsRequest(jobId=named(job_id), instanceId=instance)
+        (text,) = [e.message for e in deployment.tasks.GetPodEvents(sent).result if e.message]
+        return str(text)
+
+    both = (
+        "accepted, not decided upon yet: sla.revocable (it takes normal resources), "
+        "preemptionPolicy (nothing is preempted)"
+    )
+    assert said(1) == both
+    assert said(0) == both + (
+        ", controllerLimit of the pool (controllers are admitted as other tasks)"
+    )
 
 
 def test_instances_that_a_job_does_not_have_are_not_stopped(deployment: Deployment) -> None:
@@ -203,9 +273,10 @@ def test_what_is_not_there(deployment: Deployment, long: str) -> None:
         assert deployment.tasks.Start(task.StartRequest(jobId=job_id)).error.HasField("notFound")
         browsed = deployment.tasks.BrowseSandbox(task.BrowseSandboxRequest(jobId=job_id))
         assert browsed.error.HasField("notFound")
-        with pytest.raises(grpc.RpcError) as caught:
-            deployment.tasks.GetPodEvents(task.GetPodEventsRequest(jobId=job_id))
-        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        asked = task.GetPodEventsRequest(jobId=job_id)
+        assert not deployment.tasks.GetPodEvents(asked).result, "OK and empty, as in the original"
+    asked = task.GetPodEventsRequest(jobId=named(long), instanceId=5)
+    assert not deployment.tasks.GetPodEvents(asked).result
     outside = deployment.task(long, 5).outOfRange
     assert (outside.jobId.value, outside.instanceCount) == (long, 5)
 
@@ -213,13 +284,12 @@ def test_what_is_not_there(deployment: Deployment, long: str) -> None:
 def test_starting_is_refused_as_the_original_refuses(deployment: Deployment, long: str) -> None:
     job_id = deployment.create(deployment.request())
     deployment.ended(job_id)
-    for name, code, text in (
-        (job_id, grpc.StatusCode.INVALID_ARGUMENT, "cannot start tasks in a terminated job"),
-        (long, grpc.StatusCode.UNIMPLEMENTED, "TaskManager.Start is not supported yet"),
-    ):
-        with pytest.raises(grpc.RpcError) as caught:
-            deployment.tasks.Start(task.StartRequest(jobId=named(name)))
-        assert (caught.value.code(), caught.value.details()) == (code, text)
+    with pytest.raises(grpc.RpcError) as caught:
+        deployment.tasks.Start(task.StartRequest(jobId=named(job_id)))
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == "cannot start tasks in a terminated job"
+    started = deployment.tasks.Start(task.StartRequest(jobId=named(long)))
+    assert not started.startedInstanceIds, "none of them was stopped"
 
 
 def test_a_stop_may_be_said_twice_under_its_key(deployment: Deployment) -> None:
@@ -233,7 +303,8 @@ def test_a_stop_may_be_said_twice_under_its_key(deployment: Deployment) -> None:
             answer = deployment.tasks.Stop(sent, metadata=key)
             assert not answer.HasField("error"), answer
             stopped = list(answer.stoppedInstanceIds)
-            assert stopped == [killed - 1], "the second time as the first"
+            wanted = [0] if ranges else [0, 1]
+            assert stopped == wanted, "the second time as the first"
             deployment.until(
                 lambda n=killed: deployment.job(job_id).runtime.taskStats["KILLED"] == n
             )

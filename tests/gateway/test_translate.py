@@ -28,8 +28,8 @@ def configs(draw: st.DrawFn) -> task.TaskConfig:
             found.command.environment.variables.add(name=name, value="1")
     if draw(st.booleans()):
         found.restartPolicy.maxFailures = draw(st.sampled_from([0, 3]))
-    for name in draw(st.sampled_from([[], ["p"], ["q", "r"]])):
-        found.ports.add(name=name, value=80)
+    for at, name in enumerate(draw(st.sampled_from([[], ["p"], ["q", "r"]]))):
+        found.ports.add(name=name, value=80 + at)
         found.labels.add(key=name, value=name)
     if draw(st.booleans()):
         found.preemptionPolicy.type = draw(st.sampled_from([0, 1, 2]))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tests.house.tree import Module, imports, under
 
 # All a kind has to say to another.
-SHARED_FILES = ("messages",)
+SHARED_FILES = ("messages", "conditions")  # how a constraint of a message is read
 VALUES = ("peloton.actors.resources", "peloton.actors.delays")
 # A parent whose index is derived from its children's states, where the two share a shard, may be
 # named here with those children; it may then read their state.py as well: a slice counts its
@@ -33,6 +33,7 @@ FACES = (
     "peloton/cli/",
     "peloton/__main__.py",
     "peloton/demo",
+    "peloton/archive_options.py",
     "peloton/minicluster.py",
     "peloton/daemon.py",
     "peloton/foreground.py",
@@ -48,6 +49,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "msgspec": (
         *VALUE_FOLDERS,
         "peloton/access_settings.py",
+        "peloton/archive_settings.py",
         "peloton/backend_settings.py",
         "peloton/config.py",
         "peloton/mistyped.py",

@@ -108,7 +108,7 @@ def test_tasks_on_a_host_may_end_so_they_forbid_nothing_for_good() -> None:
     alone = Shape(res(1), constraint=label("task", "k", "v", "less", 1))
     answer = unplaced(alike(1, 12.0, running=((Label("k", "v"), 1),)), alone)
     assert not answer.never
-    assert answer.text == "no host fits: 1 of 1 hosts does not meet the constraint"
+    assert answer.text == "no host fits: 1 of 1 hosts has a task with k=v"
 
 
 def test_hosts_that_just_refused_are_counted_apart() -> None:

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from peloton.api.v0.host import host_pb2 as host
+from peloton.api.v0.host.svc import host_svc_pb2 as svc
+from peloton.api.v0.host.svc import host_svc_pb2_grpc
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.job import job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2 as respool
@@ -51,12 +54,14 @@ class Cluster:
         # Each call of Watch takes the next one; after a None the stream is silent.
         self.streams: list[list[ops.WatchResponse | None]] = []
         self.hosts: list[ops.Host] = []
+        self.host_infos: list[host.HostInfo] = []
         self.set_aside: list[ops.Quarantined] = []
         self.calls: list[Call] = []
         self.troubles: dict[str, list[tuple[grpc.StatusCode, str] | grpc.Status]] = {}
         self.made_by_key: dict[str, str] = {}
         self.next_id = JOB
         self.invalid_pool = ""  # what CreateResourcePool says is wrong where the pool exists
+        self.warning = ""  # what Create and Update say of a job that they accept
         self.invalid_config = ""  # what Create says is wrong with whatever is sent
 
     def called(self, name: str) -> list[Call]:
@@ -64,6 +69,10 @@ class Cluster:
 
     def fail(self, name: str, *codes: grpc.StatusCode, text: str = "planted") -> None:
         self.troubles[name] = [(code, text) for code in codes]
+
+    def warn(self, context: Any) -> None:
+        if self.warning:
+            context.set_trailing_metadata((("peloton-warning-bin", self.warning.encode()),))
 
     def add_job(self, state: str, *tasks: str, **config: Any) -> job.JobInfo:
         info = job.JobInfo()
@@ -137,6 +146,13 @@ class Pools(respool_pb2_grpc.ResourceManagerServicer):
             answer.error.notFound.message = "resource pool not found"
         return answer
 
+    def GetResourcePool(self, request: Any, context: Any) -> respool.GetResponse:
+        answer = respool.GetResponse()
+        answer.poolinfo.id.CopyFrom(request.id)
+        for kind, limit in (("cpu", 4.0), ("memory", 8000.0), ("disk", 100.0), ("gpu", 0.0)):
+            answer.poolinfo.config.resources.add(kind=kind, limit=limit, reservation=1.0)
+        return answer
+
     def CreateResourcePool(self, request: Any, context: Any) -> respool.CreateResponse:
         answer = respool.CreateResponse()
         path = f"/{request.config.name}"
@@ -147,6 +163,12 @@ class Pools(respool_pb2_grpc.ResourceManagerServicer):
                 answer.error.alreadyExists.message = "resource pool exists"
             return answer
         self.cluster.pools[path] = answer.result.value = "new-pool"
+        return answer
+
+    def UpdateResourcePool(self, request: Any, context: Any) -> respool.UpdateResponse:
+        answer = respool.UpdateResponse()
+        if self.cluster.invalid_pool and not request.Force:
+            answer.error.invalidResourcePoolConfig.message = self.cluster.invalid_pool
         return answer
 
     def DeleteResourcePool(self, request: Any, context: Any) -> respool.DeleteResponse:
@@ -188,6 +210,7 @@ class Jobs(job_pb2_grpc.JobManagerServicer):
         else:
             info = self.cluster.jobs[wanted] = job.JobInfo(config=request.config)
             info.id.value = wanted
+            self.cluster.warn(context)
         return answer
 
     def Get(self, request: Any, context: Any) -> job.GetResponse:
@@ -198,6 +221,33 @@ class Jobs(job_pb2_grpc.JobManagerServicer):
         else:
             answer.jobInfo.CopyFrom(info)
         return answer
+
+    def Update(self, request: Any, context: Any) -> job.UpdateResponse:
+        info = self.cluster.jobs.get(request.id.value)
+        if info is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "job not found")
+        added = request.config.instanceCount - info.config.instanceCount
+        if added < 0:
+            text = "new instance count can't be less"
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
+        self.cluster.warn(context)
+        if not added:
+            return job.UpdateResponse()
+        return job.UpdateResponse(id=request.id, message=f"added {added} instances")
+
+    def Refresh(self, request: Any, context: Any) -> job.RefreshResponse:
+        if request.id.value not in self.cluster.jobs:
+            context.abort(grpc.StatusCode.NOT_FOUND, "job not found")
+        return job.RefreshResponse()
+
+    def GetCache(self, request: Any, context: Any) -> job.GetCacheResponse:
+        info = self.cluster.jobs.get(request.id.value)
+        if info is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "Job not found in cache")
+        return job.GetCacheResponse(runtime=info.runtime)
+
+    def GetActiveJobs(self, request: Any, context: Any) -> job.GetActiveJobsResponse:
+        return job.GetActiveJobsResponse(ids=[{"value": one} for one in self.cluster.jobs])
 
     def Delete(self, request: Any, context: Any) -> job.DeleteResponse:
         info = self.cluster.jobs.get(request.id.value)
@@ -232,6 +282,12 @@ class Tasks(task_pb2_grpc.TaskManagerServicer):
         else:
             answer.result.CopyFrom(tasks[request.instanceId])
         return answer
+
+    def GetCache(self, request: Any, context: Any) -> task.GetCacheResponse:
+        one = self.cluster.tasks.get(request.jobId.value, {}).get(request.instanceId)
+        if one is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "Task not found in cache")
+        return task.GetCacheResponse(runtime=one.runtime)
 
     def List(self, request: Any, context: Any) -> task.ListResponse:
         answer = task.ListResponse()
@@ -284,6 +340,40 @@ class Tasks(task_pb2_grpc.TaskManagerServicer):
 
     def BrowseSandbox(self, request: Any, context: Any) -> task.BrowseSandboxResponse:
         return self.cluster.sandbox
+
+
+class Hosts(host_svc_pb2_grpc.HostServiceServicer):
+    """Hosts that are down at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def QueryHosts(self, request: Any, context: Any) -> svc.QueryHostsResponse:
+        found = [
+            one
+            for one in self.cluster.host_infos
+            if one.state in (request.host_states or [one.state])
+        ]
+        return svc.QueryHostsResponse(host_infos=found)
+
+    def ListHostPools(self, request: Any, context: Any) -> svc.ListHostPoolsResponse:
+        pool = host.HostPoolInfo(name="default", hosts=[one.name for one in self.cluster.hosts])
+        return svc.ListHostPoolsResponse(pools=[pool])
+
+    def StartMaintenance(self, request: Any, context: Any) -> svc.StartMaintenanceResponse:
+        self._set(request.hostname, host.HOST_STATE_DOWN, context)
+        return svc.StartMaintenanceResponse(hostname=request.hostname)
+
+    def CompleteMaintenance(self, request: Any, context: Any) -> svc.CompleteMaintenanceResponse:
+        self._set(request.hostname, host.HOST_STATE_UP, context)
+        return svc.CompleteMaintenanceResponse(hostname=request.hostname)
+
+    def _set(self, name: str, state: host.HostState, context: Any) -> None:
+        for one in self.cluster.host_infos:
+            if one.hostname == name:
+                one.state = state
+                return
+        context.abort(grpc.StatusCode.ABORTED, "host is not a Peloton agent")
 
 
 class Ops(ops_pb2_grpc.OpsServicer):
@@ -354,6 +444,7 @@ def serving(cluster: Cluster, port: int = 0) -> Iterator[str]:
     job_pb2_grpc.add_JobManagerServicer_to_server(Jobs(cluster), server)
     task_pb2_grpc.add_TaskManagerServicer_to_server(Tasks(cluster), server)
     ops_pb2_grpc.add_OpsServicer_to_server(Ops(cluster), server)
+    host_svc_pb2_grpc.add_HostServiceServicer_to_server(Hosts(cluster), server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     try:

@@ -75,6 +75,20 @@ def test_what_cannot_be_sent_as_metadata_is_refused(client: Client, wrong: str) 
         Client("127.0.0.1:1", login=Login("ann", wrong))
 
 
+def test_a_warning_is_one_of_python_or_goes_where_it_is_wanted(
+    client: Client, cluster: Cluster
+) -> None:
+    cluster.warning = "cpuLimit: requested 9 – never"
+    with pytest.warns(errors.PelotonWarning, match="requested 9 – never"):
+        assert client.jobs.create("/hello", {"name": "a"}).jobId.value == JOB
+    told: list[str] = []
+    client.on_warning(told.append)
+    client.jobs.update(JOB, {"instanceCount": 2})
+    cluster.warning = ""
+    client.jobs.update(JOB, {"instanceCount": 2})
+    assert told == ["cpuLimit: requested 9 – never"]
+
+
 def test_roles_have_addresses_of_their_own() -> None:
     jobmgr, resmgr = Cluster(), Cluster()
     with serving(jobmgr) as one, serving(resmgr) as other:
@@ -231,11 +245,19 @@ def test_a_share_that_is_left_out_is_one_as_for_a_kind_that_is_left_out(
 
 def test_pools_are_named_by_their_path(client: Client, cluster: Cluster) -> None:
     assert client.pools.create("/new", {"name": "new"}) == "new-pool"
-    assert cluster.called("CreateResourcePool")[0].request.config.parent.value == "root"
+    made = cluster.called("CreateResourcePool")[0].request.config
+    assert made.parent.value == "root"
+    # Without resources it has the limits of its parent, and reserves nothing of them.
+    assert [(one.kind, one.limit, one.reservation) for one in made.resources][:2] == [
+        ("cpu", 4.0, 0.0), ("memory", 8000.0, 0.0),
+    ]  # fmt: skip
     with pytest.raises(errors.BadSpec, match="name: is 'a' and must be 'b'"):
         client.pools.create("/b", {"name": "a"})
     with pytest.raises(errors.BadSpec, match="parent: must not be given"):
         client.pools.create("/a", {"name": "a", "parent": {"value": "x"}})
+    for path in ("//a", "/..", "/a/./a"):
+        with pytest.raises(errors.BadSpec, match="empty, `.` or `..`"):
+            client.pools.create(path, {"name": "a"})
     for path in ("/", "", "a"):
         with pytest.raises(errors.BadSpec, match="not the path of a pool"):
             client.pools.create(path, {"name": "a"})

@@ -275,12 +275,9 @@ class RecordingExchange:
 class OneDaemon:
     """One daemon, "b", driven step by step; its peer "a" is a link that the test drives."""
 
-    def __init__(self) -> None:
-        self.stepper, self.exchange, self.router = (
-            Stepper(1),
-            RecordingExchange(),
-            RecordingRouter(),
-        )
+    def __init__(self, router: RecordingRouter | None = None) -> None:
+        self.stepper, self.exchange = Stepper(1), RecordingExchange()
+        self.router = router or RecordingRouter()
         self.ref = PeerShell.start(
             "b", self.stepper, exchange=self.exchange, packing=PACKING, router=self.router
         )

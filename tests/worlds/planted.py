@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peloton.actors.host import facts as host_facts
+from peloton.actors.host import granting
 from peloton.actors.host import messages as host_messages
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
@@ -109,6 +110,14 @@ def _receives_repeats(receive: Any) -> Any:
 
 def _nothing(of: Any) -> Any:
     return lambda *args, **more: None
+
+
+def _grants_all(_: Any) -> Any:
+    return lambda host, launch, *, count, at, reason: (count, reason)
+
+
+def _picks_the_same(pick_ports: Any) -> Any:
+    return lambda wanted, taken, *, span: pick_ports(wanted, set(), span=span)
 
 
 def _silent(*classes: type) -> Callable[[Any], Any]:
@@ -288,6 +297,11 @@ PLANTED: dict[str, Planted] = {
     "free resources are not checked": Planted(
         Resources, "fits", lambda _: lambda need, room: 1000, seed=1
     ),
+    "hosts leave conditions to placers": Planted(
+        granting, "accepts", lambda _: lambda *args, most, **more: most, seed=3
+    ),
+    "hosts leave spreading to placers": Planted(granting, "_apart", _grants_all, seed=118),
+    "a port is picked twice": Planted(granting, "pick_ports", _picks_the_same, seed=3),
 }
 
 

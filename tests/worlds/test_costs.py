@@ -165,9 +165,9 @@ def work(jobs: int, instances: int) -> Work:
     ("jobs", "instances", "pause_s", "pinned"),
     [
         pytest.param(1, 1000, 0, Costs(0.049, 0.074, 0.082, 20.31, 9.0), id="a job of 1000"),
-        pytest.param(1, 1, 0, Costs(12.0, 21.0, 25.0, 1989.0, 8.0), id="a job of one"),
-        pytest.param(200, 1, 0.03, Costs(12.0, 18.05, 22.05, 1927.5, 8.0), id="200 jobs of one"),
-        pytest.param(1000, 1, 0, Costs(10.09, 15.06, 19.06, 1696.2, 0.05), id="1000 jobs at once"),
+        pytest.param(1, 1, 0, Costs(12.0, 21.0, 25.0, 2051.0, 8.0), id="a job of one"),
+        pytest.param(200, 1, 0.03, Costs(12.0, 18.05, 22.05, 1991.5, 8.0), id="200 jobs of one"),
+        pytest.param(1000, 1, 0, Costs(10.09, 15.06, 19.06, 1757.3, 0.05), id="1000 jobs at once"),
     ],
 )
 def test_a_task_costs_no_more_than_it_did(
@@ -183,8 +183,10 @@ def test_a_task_costs_no_more_than_it_did(
     ("jobs", "instances", "pinned"),
     [
         pytest.param(1, 1000, Work(0.071, 38.3), id="a job of 1000"),
-        pytest.param(1, 1, Work(18.0, 4258), id="a job of one"),
-        pytest.param(100, 1, Work(16.02, 2957), id="100 jobs of one"),
+        # 6 and 7 % above what they were before jobs could be changed, wait for others, be limited
+        # in time and be archived: most of it is the tally and the end of a job.
+        pytest.param(1, 1, Work(18.0, 4515), id="a job of one"),
+        pytest.param(100, 1, Work(16.02, 3163), id="100 jobs of one"),
     ],
 )
 def test_a_task_takes_no_more_calls_than_it_did(jobs: int, instances: int, pinned: Work) -> None:

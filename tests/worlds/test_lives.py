@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from peloton.actors.host.facts import RunsRefused
@@ -271,3 +272,26 @@ def test_who_fits_no_host_leaves_its_pools_room_to_others_until_one_does(crash: 
     cluster.run_until(lambda: cluster.counts(first) == {"SUCCEEDED": 1}, within_s=20.0)
     cluster.run_for(5.0)
     cluster.check_quiet()
+
+
+def test_a_run_may_take_as_long_as_its_job_allows_whoever_owns_it() -> None:
+    """Instance 0 ends in time, the others never; the daemon restarts while they run."""
+    fates = ClusterSetup(fates=lambda run: Fate(2.0 if run[37:].startswith("0-") else None))
+    cluster = CheckedCluster(setup=fates)
+    spec = msgspec.structs.replace(job_spec(3, max_failures=3), max_running_time_s=20.0)
+    job = cluster.create_job(spec)
+    cluster.run_until(lambda: cluster.counts(job).get("SUCCEEDED") == 1)
+    cluster.run_for(5.0)
+    for daemon in [*cluster.world.daemons.values()]:
+        cluster.world.kill(daemon)
+        cluster.world.restart(daemon)
+    cluster.run_until(cluster.over, within_s=60.0)
+    first, *others = cluster.instances(job, 3)
+    assert (first.state, [view.state for view in others]) == ("SUCCEEDED", ["KILLED"] * 2)
+    for view in others:
+        assert view.outcome is not None and view.outcome.reason == "Deadline exceeded"
+        assert view.run == 1 and view.started_at is not None and view.ended_at is not None
+        assert 20.0 <= view.ended_at - view.started_at < 22.0
+    assert cluster.job(job).summary.state == JobStates.KILLED
+    cpu = sum(view.ran_s for view in (first, *others)) * NEED.cpu / UNIT
+    assert cluster.job(job).summary.usage[0] == pytest.approx(cpu)

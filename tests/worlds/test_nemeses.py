@@ -56,6 +56,35 @@ NOT_SENT = {
     ("backend", "RemoveHost"): "an operator's",
     ("placer", "Declined"): "of a slice that does not use a proposal any more: storms have it",
     ("task", "RunRefused"): "placers with all summaries choose no full host; in storms they do",
+    **dict.fromkeys(
+        [
+            ("job", "LeaveMemory"),
+            ("job", "Archived"),
+            ("job", "ForgetJob"),
+            ("archive", "PeriodCounted"),
+            ("archive", "JobGoing"),
+            ("archive", "DropJob"),
+            ("archive", "DeleteEnded"),
+            ("archive", "ArchiveJob"),
+        ],
+        "jobs leave memory after a day: test_archive has deaths at each step of it",
+    ),
+    **dict.fromkeys(
+        [
+            ("job", "AwaitEnd"),
+            ("job", "AwaitNoted"),
+            ("job", "EndTold"),
+            ("job", "EndHeard"),
+            ("job", "NameGranted"),
+            ("job", "NameRefused"),
+            ("job", "NameFreed"),
+            ("name", "ReserveName"),
+            ("name", "ClaimName"),
+            ("name", "CancelReservation"),
+            ("name", "FreeName"),
+        ],
+        "no job of it waits for another or wants its name: test_waiting_jobs and storms have them",
+    ),
 }
 """Messages that do not travel in this history, and why."""
 

@@ -190,7 +190,7 @@ def test_what_is_started_and_was_not_accepted_is_found() -> None:
 
 
 def test_the_books_have_thought_of_every_fact() -> None:
-    found = kinds({"hostmgr": 1})
+    found = kinds({"hostmgr": 1, "jobmgr": 1})
     for name in ("task", "host", "lot", "respool", "job"):
         for fact in found[name].facts.values():
             assert (fact in APPLIED) != (fact in NOT_APPLIED), fact

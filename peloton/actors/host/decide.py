@@ -20,15 +20,16 @@ from peloton.actors.host.configuring import (
     host_appeared,
     new_host_appeared,
 )
+from peloton.actors.host.granting import granted
 from peloton.actors.host.ledger import (
     RunEvent,
     RunPhase,
     RunSet,
     RunStep,
     names_of,
-    pick_ports,
     step,
 )
+from peloton.actors.host.maintenance import complete, no_host, start
 from peloton.actors.host.reports import (
     backend_down,
     backend_up,
@@ -40,7 +41,7 @@ from peloton.actors.host.reports import (
     runs_started,
     unreachable,
 )
-from peloton.actors.host.state import Host, HostStates, folded
+from peloton.actors.host.state import Host, folded
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
 
@@ -65,46 +66,25 @@ def _grant(
     host: Host, message: m.Launch, *, at: At, members: Bits
 ) -> tuple[tuple[Fact, ...], tuple[Send, ...], str]:
     assert at.sender is not None and message.spec is not None
-    spec, reason = message.spec, ""
-    count = spec.resources.fits(host.free)
-    if host.state != HostStates.UP:
-        count, reason = 0, f"host is {host.state.name.lower()}"
-    elif count < len(members):
-        short = ", ".join(spec.resources.short_of(host.free - spec.resources.times(count)))
-        reason = f"insufficient resources on the host: {short}"
-    granted = members.lowest(count) if count else Bits()
-    ports: tuple[tuple[int, ...], ...] = ()
-    if granted and spec.ports:
-        granted, ports = _with_ports(host, spec, members=granted)
-        reason = reason or "no free port on the host"
+    spec = message.spec
+    some, ports, reason = granted(host, message, members=members, at=at)
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
-    if granted:
-        facts = (f.RunsAccepted(at.sender, granted, message.run, spec, at.now, ports),)
-        starts = _starts(at.sender, granted, run=message.run, spec=spec, ports=ports)
+    if some:
+        accepted = f.RunsAccepted(at.sender, some, message.run, spec, at.now, ports, message.shares)
+        facts = (accepted,)
+        starts = _starts(at.sender, some, run=message.run, spec=spec, ports=ports)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
         # The task hears of its run when the process has started; `Accepted` is for repeats.
         sends = (order,)
-    refused = members - granted
+    refused = members - some
     if refused:
         facts = (*facts, f.RunsRefused(at.sender, refused, message.run, reason))
         # The summary is as of the end of this turn, so what was granted in it is not free.
-        refusal = t.RunRefused(message.run, reason, folded(host, facts).summary(at.key))
-        sends = (*sends, Send(SENDER, refusal, refused))
+        tasks = at.level >= m.LEVEL_TASK_LABELS
+        summary = folded(host, facts).summary(at.key, tasks=tasks)
+        sends = (*sends, Send(SENDER, t.RunRefused(message.run, reason, summary), refused))
     return facts, sends, reason if refused else ""
-
-
-def _with_ports(
-    host: Host, spec: m.RunSpec, *, members: Bits
-) -> tuple[Bits, tuple[tuple[int, ...], ...]]:
-    taken = {port for _, some in host.runs.sets() for port in some.ports}
-    granted, ports = [], []
-    for member in members:
-        picked = pick_ports(spec.ports, taken, span=host.ports)
-        if picked:
-            granted.append(member)
-            ports.append(picked)
-    return Bits.of(*granted), tuple(ports)
 
 
 def _starts(
@@ -164,10 +144,12 @@ def phase_message(run: RunSet) -> Message:
     """The message that reports the phase of runs."""
     if run.phase == RunPhase.ENDED:
         assert run.outcome is not None
-        return t.Ended(run.run, run.outcome, run.ended_at)
+        return t.Ended(run.run, run.outcome, run.ended_at, run.started_at)
     if run.phase == RunPhase.REFUSED:
         return t.RunRefused(run.run, run.reason)
-    return t.Started(run.run) if run.phase == RunPhase.STARTED else t.Accepted(run.run)
+    if run.phase == RunPhase.STARTED:
+        return t.Started(run.run, run.started_at)
+    return t.Accepted(run.run)
 
 
 def owed(host: Host) -> tuple[Send, ...]:
@@ -188,6 +170,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.BackendDown: from_backend(backend_down),
     m.RecheckBackend: recheck_backend,
     m.HostGone: host_gone,
+    m.StartMaintenance: start,
+    m.CompleteMaintenance: complete,
     m.HostAppeared: host_appeared,
     m.HostLeft: from_backend(host_left),
     m.RunsStarted: from_backend(runs_started),
@@ -221,6 +205,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.BackendDown: _nothing,
     m.RecheckBackend: _nothing,
     m.HostGone: _nothing,
+    m.StartMaintenance: no_host,
+    m.CompleteMaintenance: no_host,
     m.HostAppeared: new_host_appeared,
     m.HostLeft: _nothing,
     m.RunsStarted: _nothing,

@@ -1,30 +1,94 @@
-"""Ends of runs in sets: all that are told by the same message, or stand in the same fact.
+"""Starts and ends of runs in sets: all told by the same message, or in the same fact.
 
-Turns the ends that a backend reports into sets, and sets into facts and messages to tasks. It must
-not change the ledger: facts do.
+Turns what a backend reports into sets, and sets into facts and messages to tasks. It must not
+change the ledger: facts do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import RunEvent, RunPhase, RunSet, RunStep, names_of, step
+from peloton.actors.host.ledger import (
+    RunEvent,
+    RunPhase,
+    RunSet,
+    RunStep,
+    by_crowd,
+    names_of,
+    step,
+)
 from peloton.actors.host.state import Host
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Fact, Key, Send
 
+_ENDED_BADLY = frozenset((t.End.FAILED, t.End.KILLED))
 LATE_S = 2.0
-"""An end that is reported later than this carries its own time. Below it, the time at which the
-task receives the end is exact enough, and many ends share one message."""
+"""A start or an end that is reported later than this carries its own time. Below it, the time at
+which the task receives it is exact enough, and many of them share one message."""
 LATE_STEPS_PER_S = 10
-"""Times of late ends are rounded up to this fraction of a second, so that a thousand late ends do
-not become a thousand messages."""
+"""Late times are rounded to this fraction of a second, starts down and ends up, so that a thousand
+late ones do not become a thousand messages."""
 
 Ends = dict[tuple[Key, t.Ended], int]
 """Members, as bits, whose end is told by the same message, by crowd and that message."""
+
+Starts = dict[tuple[Key, t.Started], int]
+"""As `Ends`, for starts."""
+LateStarts = Mapping[tuple[Key, int], Sequence[tuple[float, int]]]
+"""When runs started whose start is reported late: times and members, by crowd and run number."""
+
+
+def late_starts(names: Sequence[str], times: Sequence[float], *, now: float) -> LateStarts:
+    """The late ones of these runs; there are no times where the backend does not know them."""
+    late: dict[float, list[str]] = {}
+    if times and now - min(times) >= LATE_S:
+        for name, time in zip(names, times, strict=True):
+            if time and now - time >= LATE_S:
+                late.setdefault(_rounded_down(time), []).append(name)
+    found: dict[tuple[Key, int], list[tuple[float, int]]] = {}
+    for time, some in late.items():
+        for run, raw in by_crowd(some)[0].items():
+            found.setdefault(run, []).append((time, raw))
+    return found
+
+
+def _rounded_down(time: float) -> float:
+    return math.floor(time * LATE_STEPS_PER_S) / LATE_STEPS_PER_S
+
+
+def add_starts(starts: Starts, crowd: Key, *, of: RunSet, raw: int, late: LateStarts) -> None:
+    """Add the start of the members in `raw` of a set; never before the set was accepted."""
+    for time, members in late.get((crowd, of.run), ()):
+        hit = raw & members
+        if hit:
+            name = (crowd, t.Started(of.run, max(of.since, time)))
+            starts[name] = starts.get(name, 0) | hit
+            raw &= ~hit
+    if raw:
+        name = (crowd, t.Started(of.run))
+        starts[name] = starts.get(name, 0) | raw
+
+
+def started_facts(starts: Starts) -> tuple[Fact, ...]:
+    """Equal starts as one set; all single ones without a time in one fact, by name."""
+    facts: list[Fact] = []
+    single: list[str] = []
+    for (crowd, start), raw in starts.items():
+        if raw & raw - 1 or start.at is not None:
+            facts.append(f.SetStarted(crowd, Bits(raw), start.run, start.at))
+        else:
+            single += names_of(crowd, raw, run=start.run)
+    return (*facts, f.ProcessesStarted(tuple(single))) if single else tuple(facts)
+
+
+def start_reports(starts: Starts) -> tuple[Send, ...]:
+    """The messages to the tasks."""
+    return tuple(Send(crowd, start, Bits(raw)) for (crowd, start), raw in starts.items())
 
 
 def joined(*some: Ends) -> Ends:
@@ -60,8 +124,18 @@ def _end_for_task(some: RunSet, end: m.RunEnd, at: At) -> t.Ended:
     """The end as it is reported to the task: a run that failed after a kill order was killed."""
     outcome = end.outcome
     ended_at = _late_end(end.at, since=some.since, now=at.now)
+    started_at = None
+    if some.phase == RunPhase.ACCEPTED and end.started_at and at.now - end.started_at >= LATE_S:
+        started_at = max(some.since, _rounded_down(end.started_at))
+    if some.phase == RunPhase.KILLING and some.reason and outcome.end in _ENDED_BADLY:
+        text = f"ended by the maintenance of its host: {outcome.message or 'killed'}"
+        # Not the program's fault, nor the caller's order: the instance runs again elsewhere.
+        moved = replace(
+            outcome, end=t.End.KILLED, reason=t.HOST_MAINTENANCE, message=text, system=True
+        )
+        return t.Ended(some.run, moved, ended_at, started_at)
     if some.phase != RunPhase.KILLING or outcome.end != t.End.FAILED:
-        return t.Ended(some.run, outcome, ended_at)
+        return t.Ended(some.run, outcome, ended_at, started_at)
     killed = t.RunOutcome(
         t.End.KILLED, outcome.exit_code, outcome.signal, "killed", outcome.message
     )
@@ -85,10 +159,10 @@ def ended_facts(ends: Ends) -> tuple[Fact, ...]:
     single: list[m.RunEnd] = []
     for (crowd, end), raw in ends.items():
         if raw & raw - 1:
-            facts.append(f.SetEnded(crowd, Bits(raw), end.run, end.outcome, end.at))
+            facts.append(f.SetEnded(crowd, Bits(raw), end.run, end.outcome, end.at, end.started_at))
         else:
             (name,) = names_of(crowd, raw, run=end.run)
-            single.append(m.RunEnd(name, end.outcome, end.at))
+            single.append(m.RunEnd(name, end.outcome, end.at, end.started_at))
     return (*facts, f.ProcessesEnded(tuple(single))) if single else tuple(facts)
 
 

@@ -24,7 +24,10 @@ class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
-    """Resources are granted to this run of these members. `ports`: one tuple per member."""
+    """Resources are granted to this run of these members. `ports`: one tuple per member.
+
+    `shares`: as in the launch; the fold does not need it, whoever checks a journal does.
+    """
 
     crowd: Key
     members: Bits
@@ -32,6 +35,7 @@ class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     spec: RunSpec
     at: float
     ports: tuple[tuple[int, ...], ...] = ()
+    shares: int = 0
 
 
 class RunsRefused(Fact, frozen=True, gc=False, array_like=True):
@@ -102,11 +106,12 @@ class HostRemoved(Fact, frozen=True, gc=False, array_like=True):
 
 
 class SetStarted(Fact, frozen=True, gc=False, array_like=True):
-    """As `ProcessesStarted`, for many members."""
+    """As `ProcessesStarted`, for many members; `at` is when, where that is long before this."""
 
     crowd: Key
     members: Bits
     run: int
+    at: float | None = None
 
 
 class SetEnded(Fact, frozen=True, gc=False, array_like=True):
@@ -117,6 +122,7 @@ class SetEnded(Fact, frozen=True, gc=False, array_like=True):
     run: int
     outcome: RunOutcome
     at: float | None = None
+    started_at: float | None = None
 
 
 class SetForgotten(Fact, frozen=True, gc=False, array_like=True):
@@ -125,6 +131,24 @@ class SetForgotten(Fact, frozen=True, gc=False, array_like=True):
     crowd: Key
     members: Bits
     run: int
+
+
+class MaintenanceStarted(Fact, frozen=True, gc=False, array_like=True):
+    """The host grants nothing any more, and its runs are to end; `reason` is theirs."""
+
+    reason: str
+
+
+class HostDrained(Fact, frozen=True, gc=False, array_like=True):
+    """The host is in maintenance and no run holds its resources."""
+
+
+class HostTakenDown(Fact, frozen=True, gc=False, array_like=True):
+    """The host is in maintenance and no task waits for word of a run there."""
+
+
+class MaintenanceCompleted(Fact, frozen=True, gc=False, array_like=True):
+    """The host may be used again."""
 
 
 FACTS: dict[int, type] = {
@@ -143,4 +167,8 @@ FACTS: dict[int, type] = {
     13: SetStarted,
     14: SetEnded,
     15: SetForgotten,
+    16: MaintenanceStarted,
+    17: HostDrained,
+    18: HostTakenDown,
+    19: MaintenanceCompleted,
 }

@@ -1,6 +1,7 @@
-"""Goal table of a host: it should be up. Messages take all its steps, so every cell rests.
+"""Goal table of a host: it should be up or, from the start of a maintenance on, down.
 
-The table is total, and names what each state waits for.
+The table is total, and names what each state waits for. Messages take the steps towards UP; those
+towards DOWN are taken when runs have ended.
 
 No step may be taken here that needs a report of the backend, which alone knows what runs. Such a
 report may be lost, and the backend does not repeat it; so a host that waits for one, or holds runs
@@ -11,11 +12,13 @@ journaled: after a recovery the backend is polled at once.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
+from peloton.actors.host.maintenance import drain
 from peloton.actors.host.messages import PingBackend
 from peloton.actors.host.reports import list_runs
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
 
 
@@ -23,13 +26,27 @@ class HostGoals(enum.StrEnum):
     """What should be."""
 
     UP = "up"
+    DOWN = "down"
 
 
-TABLE: Mapping[HostStates, Mapping[HostGoals, Rest]] = {
-    HostStates.RECONCILING: {HostGoals.UP: WAITING},  # for the backend's list of runs
-    HostStates.UP: {HostGoals.UP: SETTLED},
-    HostStates.UNREACHABLE: {HostGoals.UP: WAITING},  # for the backend, or the time limit
-    HostStates.LOST: {HostGoals.UP: WAITING},  # for the machine to come back
+HostStep: TypeAlias = Callable[[Host], Decision | Rest]
+
+
+def wait(host: Host) -> Rest:
+    """Wait for the backend, or the time limit of an unreachable machine."""
+    return WAITING
+
+
+def settle(host: Host) -> Rest:
+    """There is nothing to do."""
+    return SETTLED
+
+
+TABLE: Mapping[HostStates, Mapping[HostGoals, HostStep]] = {
+    HostStates.RECONCILING: {HostGoals.UP: wait, HostGoals.DOWN: wait},  # for a list of runs
+    HostStates.UP: {HostGoals.UP: settle, HostGoals.DOWN: drain},
+    HostStates.UNREACHABLE: {HostGoals.UP: wait, HostGoals.DOWN: wait},
+    HostStates.LOST: {HostGoals.UP: wait, HostGoals.DOWN: drain},
 }
 
 
@@ -39,6 +56,17 @@ POLL_EVERY_S: Mapping[HostStates, float] = {
     HostStates.UNREACHABLE: 10.0,
     HostStates.LOST: 60.0,
 }
+
+
+DRAIN_POLL_EVERY_S = 10.0
+"""While runs are ending: an order to stop them that was lost is repeated after the list."""
+
+
+def poll_every_s(host: Host) -> float:
+    """Seconds between polls of the backend."""
+    if host.state == HostStates.UP and host.maintenance == Maintenance.DRAINING:
+        return DRAIN_POLL_EVERY_S
+    return POLL_EVERY_S[host.state]
 
 
 class HostNotes(Value, frozen=True, gc=False, array_like=True):
@@ -54,17 +82,28 @@ def recall_s(notes: HostNotes) -> float | None:
 
 
 def pursue(host: Host, at: At) -> Decision | Rest:
-    """The next step towards the goal: a poll of the backend, when it is due."""
+    """The next step towards the goal; without one, a poll of the backend when it is due."""
+    step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
+    if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
+        step = TABLE[host.state][goal_of(host)](host)
+        if isinstance(step, Decision):
+            return step
     idle = host.removed or (host.state == HostStates.UP and not host.runs)
     notes: HostNotes | None = at.notes
-    next_s = 0.0 if idle else at.now + POLL_EVERY_S[host.state]
-    if notes is None or notes.state != host.state or not notes.poll_at:
+    next_s = 0.0 if idle else at.now + poll_every_s(host)
+    known = notes is not None and notes.state == host.state and notes.poll_at
+    if notes is None or not known or notes.poll_at > next_s > 0.0:
         if not idle:
             return Decision(notes=HostNotes(host.state, next_s))
     elif at.now >= notes.poll_at and not host.removed:
         # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
         return Decision(sends=(_poll(host, at),), notes=HostNotes(host.state, next_s))
-    return TABLE[host.state][HostGoals.UP]
+    return step
+
+
+def goal_of(host: Host) -> HostGoals:
+    """What should be: down from the start of a maintenance to its completion."""
+    return HostGoals.UP if host.maintenance == Maintenance.NONE else HostGoals.DOWN
 
 
 def _poll(host: Host, at: At) -> Send:

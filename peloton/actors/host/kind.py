@@ -11,7 +11,15 @@ from collections.abc import Callable
 from peloton.actors.host import messages as m
 from peloton.actors.host import view
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
-from peloton.actors.host.facts import FACTS, RunsForgotten, SetForgotten
+from peloton.actors.host.facts import (
+    FACTS,
+    HostDrained,
+    HostTakenDown,
+    MaintenanceCompleted,
+    MaintenanceStarted,
+    RunsForgotten,
+    SetForgotten,
+)
 from peloton.actors.host.goals import deadline, pursue, recall_s
 from peloton.actors.host.inventory.messages import HostView, inventory_key
 from peloton.actors.host.state import EVOLVE, Host
@@ -48,10 +56,20 @@ def kind(shards: int) -> Kind:
         parent=_parent(shards),
         inspect={m.GetHost: view.get_host},
         queries={501: m.GetHost},
-        answers={501: view.HostAnswer, 502: HostView},
+        answers={501: view.HostAnswer, 502: HostView, 503: m.MaintenanceSet},
         view=view.waiting,
         schema=2,
         upcasters={Host: {1: view.upcast}},
+        since=dict.fromkeys(
+            (
+                MaintenanceStarted,
+                HostDrained,
+                HostTakenDown,
+                MaintenanceCompleted,
+                m.MaintenanceSet,
+            ),
+            m.LEVEL_MAINTENANCE,
+        ),
         schemas_since={Host: {2: m.LEVEL_SETS}},
         downcasters={Host: {2: view.downcast}},
     )

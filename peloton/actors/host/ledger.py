@@ -20,6 +20,7 @@ import msgspec
 from peloton.actors.host.messages import Port, RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome, parse_pod, pod_id
+from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Bits, Key, Value, members_of
 
 replace = msgspec.structs.replace
@@ -134,6 +135,8 @@ class LedgerRun(Value, frozen=True, gc=False, array_like=True):
     reason: str = ""
     since: float = 0.0  # when it was accepted
     ended_at: float | None = None  # where the end was reported long after it
+    labels: tuple[Label, ...] = ()  # that the host counts while the run holds resources
+    started_at: float | None = None  # where the start was reported long after it
 
     @property
     def pod(self) -> str:
@@ -154,6 +157,8 @@ class RunSet(Value, frozen=True, gc=False, array_like=True):
     reason: str = ""
     since: float = 0.0
     ended_at: float | None = None
+    labels: tuple[Label, ...] = ()
+    started_at: float | None = None
 
 
 class Found(NamedTuple):
@@ -282,6 +287,8 @@ def one_run(crowd: Key, member: int, *, of: RunSet) -> LedgerRun:
         of.reason,
         of.since,
         of.ended_at,
+        of.labels,
+        of.started_at,
     )
 
 
@@ -301,7 +308,7 @@ def _less(of: RunSet, raw: int) -> RunSet:
 
 def _merged(sets: list[RunSet]) -> tuple[RunSet, ...]:
     """Without empty sets, equal ones joined, ordered by run number and lowest member."""
-    sets = [each for each in sets if each.members]
+    sets = [each for each in sets if each.members.raw]
     if len(sets) > 1:
         joined: dict[RunSet, int] = {}
         for each in sets:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
-from peloton.placement.messages import Label
+from peloton.placement.messages import Constraint, Label, port_label
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value
 
 PORTS_DEFAULT = (31000, 32000)
@@ -23,8 +23,20 @@ UNREACHABLE_TIMEOUT_S = 60.0
 LEVEL_SETS = 1
 """The feature level from which runs are stored, and listed, as sets of members."""
 
-# Code of a refusal.
+LEVEL_TASK_LABELS = 1
+"""The feature level from which hosts count the labels of their runs, and settle conditions on
+them: an earlier version would accept a run without regard to these."""
+RUNNING_LABELS_MAX = 128
+"""A host whose runs have more different labels reports none: its summary would be too large."""
+
+LEVEL_MAINTENANCE = 2
+"""The feature level from which a host may be drained for maintenance."""
+
+# Codes of refusals.
 HOLDS_RUNS = "HOLDS_RUNS"
+NO_HOST = "NO_HOST"
+NOT_DOWN = "NOT_DOWN"
+LEVEL_TOO_LOW = "LEVEL_TOO_LOW"
 
 
 class Port(Value, frozen=True, gc=False, array_like=True):
@@ -38,7 +50,8 @@ class Port(Value, frozen=True, gc=False, array_like=True):
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
 
-    `user` and `caller` as in a `Command`: as whom a backend that can choose starts it.
+    `user` and `caller` as in a `Command`: as whom a backend that can choose starts it. `apart` is
+    one of `labels`: the host accepts no more runs of it than the launch allows.
     """
 
     resources: Resources
@@ -51,18 +64,31 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     image: str = ""  # backends without containers report that they ignore it
     user: str = ""
     caller: str = ""
+    labels: tuple[Label, ...] = ()
+    constraint: Constraint | None = None
+    apart: Label | None = None
+
+    @property
+    def all_labels(self) -> tuple[Label, ...]:
+        """The labels that the host counts while it holds such a run; those of fixed ports, too."""
+        return (*self.labels, *(port_label(port.number) for port in self.ports if port.number))
 
 
 # ---- from tasks ----
 
 
 class Launch(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to host: start this run. `spec` is filled in when the message leaves."""
+    """Tasks to host: start this run. `spec` is filled in when the message leaves.
+
+    `shares`: how many runs with the label `apart` of the spec the host may have already. A repeat
+    may not know it, and has 0: the host may then refuse, and the next attempt is a new proposal.
+    """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
     run: int
     spec: RunSpec | None = None
+    shares: int = 0
 
 
 class KillRun(Message, frozen=True, gc=False, array_like=True):
@@ -120,6 +146,23 @@ class HostGone(Message, frozen=True, gc=False, array_like=True):
     lose_runs: bool = True
 
 
+class StartMaintenance(Message, frozen=True, gc=False, array_like=True):
+    """Operator to host: grant nothing any more, end all runs, and then be down.
+
+    Answered with the phase of the maintenance; a repeat changes nothing.
+    """
+
+
+class CompleteMaintenance(Message, frozen=True, gc=False, array_like=True):
+    """Operator to host: be up again. Refused unless the host is down for maintenance."""
+
+
+class MaintenanceSet(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `StartMaintenance` and `CompleteMaintenance`: the phase, as in `Maintenance`."""
+
+    phase: int
+
+
 class HostAppeared(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: the machine is present, with this capacity, and available.
 
@@ -143,17 +186,23 @@ class HostLeft(Message, frozen=True, gc=False, array_like=True):
 
 
 class RunsStarted(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: the processes of these runs have started."""
+    """Backend to host: the processes of these runs have started.
+
+    `at` is when, one time for each, if the backend knows.
+    """
 
     runs: tuple[str, ...]
+    at: tuple[float, ...] = ()
 
 
 class RunEnd(Value, frozen=True, gc=False, array_like=True):
-    """One run and how it ended; `at` is when, if the backend knows."""
+    """One run and how it ended; `at` is when, and `started_at` when its process had started, if the
+    backend knows."""
 
     run: str
     outcome: RunOutcome
     at: float | None = None
+    started_at: float | None = None
 
 
 class RunsEnded(Message, frozen=True, gc=False, array_like=True):
@@ -178,6 +227,8 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     `keeper` is the identity of the keeper that made the list, and `keeper_at` its folder; both are
     empty where a backend has no keeper, or does not know its identity.
     `sets` are more runs that are running: only in an answer to a request that has sets.
+    `started` is when the processes of `running` started, one time for each, if the backend knows;
+    0 for a run whose process has not.
     """
 
     running: tuple[str, ...]
@@ -186,6 +237,7 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     keeper: str = ""
     keeper_at: str = ""
     sets: tuple[RunningSet, ...] = ()
+    started: tuple[float, ...] = ()
 
 
 # ---- to the backend ----
@@ -318,6 +370,8 @@ MESSAGES: dict[int, type] = {
     11: RecheckBackend,
     12: HostAppeared,
     13: HostLeft,
+    14: StartMaintenance,
+    15: CompleteMaintenance,
 }
 
 BACKEND_MESSAGES: dict[int, type] = {

@@ -24,7 +24,20 @@ from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ends import Ends, all_ended, end_reports, ended_facts, held_ends, joined
+from peloton.actors.host.ends import (
+    Ends,
+    LateStarts,
+    Starts,
+    add_starts,
+    all_ended,
+    end_reports,
+    ended_facts,
+    held_ends,
+    joined,
+    late_starts,
+    start_reports,
+    started_facts,
+)
 from peloton.actors.host.ledger import (
     HOLDING,
     NamedRuns,
@@ -50,20 +63,21 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
     uses resources that are free according to the ledger.
     """
     reported, unowned = by_crowd(message.runs)
-    fresh: NamedRuns = {}
+    late = late_starts(message.runs, message.at, now=at.now)
+    fresh: Starts = {}
     for (crowd, run), raw in reported.items():
         left = raw
         for some in host.runs.of(crowd, run):
             hit, do = some.members.raw & raw, step(some, RunEvent.STARTED)
             if hit and do == RunStep.STARTED:
-                fresh[crowd, run] = fresh.get((crowd, run), 0) | hit
+                add_starts(fresh, crowd, of=some, raw=hit, late=late)
             if do != RunStep.KILL_UNOWNED:
                 left &= ~hit
         unowned += names_of(crowd, left, run=run)
     stops = _orders(host, at, again=[], stops=tuple(unowned))
     because = "runs that nobody owns are killed" if unowned else ""
-    sends = (*_start_reports(fresh), *stops)
-    return Decision(facts=_started(fresh), sends=sends, because=because)
+    sends = (*start_reports(fresh), *stops)
+    return Decision(facts=started_facts(fresh), sends=sends, because=because)
 
 
 def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
@@ -100,12 +114,13 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     running, strange = _running(message)
     ends = held_ends(host, message.ends, at)
     ended, _ = by_crowd(end.run for end in message.ends)
-    compared = _compared(message, host, running=running, ended=ended)
+    late = late_starts(message.running, message.started, now=at.now)
+    compared = _compared(message, host, running=running, ended=ended, late=late)
     orphans = [*strange, *_unowned(host, running)]
     all_ends = joined(ends, compared.missing)
     facts = _reconciled(host, message, agreed=not orphans and compared.all)
-    facts = (*facts, *_started(compared.started), *ended_facts(all_ends))
-    sends = (*_start_reports(compared.started), *end_reports(all_ends))
+    facts = (*facts, *started_facts(compared.started), *ended_facts(all_ends))
+    sends = (*start_reports(compared.started), *end_reports(all_ends))
     orders = _orders(host, at, again=compared.again, stops=(*compared.kills, *orphans))
     if message.ends:
         forget = tuple(end.run for end in message.ends)
@@ -129,18 +144,23 @@ class _Compared(NamedTuple):
 
     again: list[tuple[Key, RunSet]]
     missing: Ends
-    started: NamedRuns
+    started: Starts
     kills: list[str]
     all: bool
 
 
 def _compared(
-    message: m.RunsListed, host: Host, *, running: NamedRuns, ended: NamedRuns
+    message: m.RunsListed,
+    host: Host,
+    *,
+    running: NamedRuns,
+    ended: NamedRuns,
+    late: LateStarts,
 ) -> _Compared:
     outcome = lost_outcome("the backend does not know the run any more")
     again: list[tuple[Key, RunSet]] = []
     missing: Ends = {}
-    started: NamedRuns = {}
+    started: Starts = {}
     kills: list[str] = []
     skipped = False
     for crowd, some in host.runs.sets():
@@ -155,7 +175,7 @@ def _compared(
         if listed:
             do = step(some, RunEvent.LISTED)
             if do == RunStep.STARTED:
-                started[name] = started.get(name, 0) | listed
+                add_starts(started, crowd, of=some, raw=listed, late=late)
             elif do == RunStep.KILL_AGAIN:
                 kills += names_of(crowd, listed, run=some.run)
         if unlisted:
@@ -308,21 +328,6 @@ def _count(runs: Iterable[tuple[Key, RunSet]]) -> int:
 
 def _names(crowd: Key, some: RunSet) -> list[str]:
     return names_of(crowd, some.members.raw, run=some.run)
-
-
-def _started(runs: NamedRuns) -> tuple[Fact, ...]:
-    facts: list[Fact] = []
-    single: list[str] = []
-    for (crowd, run), raw in runs.items():
-        if raw & raw - 1:
-            facts.append(f.SetStarted(crowd, Bits(raw), run))
-        else:
-            single += names_of(crowd, raw, run=run)
-    return (*facts, f.ProcessesStarted(tuple(single))) if single else tuple(facts)
-
-
-def _start_reports(started: NamedRuns) -> tuple[Send, ...]:
-    return tuple(Send(crowd, t.Started(run), Bits(raw)) for (crowd, run), raw in started.items())
 
 
 def _orders(

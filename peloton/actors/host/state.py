@@ -9,10 +9,12 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import immutables
 import msgspec
 
 from peloton.actors.host import facts as f
 from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_crowd
+from peloton.actors.host.messages import RUNNING_LABELS_MAX
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.placement.messages import HostSummary, Label
@@ -26,6 +28,15 @@ class HostStates(enum.IntEnum):
     UP = 2
     UNREACHABLE = 3
     LOST = 4
+
+
+class Maintenance(enum.IntEnum):
+    """How far the maintenance of a host is. Beyond NONE the host should be down."""
+
+    NONE = 0
+    DRAINING = 1  # its runs are ending
+    DRAINED = 2  # they have ended, and tasks have still to journal it
+    DOWN = 3
 
 
 class Host(Value, frozen=True, gc=False, array_like=True):
@@ -50,6 +61,8 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     launches: int = 0  # members whose launch was decided here, accepted or refused; never falls
     keeper: str = ""
     keeper_at: str = ""  # its folder when it was compared last, for people
+    running: immutables.Map[Label, int] = immutables.Map()  # of runs that hold resources, counted
+    maintenance: Maintenance = Maintenance.NONE
 
     @property
     def free(self) -> Resources:
@@ -57,23 +70,34 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         return self.capacity - self.used
 
     @property
+    def grants(self) -> bool:
+        """Whether new runs may start here."""
+        return self.state == HostStates.UP and self.maintenance == Maintenance.NONE
+
+    @property
     def free_ports(self) -> int:
         """How many ports of its range no run holds."""
         first, end = self.ports
         return max(0, end - first - ports_taken(self))
 
-    def summary(self, key: Key) -> HostSummary:
-        """The host as placers see it."""
+    def summary(self, key: Key, *, tasks: bool = False) -> HostSummary:
+        """The host as placers see it, with the labels of its `tasks` if they are to be known."""
         return HostSummary(
             host=key,
             position=self.version,
             capacity=self.capacity,
             free=self.free,
             labels=self.labels,
-            up=self.state == HostStates.UP,
+            up=self.grants,
             ports=self.free_ports,
+            running=self._running_labels() if tasks else None,
             launches=self.launches,
         )
+
+    def _running_labels(self) -> tuple[tuple[Label, int], ...] | None:
+        if len(self.running) > RUNNING_LABELS_MAX:
+            return None
+        return tuple(sorted(self.running.items())) if self.running else ()
 
 
 def configuration(host: Host) -> f.HostConfigured:
@@ -138,6 +162,7 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
         resources=need,
         spec=fact.spec,
         since=fact.at,
+        labels=fact.spec.all_labels,
     )
     if fact.ports:
         for member, ports in zip(fact.members, fact.ports, strict=True):
@@ -152,7 +177,18 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
         version=host.version + 1,
         ports_taken=ports_taken(host) + picked,
         launches=host.launches + len(fact.members),
+        running=_counted(host.running, alike, by=len(fact.members)),
     )
+
+
+def _counted(
+    running: immutables.Map[Label, int], some: RunSet, *, by: int
+) -> immutables.Map[Label, int]:
+    """With so many runs more that have the labels of `some`; counts of zero are left out."""
+    for label in some.labels:
+        count = running.get(label, 0) + by
+        running = running.set(label, count) if count else running.delete(label)
+    return running
 
 
 def _refused(host: Host, fact: f.RunsRefused) -> Host:
@@ -176,10 +212,14 @@ def _sets(fact: Any) -> Iterable[tuple[Key, int, Bits]]:
 
 
 def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
-    def next_phase(of: RunSet) -> RunSet:
-        return replace(of, phase=phase, spec=None if phase == RunPhase.STARTED else of.spec)
-
     def evolve(host: Host, fact: f.ProcessesStarted | f.SetStarted | f.KillOrdered) -> Host:
+        started_at = fact.at if isinstance(fact, f.SetStarted) else None
+
+        def next_phase(of: RunSet) -> RunSet:
+            if phase != RunPhase.STARTED:
+                return replace(of, phase=phase)
+            return replace(of, phase=phase, spec=None, started_at=started_at)
+
         runs = host.runs
         for crowd, run, members in _sets(fact):
             runs = runs.change(crowd, members, run=run, to=next_phase)
@@ -188,24 +228,28 @@ def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
     return evolve
 
 
-_End = tuple[Key, int, Bits, RunOutcome, float | None]
-"""Crowd, run number, members, outcome, and when if that is long ago."""
+_End = tuple[Key, int, Bits, RunOutcome, float | None, float | None]
+"""Crowd, run number, members, outcome, when if that is long ago, and when they started if so."""
 
 
 def _end(host: Host, ends: Iterable[_End]) -> Host:
     runs, used, taken = host.runs, host.used, ports_taken(host)
-    for crowd, run, members, outcome, at in ends:
+    running = host.running
+    for crowd, run, members, outcome, at, started_at in ends:
         before: list[RunSet] = []
-        to = _ender(before, outcome, at)
+        to = _ender(before, outcome, at=at, started_at=started_at)
         runs = runs.change(crowd, members, run=run, to=to)
         for each in before:
             used = used - each.resources.times(len(each.members))
             taken -= sum(in_range(host, port) for port in each.ports)
-    return replace(host, runs=runs, used=used, version=host.version + 1, ports_taken=taken)
+            running = _counted(running, each, by=-len(each.members))
+    return replace(
+        host, runs=runs, used=used, version=host.version + 1, ports_taken=taken, running=running
+    )
 
 
 def _ender(
-    before: list[RunSet], outcome: RunOutcome, at: float | None
+    before: list[RunSet], outcome: RunOutcome, *, at: float | None, started_at: float | None
 ) -> Callable[[RunSet], RunSet]:
     """A change to ENDED that notes what the runs held."""
 
@@ -219,6 +263,8 @@ def _ender(
             resources=Resources(),
             ports=(),
             ended_at=at,
+            labels=(),
+            started_at=of.started_at if started_at is None else started_at,
         )
 
     return ended
@@ -226,7 +272,7 @@ def _ender(
 
 def _ended(host: Host, fact: f.ProcessesEnded) -> Host:
     ends = [
-        (crowd, run, members, end.outcome, end.at)
+        (crowd, run, members, end.outcome, end.at, end.started_at)
         for end in fact.ends
         for crowd, run, members in _named((end.run,))
     ]
@@ -234,7 +280,8 @@ def _ended(host: Host, fact: f.ProcessesEnded) -> Host:
 
 
 def _set_ended(host: Host, fact: f.SetEnded) -> Host:
-    return _end(host, [(fact.crowd, fact.run, fact.members, fact.outcome, fact.at)])
+    end = (fact.crowd, fact.run, fact.members, fact.outcome, fact.at, fact.started_at)
+    return _end(host, [end])
 
 
 def _forgotten(host: Host, fact: f.RunsForgotten | f.SetForgotten) -> Host:
@@ -252,14 +299,30 @@ def lost_outcome(reason: str) -> RunOutcome:
 def _lost(host: Host, fact: f.HostLost) -> Host:
     outcome = lost_outcome(fact.reason)
     held = [(crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING]
-    host = _end(host, [(crowd, some.run, some.members, outcome, None) for crowd, some in held])
+    host = _end(host, [(crowd, one.run, one.members, outcome, None, None) for crowd, one in held])
     return replace(host, state=HostStates.LOST, because=fact.reason, version=host.version + 1)
 
 
 def _removed(host: Host, fact: f.HostRemoved) -> Host:
     # A person gave the runs up, so if the host comes back any keeper may have its next ones.
     host = replace(_lost(host, f.HostLost(fact.reason)), removed=True)
-    return replace(host, keeper="", keeper_at="")
+    return replace(host, keeper="", keeper_at="", maintenance=Maintenance.NONE)
+
+
+def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:
+    def ending(of: RunSet) -> RunSet:
+        if of.phase not in (RunPhase.ACCEPTED, RunPhase.STARTED):
+            return of
+        return replace(of, phase=RunPhase.KILLING, reason=fact.reason)
+
+    runs = host.runs
+    for crowd, some in host.runs.sets():
+        runs = runs.change(crowd, some.members, run=some.run, to=ending)
+    return _maintenance(Maintenance.DRAINING)(replace(host, runs=runs), fact)
+
+
+def _maintenance(phase: Maintenance) -> Callable[[Host, Any], Host]:
+    return lambda host, fact: replace(host, maintenance=phase, version=host.version + 1)
 
 
 def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
@@ -290,6 +353,10 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.SetStarted: _phase(RunPhase.STARTED),
     f.SetEnded: _set_ended,
     f.SetForgotten: _forgotten,
+    f.MaintenanceStarted: _maintenance_started,
+    f.HostDrained: _maintenance(Maintenance.DRAINED),
+    f.HostTakenDown: _maintenance(Maintenance.DOWN),
+    f.MaintenanceCompleted: _maintenance(Maintenance.NONE),
 }
 
 

@@ -14,7 +14,7 @@ import immutables
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import pod_id
 from peloton.placement.messages import Label
@@ -42,6 +42,8 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     launches: int = 0
     keeper: str = ""
     keeper_at: str = ""
+    running: immutables.Map[Label, int] = immutables.Map()
+    maintenance: Maintenance = Maintenance.NONE
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

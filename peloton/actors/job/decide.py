@@ -11,26 +11,31 @@ from typing import Any
 
 import immutables
 
+from peloton.actors.job import archiving, changes, waiting
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
-from peloton.actors.job.grants import count_of, higher, limited
-from peloton.actors.job.slice.messages import (
-    SetSliceGoal,
-    SliceGone,
-    SliceOpen,
-    SliceOpening,
-    SliceTally,
-    members_in,
-    slice_key,
+from peloton.actors.job.grants import count_of, limited
+from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
+from peloton.actors.job.orders import (
+    asked_first,
+    clipped,
+    evolve,
+    goals_of,
+    missing,
+    said_at_end,
+    sender_of,
+    slices_in,
+    tallied_by,
 )
-from peloton.actors.job.spec import check_instances, check_spec
-from peloton.actors.job.state import EVOLVE, Job
+from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
+from peloton.actors.job.spec import check_instances, check_spec, check_waits
+from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
-from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
-from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Due, Fact, Refused, Send, counted
+from peloton.actors.task.messages import LEVEL_CHANGES
+from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Due, Fact, Refused, Send
 
-EXISTS, NOT_FOUND, NOT_TERMINAL = "ALREADY_EXISTS", "NOT_FOUND", "NOT_TERMINAL"
-INCOMPLETE = "INCOMPLETE"
+EXISTS, NOT_TERMINAL = "ALREADY_EXISTS", "NOT_TERMINAL"
+INCOMPLETE = changes.INCOMPLETE
 PIECES, PIECES_TIMEOUT_S = "pieces", 600.0
 
 
@@ -65,15 +70,10 @@ def _foreign(job: Job, at: At) -> Decision | None:
     Whoever may submit somewhere may send pieces for any id: those of others are not replaced,
     dropped or completed by that.
     """
-    if not job.created_by or _sender(job.created_by) == _sender(at.who):
+    if not job.created_by or sender_of(job.created_by) == sender_of(at.who):
         return None
     text = f"job {_id(at)} is being created by another client"
     return Decision(reply=Refused(EXISTS, text, "id"), because=text)
-
-
-def _sender(who: str) -> str:
-    """How and under which name a principal is known; a repeat may come from another address."""
-    return who.partition("@")[0].partition("/")[0]
 
 
 def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
@@ -93,6 +93,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     pieces = [*((k, received[k]) for k in sorted(received)), *message.overrides]
     given = [override for _, overrides in pieces for override in overrides]
     refused = check_spec(spec) or check_instances(spec, given, own=len(given))
+    refused = refused or check_waits(spec, now=at.now, level=at.level)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
     facts: tuple[Fact, ...] = tuple(
@@ -100,11 +101,11 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     )
     made = f.JobMade(at.key, spec, message.pool_path, at.now, at.who)
     for fact in facts:
-        job = _evolve(job, fact)
-    folded = _evolve(job, made)
+        job = evolve(job, fact)
+    folded = evolve(job, made)
     return Decision(
         facts=(*facts, made),
-        sends=_goals(folded, Bits.span(0, folded.slices)),
+        sends=(*goals_of(folded, Bits.span(0, folded.slices)), *asked_first(folded)),
         reply=m.JobCreated(at.key),
     )
 
@@ -114,27 +115,31 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     if job.spec is None:
         return missing(message, at)
     whole = ((0, job.spec.instances),)
-    ranges = _clipped(message.ranges, job.spec.instances) if message.ranges else whole
+    ranges = clipped(message.ranges, job.spec.instances) if message.ranges else whole
     reply = m.JobStopped(ranges, message.ended)
     if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
         return Decision(reply=reply, because="it is being stopped already")
+    # Members that wait for their restart end without any change of a task, which were tallied.
+    tallied = at.level >= LEVEL_CHANGES and limited(job.spec)
     if ranges == whole:
         if job.state in TERMINAL_JOB_STATES:
             return Decision(reply=reply, because="it has ended")
-        facts: tuple[Fact, ...] = (f.StopOrdered(at.now, at.who),)
+        facts: tuple[Fact, ...] = (f.StopOrdered(at.now, at.who, tallied),)
         touched = Bits.span(0, job.slices)
     else:
-        stopped = [(number, _members(job, number, ranges=ranges)) for number in _touched(ranges)]
+        stopped = [(number, _members(job, number, ranges=ranges)) for number in slices_in(ranges)]
         facts = tuple(
-            f.InstancesStopped(k, members, at.who, at.now) for k, members in stopped if members
+            f.InstancesStopped(k, members, at.who, at.now, tallied)
+            for k, members in stopped
+            if members
         )
         touched = Bits.of(*(k for k, members in stopped if members))
     folded = job
     for fact in facts:
-        folded = _evolve(folded, fact)
+        folded = evolve(folded, fact)
     return Decision(
         facts=facts,
-        sends=_goals(folded, touched),
+        sends=goals_of(folded, touched),
         reply=reply,
         because="Task stop API request",
     )
@@ -150,25 +155,35 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
         text = f"Job is not in a terminal state: {job.state.name}"
         return Decision(reply=Refused(NOT_TERMINAL, text, "id"), because=text)
     fact = f.DeletionOrdered(at.now)
-    folded = _evolve(job, fact)
+    folded = evolve(job, fact)
     return Decision(
         facts=(fact,),
-        sends=_goals(folded, Bits.span(0, folded.slices)),
+        sends=(
+            *goals_of(folded, Bits.span(0, folded.slices)),
+            *archiving.dropped(job),
+            *said_at_end(folded),
+        ),
         reply=m.JobDeleted(),
         because="deleted by a client",
     )
 
 
-def missing(message: Any, at: At) -> Decision:
-    """There is no such job."""
-    return Decision(reply=Refused(NOT_FOUND, "job not found", "id"))
-
-
 def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
     """A slice confirms the goal; a confirmation of an older version is ignored."""
-    if message.version < _version(job, message.number) or message.number in job.confirmed:
+    if message.version < _version(job, message.number):
         return Decision()
-    return Decision(facts=(f.SliceConfirmed(message.number, message.version),))
+    facts: tuple[Fact, ...] = ()
+    if message.number not in job.confirmed:
+        facts = (f.SliceConfirmed(message.number, message.version),)
+    awaited = job.awaited.get(message.number)
+    if message.tally is None or awaited is None or message.version < awaited:
+        return Decision(facts=facts)
+    if job.goal == m.JobGoals.DELETED:
+        return Decision(facts=facts)
+    known = job.reports.get(message.number)
+    version = known.version if known is not None else 0
+    fact = f.JobTallied(message.number, version, message.tally, at.now, message.version)
+    return tallied_by(job, (*facts, fact))
 
 
 def tally(job: Job, message: SliceTally, at: At) -> Decision:
@@ -176,49 +191,51 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
     known = job.reports.get(message.number)
     if job.goal == m.JobGoals.DELETED or (known is not None and known.version >= message.version):
         return Decision()
-    if known is not None and known.tally == message.tally:
+    # Below that level the owner of the slice may be of a version whose tallies name no goal.
+    goal = message.goal if at.level >= LEVEL_CHANGES else 0
+    if known is not None and goal < known.goal:
+        return Decision(because="made under an older goal than the known tally")
+    awaited = job.awaited.get(message.number)
+    if known is not None and known.tally == message.tally and (awaited is None or goal < awaited):
         return Decision()
-    fact = f.JobTallied(message.number, message.version, message.tally, at.now)
-    folded = _evolve(job, fact)
-    terminal = folded.state in TERMINAL_JOB_STATES
-    ended = f"the job ended as {folded.state.name}" if terminal else ""
-    if job.goal != m.JobGoals.SUCCEEDED or job.spec is None or not limited(job.spec):
-        return Decision(facts=(fact,), because=ended)
-    tallies = {number: folded.reports[number].tally for number in sorted(folded.reports)}
-    more = higher(job.spec, folded.grants, tallies=tallies)
-    if not more:
-        return Decision(facts=(fact,), because=ended)
-    raised = f.GrantsRaised(more)
-    return Decision(
-        facts=(fact, raised),
-        sends=_goals(_evolve(folded, raised), Bits.of(*(number for number, _ in more))),
-        because=counted(len(more), "slice", many="slices") + " may have more instances under way",
-    )
+    fact = f.JobTallied(message.number, message.version, message.tally, at.now, goal)
+    return tallied_by(job, (fact,))
 
 
 def slice_gone(job: Job, message: SliceGone, at: At) -> Decision:
     """A slice and its tasks are deleted."""
     if message.number in job.gone or job.goal != m.JobGoals.DELETED:
         return Decision()
-    return Decision(facts=(f.SliceVanished(message.number),))
+    fact = f.SliceVanished(message.number)
+    return Decision(facts=(fact,), sends=said_at_end(evolve(job, fact)))
 
 
 def drop(job: Job, message: m.DropPieces, at: At) -> Decision:
     """Forget the pieces, unless the job was created meanwhile."""
     if job.spec is not None:
-        return Decision(because="the job is complete")
+        facts: tuple[Fact, ...] = (f.ChangePiecesDropped(at.now),) if job.pieces else ()
+        return Decision(facts=facts, because="the job is complete")
     return Decision(facts=(f.JobForgotten(),), because="pieces that do not belong together")
 
 
 def due(job: Job, message: Due, at: At) -> Decision:
-    """The client did not send the remaining pieces in time: forget the others."""
+    """A deadline passed: that of the job, or that of pieces whose rest was not sent."""
+    if message.name == waiting.DEADLINE:
+        return waiting.deadline_passed(job, at)
     text = f"its client did not send all pieces within {PIECES_TIMEOUT_S:g} s"
+    if job.spec is not None:
+        return Decision(facts=(f.ChangePiecesDropped(at.now),), because=text)
     return Decision(facts=(f.JobForgotten(),), because=text)
 
 
 def deadline(job: Job) -> tuple[str, float] | None:
-    """How long pieces of an incomplete job, which take memory, are kept."""
-    return (PIECES, PIECES_TIMEOUT_S) if job.spec is None else None
+    """How long pieces of an incomplete job or update, which take memory, are kept; or the
+    deadline of the job, where that comes first."""
+    pieces = (PIECES, PIECES_TIMEOUT_S) if job.spec is None or job.pieces else None
+    own = waiting.deadline_of(job)
+    if pieces is None or own is None:
+        return pieces or own
+    return min(pieces, own, key=lambda one: one[1])
 
 
 def _nothing(message: Any, at: At) -> Decision:
@@ -234,6 +251,20 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     SliceTally: tally,
     SliceGone: slice_gone,
     m.DropPieces: drop,
+    m.StartInstances: changes.start,
+    m.AddChange: changes.add_change,
+    m.UpdateJob: changes.update,
+    m.RefreshJob: changes.refresh,
+    m.LeaveMemory: archiving.leave,
+    m.Archived: archiving.archived,
+    m.ForgetJob: archiving.forget,
+    m.AwaitEnd: waiting.from_level(waiting.await_end),
+    m.AwaitNoted: waiting.from_level(waiting.noted),
+    m.EndTold: waiting.from_level(waiting.told),
+    m.EndHeard: waiting.from_level(waiting.heard),
+    NameGranted: waiting.from_level(waiting.granted),
+    NameRefused: waiting.from_level(waiting.refused),
+    NameFreed: waiting.from_level(waiting.freed),
     Due: due,
 }
 
@@ -246,51 +277,32 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     SliceTally: _nothing,
     SliceGone: _nothing,
     m.DropPieces: _nothing,
+    m.StartInstances: missing,
+    m.AddChange: missing,
+    m.UpdateJob: missing,
+    m.RefreshJob: missing,
+    m.LeaveMemory: _nothing,
+    m.Archived: _nothing,
+    m.ForgetJob: archiving.unknown,
+    m.AwaitEnd: waiting.await_absent,
+    m.AwaitNoted: _nothing,
+    m.EndTold: waiting.told_absent,
+    m.EndHeard: _nothing,
+    NameGranted: waiting.granted_absent,
+    NameRefused: _nothing,
+    NameFreed: _nothing,
     Due: _nothing,
 }
 
 
 def owed(job: Job) -> tuple[Send, ...]:
-    """Goals are sent until their slice has confirmed them; deletion, until it is gone."""
+    """Goals are sent until their slice has confirmed them; deletion, until it is gone. So is what
+    concerns other jobs, until they answer."""
     if job.spec is None:
         return ()
     done = job.gone if job.goal == m.JobGoals.DELETED else job.confirmed
-    return _goals(job, Bits.span(0, job.slices) - done)
-
-
-def _goals(job: Job, slices: Bits) -> tuple[Send, ...]:
-    return tuple(
-        Send(slice_key(job.key.partition("/")[2], number), _goal(job, number)) for number in slices
-    )
-
-
-def _goal(job: Job, number: int) -> SetSliceGoal:
-    spec = job.spec
-    assert spec is not None
-    opening = None
-    if job.goal != m.JobGoals.DELETED:
-        count = count_of(spec, number)
-        opening = SliceOpening(
-            job=job.key.partition("/")[2],
-            name=spec.name,
-            pool=spec.pool,
-            count=count,
-            default=spec.default,
-            overrides=job.overrides.get(number, ()),
-            labels=spec.labels,
-            priority=spec.priority,
-            preemptible=spec.preemptible,
-            revocable=spec.revocable,
-        )
-    return SetSliceGoal(
-        version=job.version,
-        job=job.key,
-        number=number,
-        goal=TaskGoals(int(job.goal)),
-        stopped=job.stopped.get(number, Bits()),
-        opening=opening,
-        grant=job.grants.get(number, 0) if limited(spec) else None,
-    )
+    goals = goals_of(job, Bits.span(0, job.slices) - done)
+    return (*goals, *waiting.owed_to_others(job))
 
 
 def _version(job: Job, number: int) -> int:
@@ -298,35 +310,10 @@ def _version(job: Job, number: int) -> int:
     return job.version if number not in job.confirmed else 0
 
 
-def _clipped(ranges: tuple[tuple[int, int], ...], instances: int) -> tuple[tuple[int, int], ...]:
-    clipped = sorted((max(start, 0), min(stop, instances)) for start, stop in ranges)
-    merged: list[tuple[int, int]] = []
-    for start, stop in clipped:
-        if start >= stop:
-            continue
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
-        else:
-            merged.append((start, stop))
-    return tuple(merged)
-
-
-def _touched(ranges: tuple[tuple[int, int], ...]) -> list[int]:
-    return sorted(
-        {k for start, stop in ranges for k in range(start // SLICE_SIZE, -(-stop // SLICE_SIZE))}
-    )
-
-
 def _members(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...]) -> Bits:
     assert job.spec is not None
     count = count_of(job.spec, number)
     return members_in(number, ranges, count=count) - job.stopped.get(number, Bits())
-
-
-def _evolve(job: Job | None, fact: Fact) -> Job:
-    evolved = EVOLVE[type(fact)](job, fact)
-    assert evolved is not None
-    return evolved
 
 
 def _id(at: At) -> str:

@@ -36,6 +36,8 @@ class StopOrdered(Fact, frozen=True, gc=False, array_like=True):
 
     at: float
     who: str = ""
+    tallied: bool = False  # the job has not ended before its slices have tallied this goal
+    reason: str = ""  # why the job ordered it itself
 
 
 class InstancesStopped(Fact, frozen=True, gc=False, array_like=True):
@@ -45,6 +47,7 @@ class InstancesStopped(Fact, frozen=True, gc=False, array_like=True):
     members: Bits
     who: str = ""
     at: float = 0.0
+    tallied: bool = False  # as above
 
 
 class DeletionOrdered(Fact, frozen=True, gc=False, array_like=True):
@@ -67,6 +70,7 @@ class JobTallied(Fact, frozen=True, gc=False, array_like=True):
     version: int
     tally: Tally
     at: float
+    goal: int = 0  # the version of the goal that the slice held
 
 
 class SliceVanished(Fact, frozen=True, gc=False, array_like=True):
@@ -81,8 +85,77 @@ class GrantsRaised(Fact, frozen=True, gc=False, array_like=True):
     grants: tuple[tuple[int, int], ...]
 
 
+class InstancesStarted(Fact, frozen=True, gc=False, array_like=True):
+    """These members of slices begin a new run; of a job that was stopped, all others stay so."""
+
+    members: tuple[tuple[int, Bits], ...]
+    at: float
+    who: str = ""
+
+
+class JobChanged(Fact, frozen=True, gc=False, array_like=True):
+    """The job has a new spec, and configs of single new instances, by slice."""
+
+    spec: JobSpec
+    overrides: tuple[tuple[int, tuple[Override, ...]], ...]
+    at: float
+    who: str = ""
+
+
+class ChangePieceGiven(Fact, frozen=True, gc=False, array_like=True):
+    """Configs of single new instances of one slice; they apply once the job is changed."""
+
+    slice_number: int
+    overrides: tuple[Override, ...]
+    who: str = ""
+    at: float = 0.0
+
+
+class ChangePiecesDropped(Fact, frozen=True, gc=False, array_like=True):
+    """The pieces of an update that was not completed are forgotten."""
+
+    at: float = 0.0
+
+
+class OtherNoted(Fact, frozen=True, gc=False, array_like=True):
+    """Another job will tell this one its end."""
+
+    other: Key
+
+
+class OtherEnded(Fact, frozen=True, gc=False, array_like=True):
+    """The end of another job is known, and not awaited any more."""
+
+    other: Key
+
+
+class WaiterNoted(Fact, frozen=True, gc=False, array_like=True):
+    """Another job awaits the end of this one."""
+
+    waiter: Key
+
+
+class WaiterTold(Fact, frozen=True, gc=False, array_like=True):
+    """A job that awaited the end of this one knows it."""
+
+    waiter: Key
+
+
+class NameSettled(Fact, frozen=True, gc=False, array_like=True):
+    """The name is the job's, or is no longer."""
+
+    held: bool
+
+
 class JobForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The job is deleted."""
+
+
+class ArchivedIn(Fact, frozen=True, gc=False, array_like=True):
+    """This period of the archive has the job, as it was with this end."""
+
+    period: Key
+    completed_at: float
 
 
 FACTS: dict[int, type] = {
@@ -96,4 +169,14 @@ FACTS: dict[int, type] = {
     8: SliceVanished,
     9: JobForgotten,
     10: GrantsRaised,
+    11: InstancesStarted,
+    12: JobChanged,
+    13: ChangePieceGiven,
+    14: ChangePiecesDropped,
+    15: ArchivedIn,
+    16: OtherNoted,
+    17: OtherEnded,
+    18: WaiterNoted,
+    19: WaiterTold,
+    20: NameSettled,
 }

@@ -1,7 +1,16 @@
 """How many instances each slice may have active at once, if the job as a whole has a limit.
 
-Turns the limit and the tallies of slices into grants whose sum never allows more than the limit.
-Within its grant a slice starts instances without asking. Grants must only ever rise: see `higher`.
+Turns the limit and what slices report into grants whose sum never allows more than the limit.
+Within its grant a slice starts instances without asking. What the job knows of a slice is a `Use`;
+a slice never has more active instances than `bound`, and the sum of these is within the limit:
+
+1. Within its grant a slice cannot have more active than it has instances that have not ended, so
+   what it cannot use is granted to others, by `higher`.
+2. An order that lets ended instances run again, or adds instances, lowers the slice's grant in the
+   same message to what it could use before (`lowered`), so that the bound stays what it was.
+3. From then on only a tally made under that order says again what the slice uses: an older one
+   does not know of the instances that run again.
+4. A grant that is lowered ends nobody: until a tally says that fewer are active, the bound stays.
 """
 
 from __future__ import annotations
@@ -12,6 +21,14 @@ from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.task.messages import SLICE_SIZE
+from peloton.runtime.vocabulary import Value
+
+
+class Use(Value, frozen=True, gc=False, array_like=True):
+    """What the job knows of a slice: at most so many are active now, and have not ended."""
+
+    active: int
+    unended: int
 
 
 def limited(spec: JobSpec) -> bool:
@@ -21,7 +38,7 @@ def limited(spec: JobSpec) -> bool:
 
 def count_of(spec: JobSpec, number: int) -> int:
     """The instances of one slice."""
-    return min(SLICE_SIZE, spec.instances - number * SLICE_SIZE)
+    return max(min(SLICE_SIZE, spec.instances - number * SLICE_SIZE), 0)
 
 
 def first(spec: JobSpec) -> Iterable[tuple[int, int]]:
@@ -35,36 +52,59 @@ def first(spec: JobSpec) -> Iterable[tuple[int, int]]:
         left -= grant
 
 
+def unended_of(tally: Tally) -> int:
+    """How many instances have not ended, by a tally."""
+    return sum(count for name, count in tally.counts if name not in ENDED_NAMES)
+
+
+def use_of(tally: Tally, grant: int) -> Use:
+    """What a slice uses by its tally, under this grant."""
+    unended = unended_of(tally)
+    return Use(tally.active if tally.active >= 0 else min(grant, unended), unended)
+
+
+def bound(grant: int, use: Use) -> int:
+    """The most instances that a slice may have active, until it is sent another grant."""
+    return max(use.active, min(grant, use.unended))
+
+
 def higher(
-    spec: JobSpec, grants: Mapping[int, int], *, tallies: Mapping[int, Tally]
+    spec: JobSpec, grants: Mapping[int, int], *, uses: Mapping[int, Use]
 ) -> tuple[tuple[int, int], ...]:
-    """Higher grants, by slice, for the instances of other slices that have ended.
-
-    No slice is ever sent a lower grant. An instance that has ended stays ended, so a slice cannot
-    use more of its grant than it has instances left; its own tally, which is journaled before it
-    is used here, confirms that it uses less. If ended instances are ever to be restarted, this no
-    longer holds: a grant must then be lowered and confirmed before another rises, or this happens:
-
-    1. slice 0, granted 10, reports that 4 of its last 10 instances have ended: 4 go to slice 1;
-    2. the 4 of slice 0 are restarted under its old grant of 10;
-    3. 14 run though the limit is 10.
-    """
+    """Higher grants, by slice, for what others cannot use; the lowest slices first."""
     numbers = range(slices_of(spec.instances))
-    left = {number: _left(spec, number, tallies=tallies) for number in numbers}
-    free = spec.maximum_running
-    free -= sum(min(grants.get(number, 0), left[number]) for number in numbers)
+    known = {number: uses.get(number) or Use(0, count_of(spec, number)) for number in numbers}
+    bounds = {number: bound(grants.get(number, 0), known[number]) for number in numbers}
+    free = spec.maximum_running - sum(bounds.values())
     found: list[tuple[int, int]] = []
     for number in numbers:
-        held = grants.get(number, 0)
-        more = min(free, left[number] - held)
-        if more > 0:
-            found.append((number, held + more))
-            free -= more
+        if free <= 0:
+            break
+        most = min(known[number].unended, bounds[number] + free)
+        if most > grants.get(number, 0):
+            found.append((number, most))
+            free -= max(most - bounds[number], 0)
     return tuple(found)
 
 
-def _left(spec: JobSpec, number: int, *, tallies: Mapping[int, Tally]) -> int:
-    """How many instances of a slice have not ended, by its last tally."""
-    tally = tallies.get(number)
-    ended = sum(count for name, count in tally.counts if name in ENDED_NAMES) if tally else 0
-    return count_of(spec, number) - ended
+def lowered(grant: int, use: Use, *, more: int) -> tuple[int, Use]:
+    """Grant and use of a slice of which `more` instances are to run: its bound stays."""
+    return min(grant, use.unended), Use(bound(grant, use), use.unended + more)
+
+
+def shared(
+    spec: JobSpec, grants: Mapping[int, int], *, uses: Mapping[int, Use], most: int
+) -> dict[int, tuple[int, Use]]:
+    """Lower grants within a limit that is lowered to `most`, with the uses that stay as they were.
+
+    The lowest slices keep theirs.
+    """
+    left, found = most, {}
+    for number in range(slices_of(spec.instances)):
+        held = grants.get(number, 0)
+        use = uses.get(number) or Use(0, count_of(spec, number))
+        grant = min(held, use.unended, left)
+        left -= grant
+        if grant < held:
+            found[number] = grant, Use(bound(held, use), use.unended)
+    return found

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
+from peloton.actors.archive.messages import LEVEL_ARCHIVE, archive_key
 from peloton.actors.job import messages as m
 from peloton.actors.job.decide import ABSENT, DECIDE, deadline, owed
-from peloton.actors.job.facts import FACTS, SliceConfirmed
+from peloton.actors.job.facts import (
+    FACTS,
+    ArchivedIn,
+    ChangePieceGiven,
+    ChangePiecesDropped,
+    InstancesStarted,
+    JobChanged,
+    NameSettled,
+    OtherEnded,
+    OtherNoted,
+    SliceConfirmed,
+    WaiterNoted,
+    WaiterTold,
+)
 from peloton.actors.job.goals import pursue
+from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
-from peloton.actors.job.view import get_job, summary
+from peloton.actors.job.view import get_job, summary, texts
+from peloton.actors.task.messages import LEVEL_CHANGES
 from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
 
 FINISHED_JOBS_MAX = 10_000
@@ -26,9 +45,11 @@ def _partition(key: Key) -> str:
 
 
 def _ended(job: Job, index: object) -> bool:
-    # Such a job sends nothing more: all slices have confirmed its goal, and all have ended.
+    # Such a job sends nothing more: all slices have confirmed its goal, all have ended, and whoever
+    # awaited the end knows it.
     confirmed = len(job.confirmed) == job.slices
-    return job.spec is not None and job.state in TERMINAL_JOB_STATES and confirmed
+    quiet = not (job.waits.waiters or job.waits.has_name)
+    return job.spec is not None and job.state in TERMINAL_JOB_STATES and confirmed and quiet
 
 
 KIND = Kind(
@@ -54,12 +75,70 @@ KIND = Kind(
     depends=lambda query: OWN_STATE if isinstance(query, m.GetJob) else "",
     queries={501: m.GetJob},
     view=summary,
-    lookup=frozenset((m.StopJob, m.DeleteJob, m.AddOverrides, m.CreateJob)),
+    texts=texts,
+    ranked=("created_at", "job"),
+    lookup=frozenset(
+        (
+            m.StopJob,
+            m.DeleteJob,
+            m.AddOverrides,
+            m.CreateJob,
+            m.StartInstances,
+            m.AddChange,
+            m.UpdateJob,
+            m.RefreshJob,
+            m.ForgetJob,
+            m.AwaitEnd,
+        )
+    ),  # fmt: skip
     fresh=lambda message: isinstance(message, m.CreateJob) and message.drawn,
+    since={
+        **dict.fromkeys(
+            (
+                InstancesStarted,
+                JobChanged,
+                ChangePieceGiven,
+                ChangePiecesDropped,
+                m.InstancesOrdered,
+                m.ChangeAdded,
+                m.JobUpdated,
+                m.JobRefreshed,
+            ),
+            LEVEL_CHANGES,
+        ),
+        ArchivedIn: LEVEL_ARCHIVE,
+        **dict.fromkeys(
+            (OtherNoted, OtherEnded, WaiterNoted, WaiterTold, NameSettled), LEVEL_ARRAYS
+        ),
+    },
     unfinished=lambda job: job.spec is None,
 )
 
 
-def kind(finished_jobs_max: int = FINISHED_JOBS_MAX) -> Kind:
-    """The kind, with so many finished jobs kept in the memory of a shard."""
-    return replace(KIND, keep=finished_jobs_max)
+def _parting(shards: int) -> Callable[[Key, Job], m.LeaveMemory | None]:
+    archives = [m.LeaveMemory(archive_key(number)) for number in range(shards)]
+
+    def parting(key: Key, job: Job) -> m.LeaveMemory | None:
+        if job.period and job.archived_end == job.completed_at:
+            return None
+        return archives[zlib.crc32(_partition(key).encode()) % shards]
+
+    return parting
+
+
+def kind(
+    shards: int,
+    *,
+    finished_jobs_max: int = FINISHED_JOBS_MAX,
+    archive_after_s: float = FINISHED_JOBS_S,
+) -> Kind:
+    """The kind, for a cluster whose jobmgr group has `shards` shards.
+
+    So many finished jobs are kept in the memory of a shard, for so many seconds at most.
+    """
+    return replace(
+        KIND,
+        keep=finished_jobs_max,
+        keep_s=archive_after_s,
+        parting=(LEVEL_ARCHIVE, _parting(shards)),
+    )

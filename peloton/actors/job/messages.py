@@ -6,10 +6,12 @@ None may grow with the number of instances, except configs of single instances, 
 from __future__ import annotations
 
 import enum
+from typing import ClassVar
 
+from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
 from peloton.actors.job.spec import JobSpec, Override
-from peloton.runtime.vocabulary import Bits, Key, Message, Query, Value, key
+from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value, key
 
 
 class JobStates(enum.IntEnum):
@@ -80,6 +82,92 @@ class DeleteJob(Message, frozen=True, gc=False, array_like=True):
     force: bool = False
 
 
+class StartInstances(Message, frozen=True, gc=False, array_like=True):
+    """Client to a job: begin a new run with fresh attempts; no range means all. Half-open ranges.
+
+    Only of instances that were stopped; with `again`, of all: those that run are killed first.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    again: bool = False
+
+
+class AddChange(Message, frozen=True, gc=False, array_like=True):
+    """Client to a job: configs of single new instances of one slice, of an update to come.
+
+    As `AddOverrides`, with `UpdateJob` as the last message.
+    """
+
+    slice_number: int
+    overrides: tuple[Override, ...]
+
+
+class UpdateJob(Message, frozen=True, gc=False, array_like=True):
+    """Client to a job: more instances, and what the spec says of the job as a whole.
+
+    What may not be changed is taken from the present spec. `pieces` counts the `AddChange` sent
+    before. `version` is the config version that the client has read, 0 if it named none.
+    """
+
+    spec: JobSpec
+    overrides: tuple[tuple[int, tuple[Override, ...]], ...] = ()
+    pieces: int = 0
+    version: int = 0
+
+
+class RefreshJob(Message, frozen=True, gc=False, array_like=True):
+    """Client to a job: look at the goal again. Changes nothing."""
+
+
+class LeaveMemory(Message, frozen=True, gc=False, array_like=True):
+    """The runtime to a job that has ended: leave memory, once this archive has it."""
+
+    archive: Key
+
+
+class Archived(Message, frozen=True, gc=False, array_like=True):
+    """A period of the archive to a job: it has it, as it was with this end."""
+
+    completed_at: float
+
+
+class ForgetJob(Message, frozen=True, gc=False, array_like=True):
+    """A period of the archive to a job: be deleted, if it ended by then."""
+
+    before: float
+
+
+class AwaitEnd(Message, frozen=True, gc=False, array_like=True):
+    """Job to another: tell the sender how this one ends, or has ended."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+
+class AwaitNoted(Message, frozen=True, gc=False, array_like=True):
+    """Answer of a job that has not ended: it will tell its end."""
+
+    other: Key
+
+
+class EndTold(Message, frozen=True, gc=False, array_like=True):
+    """Job to those that await its end: it ended in this state.
+
+    DELETED: its end will never be known; `text` says why.
+    """
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    other: Key
+    state: JobStates
+    text: str = ""
+
+
+class EndHeard(Message, frozen=True, gc=False, array_like=True):
+    """Answer to `EndTold`: the waiting job knows it, or does not wait any more."""
+
+    waiter: Key
+
+
 class GetJob(Query, frozen=True, gc=False, array_like=True):
     """The job, as `JobView`."""
 
@@ -111,6 +199,29 @@ class JobDeleted(Value, frozen=True, gc=False, array_like=True):
     """Answer to `DeleteJob`: the job is being deleted, or is deleted."""
 
 
+class InstancesOrdered(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `StartInstances`: the instances that begin a new run, as half-open ranges."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+class ChangeAdded(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `AddChange`."""
+
+    slice_number: int
+
+
+class JobUpdated(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `UpdateJob`: how many instances were added, and the config version then."""
+
+    added: int
+    version: int
+
+
+class JobRefreshed(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `RefreshJob`."""
+
+
 class JobSummary(Value, frozen=True, gc=False, array_like=True):
     """A job in a listing. Times are seconds since the epoch, 0.0 if not yet reached."""
 
@@ -129,6 +240,9 @@ class JobSummary(Value, frozen=True, gc=False, array_like=True):
     job_type: str
     counts: tuple[tuple[str, int], ...]
     created_by: str = ""  # the text of a principal
+    usage: tuple[float, ...] = ()  # of ended runs, by `USAGE_KINDS`
+    config_version: int = 1
+    versions: tuple[tuple[int, int], ...] = ()  # instances by config version, if not all have 1
 
 
 class StopRecord(Value, frozen=True, gc=False, array_like=True):
@@ -136,6 +250,7 @@ class StopRecord(Value, frozen=True, gc=False, array_like=True):
 
     at: float
     who: str = ""
+    reason: str = ""  # why the job ordered it itself
 
 
 class JobView(Value, frozen=True, gc=False, array_like=True):
@@ -151,6 +266,7 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     stop: StopRecord | None = None  # of the whole job
     part_stops: tuple[tuple[int, StopRecord], ...] = ()  # the last one of each slice, by its number
     created_by: str = ""  # the text of a principal
+    held: str = ""  # what the job waits for before it begins
 
 
 MESSAGES: dict[int, type] = {
@@ -162,8 +278,31 @@ MESSAGES: dict[int, type] = {
     6: SliceTally,
     7: SliceGone,
     8: DropPieces,
+    9: StartInstances,
+    10: AddChange,
+    11: UpdateJob,
+    12: RefreshJob,
+    13: LeaveMemory,
+    14: Archived,
+    15: ForgetJob,
+    16: AwaitEnd,
+    17: AwaitNoted,
+    18: EndTold,
+    19: EndHeard,
+    20: NameGranted,
+    21: NameRefused,
+    22: NameFreed,
 }
-ANSWERS: dict[int, type] = {1: JobCreated, 2: OverridesAdded, 3: JobStopped, 4: JobDeleted}
+ANSWERS: dict[int, type] = {
+    1: JobCreated,
+    2: OverridesAdded,
+    3: JobStopped,
+    4: JobDeleted,
+    5: InstancesOrdered,
+    6: ChangeAdded,
+    7: JobUpdated,
+    8: JobRefreshed,
+}
 
 
 def job_key(job_id: str) -> Key:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
+from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
 from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
@@ -16,8 +19,26 @@ from peloton.actors.job.slice.messages import effective as effective
 from peloton.runtime.vocabulary import Key, Refused, Value
 
 INSTANCES_MAX = 100_000
-INVALID = "INVALID_CONFIG"
+INVALID, OLDER_LEVEL = "INVALID_CONFIG", "OLDER_LEVEL"
 DEFAULT = "defaultConfig"
+
+
+class After(Value, frozen=True, gc=False, array_like=True):
+    """Another job that has to end before this one begins. `state`: as what, or `ENDED` for any."""
+
+    job: Key
+    state: str = "SUCCEEDED"
+
+
+class Deadline(Value, frozen=True, gc=False, array_like=True):
+    """When a job has to have ended: so long after its creation, or else at a moment.
+
+    `text` is what the client wrote.
+    """
+
+    text: str
+    after_s: float = 0.0
+    at: float = 0.0  # seconds since the epoch
 
 
 class JobSpec(Value, frozen=True, gc=False, array_like=True):
@@ -40,6 +61,11 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     has_default: bool = True
     raw: bytes = b""
     own_configs: int = 0  # how many instances have a config of their own
+    spread: bool = False  # one instance per host, while there are hosts without one
+    config_version: int = 1  # one higher with each update
+    after: tuple[After, ...] = ()
+    deadline: Deadline | None = None
+    unique: bool = False  # no other such job of the pool has its name before it has ended
 
 
 def check_spec(spec: JobSpec) -> Refused | None:
@@ -63,19 +89,63 @@ def check_spec(spec: JobSpec) -> Refused | None:
     return None
 
 
+def check_waits(spec: JobSpec, *, now: float, level: int) -> Refused | None:
+    """The first rule that what the job wants besides its instances breaks, at this moment."""
+    if not (spec.after or spec.deadline or spec.unique):
+        return None
+    if level < LEVEL_ARRAYS:
+        text = (
+            "a job cannot wait for others, have a deadline or hold its name while the cluster may "
+            "hold daemons of an older version: an operator has to raise its feature level to "
+            f"{LEVEL_ARRAYS}"
+        )
+        return Refused(OLDER_LEVEL, text, "config.labels", again=True)
+    if spec.deadline is not None and 0 < spec.deadline.at <= now:
+        return _invalid("labels", f"peloton.deadline: {spec.deadline.text} has passed")
+    return None
+
+
+def updated(known: JobSpec, wanted: JobSpec) -> JobSpec:
+    """The spec of a job after an update: what clients may not change is as it was."""
+    return msgspec.structs.replace(
+        wanted,
+        name=known.name,
+        owner=known.owner,
+        pool=known.pool,
+        default=known.default,
+        job_type=known.job_type,
+        labels=known.labels,
+        has_default=known.has_default,
+        own_configs=known.own_configs + wanted.own_configs,
+        after=known.after,
+        deadline=known.deadline,
+        unique=known.unique,
+        config_version=known.config_version + 1,
+    )
+
+
 def check_instances(spec: JobSpec, overrides: Iterable[Override], *, own: int) -> Refused | None:
     """The first rule that the config of an instance breaks.
 
     `own` counts the instances with a config of their own: if not all have one, the default must
     be valid by itself.
     """
+    below: set[int] = set()
     for override in overrides:
         if not 0 <= override.instance < spec.instances:
             text = f"instance {override.instance} is not below {spec.instances}"
             return _invalid(f"instanceConfig[{override.instance}]", text)
         config = effective(spec.default, override.config)
-        refused = _check_config(
-            config, f"instanceConfig[{override.instance}]", instance=override.instance
+        field = f"instanceConfig[{override.instance}]"
+        refused = _check_config(config, field, instance=override.instance)
+        if refused is None and override.instance < spec.minimum_running:
+            below.add(override.instance)
+            refused = _check_preemption(spec, config, field=field, instance=override.instance)
+        if refused is not None:
+            return refused
+    if len(below) < spec.minimum_running:
+        refused = _check_preemption(
+            spec, spec.default, field=DEFAULT, instance=_first_missing(below)
         )
         if refused is not None:
             return refused
@@ -84,6 +154,23 @@ def check_instances(spec: JobSpec, overrides: Iterable[Override], *, own: int) -
     if not spec.has_default:
         return _invalid(DEFAULT, f"missing task config for instance {own}")
     return _check_config(spec.default, DEFAULT, instance=1 if spec.instances > 1 else 0)
+
+
+def _first_missing(numbers: set[int]) -> int:
+    return next(number for number in range(len(numbers) + 1) if number not in numbers)
+
+
+def _check_preemption(
+    spec: JobSpec, config: TaskConfig, *, field: str, instance: int
+) -> Refused | None:
+    """Instances that have to run together are preempted as their job says, all or none."""
+    if config.preemptible is None or config.preemptible == spec.preemptible:
+        return None
+    text = (
+        f"can't override the preemption policy of a task: instance {instance} is one of the "
+        f"{spec.minimum_running} of minimumRunningInstances"
+    )
+    return _invalid(f"{field}.preemptionPolicy", text)
 
 
 def _check_config(config: TaskConfig, field: str, *, instance: int) -> Refused | None:

@@ -10,14 +10,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import immutables
-import msgspec
+from msgspec.structs import replace
 
 from peloton.actors.job import facts as f
-from peloton.actors.job.grants import count_of, first, limited
+from peloton.actors.job import waits as w
+from peloton.actors.job.grants import (
+    Use,
+    count_of,
+    first,
+    limited,
+    lowered,
+    shared,
+    unended_of,
+    use_of,
+)  # fmt: skip
 from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec, Override
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, has_begun, job_state_of, total
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -26,10 +37,16 @@ class SliceReport(Value, frozen=True, gc=False, array_like=True):
 
     version: int
     tally: Tally
+    goal: int = 0  # the version of the goal that the slice held
 
 
 class Job(Value, frozen=True, gc=False, array_like=True):
-    """One job. `version` numbers its goals; a slice is confirmed when it holds the newest."""
+    """One job. `version` numbers its goals; a slice is confirmed when it holds the newest.
+
+    `restarts`: by slice, members to restart with the version of the order, until it is confirmed.
+    `awaited`: by slice, the version of an order by which instances run that had ended, or did not
+    exist: the job has not ended before a tally of that version or a later one.
+    """
 
     key: Key = Key("")
     spec: JobSpec | None = None  # None while the job is incomplete
@@ -51,6 +68,19 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     part_stops: immutables.Map[int, StopRecord] = immutables.Map()  # the last one of each slice
     grants: immutables.Map[int, int] = immutables.Map()  # by slice; only where there is a limit
     created_by: str = ""  # while the job is incomplete, who sends its pieces
+    restarts: immutables.Map[int, tuple[tuple[int, Bits], ...]] = immutables.Map()
+    awaited: immutables.Map[int, int] = immutables.Map()
+    uses: immutables.Map[int, Use] = immutables.Map()  # by slice; only where there is a limit
+    pieces: immutables.Map[int, tuple[Override, ...]] = immutables.Map()  # of an update to come
+    pieces_by: str = ""  # who sends them
+    period: Key = Key("")  # of the archive, that has it
+    archived_end: float = 0.0  # and with which end
+    waits: w.Waits = w.Waits()
+
+    @property
+    def held(self) -> bool:
+        """Whether the job may not begin yet: its slices are not told its goal."""
+        return self.waits.holds and self.goal in (JobGoals.SUCCEEDED, JobGoals.RUNNING)
 
     @property
     def slices(self) -> int:
@@ -63,12 +93,25 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         return dict(sorted(_counts(self.spec, self.reports).items()))
 
 
-replace = msgspec.structs.replace
+def known_use(job: Job, number: int) -> Use:
+    """What is known of the use of one slice of a job with a limit."""
+    use, report = job.uses.get(number), job.reports.get(number)
+    assert job.spec is not None
+    if use is not None:
+        return use
+    if report is not None:  # stored by a version that derived it each time
+        return use_of(report.tally, job.grants.get(number, 0))
+    return Use(0, count_of(job.spec, number))
+
+
+def known_uses(job: Job) -> dict[int, Use]:
+    """The same of all slices."""
+    return {number: known_use(job, number) for number in range(job.slices)}
 
 
 def _counts(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
     counts = total(reports[number].tally for number in sorted(reports))
-    if spec is not None and limited(spec):
+    if spec is not None and spec.maximum_running and limited(spec):
         # A slice without a grant has no tasks yet, and so sends no tally.
         unreported = [
             number for number in range(slices_of(spec.instances)) if number not in reports
@@ -96,15 +139,18 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         updated_at=fact.at,
         created_by=fact.who,
         grants=immutables.Map(first(fact.spec) if limited(fact.spec) else ()),
+        waits=w.first_waits(fact.spec, fact.at),
     )
 
 
 def _stop(job: Job, fact: f.StopOrdered) -> Job:
+    every = dict.fromkeys(range(job.slices), job.version + 1) if fact.tallied else {}
     return replace(
         job,
+        awaited=job.awaited.update(every),
         goal=JobGoals.KILLED,
         state=JobStates.KILLING,
-        stop=StopRecord(fact.at, fact.who),
+        stop=StopRecord(fact.at, fact.who, fact.reason),
         version=job.version + 1,
         desired_state_version=job.desired_state_version + 1,
         confirmed=Bits(),
@@ -120,6 +166,7 @@ def _stop_some(job: Job, fact: f.InstancesStopped) -> Job:
         confirmed=job.confirmed - Bits.of(fact.slice_number),
         stopped=job.stopped.set(fact.slice_number, before | fact.members),
         part_stops=job.part_stops.set(fact.slice_number, StopRecord(fact.at, fact.who)),
+        awaited=job.awaited.update({fact.slice_number: job.version + 1} if fact.tallied else {}),
     )
 
 
@@ -135,10 +182,13 @@ def _delete(job: Job, fact: f.DeletionOrdered) -> Job:
 
 
 def _confirmed(job: Job, number: int) -> Job:
-    overrides = job.overrides
+    overrides, restarts = job.overrides, job.restarts
     if number in overrides:
         overrides = overrides.delete(number)
-    return replace(job, confirmed=job.confirmed | Bits.of(number), overrides=overrides)
+    if number in restarts:
+        restarts = restarts.delete(number)
+    confirmed = job.confirmed | Bits.of(number)
+    return replace(job, confirmed=confirmed, overrides=overrides, restarts=restarts)
 
 
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
@@ -146,18 +196,42 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     assert spec is not None
     if job.version == 1 and fact.number == 0 and 0 not in job.confirmed:
         job = _confirmed(job, 0)  # there was no other goal: who has tasks holds it
-    reports = job.reports.set(fact.number, SliceReport(fact.version, fact.tally))
+    tally = fact.tally
+    if len(tally.times) < 2 and fact.number in job.reports:
+        # Not counted this time: what was counted stays.
+        tally = replace(tally, times=job.reports[fact.number].tally.times or tally.times)
+    reports = job.reports.set(fact.number, SliceReport(fact.version, tally, fact.goal))
+    awaited, uses = job.awaited, job.uses
+    if fact.goal >= awaited.get(fact.number, 0):
+        awaited = awaited.delete(fact.number) if fact.number in awaited else awaited
+        if spec.maximum_running and limited(spec):
+            uses = uses.set(fact.number, use_of(fact.tally, job.grants.get(fact.number, 0)))
     counts = _counts(spec, reports)
     controller = reports[0].tally.controller if 0 in reports else ""
     state = job_state_of(counts, spec.instances, known=job.state, controller=controller)
+    if awaited and state in TERMINAL_JOB_STATES:
+        state = JobStates.KILLING if job.goal == JobGoals.KILLED else JobStates.PENDING
     return replace(
         job,
         reports=reports,
         state=state,
-        started_at=job.started_at or (fact.at if has_begun(counts) else 0.0),
-        completed_at=(job.completed_at or fact.at) if state in TERMINAL_JOB_STATES else 0.0,
+        awaited=awaited,
+        uses=uses,
+        started_at=_first_start(job, fact) if has_begun(counts) else job.started_at,
+        completed_at=_last_end(job, fact, reports=reports) if state in TERMINAL_JOB_STATES else 0.0,
         updated_at=fact.at,
     )
+
+
+def _first_start(job: Job, fact: f.JobTallied) -> float:
+    """The first start of an instance; the time of the first report of one until that is told."""
+    known, told = job.started_at or fact.at, fact.tally.times[:1]
+    return min(known, told[0]) if told and told[0] else known
+
+
+def _last_end(job: Job, fact: f.JobTallied, *, reports: immutables.Map[int, SliceReport]) -> float:
+    ends = [at for number in sorted(reports) for at in reports[number].tally.times[1:2]]
+    return max(ends, default=job.completed_at or fact.at)
 
 
 def _raised(job: Job, fact: f.GrantsRaised) -> Job:
@@ -165,6 +239,141 @@ def _raised(job: Job, fact: f.GrantsRaised) -> Job:
     for number, grant in fact.grants:
         grants, touched = grants.set(number, grant), touched | Bits.of(number)
     return replace(job, grants=grants, version=job.version + 1, confirmed=job.confirmed - touched)
+
+
+def _started(job: Job, fact: f.InstancesStarted) -> Job:
+    spec = job.spec
+    assert spec is not None
+    version, touched = job.version + 1, Bits.of(*(number for number, _ in fact.members))
+    revived = job.goal == JobGoals.KILLED
+    stopped, restarts = job.stopped, job.restarts
+    if revived:
+        every = {number: Bits.span(0, count_of(spec, number)) for number in range(job.slices)}
+        stopped, touched = immutables.Map(every), Bits.span(0, job.slices)
+    grants, uses = job.grants, job.uses
+    for number, members in fact.members:
+        stopped = stopped.set(number, stopped.get(number, Bits()) - members)
+        older = ((known, some - members) for known, some in restarts.get(number, ()))
+        kept = tuple((known, some) for known, some in older if some)
+        restarts = restarts.set(number, (*kept, (version, members)))
+        if limited(spec):
+            use = known_use(job, number)
+            grant, use = lowered(grants.get(number, 0), use, more=len(members))
+            use = replace(use, unended=min(use.unended, count_of(spec, number)))
+            grants, uses = grants.set(number, grant), uses.set(number, use)
+    ended = job.state in TERMINAL_JOB_STATES or revived
+    moment = w.moment_of(spec.deadline, job.created_at)
+    return replace(
+        job,
+        version=version,
+        goal=JobGoals.SUCCEEDED if revived else job.goal,
+        state=JobStates.PENDING if ended else job.state,
+        confirmed=job.confirmed - touched,
+        stopped=stopped,
+        restarts=restarts,
+        awaited=job.awaited.update({number: version for number, _ in fact.members}),
+        grants=grants,
+        uses=uses,
+        stop=None if revived else job.stop,
+        waits=w.started_again(job.waits, at=fact.at, moment=moment),
+        completed_at=0.0,
+        updated_at=fact.at,
+    )
+
+
+def _changed(job: Job, fact: f.JobChanged) -> Job:
+    known, spec, version = job.spec, fact.spec, job.version + 1
+    assert known is not None
+    grown = range(known.instances // SLICE_SIZE, slices_of(spec.instances))
+    if spec.instances == known.instances:
+        grown = range(0)
+    overrides = job.overrides
+    for number, more in fact.overrides:
+        overrides = overrides.set(number, (*overrides.get(number, ()), *more))
+    grants, uses, lower = _regranted(job, spec, grown=grown)
+    awaited = dict.fromkeys((*grown, *lower), version)
+    touched = [*grown, *lower]
+    if limited(known) != limited(spec):
+        touched = [*range(slices_of(spec.instances))]
+    return replace(
+        job,
+        spec=spec,
+        version=version,
+        state=JobStates.INITIALIZED if grown else job.state,
+        confirmed=job.confirmed - Bits.of(*touched),
+        overrides=overrides,
+        awaited=job.awaited.update(awaited),
+        grants=grants,
+        uses=uses,
+        pieces=immutables.Map(),
+        pieces_by="",
+        waits=w.timed(job.waits, fact.at),
+        updated_at=fact.at,
+    )
+
+
+def _regranted(
+    job: Job, spec: JobSpec, *, grown: range
+) -> tuple[immutables.Map[int, int], immutables.Map[int, Use], tuple[int, ...]]:
+    """Grants and uses under a new spec, and the slices whose grant is lower than it was."""
+    known = job.spec
+    assert known is not None
+    if not limited(spec):
+        return immutables.Map(), immutables.Map(), ()
+    grants, uses = job.grants, job.uses
+    if not limited(known):
+        # All may be active that have not ended; each slice has to end as many as are too many.
+        for number in range(job.slices):
+            unended = _unended(job, number)
+            uses = uses.set(number, Use(unended, unended))
+        grants = immutables.Map(dict.fromkeys(range(job.slices), 0))
+        lower = tuple(range(job.slices))
+    else:
+        less = {}
+        if spec.maximum_running < known.maximum_running:
+            less = shared(known, grants, uses=known_uses(job), most=spec.maximum_running)
+        for number, (grant, use) in less.items():
+            grants, uses = grants.set(number, grant), uses.set(number, use)
+        lower = tuple(less)
+    for number in grown:
+        before = count_of(known, number)
+        use = uses.get(number) or (known_use(job, number) if before else Use(0, 0))
+        more = count_of(spec, number) - before
+        grant, use = lowered(grants.get(number, 0), use, more=more) if before else (0, Use(0, more))
+        grants, uses = grants.set(number, grant), uses.set(number, use)
+    return grants, uses, lower
+
+
+def _unended(job: Job, number: int) -> int:
+    """How many instances of a slice of an unlimited job have not ended, at most."""
+    report = job.reports.get(number)
+    assert job.spec is not None
+    if report is None or report.goal < job.awaited.get(number, 0):
+        return count_of(job.spec, number)
+    return unended_of(report.tally)
+
+
+def _piece(job: Job, fact: f.ChangePieceGiven) -> Job:
+    pieces = job.pieces.set(fact.slice_number, fact.overrides)
+    waits = w.timed(job.waits, fact.at)
+    return replace(job, pieces=pieces, pieces_by=fact.who or job.pieces_by, waits=waits)
+
+
+def _pieces_dropped(job: Job, fact: f.ChangePiecesDropped) -> Job:
+    return replace(job, pieces=immutables.Map(), pieces_by="", waits=w.timed(job.waits, fact.at))
+
+
+def _archived(job: Job, fact: f.ArchivedIn) -> Job:
+    return replace(job, period=fact.period, archived_end=fact.completed_at)
+
+
+def _waits(fold: Callable[[w.Waits, Any], w.Waits]) -> Callable[[Any, Any], Job]:
+    """The fold of a fact that changes nothing else."""
+    return lambda job, fact: replace(job, waits=fold(job.waits, fact))
+
+
+def _name(waits: w.Waits, fact: f.NameSettled) -> w.Waits:
+    return w.named(waits, w.NameStates.HELD if fact.held else w.NameStates.FREED)
 
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
@@ -178,4 +387,14 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.SliceVanished: lambda job, fact: replace(job, gone=job.gone | Bits.of(fact.number)),
     f.JobForgotten: lambda job, fact: None,
     f.GrantsRaised: _raised,
+    f.InstancesStarted: _started,
+    f.JobChanged: _changed,
+    f.ChangePieceGiven: _piece,
+    f.ChangePiecesDropped: _pieces_dropped,
+    f.ArchivedIn: _archived,
+    f.OtherNoted: _waits(lambda waits, fact: w.noted(waits, fact.other)),
+    f.OtherEnded: _waits(lambda waits, fact: w.learned(waits, fact.other)),
+    f.WaiterNoted: _waits(lambda waits, fact: w.awaited_by(waits, fact.waiter)),
+    f.WaiterTold: _waits(lambda waits, fact: w.told(waits, fact.waiter)),
+    f.NameSettled: _waits(_name),
 }

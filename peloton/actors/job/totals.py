@@ -6,6 +6,8 @@ first match wins. Must not need single instances: a tally has only counts.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Mapping
 
 from peloton.actors.job.messages import JobStates
@@ -25,6 +27,25 @@ def total(tallies: Iterable[Tally]) -> dict[str, int]:
         for name, count in tally.counts:
             sums[name] = sums.get(name, 0) + count
     return sums
+
+
+def used(tallies: Iterable[Tally]) -> tuple[float, ...]:
+    """The usage of all slices, by kind, without kinds of which nothing is used at the end."""
+    some = [tally.times[2:] for tally in tallies if len(tally.times) > 2]
+    if len(some) < 2:
+        return some[0] if some else ()
+    columns = itertools.zip_longest(*some, fillvalue=0.0)
+    return tuple(math.fsum(column) for column in columns)  # exact, so in any order the same
+
+
+def by_version(tallies: Iterable[Tally]) -> tuple[tuple[int, int], ...]:
+    """Instances by the version of their config, over all slices."""
+    sums: dict[int, int] = {}
+    for tally in tallies:
+        alike = ((1, sum(count for _, count in tally.counts)),)
+        for version, count in tally.versions or alike:
+            sums[version] = sums.get(version, 0) + count
+    return tuple(sorted(sums.items()))
 
 
 def job_state_of(
@@ -58,4 +79,7 @@ def _by_counts(counts: Mapping[str, int], instances: int, *, known: JobStates) -
 
 def has_begun(counts: Mapping[str, int]) -> bool:
     """Whether any instance has ever been started."""
-    return any(counts.get(name, 0) for name in BEGUN)
+    for name, count in counts.items():  # noqa: SIM110 (asked at each tally: no generator)
+        if count and name in BEGUN:
+            return True
+    return False

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary, JobView
+from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.job.state import Job
+from peloton.actors.job.totals import by_version, used
+from peloton.actors.job.waiting import what_holds
 from peloton.runtime.vocabulary import Absent, At, Bits, Key
 
 
@@ -28,7 +33,46 @@ def summary(key: Key, job: Job) -> JobSummary | None:
         job_type=spec.job_type,
         counts=tuple(job.counts.items()),
         created_by=job.created_by,
+        usage=used([report.tally for _, report in sorted(job.reports.items())]),
+        config_version=spec.config_version,
+        versions=_versions(job),
     )
+
+
+DEFAULTS_KEPT_MAX = 1024
+"""Texts of default configs that are shared: most jobs have the default of a job before."""
+TEXT_LENGTH_MAX = 16 * 1024
+"""Of each text so much is searched: a command may be a script of many pages."""
+
+
+def texts(job: Job) -> tuple[str, ...]:
+    """What the strings of the config are, in small letters: of the job, and of its default.
+
+    A word of the config is one of theirs, and a name and its value are also found together.
+    """
+    return () if job.spec is None else texts_of(job.spec, job.pool_path)
+
+
+def texts_of(spec: JobSpec, pool_path: str) -> tuple[str, ...]:
+    """The same, of a spec."""
+    own = [spec.name, spec.owner, spec.description, pool_path, spec.job_type]
+    own += _pairs(spec.labels)
+    return "\n".join(own)[:TEXT_LENGTH_MAX].lower(), _text_of(spec.default)
+
+
+@functools.lru_cache(DEFAULTS_KEPT_MAX)
+def _text_of(default: TaskConfig) -> str:
+    found = [default.name, default.image, *_pairs(default.labels)]
+    command = default.command
+    if command is not None:
+        found += [command.value, *command.arguments, command.user, *_pairs(command.environment)]
+    for port in default.ports:
+        found += [port.name, port.env]
+    return "\n".join(found)[:TEXT_LENGTH_MAX].lower()
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...]) -> list[str]:
+    return [text for name, value in pairs for text in (name, value, f"{name}={value}")]
 
 
 def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
@@ -46,12 +90,25 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         stop=job.stop,
         part_stops=tuple((number, job.part_stops[number]) for number in sorted(job.part_stops)),
         created_by=job.created_by,
+        held=what_holds(job),
     )
 
 
+def _versions(job: Job) -> tuple[tuple[int, int], ...]:
+    if job.spec is None or job.spec.config_version == 1:
+        return ()
+    return by_version(job.reports[number].tally for number in sorted(job.reports))
+
+
 def _because(job: Job) -> str:
+    if job.held:
+        return what_holds(job)
+    if job.stop is not None and job.stop.reason:
+        return job.stop.reason
     others = job.confirmed - Bits.of(0)  # than the first, which opens with its job
     open_slices = job.slices - 1 - len(others)
+    if job.spec is not None and job.spec.config_version > 1:
+        open_slices = job.slices - len(job.confirmed)
     if job.state == JobStates.INITIALIZED and open_slices:
         return f"{open_slices} of {job.slices} slices are still being opened"
     if job.state == JobStates.KILLING:

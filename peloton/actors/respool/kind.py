@@ -9,7 +9,7 @@ from peloton.actors.respool import messages as m
 from peloton.actors.respool.decide import ABSENT, DECIDE
 from peloton.actors.respool.facts import FACTS
 from peloton.actors.respool.goals import pursue
-from peloton.actors.respool.queries import get_pool, list_pools
+from peloton.actors.respool.queries import get_pool, list_pools, list_queue
 from peloton.actors.respool.state import EVOLVE, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import KIND_STATES, Kind, Query
@@ -30,11 +30,11 @@ KIND = Kind(
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,
-    answers={**m.ANSWERS, 501: m.PoolView},
+    answers={**m.ANSWERS, 501: m.PoolView, 502: m.QueuedLot},
     partition=lambda key: m.TREE_PARTITION,
     parent=lambda key, state: m.ROOT,
     index=Tree,
-    inspect={m.ListPools: list_pools, m.GetPool: get_pool},
+    inspect={m.ListPools: list_pools, m.GetPool: get_pool, m.ListQueue: list_queue},
     depends=_depends,
-    queries={501: m.ListPools, 502: m.GetPool},
+    queries={501: m.ListPools, 502: m.GetPool, 503: m.ListQueue},
 )

@@ -6,7 +6,7 @@ None must concern tasks: lots receive those, and the tree is derived from the lo
 from __future__ import annotations
 
 from peloton.actors.resources import Resources
-from peloton.runtime.vocabulary import Key, Latest, Message, Query, Value, key
+from peloton.runtime.vocabulary import Bits, Key, Latest, Message, Query, Value, key
 
 ROOT = Key("respool/root")
 ROOT_ID = "root"
@@ -89,6 +89,24 @@ class GetPool(Query, frozen=True, gc=False, array_like=True):
     path: str = ""
     children: bool = False
     config_only: bool = False
+
+
+class ListQueue(Query, frozen=True, gc=False, array_like=True):
+    """To the root: the lots with waiting members in the queue of a pool, as `QueuedLot`, in order.
+
+    They have `most` members in all at most; the last lot is cut to that.
+    """
+
+    pool: Key
+    most: int
+
+
+class QueuedLot(Value, frozen=True, gc=False, array_like=True):
+    """The waiting members of one lot; its crowd says of which tasks."""
+
+    lot: Key
+    crowd: Key
+    waiting: Bits
 
 
 class PoolView(Value, frozen=True, gc=False, array_like=True):

@@ -13,7 +13,7 @@ from peloton.actors.resources import Resources
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
-from peloton.runtime.vocabulary import At, Key
+from peloton.runtime.vocabulary import At, Bits, Key
 
 
 def list_pools(pool: Pool, query: m.ListPools, at: At) -> tuple[m.PoolView, ...]:
@@ -36,6 +36,22 @@ def get_pool(pool: Pool, query: m.GetPool, at: At) -> tuple[m.PoolView, ...]:
         return tuple(_view(tree, each, use=False) for each in tree.up(key))
     above = (_view(tree, each) for each in tree.up(key)[1:])
     return (view(tree, key, children=query.children), *above)
+
+
+def list_queue(pool: Pool, query: m.ListQueue, at: At) -> tuple[m.QueuedLot, ...]:
+    """Who waits in a pool, the first first."""
+    tree: Tree = at.index
+    queue, left, found = tree.queues.get(query.pool), query.most, []
+    for key in queue.in_order() if queue is not None else ():
+        if left <= 0:
+            break
+        lot = tree.lots[key]
+        waiting = lot.waiting
+        if len(waiting) > left:
+            waiting = Bits.of(*islice(waiting, left))
+        left -= len(waiting)
+        found.append(m.QueuedLot(key, lot.crowd, waiting))
+    return tuple(found)
 
 
 def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:

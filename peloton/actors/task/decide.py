@@ -19,15 +19,16 @@ from peloton.actors.task.goals import HOST, LOT
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Send
 
-START, THROTTLE = "start", "throttle"
+START, THROTTLE, RUN_LIMIT = "start", "throttle", "run_limit"
 _WAITS_FOR_START = frozenset((TaskStates.LAUNCHING, TaskStates.LAUNCHED, TaskStates.STARTING))
 
 
 def goal_set(task: Task, message: m.SetTaskGoal, at: At) -> Decision:
-    """Set the goal, which is absolute; deletion is never undone."""
-    if task.goal in (message.goal, m.TaskGoals.DELETED):
+    """Set the goal, which is absolute; deletion is never undone, a restart is obeyed once."""
+    known = message.goal == task.goal and message.restart <= task.restart
+    if known or task.goal == m.TaskGoals.DELETED:
         return Decision()
-    fact = f.TaskGoalSet(message.goal, message.reason)
+    fact = f.TaskGoalSet(message.goal, message.reason, message.restart)
     return Decision(facts=(fact,), because=message.reason)
 
 
@@ -68,7 +69,8 @@ def place(task: Task, message: m.AssignHosts, at: At) -> Decision:
     wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
     if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
         return Decision(because="a host was assigned when none was awaited")
-    return Decision(facts=(f.TaskLaunching(),), sends=(Send(HOST, Launch(task.run)),))
+    launch = Launch(task.run, shares=message.shares)
+    return Decision(facts=(f.TaskLaunching(),), sends=(Send(HOST, launch),))
 
 
 def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
@@ -104,7 +106,7 @@ def started(task: Task, message: m.Started, at: At) -> Decision:
     if message.run != task.run or task.state not in ON_HOST:
         return _cancel(task, message.run)
     if task.state in _WAITS_FOR_START:
-        return Decision(facts=(f.TaskStarted(),))
+        return Decision(facts=(f.TaskStarted(message.at),))
     return Decision()
 
 
@@ -123,13 +125,24 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="end of another run")
-    outcome = message.outcome
+    outcome = _outcome(task, message.outcome)
     because = outcome.message or outcome.reason
     facts: tuple[Fact, ...] = (f.RunEnded(outcome, message.at),)
     if task.state in _WAITS_FOR_START and (outcome.exit_code is not None or outcome.signal):
         # So short that the end overtook the report of its start: it has started nevertheless.
-        facts = (f.TaskStarted(message.at), *facts)
+        known = message.started_at is not None
+        facts = (f.TaskStarted(message.started_at if known else message.at), *facts)
     return Decision(facts=facts, sends=seen, because=because)
+
+
+def _outcome(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
+    """As reported, but for a run that was killed because it ran too long: that is its reason."""
+    too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
+    if not too_long or reported.end == m.End.SUCCEEDED:
+        return reported
+    return m.RunOutcome(
+        m.End.KILLED, reported.exit_code, reported.signal, m.DEADLINE_EXCEEDED, task.because
+    )
 
 
 def gone(task: Task, message: m.RunGone, at: At) -> Decision:
@@ -141,15 +154,20 @@ def gone(task: Task, message: m.RunGone, at: At) -> Decision:
 
 
 def due(task: Task, message: Due, at: At) -> Decision:
-    """A deadline has passed: the start took too long, or the throttle delay is over."""
+    """A deadline has passed: the start or the run took too long, or the throttle delay is over."""
     if message.name == THROTTLE:
         ticket = Send(LOT, Enqueue(task.ticket + 1))
         return Decision(
             facts=(f.TaskRetried(),), sends=(ticket,), because="retried after its throttle delay"
         )
     kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
-    reason = f"did not start within {task.policy.start_timeout_s:g} s"
-    return Decision(facts=(f.TaskKilling(reason),), sends=(kill,), because=reason)
+    if message.name == RUN_LIMIT:
+        reason = f"{m.DEADLINE_EXCEEDED}: ran longer than {task.policy.max_running_s:g} s"
+        fact = f.TaskKilling(reason, m.KillCause.RUN_LIMIT)
+    else:
+        reason = f"did not start within {task.policy.start_timeout_s:g} s"
+        fact = f.TaskKilling(reason)
+    return Decision(facts=(fact,), sends=(kill,), because=reason)
 
 
 def _cancel(task: Task, run: int) -> Decision:
@@ -223,9 +241,11 @@ def owed(task: Task) -> tuple[Send, ...]:
 
 
 def deadline(task: Task) -> tuple[str, float] | None:
-    """Seconds in which a run must start, or for which the next attempt is delayed."""
+    """Seconds in which a run must start or end, or for which the next attempt is delayed."""
     if task.state in _WAITS_FOR_START:
         return START, task.policy.start_timeout_s
+    if task.state == TaskStates.RUNNING and task.policy.max_running_s is not None:
+        return RUN_LIMIT, task.policy.max_running_s
     if task.state == TaskStates.THROTTLED:
         return THROTTLE, throttle_s(task.failures)
     return None

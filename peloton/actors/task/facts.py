@@ -5,7 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.task.messages import Policy, RunOutcome, TaskGoals
+from peloton.actors.task.messages import KillCause, Policy, RunOutcome, TaskGoals
 from peloton.runtime.vocabulary import Fact, Key
 
 
@@ -19,10 +19,11 @@ class TaskCreated(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):
-    """The goal changed."""
+    """The goal changed, or the restart of this number was ordered (0: none)."""
 
     goal: TaskGoals
     reason: str = ""
+    restart: int = 0
 
 
 class AdmissionRequested(Fact, frozen=True, gc=False, array_like=True):
@@ -69,6 +70,7 @@ class TaskKilling(Fact, frozen=True, gc=False, array_like=True):
     """The run is to end; its kill is owed to the host until it answers."""
 
     reason: str
+    cause: KillCause = KillCause.NONE
 
 
 class RunEnded(Fact, frozen=True, gc=False, array_like=True):
@@ -80,6 +82,10 @@ class RunEnded(Fact, frozen=True, gc=False, array_like=True):
 
 class TaskRetried(Fact, frozen=True, gc=False, array_like=True):
     """A new run under a new ticket."""
+
+
+class TaskRestarted(Fact, frozen=True, gc=False, array_like=True):
+    """A new run under a new ticket, with fresh attempts, because a client ordered it."""
 
 
 class TaskThrottled(Fact, frozen=True, gc=False, array_like=True):
@@ -119,4 +125,5 @@ FACTS: dict[int, type] = {
     16: TaskWithdrawn,
     17: TaskForgotten,
     18: TaskUnschedulable,
+    19: TaskRestarted,
 }

@@ -18,16 +18,18 @@ from peloton.actors.task.facts import (
     AdmissionRequested,
     TaskForgotten,
     TaskKilling,
+    TaskRestarted,
     TaskRetried,
     TaskThrottled,
     TaskWithdrawn,
 )
-from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.messages import KillCause, TaskGoals
 from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Column, Decision, Rest, Send
 
 TaskStep = Callable[[Task], Decision | Rest]
 HOST, LOT = Column("host"), Column("lot")
+RESTART_TEXT = "restarted on request"
 
 
 def wait(task: Task) -> Decision | Rest:
@@ -131,8 +133,22 @@ def run_again(task: Task) -> Decision | Rest:
     return Decision(facts=(TaskRetried(),), sends=(ticket,), because="restarted")
 
 
+def restart(task: Task) -> Decision | Rest:
+    """Start a new run with fresh attempts, because a client ordered it."""
+    ticket = Send(LOT, Enqueue(task.ticket + 1))
+    return Decision(facts=(TaskRestarted(),), sends=(ticket,), because=RESTART_TEXT)
+
+
+def end_run(task: Task) -> Decision | Rest:
+    """Kill the run: the next one begins once its host has reported the end."""
+    kill_run = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
+    return Decision(facts=(TaskKilling(RESTART_TEXT),), sends=(kill_run,), because=RESTART_TEXT)
+
+
 def may_retry(task: Task) -> bool:
     """Whether an ended batch task gets another run: system failures up to a limit are free."""
+    if task.cause == KillCause.RUN_LIMIT:
+        return False
     return task.free_try or task.failures < task.policy.max_failures
 
 
@@ -184,6 +200,29 @@ TABLE: Mapping[TaskStates, Mapping[TaskGoals, TaskStep]] = {
 }
 
 
+class RestartGoals(enum.StrEnum):
+    """What an order of a client adds to the goal of a task that is to run."""
+
+    RESTARTED = "restarted"
+
+
+RESTART_TABLE: Mapping[TaskStates, Mapping[RestartGoals, TaskStep]] = {
+    TaskStates.WAITING: {RestartGoals.RESTARTED: request_admission},
+    TaskStates.LAUNCHING: {RestartGoals.RESTARTED: end_run},
+    TaskStates.LAUNCHED: {RestartGoals.RESTARTED: end_run},
+    TaskStates.STARTING: {RestartGoals.RESTARTED: end_run},
+    TaskStates.RUNNING: {RestartGoals.RESTARTED: end_run},
+    TaskStates.KILLING: {RestartGoals.RESTARTED: wait},
+    TaskStates.SUCCEEDED: {RestartGoals.RESTARTED: restart},
+    TaskStates.FAILED: {RestartGoals.RESTARTED: restart},
+    TaskStates.LOST: {RestartGoals.RESTARTED: restart},
+    TaskStates.KILLED: {RestartGoals.RESTARTED: restart},
+    TaskStates.THROTTLED: {RestartGoals.RESTARTED: restart},
+}
+
+
 def pursue(task: Task, at: At) -> Decision | Rest:
     """The next step towards the goal."""
+    if task.again:
+        return RESTART_TABLE[task.state][RestartGoals.RESTARTED](task)
     return TABLE[task.state][task.goal](task)

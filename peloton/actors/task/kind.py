@@ -19,6 +19,7 @@ from peloton.actors.task.facts import (
     AdmissionReleased,
     LaunchAccepted,
     TaskLaunching,
+    TaskRestarted,
 )
 from peloton.actors.task.goals import pursue
 from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
@@ -26,7 +27,9 @@ from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 
 # Fields that a task leaves empty are filled in from the slice's table of configs (`specs`).
 RESOLVE: Mapping[type, Callable[[Any, Any, Any], Message]] = {
-    Launch: lambda parent, message, spec: Launch(message.run, parent.specs[spec].run),
+    Launch: lambda parent, message, spec: Launch(
+        message.run, parent.specs[spec].run, message.shares
+    ),
     Enqueue: lambda parent, message, spec: Enqueue(message.ticket, parent.specs[spec].lot_shape),
 }
 
@@ -48,6 +51,7 @@ KIND = Kind(
     partition=_partition,
     deadline=deadline,
     owed=owed,
+    since={TaskRestarted: m.LEVEL_CHANGES},
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.
     lazy=frozenset((AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted)),

@@ -15,6 +15,10 @@ from peloton.runtime.vocabulary import Delivery, Goal, Key, Message, Value, key
 
 SLICE_SIZE = 1000
 """Instances a slice holds: slice k has the instances SLICE_SIZE·k and following."""
+DEADLINE_EXCEEDED = "Deadline exceeded"
+"""The reason of a run that was killed because it ran longer than it may: the original's text."""
+LEVEL_CHANGES = 2
+"""Feature level from which jobs are updated, and instances started again."""
 
 
 class TaskGoals(enum.IntEnum):
@@ -33,6 +37,18 @@ class End(enum.IntEnum):
     FAILED = 2
     KILLED = 3
     LOST = 4
+
+
+class KillCause(enum.IntEnum):
+    """Why a run is killed though its instance has not been stopped."""
+
+    NONE = 0  # it was stopped; or, where its goal is to run, it did not start in time
+    RUN_LIMIT = 1  # it ran longer than it may: the instance ends
+    PREEMPTED = 2  # its resources were taken: a new run is free
+
+
+HOST_MAINTENANCE = "host maintenance"
+"""The reason of a run that was ended because its host goes down for maintenance."""
 
 
 class RunOutcome(Value, frozen=True, gc=False, array_like=True):
@@ -54,6 +70,8 @@ class PastRun(Value, frozen=True, gc=False, array_like=True):
     started_at: float | None
     ended_at: float | None
     outcome: RunOutcome | None
+    begun_at: float | None = None  # when it began to wait for its pool; None of the first run
+    launched_at: float | None = None
 
 
 class Policy(Value, frozen=True, gc=False, array_like=True):
@@ -62,16 +80,22 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     max_failures: int = 0
     start_timeout_s: float = 180 * 60.0
     kill_grace_s: float = 30.0
+    max_running_s: float | None = None  # of one run
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: the goal; the other fields create those that do not exist yet."""
+    """Slice to tasks: the goal; the other fields create those that do not exist yet.
+
+    `restart` numbers an order to begin a new run with fresh attempts. It is obeyed once: by tasks
+    that have not seen it or a higher one, if they are to run at all. 0 is no order.
+    """
 
     goal: TaskGoals
     policy: Policy
     spec: int  # index into the slice's table of configs
     lot: Key
     reason: str = ""
+    restart: int = 0
 
 
 class Queued(Message, frozen=True, gc=False, array_like=True):
@@ -99,7 +123,12 @@ class TicketReleased(Message, frozen=True, gc=False, array_like=True):
 
 
 class AssignHosts(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: launch; the values are the hosts, one for each member."""
+    """Slice to tasks: launch; the values are the hosts, one for each member.
+
+    `shares`: as in `Placed`.
+    """
+
+    shares: int = 0
 
 
 class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):
@@ -125,19 +154,24 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run's process has started."""
+    """Host to tasks: this run's process has started. `at` is when, where that is long ago."""
 
     run: int
+    at: float | None = None
 
 
 class Ended(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run ended. `at` is when, where that is long ago."""
+    """Host to tasks: this run ended. `at` is when, where that is long ago.
+
+    `started_at` is when it had started, where the task was not told, and that is long ago.
+    """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
     run: int
     outcome: RunOutcome
     at: float | None = None
+    started_at: float | None = None
 
 
 class RunGone(Message, frozen=True, gc=False, array_like=True):

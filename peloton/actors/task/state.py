@@ -15,7 +15,15 @@ from typing import Any
 import msgspec
 
 from peloton.actors.task import facts as f
-from peloton.actors.task.messages import End, PastRun, Policy, RunOutcome, TaskGoals
+from peloton.actors.task.messages import (
+    HOST_MAINTENANCE,
+    End,
+    KillCause,
+    PastRun,
+    Policy,
+    RunOutcome,
+    TaskGoals,
+)
 from peloton.runtime.vocabulary import Value
 
 SYSTEM_FAILURES_FREE = 4
@@ -74,6 +82,9 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     free_try: bool = False  # the last failure was no fault of the program: it uses no attempt up
     because: str = ""  # why it is being killed, or why its last launch was refused
     unschedulable: bool = False  # no host could run it: it requests no admission
+    cause: KillCause = KillCause.NONE  # of the kill of this run
+    restart: int = 0  # number of the last order to restart that it has seen
+    again: bool = False  # that order is still to be carried out: its present run ends first
 
 
 _STATE_OF_END = {
@@ -83,7 +94,28 @@ _STATE_OF_END = {
     End.LOST: TaskStates.LOST,
 }
 
+_LOST_OR_KILLED = frozenset((TaskStates.LOST, TaskStates.KILLED))
+
 replace = msgspec.structs.replace
+
+
+_FRESH_ATTEMPTS = {"failures": 0, "system_failures": 0, "free_try": False, "again": False}
+
+
+def _goal_set(task: Task, fact: f.TaskGoalSet) -> Task:
+    ordered = fact.restart > task.restart
+    task = replace(task, goal=fact.goal, restart=max(task.restart, fact.restart))
+    if fact.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
+        return replace(task, again=False)
+    if not ordered:
+        return task
+    if task.state == TaskStates.WAITING:
+        return replace(task, **_FRESH_ATTEMPTS)  # its next run has not been launched yet
+    return replace(task, again=True)
+
+
+def _restarted(task: Task, fact: f.TaskRestarted) -> Task:
+    return replace(_retried(task, fact), because="", unschedulable=False, **_FRESH_ATTEMPTS)
 
 
 def _created(task: Task | None, fact: f.TaskCreated) -> Task:
@@ -93,7 +125,9 @@ def _created(task: Task | None, fact: f.TaskCreated) -> Task:
 def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:
     if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return replace(task, state=TaskStates.KILLED, because=fact.reason)
-    return replace(task, state=TaskStates.WAITING, run=task.run + 1, because=fact.reason)
+    waiting = replace(task, state=TaskStates.WAITING, run=task.run + 1, because=fact.reason)
+    # A run that was to be restarted never began: the next one is what was ordered.
+    return replace(waiting, **_FRESH_ATTEMPTS) if task.again else waiting
 
 
 def _ended(task: Task, fact: f.RunEnded) -> Task:
@@ -101,13 +135,23 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
     state = _STATE_OF_END[outcome.end]
     if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED) and state != TaskStates.SUCCEEDED:
         return replace(task, state=TaskStates.KILLED)
-    if task.state == TaskStates.KILLING and state == TaskStates.KILLED:
+    if task.again:
+        return replace(task, state=state)  # how it ended decides nothing: it is restarted
+    if task.state == TaskStates.KILLING and task.cause == KillCause.RUN_LIMIT:
+        if state != TaskStates.SUCCEEDED:
+            return replace(task, state=TaskStates.KILLED, free_try=False, because="")
+    elif task.state == TaskStates.KILLING and state in _LOST_OR_KILLED:
+        if task.cause == KillCause.PREEMPTED:
+            return replace(task, state=TaskStates.KILLED, free_try=True, because="")
         # Killed by us though it should run: it did not start in time, which is a system failure.
         state = TaskStates.LOST
     if state == TaskStates.SUCCEEDED:
         # A service must not end, so every end counts as a failure.
         failures = task.failures + (task.goal == TaskGoals.RUNNING)
         return replace(task, state=state, failures=failures, because="")
+    if outcome.system and outcome.reason == HOST_MAINTENANCE and state == TaskStates.KILLED:
+        # An operator's order: however often hosts go down, the task is not charged with it.
+        return replace(task, state=TaskStates.LOST, free_try=True, because="")
     if outcome.system or state == TaskStates.LOST:
         count = task.system_failures + 1
         if count <= SYSTEM_FAILURES_FREE:
@@ -119,14 +163,19 @@ def _requested(task: Task, fact: f.AdmissionRequested) -> Task:
     return replace(task, ticket=task.ticket + 1, admission=Admission.REQUESTED)
 
 
-def _retried(task: Task, fact: f.TaskRetried) -> Task:
+def _retried(task: Task, fact: f.TaskRetried | f.TaskRestarted) -> Task:
     return replace(
         task,
         state=TaskStates.WAITING,
         run=task.run + 1,
         ticket=task.ticket + 1,
         admission=Admission.REQUESTED,
+        cause=KillCause.NONE,
     )
+
+
+def _killing(task: Task, fact: f.TaskKilling) -> Task:
+    return replace(task, state=TaskStates.KILLING, because=fact.reason, cause=fact.cause)
 
 
 def _marked_unschedulable(task: Task, fact: f.TaskUnschedulable) -> Task:
@@ -143,7 +192,7 @@ def _state(state: TaskStates) -> Callable[[Task, Any], Task]:
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskCreated: _created,
-    f.TaskGoalSet: lambda task, fact: replace(task, goal=fact.goal),
+    f.TaskGoalSet: _goal_set,
     f.AdmissionRequested: _requested,
     f.AdmissionQueued: _admission(Admission.QUEUED),
     f.AdmissionGranted: _admission(Admission.ADMITTED),
@@ -153,9 +202,10 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.LaunchAccepted: _state(TaskStates.LAUNCHED),
     f.LaunchRefused: _launch_refused,
     f.TaskStarted: _state(TaskStates.RUNNING),
-    f.TaskKilling: lambda t, fact: replace(t, state=TaskStates.KILLING, because=fact.reason),
+    f.TaskKilling: _killing,
     f.RunEnded: _ended,
     f.TaskRetried: _retried,
+    f.TaskRestarted: _restarted,
     f.TaskThrottled: _state(TaskStates.THROTTLED),
     f.TaskWithdrawn: _state(TaskStates.KILLED),
     f.TaskUnschedulable: _marked_unschedulable,
@@ -172,6 +222,8 @@ COLUMNS: Mapping[str, Any] = {
     "ended_at": float | None,
     "outcome": RunOutcome | None,
     "runs": tuple[PastRun, ...] | None,
+    "begun_at": float | None,  # of the present run, where it is not the first
+    "ran_s": float | None,  # seconds of all earlier runs, also of those that are not kept
 }
 
 _FRESH = {"launched_at": None, "started_at": None, "ended_at": None, "outcome": None, "host": None}
@@ -186,7 +238,8 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskLaunching: lambda fact, now: {"launched_at": now},
     f.TaskStarted: lambda fact, now: {"started_at": _time_of(fact, now)},
     f.RunEnded: lambda fact, now: {"ended_at": _time_of(fact, now), "outcome": fact.outcome},
-    f.TaskRetried: lambda fact, now: _FRESH,
+    f.TaskRetried: lambda fact, now: {**_FRESH, "begun_at": now},
+    f.TaskRestarted: lambda fact, now: {**_FRESH, "begun_at": now},
     f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
     f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
 }
@@ -194,10 +247,16 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
 
 def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
     outcome = read("outcome")
-    past = PastRun(task.run, read("host"), read("started_at"), read("ended_at"), outcome)
-    return {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
+    started_at, ended_at = read("started_at"), read("ended_at")
+    times = read("begun_at"), read("launched_at")
+    past = PastRun(task.run, read("host"), started_at, ended_at, outcome, *times)
+    kept = {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
+    if started_at is None or ended_at is None:
+        return kept
+    return {**kept, "ran_s": (read("ran_s") or 0.0) + max(ended_at - started_at, 0.0)}
 
 
 ARCHIVE: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {
-    f.TaskRetried: _archive_run
+    f.TaskRetried: _archive_run,
+    f.TaskRestarted: _archive_run,
 }

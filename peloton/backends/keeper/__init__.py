@@ -16,6 +16,11 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     identity   who the keeper is, and which cluster it serves
     processes  spawning, /proc, signals
     watch      periodic checks
+    limits     what a run may use: its control group, its end
+    groups     control groups of both versions; group_places: where they may be made
+    disk_use   how large sandboxes are
+    requests   requests for runs, checked
+    ends       the reason of an end
     sandboxes  the folders of the runs
     calling    the daemon's side: reach it, start it
     wire       lines of JSON

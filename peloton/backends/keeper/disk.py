@@ -28,6 +28,7 @@ class Disk:
     rename = staticmethod(os.rename)
     link = staticmethod(os.link)
     unlink = staticmethod(os.unlink)
+    rmdir = staticmethod(os.rmdir)
 
     @staticmethod
     def scandir(path: str) -> os._ScandirIterator[str]:

@@ -16,6 +16,7 @@ from .adoption import adopt
 from .disk import DISK, Disk, write_all
 from .journal import KeeperJournal
 from .kinds import Memory
+from .limits import Limits
 from .processes import become_subreaper, boot_id, reset_signals
 from .runs import Runs
 from .sandboxes import SandboxFolders, is_private
@@ -45,8 +46,13 @@ def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK
     journal.rewrite(memory.records())
     boxes = SandboxFolders(folder, kept_max=settings.sandboxes_kept_max, disk=disk)
     boxes.open(memory.runs)
-    runs = Runs(folder, memory, journal=journal, boxes=boxes)
+    limits = Limits(folder, disk=disk)
+    runs = Runs(folder, memory, journal=journal, boxes=boxes, limits=limits)
     runs.adopted = {run.run_id: run for run in alive}
+    limits.recover(runs.adopted)
+    for run in alive:
+        if run.limits.get("disk_mb"):
+            runs.disk_use.add(run.run_id)
     service = Service(runs, settings, lock_fd=lock_fd, disk=disk)
     os.write(status_fd, bytes([READY_STATUS]))
     os.close(status_fd)

@@ -20,6 +20,10 @@ EXITED = "exited"
 SIGNALLED = "ended by a signal"
 KILL_REQUESTED = "killed"
 OVER_MEMORY = "memory limit exceeded"
+OOM = "OOM"
+DISK_LIMIT = "DISK_LIMIT"
+NO_LIMITS = "limits cannot be held"
+NO_IMAGES = "container image refused"
 NOT_RUNNABLE = "command cannot be run"
 NOT_STARTED = "could not be started"
 NO_ACCOUNT = "account cannot be used"
@@ -34,11 +38,15 @@ class KeeperRun:
 
     `end` is set when it is over, `end_safe` once that end is safe on disk: before that it must not
     be reported, as a keeper killed at that moment would lose an end that was reported.
+    `limits` is what the request says of them, but for memory; empty if it says nothing.
+    `over_limit` is the message of a run that is killed for more than it may use, `note` is added to
+    that of any end. `grouped`: it is in a control group.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
-        "kill_requested", "over_memory", "adopted", "end", "end_safe", "recorded",
+        "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
+        "limits", "grouped", "note", "peak_mb", "cpu_s",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -50,11 +58,17 @@ class KeeperRun:
         self.birth = 0
         self.started_at = 0.0
         self.kill_requested = False
-        self.over_memory = ""
+        self.over_limit = ""
+        self.over_reason = OVER_MEMORY
         self.adopted = False
         self.end: Record | None = None
         self.end_safe = False
         self.recorded = False
+        self.limits: Record = {}
+        self.grouped = False
+        self.note = ""
+        self.peak_mb = 0.0
+        self.cpu_s = 0.0
 
     @property
     def live(self) -> bool:
@@ -83,10 +97,11 @@ def end_of(
 def launch_record(run: KeeperRun) -> Record:
     """Without the environment: people put secrets there, and nobody needs it a second time."""
     kept = {name: run.command[name] for name in ("value", "shell", "arguments")}
-    return {
+    record = {
         "is": "launch", "run": run.run_id, "host": run.host,
         "command": kept, "memory_mb": run.memory_mb,
     }  # fmt: skip
+    return {**record, "limits": run.limits} if run.limits else record
 
 
 def start_record(run: KeeperRun) -> Record:
@@ -138,6 +153,7 @@ class Memory:
                 command=record["command"], memory_mb=record["memory_mb"],
             )  # fmt: skip
             run.recorded = True
+            run.limits = record.get("limits", {})
             self.runs[run.run_id] = run
         elif kind == "start":
             run = self.runs[record["run"]]

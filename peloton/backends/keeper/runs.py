@@ -16,8 +16,12 @@ from collections.abc import Iterable
 
 from . import accounts, kinds, processes
 from .accounts import Account, AccountUnusable
+from .disk_use import DiskUse
+from .ends import RunExit, adopted_exit_of, exit_of
 from .journal import KeeperJournal, KeeperJournalFailed
 from .kinds import KeeperRun, Memory, Record
+from .limits import InsideGroup, Limits, LimitsUnavailable
+from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
 
 # So many launches share one sync of the journal; kills and ends are served between batches.
@@ -34,24 +38,24 @@ class EpochRefused(Exception):
         self.known = known
 
 
-class BadRequest(Exception):
-    """The request is malformed."""
-
-
-# What reading a malformed request may raise.
-_MALFORMED = (BadRequest, KeyError, TypeError, ValueError, AttributeError)
-
-
 class Runs:
     # Replaced by tests that must know which groups would get a signal.
     signal_group = staticmethod(processes.signal_group)
 
     def __init__(
-        self, folder: str, memory: Memory, *, journal: KeeperJournal, boxes: SandboxFolders
+        self,
+        folder: str,
+        memory: Memory,
+        *,
+        journal: KeeperJournal,
+        boxes: SandboxFolders,
+        limits: Limits | None = None,
     ) -> None:
         self.folder = folder
         self.memory = memory
         self.sandboxes = boxes
+        self.limits = limits or Limits(folder)
+        self.disk_use = DiskUse(boxes.path)
         self.events: list[tuple[str, Record]] = []
         self.by_pid: dict[int, KeeperRun] = {}
         self.adopted: dict[str, KeeperRun] = {}
@@ -81,8 +85,8 @@ class Runs:
             known = self.memory.runs.get(request["run"])
             if known is None:
                 try:
-                    run = _run_of(host, request)
-                except _MALFORMED as trouble:
+                    run = run_of(host, request)
+                except MALFORMED as trouble:
                     self._refuse(host, request["run"], why=f"{type(trouble).__name__}: {trouble}")
                     continue
                 self.memory.runs[run.run_id] = run
@@ -155,8 +159,8 @@ class Runs:
         for run in [*self.by_pid.values(), *self.adopted.values()]:
             self._signal(run, signal.SIGKILL)
 
-    def kill_over_memory(self, run: KeeperRun, message: str) -> None:
-        run.over_memory = message
+    def kill_over_limit(self, run: KeeperRun, message: str, *, reason: str) -> None:
+        run.over_limit, run.over_reason = message, reason
         self._signal(run, signal.SIGKILL)
 
     def commit(self) -> None:
@@ -211,7 +215,7 @@ class Runs:
                 self.sandboxes.open_way(account)
             run.command["account"] = account
         except (AccountUnusable, OSError) as trouble:
-            self._finish(run, kinds.FAILED, reason=kinds.NO_ACCOUNT, message=str(trouble))
+            self._finish(run, RunExit(kinds.FAILED, kinds.NO_ACCOUNT, str(trouble)))
 
     def _start(self, batch: list[KeeperRun]) -> None:
         """Spawn them, then record their pids. A keeper killed in between leaves processes that
@@ -221,7 +225,7 @@ class Runs:
             for run in batch:
                 if run.kill_requested and run.end is None:
                     message = "not started yet"
-                    self._finish(run, kinds.KILLED, reason=kinds.KILL_REQUESTED, message=message)
+                    self._finish(run, RunExit(kinds.KILLED, kinds.KILL_REQUESTED, message))
                 if run.end is None and self._spawn(run):
                     started.append(run)
                 run.command.pop("environment", None)
@@ -239,15 +243,26 @@ class Runs:
         far as a daemon is concerned: nothing else of it differs from one that fails at once."""
         run.started_at = time.time()
         try:
+            self.limits.enter(run)
             run.pid = self._spawner.spawn(self._program(run))
         except processes.SpawnFailed as failure:
             if failure.status is not None:
                 self.events.append((run.host, kinds.started_event(run)))
             self._start_failed(run, failure)
             return False
+        except LimitsUnavailable as trouble:
+            self._finish(run, RunExit(kinds.FAILED, kinds.NO_LIMITS, str(trouble)))
+            return False
+        except InsideGroup as trouble:
+            self._not_started(run, str(trouble))
+            return False
+        finally:
+            self.limits.leave(run)
         found = processes.stat(run.pid)
         run.birth = found.birth if found else 0
         self.by_pid[run.pid] = run
+        if run.limits.get("disk_mb"):
+            self.disk_use.add(run.run_id)
         self.events.append((run.host, kinds.started_event(run)))
         return True
 
@@ -257,7 +272,8 @@ class Runs:
             self._not_started(run, message)
         else:
             reason = kinds.NOT_RUNNABLE
-            self._finish(run, kinds.FAILED, reason=reason, message=message, status=status)
+            self._finish(run, RunExit(kinds.FAILED, reason, message), status=status)
+        self.limits.not_started(run)
 
     def _program(self, run: KeeperRun) -> processes.Program:
         sandbox = self.sandboxes.path(run.run_id)
@@ -289,17 +305,20 @@ class Runs:
             run = self.by_pid.pop(dead.si_pid, None)
             if run is not None:
                 self.signal_group(run.pid, signal.SIGKILL)
-            _, status = os.waitpid(dead.si_pid, 0)
+            _, status, used = os.wait4(dead.si_pid, 0)
             if run is not None:
+                run.peak_mb, run.cpu_s = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
                 self._exited(run, os.waitstatus_to_exitcode(status))
             elif dead.si_pid == self.sandboxes.helper_pid:
                 self.sandboxes.helper_pid = 0
+            elif dead.si_pid == self.disk_use.helper_pid:
+                self.disk_use.reaped()
 
     def lose(self, run: KeeperRun) -> None:
         """An adopted run has ended; its exit status cannot be known."""
         del self.adopted[run.run_id]
-        message = "killed on request" if run.kill_requested else run.over_memory
-        self._finish(run, kinds.LOST, reason=kinds.KEEPER_DIED, message=message)
+        self.limits.ended(run)
+        self._finish(run, adopted_exit_of(run))
 
     def write_acks(self) -> None:
         """Afterwards only the folders know that these ids are taken, so they are synced first."""
@@ -336,19 +355,12 @@ class Runs:
         if failure is not None and not run.kill_requested:
             self._start_failed(run, failure)
             return
-        if run.over_memory:
-            outcome, reason, message = kinds.FAILED, kinds.OVER_MEMORY, run.over_memory
-        else:
-            outcome = kinds.SUCCEEDED if status == 0 else kinds.FAILED
-            reason = kinds.EXITED if status >= 0 else kinds.SIGNALLED
-            message = f"exit code {status}" if status >= 0 else f"signal {_signal_name(-status)}"
-            if run.kill_requested:
-                outcome, reason = kinds.KILLED, kinds.KILL_REQUESTED
-        self._finish(run, outcome, reason=reason, message=message, status=status)
+        self.limits.ended(run)
+        self._finish(run, exit_of(run, status), status=status)
 
     def _not_started(self, run: KeeperRun, message: str) -> None:
         if run.end is None:
-            self._finish(run, kinds.LOST, reason=kinds.NOT_STARTED, message=message)
+            self._finish(run, RunExit(kinds.LOST, kinds.NOT_STARTED, message))
 
     def _refuse(self, host: str, run_id: str, *, why: str) -> None:
         """Not recorded: a repeat is refused again."""
@@ -360,12 +372,13 @@ class Runs:
         end = kinds.end_of(kinds.LOST, reason=kinds.USED_BEFORE, at=time.time())
         self.events.append((host, kinds.ended_event(run_id, end)))
 
-    def _finish(
-        self, run: KeeperRun, outcome: str, *, reason: str, message: str, status: int | None = None
-    ) -> None:
+    def _finish(self, run: KeeperRun, found: RunExit, *, status: int | None = None) -> None:
+        message = f"{found.message}; {run.note}" if run.note else found.message
         run.end = kinds.end_of(
-            outcome, reason=reason, message=message, status=status, at=time.time()
+            found.outcome, reason=found.reason, message=message, status=status, at=time.time()
         )
+        if run.cpu_s or run.peak_mb:
+            run.end |= {"cpu_s": round(run.cpu_s, 3), "peak_mb": round(run.peak_mb, 1)}
         run.command.pop("environment", None)
         self._ending.append(run)
 
@@ -373,26 +386,5 @@ class Runs:
         """A child not yet reaped keeps its pid; an adopted process must be checked first."""
         if not run.adopted or processes.is_alive(run.pid, run.birth):
             self.signal_group(run.pid, number)
-
-
-def _run_of(host: str, request: Record) -> KeeperRun:
-    run_id = request["run"]
-    if not kinds.RUN_ID.fullmatch(run_id):
-        raise BadRequest(f"not a run id: {run_id!r}")
-    command = {
-        "value": str(request["value"]),
-        "shell": bool(request["shell"]),
-        "arguments": [str(argument) for argument in request["arguments"]],
-        "environment": {str(k): str(v) for k, v in request["environment"].items()},
-    }
-    memory_mb = request["memory_mb"]
-    if "as" in request:  # then `memory_mb` is a text, which keepers of earlier versions refuse
-        command["as"], memory_mb = accounts.wanted_of(request["as"]), request["limit_mb"]
-    return KeeperRun(run_id, host, command=command, memory_mb=float(memory_mb))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return f"{number} ({signal.Signals(number).name})"
-    except ValueError:
-        return str(number)
+            if number == signal.SIGKILL:
+                self.limits.kill(run)

@@ -18,7 +18,8 @@ from . import kinds, watch, wire
 from .disk import DISK, Disk
 from .identity import keeper_id
 from .journal import KeeperJournalFailed
-from .runs import BadRequest, EpochRefused, Runs
+from .requests import BadRequest
+from .runs import EpochRefused, Runs
 
 SOCKET_NAME = "socket"
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
@@ -99,6 +100,7 @@ class Service:
         while not self._done():
             self._step(self._selector.select(self._timeout()))
         self._runs.write_acks()
+        self._runs.limits.close()
         if not self._folder_gone:
             self._disk.unlink(SOCKET_NAME)
 

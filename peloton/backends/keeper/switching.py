@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from .account_start import EXEC, REPORT_FD, TASK_FD
 from .accounts import Account
+from .pipe_lines import PipeLines
 
 START_MAX_S = 60.0
 """How long a process may take until it executes its command; longer than a lease can delay it."""
@@ -32,7 +33,6 @@ _NEW_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW
 _FIRST_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "account_start.py")
 _ARGUMENTS = [sys.executable, "-I", "-S", _FIRST_PROGRAM]
 _CMDLINE_BYTES_MAX = 65536
-_REPORTS_BYTES = 65536
 _FREE_FD_MIN = 10  # above the numbers that descriptors get in the child
 
 
@@ -81,7 +81,7 @@ class AccountStarts:
         self._reports, write_end = os.pipe()
         os.set_blocking(self._reports, False)
         self._write_end = _moved_up(write_end)
-        self._unread = b""
+        self._lines = PipeLines()
 
     def spawn(self, task: AccountTask, account: Account, *, now: float) -> int:
         """The pid. Raises SwitchFailed, OSError, ValueError.
@@ -144,14 +144,7 @@ class AccountStarts:
                 os.kill(pid, signal.SIGKILL)  # not reaped, so the pid is its own
 
     def _read_reports(self, reaped: Mapping[int, _Start]) -> None:
-        try:
-            while data := os.read(self._reports, _REPORTS_BYTES):
-                self._unread += data
-        except BlockingIOError:
-            pass
-        lines = self._unread.split(b"\n")
-        self._unread = lines.pop()
-        for line in lines:
+        for line in self._lines.read(self._reports):
             pid, step, number = line.decode().split()
             start = reaped.get(int(pid)) or self._starts.get(int(pid))
             if start is not None:

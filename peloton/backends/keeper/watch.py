@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import signal
 
-from . import adoption, processes
+from . import adoption, kinds, processes
+from .limits import MEMORY_FLOOR_MB
 from .runs import Runs
 
-# A shell alone is larger than some tasks' limits; the original's agents had the same floor.
-MEMORY_FLOOR_MB = 32
 # Pages shared within a group are counted once per process, and a peak is no leak.
 MEMORY_LEEWAY = 1.25
 JOURNAL_COMPACT_BYTES_MIN = 4 * 1024 * 1024
@@ -20,6 +19,7 @@ JOURNAL_COMPACT_BYTES_MIN = 4 * 1024 * 1024
 
 def check_all(runs: Runs) -> None:
     _watch_memory(runs)
+    _watch_limits(runs)
     _end_strays(runs)
     runs.write_acks()
     runs.sandboxes.prune()
@@ -36,12 +36,15 @@ def check_adopted(runs: Runs) -> None:
 
 
 def _watch_memory(runs: Runs) -> None:
-    """Polled, never RLIMIT_AS: address space is not memory, and a runtime that reserves much
-    and touches little would be killed."""
+    """Of runs without a group that holds them. Polled, never RLIMIT_AS: address space is not
+    memory, and a runtime that reserves much and touches little would be killed."""
     limited = {
         run.pid: run
         for run in [*runs.by_pid.values(), *runs.adopted.values()]
-        if run.memory_mb > 0 and not run.kill_requested and not run.over_memory
+        if run.memory_mb > 0
+        and not run.kill_requested
+        and not run.over_limit
+        and not runs.limits.holds_memory(run)
     }
     if not limited:
         return
@@ -51,7 +54,16 @@ def _watch_memory(runs: Runs) -> None:
         used_mb = rss_bytes / 1024 / 1024
         if used_mb > limit_mb:
             message = f"{used_mb:.0f} MB resident, {run.memory_mb:g} MB asked for"
-            runs.kill_over_memory(run, message)
+            runs.kill_over_limit(run, message, reason=kinds.OVER_MEMORY)
+
+
+def _watch_limits(runs: Runs) -> None:
+    """What the kernel killed a part of, and whose sandboxes are too large."""
+    for run in runs.limits.check(runs.memory.runs):
+        runs.kill_over_limit(run, run.over_limit, reason=run.over_reason)
+    for run, used_mb in runs.disk_use.check(runs.memory.runs):
+        message = f"the sandbox uses {used_mb:.0f} MB, its limit is {run.limits['disk_mb']:g} MB"
+        runs.kill_over_limit(run, message, reason=kinds.DISK_LIMIT)
 
 
 def _end_strays(runs: Runs) -> None:
@@ -62,7 +74,7 @@ def _end_strays(runs: Runs) -> None:
     """
     live = {run.run_id for run in runs.by_pid.values()} | runs.adopted.keys()
     for pid in processes.children():
-        if pid in runs.by_pid or pid == runs.sandboxes.helper_pid:
+        if pid in runs.by_pid or pid in (runs.sandboxes.helper_pid, runs.disk_use.helper_pid):
             continue
         found = processes.stat(pid)
         if found is None or found.state in "ZX" or found.session in runs.by_pid:

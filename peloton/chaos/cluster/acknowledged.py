@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.job import facts as jf
-from peloton.actors.job.messages import DeleteJob, StopJob
+from peloton.actors.job.messages import (
+    DeleteJob,
+    InstancesOrdered,
+    JobRefreshed,
+    JobUpdated,
+    StopJob,
+)
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.messages import CreatePool, PoolConfig
@@ -71,9 +77,13 @@ class AcknowledgementCheck:
         self.checked += 1
         name = pending.request[0]
         has_effect = (operation.job, name) in self._effects
+        if isinstance(operation.answer, Refused) and operation.answer.again:
+            return  # not the last word: another copy of the request may have been carried out
         if isinstance(operation.answer, Refused | Absent):
             if has_effect and operation.job not in self._deleted:
                 raise Contradiction(f"R2 refused, and in the journal: {message!r:.80} {operation}")
+            return
+        if _says_nothing_was_done(operation.answer):
             return
         nothing_to_do = FOUND_DONE.get(type(message), lambda *_: False)
         if not has_effect and not nothing_to_do(self, operation.job, message):
@@ -99,6 +109,18 @@ class AcknowledgementCheck:
         self._stopped.pop(entry.key, None)
         self._parts.pop(entry.key, None)
         self._instances[entry.key], self._ended[entry.key] = fact.spec.instances, {}
+
+    def _starts(self, entry: Entry, fact: jf.InstancesStarted) -> None:
+        parts, count = self._parts.setdefault(entry.key, {}), self._instances[entry.key]
+        if entry.key in self._stopped:
+            del self._stopped[entry.key]
+            parts |= dict.fromkeys(range(-(-count // SLICE_SIZE)), (1 << SLICE_SIZE) - 1)
+        for number, members in fact.members:
+            parts[number] = parts.get(number, 0) & ~members.raw
+            self._ended[entry.key].pop(number, None)
+
+    def _changes(self, entry: Entry, fact: jf.JobChanged) -> None:
+        self._instances[entry.key] = fact.spec.instances
 
     def _tallies(self, entry: Entry, fact: jf.JobTallied) -> None:
         counts = dict(fact.tally.counts)
@@ -129,12 +151,20 @@ class AcknowledgementCheck:
         return self._pools.get(pool) == message.config
 
 
+def _says_nothing_was_done(answer: Any) -> bool:
+    if isinstance(answer, InstancesOrdered):
+        return not answer.ranges
+    return isinstance(answer, JobUpdated | JobRefreshed) and not getattr(answer, "added", 0)
+
+
 NOTED: Mapping[type, Callable[[AcknowledgementCheck, Entry, Any], None]] = {
     RequestAnswered: AcknowledgementCheck._answered,
     jf.InstancesStopped: AcknowledgementCheck._stops_some,
     jf.StopOrdered: AcknowledgementCheck._stops,
     jf.DeletionOrdered: AcknowledgementCheck._deletes,
     jf.JobMade: AcknowledgementCheck._makes,
+    jf.InstancesStarted: AcknowledgementCheck._starts,
+    jf.JobChanged: AcknowledgementCheck._changes,
     jf.JobTallied: AcknowledgementCheck._tallies,
     pf.PoolCreated: AcknowledgementCheck._pool,
     pf.PoolUpdated: AcknowledgementCheck._pool,

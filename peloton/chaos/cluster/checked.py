@@ -19,7 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, JobView, StopJob
+from peloton.actors.job.messages import (
+    CreateJob,
+    DeleteJob,
+    GetJob,
+    JobView,
+    StartInstances,
+    StopJob,
+    UpdateJob,
+)
 from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
 from peloton.actors.job.spec import JobSpec, Override
 from peloton.actors.resources import Resources
@@ -87,6 +95,8 @@ class CheckedCluster(SimulatedCluster):
             return clients.stop(CLIENT, to)
         if isinstance(message, StopJob):
             return clients.stop_some(CLIENT, to, ranges=message.ranges)
+        if isinstance(message, StartInstances | UpdateJob):
+            return clients.change(CLIENT, to, message=message)
         return clients.command(CLIENT, to, message=message, keyed=keyed)
 
     def ask(self, to: Key, message: Message | Query, *, keyed: bool = True) -> Any:

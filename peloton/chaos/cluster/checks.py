@@ -18,8 +18,8 @@ from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import GetJob, JobCreated, JobView, StopJob
+from peloton.actors.job.slice.counts import client_state
 from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
-from peloton.actors.job.slice.tally import client_state
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
@@ -31,11 +31,12 @@ from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.feed_check import FeedCheck
 from peloton.chaos.cluster.history import Asked, Operation, faults
-from peloton.chaos.cluster.liveness import ended_by_itself, stopped_jobs
+from peloton.chaos.cluster.liveness import ended_by_itself, killed_for_its_time, stopped_jobs
 from peloton.chaos.cluster.pool_history import pool_faults
 from peloton.chaos.cluster.processes import ProcessCheck
 from peloton.chaos.cluster.shadow_ledger import ShadowLedger
 from peloton.chaos.cluster.view import ClusterView
+from peloton.placement.conditions import shape_depends_on_tasks
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import Checkers
@@ -265,7 +266,7 @@ def nobody_waits_who_fits(view: ClusterView) -> None:
             continue
         for spec, members in crowd.columns.groups("spec", raw):
             row = slice_.specs[spec or 0]
-            if row.shape.constraint is not None or row.shape.ports or row.config.ports:
+            if shape_depends_on_tasks(row.shape) or row.shape.constraint or row.config.ports:
                 continue  # only a placer can tell whether it fits
             fits = [key for key, amount in free.items() if row.run.resources.within(amount)]
             if fits:
@@ -326,7 +327,7 @@ def outcomes_are_true(cluster: SimulatedCluster) -> None:
         if not isinstance(shown, JobView):
             continue
         if job not in stopped:
-            ended_by_itself(job, shown.summary)
+            ended_by_itself(job, shown)
         views: list[InstanceView] = []
         for number in range(slices_of(shown.summary.instances)):
             every = ListInstances(0, shown.summary.instances)
@@ -337,6 +338,7 @@ def outcomes_are_true(cluster: SimulatedCluster) -> None:
             text = f"it counts {shown.summary.counts}, its instances are {dict(states)}"
             raise Contradiction(f"R11 {job}: {text}")
         for view in views:
+            killed_for_its_time(shown, view, stopped=job in stopped)
             _ended_in_truth(cluster, job, view=view)
 
 
@@ -390,5 +392,7 @@ def _is_journaled(ledger: ShadowLedger, number: int, *, operation: Operation) ->
     journaled = (operation.job, f"{operation.client}-{number}") in ledger.requests_ever
     if isinstance(operation.answer, JobCreated) and not journaled:
         raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")
-    if operation.refused and journaled and operation.job not in ledger.deleted_ever:
+    # One that may succeed later is not the last word: another copy may have been carried out.
+    last_word = operation.refused and not operation.answer.again
+    if last_word and journaled and operation.job not in ledger.deleted_ever:
         raise Contradiction(f"R2 refused, and in the journal: {operation}")

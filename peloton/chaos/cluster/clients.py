@@ -75,6 +75,11 @@ class Clients:
         operation = Operation(client, Asked.STOP_SOME, job=job, begun_s=self._now)
         return self._send(operation, StopJob(ranges), answered=answered)
 
+    def change(self, client: str, job: Key, *, message: Message) -> Operation:
+        """Start or restart instances of a job, or update it."""
+        operation = Operation(client, Asked.CHANGE, job=job, begun_s=self._now)
+        return self._send(operation, message)
+
     def list_jobs(self, client: str) -> Operation:
         """List all jobs of all daemons."""
         return self._send(Operation(client, Asked.LIST, begun_s=self._now), None)

@@ -17,7 +17,7 @@ from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.state import HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.actors.job.messages import CreateJob, job_key
+from peloton.actors.job.messages import CreateJob, StartInstances, job_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
@@ -28,7 +28,7 @@ from peloton.chaos.cluster.feed_readers import FeedReader
 from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
-from peloton.kinds import SERVICE_MESSAGES, kinds
+from peloton.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
 from peloton.placer_service import PlacerService
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.daemon_context import DaemonLimits
@@ -42,6 +42,8 @@ ROLES = ("jobmgr", "resmgr", "hostmgr", "placement")
 HOST_CAPACITY = Resources(4 * UNIT, 4096 * UNIT, 4096 * UNIT, 0)
 NEED = Resources(UNIT, UNIT, 0, 0)
 SETUP_EVERY_S = 3.0
+POOL_KEPT_S = 60.0
+"""So long after the first sight of the pool it is certain that it is durable."""
 STORM_POOL = pool_key("p")
 
 
@@ -65,6 +67,7 @@ class ClusterSetup(NamedTuple):
     """Whether the one daemon has a store of its own, as SQLite is."""
     twice: bool = False
     """Whether each message is decided a second time, which must change nothing."""
+    policy: ArchivePolicy = ArchivePolicy()
 
 
 class SimulatedCluster:
@@ -79,8 +82,8 @@ class SimulatedCluster:
         sizes: Mapping[str, int] = SIZES,
         setup: ClusterSetup = ClusterSetup(),  # noqa: B008
     ) -> None:
-        found = kinds(sizes, finished_jobs_max=setup.finished_jobs_max)
-        self.twice = TwiceCheck()
+        found = kinds(sizes, finished_jobs_max=setup.finished_jobs_max, policy=setup.policy)
+        self.twice = TwiceCheck(restarts)
         if setup.twice:
             found = self.twice.watched(found)
         self.world = World(
@@ -167,11 +170,22 @@ class SimulatedCluster:
     def _set_up(self) -> None:
         """The operator: sends the configs of all hosts and pools until all of them exist."""
         if self.ready():
+            self._keep_pool(self.world.now + POOL_KEPT_S)
             return
         for daemon in self.world.living()[:1]:
             configs = self._configs()
             daemon.region.tell([each for each in configs if not self._is_known(each)])
         self.world.later.at(self.world.now + SETUP_EVERY_S, self._set_up)
+
+    def _keep_pool(self, until: float) -> None:
+        """Create the pool again if it is gone: its owner may have lost the frame that made it."""
+        world = self.world
+        if world.whole() and STORM_POOL not in world.cells("respool"):
+            creation = self._configs()[-1]
+            for daemon in world.living()[:1]:
+                daemon.region.tell([creation])
+        if world.now < until:
+            world.later.at(world.now + SETUP_EVERY_S, lambda: self._keep_pool(until))
 
     def _configs(self) -> list[Envelope]:
         capacity = self.setup.host_capacity
@@ -197,6 +211,11 @@ class SimulatedCluster:
         if isinstance(config.message, host_messages.BackendUp):
             return state is not None and state.state == HostStates.UP
         return state is not None
+
+
+def restarts(message: object) -> bool:
+    """Whether it restarts instances: said twice without a request key, they run twice more."""
+    return isinstance(message, StartInstances) and message.again
 
 
 def job_id(name: str) -> Key:

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from peloton.chaos.cluster import feed_readers, larger, levels, pool_work, reading, workload
+from peloton.chaos.cluster import (
+    changing,
+    feed_readers,
+    larger,
+    levels,
+    ordering,
+    placing,
+    pool_work,
+    reading,
+    workload,
+)
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.workload import cluster_of
 from peloton.runtime.simulation import decay, outages, shocks, single
@@ -144,5 +154,6 @@ LATEST = [fault.name for fault in (*reading.FAULTS, *decay.FAULTS)]
 APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
 """Faults that have generators of their own."""
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
-    **workload.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
+    **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
+    **placing.WORK, **ordering.WORK,
 }  # fmt: skip

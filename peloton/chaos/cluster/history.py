@@ -26,6 +26,8 @@ DELETED_S_MAX = 600.0
 """Deletion is acknowledged when it begins; a job with tasks takes a while to disappear."""
 NO_JOB = Key("")
 """The job of a listing: none."""
+TIMED = "timed"
+"""The name of jobs whose runs are limited in time: these may end as KILLED without a request."""
 
 
 class Asked(enum.Enum):
@@ -34,6 +36,7 @@ class Asked(enum.Enum):
     CREATE = "create"
     STOP = "stop"
     STOP_SOME = "stop some"
+    CHANGE = "change"  # start, restart, update: what was stopped or had ended may run again
     DELETE = "delete"
     GET = "get"
     LIST = "list"
@@ -107,6 +110,13 @@ class JobHistory(NamedTuple):
         deleted_s = _first_begun(self.some(Asked.DELETE))
         late = [e for e in self.some(Asked.CREATE) if e.ended_s is None or e.ended_s > deleted_s]
         return deleted_s if late else float("inf")
+
+
+def _until(story: JobHistory) -> float:
+    """From then on what was stopped or had ended may run again, or be another job."""
+    # Also by one that was refused: another copy of it may have been carried out.
+    changes = [each for each in story.wanted if each.what is Asked.CHANGE]
+    return min(story.reborn_s, _first_begun(changes))
 
 
 def faults(history: list[Operation], *, may_leave: bool = False) -> list[str]:
@@ -221,7 +231,7 @@ def _never_goes_back(story: JobHistory) -> Iterator[str]:
     """R6, R13: later reads see no less; what has ended stays ended."""
     newest, added = _Newest(), 0
     for later in sorted(story.sights, key=lambda sight: sight.begun_s):
-        if later.ended_s >= story.reborn_s:
+        if later.ended_s >= _until(story):
             continue
         while story.sights[added].ended_s < later.begun_s:
             newest.add(story.sights[added])
@@ -246,7 +256,7 @@ def _stays_stopped(story: JobHistory) -> Iterator[str]:
     """R1: an acknowledged stop is seen by every later read."""
     stopped_s = _first_done(story.some(Asked.STOP))
     for sight in story.sights:
-        if sight.summary is None or sight.begun_s <= stopped_s or sight.ended_s >= story.reborn_s:
+        if sight.summary is None or sight.begun_s <= stopped_s or sight.ended_s >= _until(story):
             continue
         state = sight.summary.state
         if state not in TERMINAL_JOB_STATES and state is not JobStates.KILLING:
@@ -260,7 +270,7 @@ def _parts_stay_stopped(story: JobHistory) -> Iterator[str]:
             continue
         for sight in story.sights:
             view = sight.view
-            late = sight.begun_s > stop.ended_s and sight.ended_s < story.reborn_s
+            late = sight.begun_s > stop.ended_s and sight.ended_s < _until(story)
             if view is None or not late or view.summary.state in TERMINAL_JOB_STATES:
                 continue
             if view.goal in (JobGoals.KILLED, JobGoals.DELETED):
@@ -278,6 +288,12 @@ def _slices(answer: JobStopped) -> list[int]:
     return [*found]
 
 
+ENDS_ITSELF = ("peloton.after", "peloton.deadline", "peloton.name_unique")
+"""Labels of jobs that may stop themselves, once: those that nobody starts again."""
+TIMED = "timed"
+"""The name of jobs whose runs are killed where they take too long."""
+
+
 def _only_requested(story: JobHistory) -> Iterator[str]:
     """R2, R6: nothing is stopped without a request, and no request has two effects."""
     goals = story.some(Asked.STOP, Asked.STOP_SOME, Asked.DELETE)
@@ -286,11 +302,13 @@ def _only_requested(story: JobHistory) -> Iterator[str]:
         if sight.summary is None:
             continue
         requested = [each for each in goals if each.begun_s <= sight.ended_s]
-        if sight.summary.state in (JobStates.KILLED, JobStates.KILLING) and not requested:
+        itself = int(any(name in ENDS_ITSELF for name, _ in sight.summary.labels))
+        stopped = sight.summary.state in (JobStates.KILLED, JobStates.KILLING)
+        if stopped and not (requested or itself or sight.summary.name == TIMED):
             yield f"R2 {sight.summary.state.name}, and nobody stopped it: {sight.by}"
         if sight.view is None:
             continue
-        if sight.view.desired_state_version > 1 + len(requested):
+        if sight.view.desired_state_version > 1 + len(requested) + itself:
             changes = sight.view.desired_state_version - 1
             yield f"R6 {len(requested)} changes were requested, {changes} are seen: {sight.by}"
         if sight.view.part_stops and sight.ended_s < _first_begun(parts):

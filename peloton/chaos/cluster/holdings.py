@@ -1,8 +1,17 @@
-"""What a slice and a host hold, as the shadow ledger keeps it: by bitmaps and sums, no states."""
+"""What a slice and a host hold, as the shadow ledger keeps it: by bitmaps and sums, no states.
+
+A host's conditions are judged here a second time, run by run and without its counts. This must not
+use the code that hosts and placers decide by.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from peloton.actors.host.facts import RunsAccepted
+from peloton.actors.host.messages import RunSpec
 from peloton.actors.resources import Resources
+from peloton.placement.messages import Constraint, Label
 from peloton.runtime.vocabulary import Key
 
 
@@ -30,9 +39,69 @@ class SliceHoldings:
 
 
 class HostHoldings:
-    """One host: its capacity, and the resources that each accepted run holds."""
+    """One host: its capacity, and what each accepted run holds."""
 
     def __init__(self) -> None:
         self.capacity = Resources()
+        self.labels: tuple[Label, ...] = ()
         self.used = Resources()
-        self.runs: dict[str, Resources] = {}
+        self.runs: dict[str, RunSpec] = {}
+        self.ports: dict[int, str] = {}
+
+    def hold(self, pod: str, fact: RunsAccepted, *, ports: Sequence[int]) -> str:
+        """A run is accepted. Returns what is wrong with that, or nothing."""
+        wrong = self._wrong(fact, ports)
+        self.runs[pod] = fact.spec
+        self.used = self.used + fact.spec.resources
+        self.ports.update(dict.fromkeys(ports, pod))
+        if not wrong and not self.used.within(self.capacity):
+            wrong = f"it is over its capacity: {self.used}"
+        return wrong
+
+    def free(self, pod: str) -> None:
+        """A run has ended."""
+        self.used = self.used - self.runs.pop(pod).resources
+        self.ports = {port: run for port, run in self.ports.items() if run != pod}
+
+    def clear(self) -> None:
+        """All runs have ended."""
+        self.runs, self.ports, self.used = {}, {}, Resources()
+
+    def _wrong(self, fact: RunsAccepted, ports: Sequence[int]) -> str:
+        spec = fact.spec
+        taken = [port for port in ports if port in self.ports]
+        if taken or len({*ports}) < len(ports):
+            return f"port {[*taken, *ports][0]} is given twice"
+        if [port.number for port in spec.ports if port.number] != [
+            number for port, number in zip(spec.ports, ports, strict=True) if port.number
+        ]:
+            return f"it has ports {ports}, and named others"
+        tasks: dict[Label, int] = {}
+        for run in self.runs.values():
+            for label in run.labels:
+                tasks[label] = tasks.get(label, 0) + 1
+        if spec.apart is not None and tasks.get(spec.apart, 0) > fact.shares:
+            return f"{tasks[spec.apart]} of its job are there, of at most {fact.shares}"
+        if (
+            spec.constraint is not None
+            and _met(spec.constraint, labels=self.labels, tasks=tasks) is False
+        ):
+            return f"its constraint is not met: {spec.constraint}"
+        return ""
+
+
+def _met(
+    constraint: Constraint, *, labels: tuple[Label, ...], tasks: Mapping[Label, int]
+) -> bool | None:
+    """Whether it is met; None where it says nothing. Names of hosts are not known here."""
+    if constraint.form == "label":
+        counted = labels.count(constraint.label)
+        if constraint.kind == "task":
+            counted = tasks.get(constraint.label, 0)
+        sign = (counted > constraint.requirement) - (counted < constraint.requirement)
+        return {"less": -1, "equal": 0, "greater": 1}[constraint.condition] == sign
+    told = [_met(member, labels=labels, tasks=tasks) for member in constraint.members]
+    known = [each for each in told if each is not None]
+    if not known:
+        return None
+    return all(known) if constraint.form == "and" else any(known)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from peloton.actors.host.messages import LEVEL_SETS
+from peloton.actors.task.messages import LEVEL_CHANGES
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.ports import JournalRefused, Unreachable
 from peloton.runtime.shells.features import raise_level
@@ -48,7 +48,7 @@ def raise_amid(storm: Storm, action: StormAction) -> None:
 def drawn(seed: int, *, storm_s: float) -> tuple[int, list[StormAction]]:
     """Level and actions, from a generator of its own: seeds at level 0 keep their storms."""
     chance = random.Random(f"{seed} level")
-    how = chance.choice((0, LEVEL_SETS, RAISE))
+    how = chance.choice((0, LEVEL_CHANGES, RAISE))
     if how != RAISE:
         return int(how), []
     at_s = round(chance.uniform(0.0, RAISED_UNTIL * storm_s), 3)

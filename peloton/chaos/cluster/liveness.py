@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peloton.actors.job.messages import DeleteJob, JobStates, JobSummary, StopJob
+from peloton.actors.job.messages import DeleteJob, JobStates, JobView, StopJob
+from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.task.messages import DEADLINE_EXCEEDED
 from peloton.actors.task.state import ENDED, Admission
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.runtime.simulation.scan import Contradiction
@@ -68,9 +70,36 @@ def stopped_jobs(cluster: SimulatedCluster) -> dict[Key, None]:
     return {each.operation.job: None for each in asked}
 
 
-def ended_by_itself(job: Key, summary: JobSummary) -> None:
-    """A job that nobody stopped has run each instance to an end of its own."""
-    counts = dict(summary.counts)
+def stops_itself(view: JobView) -> bool:
+    """Whether a job may have stopped its instances without an order of a client."""
+    may = bool(view.spec.after or view.spec.deadline or view.spec.unique)
+    if view.stop is not None and view.stop.reason and not may:
+        raise Contradiction(f"R7 {view.summary.job} stopped itself: {view.stop.reason}")
+    return may
+
+
+def ended_by_itself(job: Key, view: JobView) -> None:
+    """A job that nobody stopped has run each instance to an end of its own, or to its limit."""
+    summary, counts = view.summary, dict(view.summary.counts)
+    if stops_itself(view):
+        return
+    if view.spec.max_running_time_s and summary.state in TERMINAL_JOB_STATES:
+        return  # each killed instance is checked by `killed_for_its_time`
     if summary.state not in ENDS or any(counts.get(name) for name in STOPPED):
         text = f"{job} was never stopped, and is {summary.state.name}: {counts}"
         raise Contradiction(f"R7 {text}")
+
+
+def killed_for_its_time(job: JobView, view: InstanceView, *, stopped: bool) -> None:
+    """An instance is killed on request, or because its run took longer than its job allows.
+
+    How long it ran is not compared: clocks of daemons are set and drift in a storm.
+    """
+    limit_s, outcome = job.spec.max_running_time_s, view.outcome
+    name = f"{job.summary.job} {view.instance} run {view.run}"
+    if outcome is None or outcome.reason != DEADLINE_EXCEEDED:
+        if view.state == "KILLED" and not stopped and not stops_itself(job):
+            raise Contradiction(f"R7 {name} was never stopped, and is KILLED: {outcome}")
+        return
+    if not limit_s or view.started_at is None or view.state not in ("KILLED", "SUCCEEDED"):
+        raise Contradiction(f"R7 {name} has no limit that it exceeded, and is {view}")

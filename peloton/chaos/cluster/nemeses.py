@@ -15,16 +15,28 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 
-from peloton.actors.job.messages import JobStates
+from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
+from peloton.actors.host.state import Maintenance
+from peloton.actors.job.messages import (
+    AddChange,
+    JobStates,
+    RefreshJob,
+    StartInstances,
+    UpdateJob,
+)
+from peloton.actors.job.spec import Command, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task.messages import LEVEL_CHANGES
 from peloton.chaos.cluster.aftermath import WantedJobs, faults_of
-from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
+from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster, job_spec
+from peloton.chaos.cluster.history import Operation
+from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.machines import Fate
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import NotReached
-from peloton.runtime.vocabulary import kind_of
+from peloton.runtime.vocabulary import Key, Message, kind_of
 
 Occurrences = Callable[[int], bool]
 """Of the occurrences of a message class for one receiver, counted from 1, which are struck."""
@@ -224,6 +236,10 @@ class Troubles:
         self._until("h is over: a queue", cluster.over)
         self._lose_a_host()
         self._request_too_much()
+        start_at(cluster.world, LEVEL_CHANGES)
+        cluster.world.run_for(QUIET_S)  # every process has read the new level
+        self._change_a_job()
+        self._maintain_a_host()
         cluster.world.run_for(QUIET_S)
         for job in cluster.jobs:
             cluster.clients.get("c2", job)
@@ -261,6 +277,45 @@ class Troubles:
             cluster.clients.delete("c1", each.job)
         gone = lambda: cluster.over() and not any(map(self._lives, self._deleted()))  # noqa: E731
         self._until("g and i are gone", gone)
+
+    def _change_a_job(self) -> None:
+        """A job of one gets another instance, of its own config; then it is restarted."""
+        cluster = self.cluster
+        job = cluster.create(1, name="f2f").job
+        self._until("f2f runs", lambda: self._runs_of(job) == 1)
+        piece = Override(1, TaskConfig(command=Command("y"), resources=SMALL))
+        given = self._commanded(job, AddChange(0, (piece,)))
+        self._until("a piece is given", lambda: given.known)
+        self._commanded(job, UpdateJob(job_spec(2), pieces=1))
+        self._until("f2f has grown", lambda: self._runs_of(job) == 2)
+        cluster.clients.stop("c1", job)
+        self._until("f2f is stopped", cluster.over)
+        self._commanded(job, StartInstances())
+        self._commanded(job, RefreshJob())
+        self._until("f2f runs again", lambda: self._runs_of(job) == 2)
+
+    def _maintain_a_host(self) -> None:
+        """A host with a run is drained, and comes back; then the job of the runs is stopped."""
+        cluster = self.cluster
+        host = next(iter(cluster.machines.running.values())).host
+        cluster.clients.command("c1", host, message=StartMaintenance())
+        self._until("a host is down", lambda: self._maintenance(host) == Maintenance.DOWN)
+        cluster.clients.command("c1", host, message=CompleteMaintenance())
+        self._until("a host is back", lambda: self._maintenance(host) == Maintenance.NONE)
+        job = cluster.jobs[-1]
+        cluster.clients.stop("c1", job)
+        self._until("f2f is stopped at last", cluster.over)
+
+    def _commanded(self, job: Key, message: Message) -> Operation:
+        return self.cluster.clients.change("c1", job, message=message)
+
+    def _runs_of(self, job: Key) -> int:
+        name = job.partition("/")[2]
+        return sum(run.startswith(name) for run in self.cluster.machines.running)
+
+    def _maintenance(self, host: Key) -> Maintenance | None:
+        state = self.cluster.cells("host").get(host)
+        return state.maintenance if state is not None else None
 
     def _deleted(self) -> list[str]:
         return [job for job in self.cluster.jobs if job[-1] in "gi"]

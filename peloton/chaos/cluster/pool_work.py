@@ -7,7 +7,6 @@ from all other work, so that older seeds keep their storms. It must not judge an
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 from peloton.actors.resources import Resources
@@ -20,6 +19,7 @@ from peloton.actors.respool.messages import (
     UpdatePool,
     pool_key,
 )
+from peloton.chaos.cluster.drawing import ActionDraw, drawn_apart
 from peloton.chaos.cluster.pool_history import POOL_PREFIX
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
 from peloton.runtime.simulation.daemon import SimulatedDaemon
@@ -77,17 +77,14 @@ WORK: dict[str, Callable[[Storm, StormAction], None]] = {
 }
 
 
+DRAWN = ActionDraw(
+    "pools",
+    SHARE,
+    ACTIONS,
+    lambda chance: chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
+)
+
+
 def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
     """Some actions of a part of the seeds, from a generator of their own."""
-    chance = random.Random(f"{seed} pools")
-    if chance.random() >= SHARE:
-        return []
-    return [
-        StormAction(
-            at_s=round(chance.uniform(0.0, storm_s), 3),
-            name=chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
-            which=chance.randrange(1000),
-            other=chance.randrange(1000),
-        )
-        for _ in range(chance.randint(*ACTIONS))
-    ]
+    return drawn_apart(seed, DRAWN, storm_s=storm_s)

@@ -16,7 +16,17 @@ from typing import NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.chaos.cluster import larger, levels, pool_work, reading, tiny, workload
+from peloton.chaos.cluster import (
+    changing,
+    larger,
+    levels,
+    ordering,
+    placing,
+    pool_work,
+    reading,
+    tiny,
+    workload,
+)
 from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.faults import (
@@ -111,7 +121,11 @@ def draw(seed: int) -> ClusterPlan:
     added = _faults(more, [name for name in ADDED if more.random() < ADDED_SHARE], storm_s=storm_s)
     level, raised = levels.drawn(seed, storm_s=storm_s)
     actions += [*added[1], *larger.drawn(seed, storm_s=storm_s), *raised]
+    actions += workload.timed(seed, storm_s=storm_s)
+    actions += changing.drawn(seed, storm_s=storm_s)
+    actions += ordering.drawn(seed, storm_s=storm_s)
     actions += pool_work.drawn(seed, storm_s=storm_s)
+    actions += placing.drawn(seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
@@ -249,6 +263,8 @@ class StormRun:
         reach(self.cluster, self.cluster.over, within_s=MOVING_S_MAX)
         self.checks.quiet()
         outcomes_are_true(self.cluster)
+        ordering.begun_in_order(self.cluster)
+        ordering.names_are_free(self.cluster)
         assert not self.storm.broken, f"{self.storm.broken[0]}"
         return calm_s
 

@@ -16,6 +16,7 @@ from peloton.actors.job.messages import CreateJob, JobCreated, JobStopped, StopJ
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.respool.messages import UpdatePool
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, STORM_POOL, SimulatedCluster
+from peloton.chaos.cluster.history import TIMED
 from peloton.chaos.cluster.machines import FAILURE
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.simulation.plan import StormAction
@@ -75,6 +76,28 @@ def create_limited(storm: Storm, action: StormAction) -> None:
     cluster.clients.create(_client(action), job, message=message)
 
 
+def create_timed(storm: Storm, action: StormAction) -> None:
+    """A job whose runs may take a short time, and whose first instance is its controller."""
+    cluster = cluster_of(storm)
+    count = max(1, action.count)
+    default, first = (
+        TaskConfig(command=Command("x"), resources=NEED, max_failures=2, controller=controls)
+        for controls in (False, True)
+    )
+    own = Override(0, first)
+    spec = JobSpec(
+        TIMED,
+        "me",
+        STORM_POOL,
+        count,
+        default,
+        max_running_time_s=(0.3, 1.0)[action.other % 2],
+        own_configs=1,
+    )
+    message = CreateJob(spec, ((0, (own,)),))
+    cluster.clients.create(_client(action), cluster.draw_job(), message=message)
+
+
 def stop(storm: Storm, action: StormAction) -> None:
     """Stop all of a job."""
     job = _job(storm, action)
@@ -112,6 +135,7 @@ def list_jobs(storm: Storm, action: StormAction) -> None:
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {
     "create": create,
     "create limited": create_limited,
+    "create timed": create_timed,
     "stop": stop,
     "stop some": stop_some,
     "delete": delete,
@@ -136,6 +160,21 @@ def drawn(chance: random.Random, *, actions: int, storm_s: float) -> list[StormA
             count=chance.choice(SIZES),
         )
         for at, name in enumerate(names)
+    ]
+
+
+def timed(seed: int, *, storm_s: float) -> list[StormAction]:
+    """Jobs with a limit of time; drawn separately, so that older seeds keep their storms."""
+    chance = random.Random(f"{seed} timed")
+    return [
+        StormAction(
+            at_s=round(chance.uniform(0.0, storm_s), 3),
+            name="create timed",
+            which=0,
+            other=chance.randrange(1000),
+            count=chance.choice(SIZES),
+        )
+        for _ in range(chance.choice((0, 0, 1, 2)))
     ]
 
 

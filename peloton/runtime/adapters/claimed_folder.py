@@ -22,11 +22,14 @@ from peloton.runtime.adapters.folder_origin import ORIGIN
 LOCK, KEEPER, MAKER, WITNESS = "lock", "keeper", "backend", "witness"
 TOKEN, SOCKET = "token", "api.sock"
 """What callers show, and where those call who can open this folder."""
+DEFAULT_POOL = "default-pool"
+"""Made with the default pool: the pool is not made again, also where it was deleted."""
 NEW_LOCK = f"{LOCK}.new"
 JOURNAL = "journal.sqlite"
 OWN = (
     JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal",
     KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK, ORIGIN, f"{ORIGIN}.new", TOKEN, SOCKET,
+    DEFAULT_POOL,
 )  # fmt: skip
 """All that is ever made at the top of a data folder, but for what stays: the lock, and the log of
 who changed what."""

@@ -68,6 +68,14 @@ class Columns:
             return self._same.get(name)
         return column[member] if member < len(column) else None
 
+    def values(self, name: str, raw: int) -> list[Any]:
+        """The values of the members in `raw`, ascending."""
+        column = self._each.get(name)
+        if column is None:
+            return [self._same.get(name)] * raw.bit_count()
+        size = len(column)
+        return [column[member] if member < size else None for member in members_of(raw)]
+
     def groups(self, name: str, raw: int) -> list[tuple[Any, int]]:
         """Members of `raw` by their value: pairs (value, members), by lowest member."""
         column = self._each.get(name)

@@ -45,6 +45,9 @@ def _pairs_of(wanted: Any) -> Any:
     return list[tuple[key, item]]  # type: ignore[valid-type]
 
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises of bytes that anybody may have sent: msgspec raises the latter two itself,
+for text that is not UTF-8 and for values that are nested too deep."""
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_enc_hook)
 encode = _ENCODER.encode
 

@@ -4,25 +4,24 @@ An entity that has ended and owes nothing gets a row in the `ended` table, and i
 memory once that row is durable. A loaded row answers queries as it is. Only when a message has to
 be decided is the entity revived, and its next fact comes with its whole state (`Revived`), so that
 recovery needs no row. It must never evict an entity whose row may not be durable.
-
-No store checks what it returns, so each row has a digest of its own: nine of ten flipped bits
-would decode to another state.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
 
-import msgspec
-
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.ended_rows import LEVEL_DIGESTS as LEVEL_DIGESTS
+from peloton.runtime.core.ended_rows import EndedEntity, parts_of, seal
+from peloton.runtime.core.ended_rows import RowDamaged as RowDamaged
+from peloton.runtime.core.ended_rows import open_row as open_row
 from peloton.runtime.core.gathering import Gathering
-from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted, RequestAnswered
+from peloton.runtime.core.parting import Partings
+from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted
 from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.retention import Retained
@@ -32,19 +31,6 @@ from peloton.runtime.ports import EndedRow
 from peloton.runtime.vocabulary import Key, Kind, never_ends
 
 ENDED_ROWS_PER_ROUND = 512
-LEVEL_DIGESTS = 1
-"""The feature level from which rows have a digest; those without one are read at every level."""
-_DIGEST_BYTES = 16
-_SEALED = 0x92
-"""First byte of a row with a digest, an array of two; the others are arrays of three."""
-
-
-class RowDamaged(Exception):
-    """A row is not what was written."""
-
-
-_Row = tuple[bytes, bytes, list[RequestAnswered]]
-_Opened = tuple[Any, Crowd | None, list[RequestAnswered]]
 
 
 class EndingBounds(NamedTuple):
@@ -70,7 +56,7 @@ class Endings:
         self._turns = turns
         self._codec = codec
         self._request_log = request_log
-        self._loaded: dict[Key, tuple[bytes, _Opened]] = {}  # rows read and not revived
+        self._loaded: dict[Key, tuple[bytes, EndedEntity]] = {}  # rows read and not revived
         self._kept: dict[str, Retained] = {}  # by kind: ended, and cached
         # To be written as deleted. An ordered dict, because each round takes some from the front: a
         # plain dict would walk over all that were ever taken there.
@@ -83,6 +69,7 @@ class Endings:
         self._to_check: dict[Key, None] = {}  # touched in this frame
         self.known_absent: dict[Key, None] = {}  # loads of this round that found no row
         self.waiting = Gathering(bounds.gathered)  # ended, and waiting for a row
+        self.partings = Partings(turns, codec)
 
     # ---- leaving ----
 
@@ -253,7 +240,7 @@ class Endings:
         state, crowd, answers = self._open(body)
         if crowd is not None:
             self._turns.population.crowds[crowd.key] = crowd
-        key = self._codec.decode_entity(_open_row(body)[0])[0]
+        key = self._codec.decode_entity(parts_of(body)[0])[0]
         self.note_not_deleted(key)
         self._turns.population.cells[key] = state
         self._turns.population.since.pop(key, None)
@@ -287,8 +274,13 @@ class Endings:
         return rows
 
     def _note(self, kind: Kind, key: Key) -> None:
-        if kind.keep == 0:
+        if self.partings.is_over(kind, key):
+            self._forget_kept(kind, key)
             self._wait(key)
+        if key in self.waiting or key in self.partings:
+            return
+        if kind.keep == 0:
+            self._leave(key)
             return
         kept = self._kept.get(kind.name)
         if kept is None:
@@ -317,9 +309,14 @@ class Endings:
         """Entities beyond the bounds of their kinds are to leave."""
         for kept in self._kept.values():
             for key in kept.leaving(self._turns.now, self._rows_per_round):
-                self._wait(key)
+                self._leave(key)
+
+    def _leave(self, key: Key) -> None:
+        if self.partings.may_leave(self._turns.population.kind(key), key):
+            self._wait(key)
 
     def _forget_kept(self, kind: Kind, key: Key) -> None:
+        self.partings.forget(key)
         if kind.name in self._kept:
             self._kept[kind.name].discard(key)
 
@@ -354,7 +351,7 @@ class Endings:
             )
         )
         if self._codec.level >= LEVEL_DIGESTS:
-            body = encode((body, _digest(body)))
+            body = seal(body)
         self._writing[key] = (state, self._crowd_classes(key))
         return EndedRow(kind.name, key, position, body)
 
@@ -365,30 +362,5 @@ class Endings:
         crowd = self._turns.population.crowds.get(kind.follows(key))
         return None if crowd is None else dict(crowd.classes)
 
-    def _open(self, body: bytes) -> _Opened:
+    def _open(self, body: bytes) -> EndedEntity:
         return open_row(self._codec, body)
-
-
-def open_row(codec: Codec, body: bytes, *, key: Key | None = None) -> _Opened:
-    """State, crowd and remembered replies of an `ended` row that is not deleted.
-
-    Raises RowDamaged if it is not what was written, or not of this key.
-    """
-    cell, crowd, answers = _open_row(body)
-    found, (state, _) = codec.decode_entity(cell)
-    if key is not None and found != key:
-        raise RowDamaged(f"it is the row of {found}")
-    return state, codec.decode_entity(crowd)[1] if crowd else None, answers
-
-
-def _digest(body: bytes) -> bytes:
-    return blake2b(body, digest_size=_DIGEST_BYTES).digest()
-
-
-def _open_row(body: bytes) -> _Row:
-    if body[:1] == bytes([_SEALED]):
-        body, digest = msgspec.msgpack.decode(body, type=tuple[bytes, bytes])
-        if digest != _digest(body):
-            raise RowDamaged("its digest differs")
-    row: _Row = msgspec.msgpack.decode(body, type=_Row)
-    return row

@@ -6,9 +6,10 @@ daemon share, so one query examines at most `SCAN_MAX` summaries, sorts those th
 returns where it stopped. The caller continues from there, and keeps the best of all pages (`Best`)
 on its own thread.
 
-Summaries are examined in the order of their keys, because that never changes: an entity that exists
-all the time is seen exactly once, whatever is created, deleted or changed between two pages, and
-even if the shard gets another owner in between.
+Summaries are examined in an order that never changes: that of their keys, or of their ranks
+(`core/ranked_views.py`), so that the newest come first. An entity that exists all the time is seen
+exactly once, whatever is created, deleted or changed between two pages, and even if the shard gets
+another owner in between.
 
 A listing needs all daemons at this version. One of an earlier version sends everything in one page
 without counts, which is refused (`packing`), and would take our first page for everything. No
@@ -18,45 +19,33 @@ release had that version.
 from __future__ import annotations
 
 import enum
-import functools
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from peloton.runtime.core.codec import encode
-from peloton.runtime.core.principal import creator_in
+from peloton.runtime.core.conditions import AMONG as AMONG
+from peloton.runtime.core.conditions import BELOW as BELOW
+from peloton.runtime.core.conditions import BETWEEN as BETWEEN
+from peloton.runtime.core.conditions import CREATOR as CREATOR
+from peloton.runtime.core.conditions import PAIR as PAIR
+from peloton.runtime.core.conditions import PART as PART
+from peloton.runtime.core.conditions import TEXT as TEXT
+from peloton.runtime.core.conditions import FieldReader, passing
+from peloton.runtime.core.conditions import Where as Where
+from peloton.runtime.core.conditions import nearest as nearest
 from peloton.runtime.vocabulary import Key, Query, Value
 
 SCAN_MAX = 1000
-"""Summaries examined for one query: about a millisecond."""
+"""Summaries examined for one query: less than a millisecond."""
 LISTING_PAGE_BYTES_MAX = 1024 * 1024
 """A larger page is made again of fewer summaries; a batch takes sixteen times as much."""
 UNLIMITED = 2**62
-
-AMONG, BETWEEN, PART, PAIR = "among", "between", "part", "pair"
-BELOW, CREATOR = "below", "creator"
-
-
-class Where(Value, frozen=True, gc=False, array_like=True):
-    """What a field must be for a summary to match.
-
-    among: one of `words` or `numbers`. between: from the first to the second of `numbers`, both
-    included. part: it contains the first of `words`. pair: among its pairs is that of `words`;
-    an empty first word stands for any. below: of the paths in `words`, each with + or - before it,
-    the nearest at or above its own has a +. creator: it is the journaled principal of somebody who
-    has proved to be the first of `words`.
-
-    A summary matches as well if it passes one of `others`.
-    """
-
-    field: str
-    rule: str
-    words: tuple[str, ...] = ()
-    numbers: tuple[float, ...] = ()
-    others: tuple[Where, ...] = ()
 
 
 class SortOrder(Value, frozen=True, gc=False, array_like=True):
@@ -71,6 +60,9 @@ class ListViews(Query, frozen=True, gc=False, array_like=True):
 
     `limit`: at most so many, the first in order. `tally` names fields to count: how many have each
     value, or the sums of its pairs of name and number. `after`: where the last page ended.
+
+    `ranked`: of a kind with ranks, examine the highest first. Where that is the order, a shard ends
+    its pages once it has found `enough` matches: the caller does not want to know of more.
     """
 
     kind: str
@@ -79,6 +71,9 @@ class ListViews(Query, frozen=True, gc=False, array_like=True):
     limit: int = UNLIMITED
     tally: tuple[str, ...] = ()
     after: Key = Key("")
+    ranked: bool = False
+    enough: int = UNLIMITED
+    after_rank: float = 0.0
 
 
 FieldCounts = tuple[tuple[str, int], ...]
@@ -87,7 +82,8 @@ FieldCounts = tuple[tuple[str, int], ...]
 class Listed(NamedTuple):
     """Summaries: values of the class that their kind registered among its answers.
 
-    `items` are the first of `matched`, in order; `after` is where to continue, empty at the end.
+    `items` are the first of `matched`, in order; `after` is where to continue, empty at the end,
+    and `after_rank` its rank, of a kind with ranks.
     """
 
     kind: str
@@ -95,6 +91,7 @@ class Listed(NamedTuple):
     matched: int = 0
     tallies: tuple[FieldCounts, ...] = ()
     after: Key = Key("")
+    after_rank: float = 0.0
 
 
 def page_of(
@@ -106,17 +103,26 @@ def page_of(
         examined = keys[:most]
         found = matching(query, map(summary, examined))
         items = best(query, found)
-        if here or most == 1 or len(encode(items)) <= LISTING_PAGE_BYTES_MAX:
+        if here or most == 1 or page_fits(items):
             break
         most = max(most // 8, 1)
-    tallies = tuple(_tally(found, field) for field in query.tally)
     after = examined[-1] if len(keys) > most else Key("")
-    return Listed(query.kind, tuple(items), len(found), tallies, after)
+    return Listed(query.kind, tuple(items), len(found), tallies(query, _fields(found)), after)
 
 
-def onwards(query: ListViews, after: Key) -> ListViews:
-    """The same query, after that key."""
-    return msgspec.structs.replace(query, after=after)
+def page_fits(items: Sequence[Any]) -> bool:
+    """Whether a page of these may be sent to another daemon."""
+    return len(encode(items)) <= LISTING_PAGE_BYTES_MAX
+
+
+def tallies(query: ListViews, columns: FieldReader) -> tuple[FieldCounts, ...]:
+    """The counts of a page."""
+    return tuple(_tally(columns(field)) for field in query.tally)
+
+
+def onwards(query: ListViews, page: Listed) -> ListViews:
+    """The same query, after that page."""
+    return msgspec.structs.replace(query, after=page.after, after_rank=page.after_rank)
 
 
 class Best:
@@ -140,6 +146,24 @@ class Best:
         if len(self._items) > 2 * self._query.limit + SCAN_MAX:
             self._items = best(self._query, self._items)
 
+    def narrowed(self) -> ListViews:
+        """What to ask the next shard: of a ranked query that has enough, no line behind the last.
+
+        Then how many match is known as far as anybody wants to know it.
+        """
+        query = self._query
+        is_ranked = query.ranked and not query.tally and query.order[:1] and query.order[0].down
+        items = len(self._items)
+        if not is_ranked or self._matched < query.enough or not 0 < query.limit <= items:
+            return query
+        self._items = best(query, self._items)
+        field = query.order[0].field
+        low = getattr(self._items[-1], field)
+        if not isinstance(low, int | float):
+            return query
+        above = Where(field, BETWEEN, numbers=(float(low), float("inf")))
+        return msgspec.structs.replace(query, tests=(*query.tests, above))
+
     def listed(self) -> Listed:
         """All pages as one."""
         tallies = tuple(tuple(sorted(total.items())) for total in self._sums)
@@ -149,26 +173,35 @@ class Best:
 
 def matching(query: ListViews, summaries: Iterable[Any]) -> list[Any]:
     """The summaries that pass all tests of the query."""
-    found = list(summaries)
-    for test in query.tests:
-        found = [*filter(_test(test), found)]
-    return found
+    return passing(query.tests, [*summaries])
 
 
 def best(query: ListViews, summaries: list[Any]) -> list[Any]:
     """The summaries in order, up to the limit. The last order of a query should leave no ties."""
     if not query.limit:
         return []
+    if query.order and len(summaries) > 2 * query.limit:
+        # To sort few is less work.
+        values = [*map(attrgetter(query.order[0].field), summaries)]
+        summaries = [*compress(summaries, map(foremost(query, values), values))]
     for order in reversed(query.order):
         summaries.sort(key=attrgetter(order.field), reverse=order.down)
     return summaries[: query.limit]
 
 
-def _tally(summaries: Iterable[Any], field: str) -> FieldCounts:
+def foremost(query: ListViews, values: Sequence[Any]) -> Callable[[Any], bool]:
+    """Whether a value of the first order may be among the first of these, by it alone."""
+    first = query.order[0]
+    if first.down:
+        (last,) = heapq.nlargest(query.limit, values)[-1:]
+        return lambda value: bool(value >= last)
+    (last,) = heapq.nsmallest(query.limit, values)[-1:]
+    return lambda value: bool(value <= last)
+
+
+def _tally(values: Iterable[Any]) -> FieldCounts:
     counts: Counter[str] = Counter()
-    read = attrgetter(field)
-    for summary in summaries:
-        value = read(summary)
+    for value in values:
         if isinstance(value, tuple):
             for name, number in value:
                 counts[name] += number
@@ -177,46 +210,5 @@ def _tally(summaries: Iterable[Any], field: str) -> FieldCounts:
     return tuple(sorted(counts.items()))
 
 
-def nearest(path: str, found: Callable[[str], Any]) -> Any:
-    """What `found` has for a path or else for the nearest one above it; None if for none."""
-    path = path or "/"
-    while True:
-        value = found(path)
-        if value is not None or path == "/":
-            return value
-        path = path.rpartition("/")[0] or "/"
-
-
-def _test(test: Where) -> Callable[[Any], bool]:
-    """Raises for a test that makes no sense: the query gets an error instead of a partial list."""
-    if not test.others:
-        return _one_test(test)
-    tests = [_one_test(test), *map(_test, test.others)]
-    return lambda summary: any(passes(summary) for passes in tests)
-
-
-def _one_test(test: Where) -> Callable[[Any], bool]:
-    read = attrgetter(test.field)
-    if test.rule == AMONG:
-        among = frozenset(test.words) | frozenset(test.numbers)
-        return lambda summary: read(summary) in among
-    if test.rule == BETWEEN:
-        low, high = test.numbers
-        return lambda summary: low <= read(summary) <= high
-    if test.rule == PART:
-        (part,) = test.words
-        return lambda summary: part in read(summary)
-    if test.rule == PAIR:
-        name, value = test.words
-        if name:
-            return lambda summary: (name, value) in read(summary)
-        return lambda summary: any(value == each for _, each in read(summary))
-    if test.rule == BELOW:
-        signs = {word[1:]: word[0] == "+" for word in test.words}
-        below = functools.cache(lambda path: bool(nearest(path, signs.get)))
-        return lambda summary: below(read(summary))
-    if test.rule == CREATOR:
-        (name,) = test.words
-        created = functools.cache(lambda text: bool(name) and creator_in(text) == name)
-        return lambda summary: created(read(summary))
-    raise ValueError(f"no rule {test.rule} to choose summaries by")
+def _fields(summaries: Sequence[Any]) -> FieldReader:
+    return lambda field: map(attrgetter(field), summaries)

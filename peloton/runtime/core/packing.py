@@ -19,6 +19,7 @@ import msgspec
 
 from peloton.runtime.core import inspection
 from peloton.runtime.core.codec import decode, encode
+from peloton.runtime.core.encoding import UNREADABLE
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.listing import FieldCounts, Listed
 from peloton.runtime.ports import ShardId
@@ -86,8 +87,9 @@ class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class _Page(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A `Listed` on the wire: its items are answers of their kind.
 
-    No field has a default. An earlier version wrote the first two only, and with defaults such a
-    page would read as "nothing matched, and this is the last page": a silently wrong listing.
+    The first five fields have no default. An earlier version wrote the first two only, and with
+    defaults such a page would read as "nothing matched, and this is the last page": a silently
+    wrong listing.
     """
 
     kind: str
@@ -95,6 +97,7 @@ class _Page(msgspec.Struct, frozen=True, gc=False, array_like=True):
     matched: int
     tallies: tuple[FieldCounts, ...]
     after: Key
+    after_rank: float = 0.0
 
 
 class MailBatch(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
@@ -129,7 +132,7 @@ _ANSWERS = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
 
 
 def read_batch(data: bytes | msgspec.Raw) -> Batch:
-    """The inverse of `encode`; raises msgspec's DecodeError."""
+    """The inverse of `encode`; raises one of `UNREADABLE`."""
     return _BATCHES.decode(data)
 
 
@@ -179,8 +182,8 @@ class Packing:
         )
 
     def unpack(self, data: bytes | msgspec.Raw) -> Envelope:
-        """The inverse of `pack`, with the sender's number as `reply_to`; raises msgspec's
-        DecodeError.
+        """The inverse of `pack`, with the sender's number as `reply_to`; raises one of
+        `UNREADABLE`.
 
         An unknown or malformed message in a readable envelope becomes an `UnreadableMessage`.
         """
@@ -206,7 +209,7 @@ class Packing:
         """The inverse of `pack_answer`; `Unavailable` if it cannot be read here."""
         try:
             return self._read_answer(kind_of(asked), data)
-        except (msgspec.DecodeError, LookupError) as error:
+        except (*UNREADABLE, LookupError) as error:
             return Unavailable(f"the answer cannot be read here: {error}")
 
     def _register(
@@ -228,7 +231,7 @@ class Packing:
             )
         try:
             message: Message = decode(wire.message, cls)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             return UnreadableMessage(
                 wire.number, f"a {cls.__name__} that cannot be read here: {error}"
             )
@@ -258,7 +261,7 @@ class Packing:
         if form == LISTED:
             page = _page(raw)
             rows = tuple(self._read_answer(page.kind, row) for row in page.items)
-            return Listed(page.kind, rows, page.matched, page.tallies, page.after)
+            return Listed(page.kind, rows, *msgspec.structs.astuple(page)[2:])
         items = msgspec.msgpack.decode(raw, type=list[msgspec.Raw])
         found = [self._read_answer(kind, item) for item in items]
         return found if form == LIST else tuple(found)

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from peloton.runtime.core.codec import encode
+from peloton.runtime.core.encoding import UNREADABLE, encode
 from peloton.runtime.core.wire import FRAMES, STREAM_FORMAT, Acknowledged, Hello, Parcel
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
@@ -200,7 +200,7 @@ class Link:
         """Take a frame of the current stream."""
         try:
             frame = FRAMES.decode(data)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             return self._trouble(f"a frame that cannot be read: {error}")
         if isinstance(frame, Hello):
             return self._greeting(frame, now)

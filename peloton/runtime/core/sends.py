@@ -132,7 +132,7 @@ class SendResolver:
 
     def _from_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
         for send in sends:
-            if send.members is not None and not send.members:
+            if send.members is not None and not send.members.raw:
                 # An empty set has no receiver. Sent without members it would be a message to the
                 # crowd's key, which is no cell: a failure in the story of each such turn.
                 continue

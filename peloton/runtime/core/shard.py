@@ -158,16 +158,13 @@ class Shard:
         )
         self.deferred = DeferredMail(self.turns, codec, commands_max=limits.commands_max)
         self.epoch_filter = EpochFilter()
-        self.views = Views()
+        self.views = Views(kinds)
         self.reads = DurableReads(kinds, self.views)
         self.changes = Changes(limits.changes_max)
         self.followers = Followers(self.changes, codec)
         self.idleness = limits.idleness()
         self.endings = Endings(
-            self.turns,
-            codec,
-            request_log=self.request_log,
-            bounds=limits.endings(),
+            self.turns, codec, request_log=self.request_log, bounds=limits.endings()
         )
         self.holding = Holding(self.turns)
         self._replies = Replies(self.turns, self.endings, request_log=self.request_log)
@@ -254,6 +251,7 @@ class Shard:
         self.is_open = False
         self.pump.closed()
         ended = self.endings.rows(self.position, self.reports)
+        self._inbox.extend(self.endings.partings.take())
         if may_hold and not ended and self._may_wait():
             frame = None
             self.holding.hold()
@@ -475,10 +473,11 @@ class Shard:
         if state is not None:
             # Most parents have nothing to do. Finding that out here, first, spares them a turn.
             step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
-            idle = self.deferred.is_idle
-            if not (isinstance(step, Rest) or idle and self.turns.step(kind, key, step=step)):
-                self.deliver(Envelope(key, Pursue(step)))
-            self.reports.schedule(key, kind, state=self.population.cells.get(key, state))
+            if not isinstance(step, Rest):
+                if not (self.deferred.is_idle and self.turns.step(kind, key, step=step)):
+                    self.deliver(Envelope(key, Pursue(step)))
+                state = self.population.cells.get(key, state)
+            self.reports.schedule(key, kind, state=state)
         self.endings.touched(kind, key)
 
     def _deliver_due(self) -> None:

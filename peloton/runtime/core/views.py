@@ -6,19 +6,22 @@ wait for a person).
 
 The keys are kept sorted, so that a page can begin anywhere (`core/listing.py`). An insertion moves
 the pointers behind it, which for a hundred thousand takes some ten microseconds; many at once, as
-after a recovery, are sorted once.
+after a recovery, are sorted once. The entities of a kind with ranks are kept by rank as well, with
+the texts that are searched (`core/ranked_views.py`); those never leave the shard.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from peloton.runtime.core.blocks import Texts
 from peloton.runtime.core.listing import SCAN_MAX, Listed, ListViews, page_of
+from peloton.runtime.core.ranked_views import RankChange, RankedViews
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.core.turns import Turns
-from peloton.runtime.vocabulary import Key, kind_of
+from peloton.runtime.vocabulary import Key, Kind, kind_of
 
 ONE_BY_ONE_MAX = 64
 """Up to so many keys are inserted or removed one by one; more are done in one pass."""
@@ -27,11 +30,16 @@ ONE_BY_ONE_MAX = 64
 class Views:
     """The summaries of one shard."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Mapping[str, Kind] | None = None) -> None:
+        """Of these kinds; without them, of kinds that have neither ranks nor texts."""
         self._changes = 0  # odd while the summaries are being changed
         self._safe: dict[Key, Any] = {}
         self._next: dict[Key, Any] = {}
         self._keys: dict[str, list[Key]] = {}  # by kind, sorted
+        self._next_texts: dict[Key, Texts] = {}
+        self._rankings = {
+            kind.name: RankedViews(kind.ranked) for kind in (kinds or {}).values() if kind.ranked
+        }
 
     def touch(self, turns: Turns) -> None:
         """Make the summaries of entities that this frame has changed.
@@ -39,21 +47,29 @@ class Views:
         If making one raises, the last one stays, and the error is noted in the story.
         """
         for key in turns.touched:
-            view = turns.population.kind(key).view
-            if view is None:
+            kind = turns.population.kind(key)
+            if kind.view is None:
                 continue
             state = turns.population.cells.get(key)
-            summary = None if state is None else attempt(view, key, state)
+            summary = None if state is None else attempt(kind.view, key, state)
             if isinstance(summary, Failure):
                 turns.record_failure(key, "view", failure=summary)
             elif summary is not None or key in self._safe or key in self._next:
                 self._next[key] = summary
+                if kind.texts is not None and summary is not None:
+                    texts = attempt(kind.texts, state)
+                    self._next_texts[key] = () if isinstance(texts, Failure) else texts
 
     def commit(self) -> None:
         """The frame is durable: publish its summaries."""
         if not self._next:
             return
         self._changes += 1
+        texts = self._next_texts
+        self._rank(
+            RankChange(key, self._safe.get(key), now, texts.get(key, ()))
+            for key, now in self._next.items()
+        )
         added, removed = [], []
         for key, summary in self._next.items():
             if summary is None:
@@ -63,7 +79,7 @@ class Views:
                 if key not in self._safe:
                     added.append(key)
                 self._safe[key] = summary
-        self._next = {}
+        self._next, self._next_texts = {}, {}
         self._add(added)
         self._remove(removed)
         self._changes += 1
@@ -73,16 +89,21 @@ class Views:
         if not evicted:
             return
         self._changes += 1
+        self._rank(RankChange(key, self._safe.get(key), None) for key in evicted)
         removed = []
         for key in evicted:
             if self._safe.pop(key, None) is not None:
                 removed.append(key)
             self._next.pop(key, None)
+            self._next_texts.pop(key, None)
         self._remove(removed)
         self._changes += 1
 
     def page(self, query: ListViews, *, here: bool = False) -> Listed:
         """The page that answers a query; `here`: of a reader in this process."""
+        ranking = self._rankings.get(query.kind)
+        if ranking is not None and query.ranked:
+            return ranking.page(query, here=here)
         keys = self._keys.get(query.kind, [])
         start = bisect_right(keys, query.after) if query.after else 0
         # One more than a page takes shows that there is more.
@@ -101,6 +122,16 @@ class Views:
         if self._changes != changes:
             return None
         return page if isinstance(page, Listed) else None
+
+    def _rank(self, changes: Iterable[RankChange]) -> None:
+        if not self._rankings:
+            return
+        found: dict[str, list[RankChange]] = {}
+        for change in changes:
+            found.setdefault(kind_of(change.key), []).append(change)
+        for kind, some in found.items():
+            if kind in self._rankings:
+                self._rankings[kind].change(some)
 
     def _add(self, added: list[Key]) -> None:
         for kind, some in _by_kind(added):

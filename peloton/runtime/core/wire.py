@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from peloton.runtime.core.encoding import UNREADABLE
+
 STREAM_FORMAT = 1
 
 
@@ -50,6 +52,6 @@ def read_hello(data: bytes) -> Hello | None:
     """The greeting of a stream that was accepted; None if it is anything else."""
     try:
         frame = FRAMES.decode(data)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     return frame if isinstance(frame, Hello) else None

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from peloton.runtime.core.codec import encode
+from peloton.runtime.core.encoding import UNREADABLE, encode
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.packing import (
     AskReply,
@@ -230,7 +230,7 @@ class PeerShell(Shell):
         for raw in received.batches:
             try:
                 batch = read_batch(raw)
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 self.counts["unreadable"] += 1
                 continue
             if isinstance(batch, MailBatch):
@@ -247,7 +247,7 @@ class PeerShell(Shell):
         for raw in batch.envelopes:
             try:
                 envelope = self._packing.unpack(raw)
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 self.counts["unreadable"] += 1
                 continue
             number = envelope.reply_to or 0

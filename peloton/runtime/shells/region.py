@@ -344,7 +344,7 @@ class Region:
                 if not listed.after:
                     resolve(whole, found)
                     return
-                part = self.ask(shard, onwards(query, listed.after))
+                part = self.ask(shard, onwards(query, listed))
             part.add_done_callback(add_pages)
 
         add_pages(self.ask(shard, query))

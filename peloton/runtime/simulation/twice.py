@@ -24,9 +24,13 @@ OWN = (Due, Pursue)
 
 
 class TwiceCheck:
-    """The kinds of one cluster, and what changed at a second delivery."""
+    """The kinds of one cluster, and what changed at a second delivery.
 
-    def __init__(self) -> None:
+    `spared` says of which commands only the request key tells a repeat from a new one.
+    """
+
+    def __init__(self, spared: Callable[[Any], bool] = lambda message: False) -> None:
+        self._spared = spared
         self.checked: Counter[str] = Counter()
         self.found: list[str] = []
 
@@ -64,7 +68,7 @@ class TwiceCheck:
 
     def _again(self, kind: Kind, state: Any, *, message: Any, at: At) -> None:
         once = attempt(take_turn, kind, state, message=message, at=at)
-        if isinstance(once, Failure):
+        if isinstance(once, Failure) or self._spared(message):
             return  # it raises: such a turn changes nothing, and is judged elsewhere
         at = replace(at, notes=once.notes if once.notes is not None else at.notes)
         again = attempt(take_turn, kind, once.state, message=message, at=at)

@@ -26,11 +26,17 @@ from peloton.backends.keeper.disk import Disk
 
 CALLS = (
     "open", "read", "write", "close", "fsync", "fdatasync", "ftruncate", "stat", "chmod", "mkdir",
-    "scandir", "rename", "link", "unlink",
+    "scandir", "rename", "link", "unlink", "rmdir",
 )  # fmt: skip
-CHANGES = ("write", "fsync", "fdatasync", "ftruncate", "mkdir", "rename", "link", "unlink", "chmod")
+CHANGES = (
+    "write", "fsync", "fdatasync", "ftruncate", "mkdir", "rename", "link", "unlink", "chmod",
+    "rmdir",
+)  # fmt: skip
 ROOM = ("write", "mkdir", "rename", "link", "fsync", "fdatasync")
 """What a full disk refuses; delayed allocation lets even a sync find no room."""
+
+KERNELS = ("/proc/", "/sys/")
+"""Files that no power cut has to bring back."""
 
 
 class PlannedFault(NamedTuple):
@@ -116,6 +122,8 @@ class BenchDisk(Disk):
             found = os.fstat(done)
             if arguments[1] & os.O_TRUNC:
                 self._gone.pop(found.st_ino, None)  # what is written from now on is new
+            if self._paths[done].startswith(KERNELS):
+                return
             kept = self._bench / "shadow" / "kept" / str(found.st_ino)
             if stat.S_ISREG(found.st_mode) and not kept.exists():
                 os.link(arguments[0], kept)

@@ -27,6 +27,7 @@ from peloton.backends.keeper.calling import UnansweredRequests, dial
 from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper.kinds import Memory
 from tests.backends.keeper.bench_disk import PlannedFault, cut_power, make_bench, safe_file
+from tests.backends.keeper.bench_groups import groups_left, remove_groups
 
 HOST = "host-1"
 DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
@@ -36,6 +37,14 @@ FAILS_S = 0.1
 ROOT = Path(__file__).parents[3]
 CODES = {"r-quick-1": 0, "r-fails-1": 3, "r-doomed-1": None, "r-long-1": 5, "r-late-1": 7}
 """The runs, with the exit codes of those that end by themselves."""
+LIMITED = {
+    "r-long-1": {
+        "limits": {
+            "mode": "try", "memory_mb": 64, "cpu": 1, "cpu_quota": False, "pids": 64, "disk_mb": 0
+        }
+    }
+}  # fmt: skip
+"""Runs with limits. One is enough: each file call of its group is a point."""
 FIRST = ("r-quick-1", "r-fails-1", "r-doomed-1", "r-long-1")
 NO_FAULT = PlannedFault()
 
@@ -172,6 +181,7 @@ class Bench:
 
     def cut(self, kept: str) -> None:
         kill_marked(str(self.folder), lambda _: True)
+        remove_groups(self.folder)
         cut_power(self.base, kept)
 
     def leave(self) -> None:
@@ -186,12 +196,15 @@ class Bench:
         else:
             wrong = self.trial.fault.what == "error" and self.struck
             self.hold(code == 0 or wrong, f"the keeper exits with {code}")
+            left = groups_left(self.folder)
+            self.hold(not left or wrong, f"the keeper leaves groups: {left}")
 
     def close(self) -> None:
         if self.keeper_pid:
             self.kill_keeper()
             self._lives.ask(ended=self.keeper_pid)
         kill_marked(str(self.folder), lambda _: True)
+        remove_groups(self.folder)
         os.close(self._go)
 
     # ---- what must hold at every answer ----
@@ -272,7 +285,7 @@ class Daemon:
         requests = [
             {
                 "run": run, "value": self._bench.command(run), "shell": True, "arguments": [],
-                "environment": {}, "memory_mb": 0,
+                "environment": {}, "memory_mb": 0, **LIMITED.get(run, {}),
             }
             for run in runs
         ]  # fmt: skip

@@ -20,6 +20,7 @@ import pytest
 
 from peloton.backends.keeper_messages import KeeperRunEnded, KeeperRunsListed, RunReport, RunRequest
 from peloton.backends.process_runs import KeeperSettings, ProcessRuns
+from tests.backends.keeper.bench_groups import remove_groups
 
 DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
 HOST = "host-1"
@@ -163,6 +164,8 @@ def end_all(path: Path) -> None:
     for pid in marked(path):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
+    if path.exists():
+        remove_groups(path)
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def test_no_signal_reaches_a_process_that_got_the_pid_of_an_adopted_run(stranger
         "kill": lambda: runs.kill(HOST, "r-0-1", grace_s=60.0),
         "overdue": lambda: (runs.kill(HOST, "r-0-1", grace_s=0.0), runs.kill_overdue(math.inf)),
         "all": runs.kill_all,
-        "memory": lambda: runs.kill_over_memory(run, "much"),
+        "memory": lambda: runs.kill_over_limit(run, "much", reason=kinds.OVER_MEMORY),
     }
     ways[way]()
     assert signalled == []

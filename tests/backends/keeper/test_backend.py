@@ -10,17 +10,26 @@ import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import process
-from peloton.backends.keeper_messages import RUN_BYTES_MAX, RunReport, RunRequest, wire_form
+from peloton.backends.keeper.kinds import NO_IMAGES
+from peloton.backends.keeper_messages import (
+    RUN_BYTES_MAX,
+    RunLimits,
+    RunReport,
+    RunRequest,
+    wire_form,
+)
 from peloton.backends.process_runs import KeeperHeartbeat, KeeperSettings
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
@@ -128,7 +137,8 @@ def test_an_end_is_told_with_its_time(machine: Machine) -> None:
     assert (end.run, end.outcome.exit_code) == ("r-0-1", 3) and end.at > 1e9
     machine.order(m.ListRuns(HOST, 1))
     (listed,) = machine.hosts.next_report(m.RunsListed).ends
-    assert listed == end
+    assert replace(listed, started_at=None) == end, "only a list tells of the start as well"
+    assert listed.started_at is not None and 1e9 < listed.started_at <= listed.at
 
 
 @pytest.mark.parametrize(
@@ -179,15 +189,15 @@ def test_after_a_kill_of_what_the_keeper_does_not_know_the_host_compares(
 def test_a_host_compares_once_for_all_its_unknown_runs(machine: Machine) -> None:
     for host in (HOST, OTHER):
         machine.hosts.next_report(m.BackendUp, host)
-    for time in (1.0, 2.0):
+    for at in (1.0, 2.0):
         before = len(machine.hosts.words)
         machine.order(m.StopRuns(HOST, 1, tuple(f"lost-{n}-1" for n in range(50)), 1.0))
-        machine.order(m.ListRuns(OTHER, 1, (), time))
+        machine.order(m.ListRuns(OTHER, 1, (), at))
         machine.hosts.next_report(m.RunsListed, OTHER)  # so all kills were answered
         words = [word for word in machine.hosts.words[before:] if word[0] == HOST]
         assert words == [(HOST, m.BackendUp())]
-        machine.order(m.ListRuns(HOST, 1, (), time))
-        assert machine.hosts.next_report(m.RunsListed).asked_at == time
+        machine.order(m.ListRuns(HOST, 1, (), at))
+        assert machine.hosts.next_report(m.RunsListed).asked_at == at
 
 
 def test_a_list_has_the_time_of_its_own_request(machine: Machine, folder: Path, procs: Any) -> None:
@@ -230,6 +240,22 @@ def test_what_was_ordered_for_the_keeper_before_is_not_started_by_the_next(
     runs.launch("a", 1, runs=[RunRequest("r-1-1", "a", "true")], keeper=runs.keeper)
     assert machine.hosts.next_report(m.RunsStarted).runs == ("r-1-1",)
     assert not (folder / "runs" / "r-0-1").exists()
+
+
+def test_hosts_hear_when_a_process_started_though_they_ask_later(machine: Machine) -> None:
+    machine.hosts.next_report(m.BackendUp)
+    before = time.time()
+    machine.order(m.StartRuns(HOST, 1, (start("r-0-1", "sleep 60"), start("r-1-1", "true"))))
+    reports = [machine.hosts.next_report(m.RunsStarted) for _ in range(2)]
+    told = {report.runs[0]: report.at[0] for report in reports}
+    machine.hosts.next_report(m.RunsEnded)
+    assert all(before - 0.1 <= at <= time.time() for at in told.values())
+    machine.order(m.ListRuns(HOST, 1))
+    listed = machine.hosts.next_report(m.RunsListed)
+    assert (listed.running, listed.started) == (("r-0-1",), (told["r-0-1"],))
+    ((end,), both) = listed.ends, (told["r-1-1"], "r-1-1")
+    assert (end.started_at, end.run) == both and end.at >= end.started_at
+    assert machine.backend.stop_all(DEADLINE_S)
 
 
 def test_after_a_reset_every_host_compares(machine: Machine) -> None:
@@ -335,3 +361,27 @@ def test_one_ping_is_unanswered_at_a_time() -> None:
     assert not heartbeat.is_silent(200.0) and not heartbeat.asks(109.9) and heartbeat.asks(110.0)
     heartbeat.begin()
     assert heartbeat.asks(0.0), "a new connection is asked at once"
+
+
+@pytest.mark.parametrize("images", [process.IGNORE, process.REFUSE])
+def test_a_container_image_is_ignored_or_ends_its_run(machine: Machine, images: str) -> None:
+    machine.hosts.next_report(m.BackendUp)
+    machine.backend.limits = process.TaskLimits(images=images)
+    spec = m.RunSpec(Resources(UNIT), "true", image="debian")
+    machine.order(m.StartRuns(HOST, 1, (m.StartRun("r-0-1", spec), start("r-1-1"))))
+    ends = {}
+    while len(ends) < 2:
+        ends |= {end.run: end.outcome for end in machine.hosts.next_report(m.RunsEnded).ends}
+    assert ends["r-1-1"].end is End.SUCCEEDED, "a run without an image"
+    if images == process.REFUSE:
+        assert (ends["r-0-1"].end, ends["r-0-1"].reason) == (End.FAILED, NO_IMAGES)
+        assert ends["r-0-1"].message.startswith("image debian: ")
+    else:
+        assert ends["r-0-1"].end is End.SUCCEEDED
+
+
+def test_the_limits_of_a_run_are_those_of_its_resources() -> None:
+    resources = Resources(cpu=UNIT // 2, memory=64 * UNIT, disk=10 * UNIT)
+    made = process.TaskLimits("enforce", cpu_quota=True, pids=99)
+    assert made.of(resources) == RunLimits("enforce", 0.5, cpu_quota=True, pids=99, disk_mb=10.0)
+    assert process.TaskLimits("off", pids=99).of(resources) is None

@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 
 from peloton.backends.keeper import accounts, kinds
+from peloton.backends.keeper.group_places import find_place
 from peloton.backends.keeper.switching import AccountStarts, AccountTask
 from peloton.backends.keeper_messages import (
     EARLIER_KEEPER,
     KeeperRunsListed,
+    RunLimits,
     RunRequest,
     RunStarted,
     wire_form,
@@ -311,6 +313,17 @@ def test_a_hard_link_to_the_file_of_another_is_not_served(daemon: Any, passable:
         assert os.read(file, 10) == b"mine\n"
     with pytest.raises(NoFile), files.open("/r-0-1/linked"):
         pass
+
+
+@as_root
+@pytest.mark.skipif(find_place("any").place is None, reason="no control groups here")
+def test_it_begins_in_its_control_group_within_the_least_limits(daemon: Any) -> None:
+    limits = RunLimits("enforce", cpu=0.1, pids=1)
+    told = "id -un; grep memory /proc/self/cgroup"
+    daemon.launch("r-0-1", told, user="nobody", limits=limits, memory_mb=1.0)
+    assert daemon.end("r-0-1").outcome == "SUCCEEDED"
+    name, group = daemon.output("r-0-1").splitlines()
+    assert name == "nobody" and group.endswith("/r-0-1")
 
 
 def test_a_keeper_of_an_earlier_version_refuses_what_names_an_account() -> None:

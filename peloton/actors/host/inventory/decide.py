@@ -17,7 +17,7 @@ from peloton.actors.host.inventory.messages import (
     OpenInventory,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.messages import RecheckBackend
+from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.messages import SnapshotWanted
 from peloton.runtime.vocabulary import At, Decision, Send
@@ -35,7 +35,8 @@ def already_open(inventory: Inventory, message: OpenInventory, at: At) -> Decisi
 
 def snapshot(inventory: Inventory, message: SnapshotWanted, at: At) -> Decision:
     """Send all hosts to a placer that missed a delta or has just started."""
-    return Decision(sends=(Send(message.placer, at.index.snapshot(at.key)),))
+    deltas = at.index.snapshot(at.key, tasks=_tells_labels(at))
+    return Decision(sends=(Send(message.placer, deltas),))
 
 
 def not_open(message: SnapshotWanted, at: At) -> Decision:
@@ -61,7 +62,7 @@ def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     shard was away.
     """
     hosts: Hosts = at.index
-    deltas = hosts.take(at.key)
+    deltas = hosts.take(at.key, tasks=at.level >= LEVEL_TASK_LABELS)  # as `_tells_labels`
     capacity = hosts.take_capacity()
     sends = tuple(Send(host, RecheckBackend()) for host in hosts.take_recovered())
     if deltas is not None:
@@ -71,10 +72,16 @@ def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     return (*sends, Send(ROOT, Capacity(at.position, at.key, capacity)))
 
 
+def _tells_labels(at: At) -> bool:
+    """Below this level a host may belong to a version that counts none: placers must not rely on
+    them."""
+    return at.level >= LEVEL_TASK_LABELS
+
+
 def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:
     """Every host of the shard, by name."""
     hosts: Hosts = at.index
     return tuple(
-        HostView(host.summary(key), host.state, len(host.runs), host.because)
+        HostView(host.summary(key), host.state, len(host.runs), host.because, host.maintenance)
         for key, host in sorted(hosts.hosts.items())
     )

@@ -5,7 +5,7 @@ None must concern a single run: hosts report those.
 
 from __future__ import annotations
 
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.state import HostStates, Maintenance
 from peloton.placement.messages import HostSummary, SnapshotWanted
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
 
@@ -28,6 +28,7 @@ class HostView(Value, frozen=True, gc=False, array_like=True):
     state: HostStates
     runs: int
     because: str = ""
+    maintenance: Maintenance = Maintenance.NONE
 
 
 MESSAGES: dict[int, type] = {1: OpenInventory, 2: SnapshotWanted}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.host.inventory.facts import InventoryOpened
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.placement.messages import HostDeltas
 from peloton.runtime.vocabulary import Key, Value
@@ -63,12 +63,12 @@ class Hosts:
         if old is None or old.version != new.version:
             self._changed[key] = None
 
-    def take(self, inventory: Key) -> HostDeltas | None:
-        """What changed since the last call, or None."""
+    def take(self, inventory: Key, *, tasks: bool) -> HostDeltas | None:
+        """What changed since the last call, or None; with the labels of tasks if asked for."""
         if not (self._changed or self._gone or self._snapshot):
             return None
         keys = self.hosts if self._snapshot else self._changed
-        return self._deltas(inventory, [*keys])
+        return self._deltas(inventory, [*keys], tasks=tasks)
 
     def take_capacity(self) -> Resources | None:
         """The sum, if it differs from the one returned last."""
@@ -77,17 +77,18 @@ class Hosts:
         self._reported = self.capacity
         return self.capacity
 
-    def snapshot(self, inventory: Key) -> HostDeltas:
+    def snapshot(self, inventory: Key, *, tasks: bool) -> HostDeltas:
         """All hosts, for one placer.
 
         Under the number of the last deltas, and nothing pending is taken: with a number of its own
         all other placers would see a gap, and each of them would request a snapshot, too.
         """
-        summaries = tuple(host.summary(key) for key, host in self.hosts.items())
+        summaries = tuple(host.summary(key, tasks=tasks) for key, host in self.hosts.items())
         return HostDeltas(inventory, self._sequence, summaries, snapshot=True)
 
-    def _deltas(self, inventory: Key, keys: list[Key]) -> HostDeltas:
-        summaries = tuple(self.hosts[key].summary(key) for key in keys if key in self.hosts)
+    def _deltas(self, inventory: Key, keys: list[Key], *, tasks: bool) -> HostDeltas:
+        known = [(key, self.hosts[key]) for key in keys if key in self.hosts]
+        summaries = tuple(host.summary(key, tasks=tasks) for key, host in known)
         self._sequence += 1
         gone = () if self._snapshot else tuple(self._gone)
         deltas = HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone)
@@ -96,7 +97,7 @@ class Hosts:
 
 
 def _capacity(host: Host | None) -> Resources:
-    """What a host adds to the cluster: nothing once it is lost."""
-    if host is None or host.state == HostStates.LOST:
+    """What a host adds to the cluster: nothing once it is lost, or from a maintenance on."""
+    if host is None or host.state == HostStates.LOST or host.maintenance != Maintenance.NONE:
         return Resources()
     return host.capacity

@@ -13,13 +13,18 @@ import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.counts import tally
 from peloton.actors.job.slice.goals import (
     PLACE_RETRY_S,
+    REFUSED_REST_S,
     create,
     looks_for_host,
     ready_for_host,
+    restart,
+    unended,
 )
-from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
+from peloton.actors.job.slice.messages import Tally
+from peloton.actors.job.slice.state import EVOLVE, Slice, WishNotes, spec_rows
 from peloton.actors.task.messages import (
     AssignHosts,
     MarkUnschedulable,
@@ -33,8 +38,7 @@ from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
 
 REFUSED_KEPT_MAX = 16
-REFUSED_REST_S = 0.2
-"""Before members wish again whose hosts refuse again and again without news."""
+"""Hosts whose last refusals are remembered."""
 
 
 def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
@@ -52,7 +56,10 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
         new = _to_end(message, new)  # all others begin when the grant allows it: `goals.begin`
     sends: list[Send] = []
     if message.number or message.version > 1 or opened.limited:
-        sends = [Send(message.job, m.SliceOpen(message.number, message.version))]
+        # All its members are about to begin.
+        counts = Tally((("INITIALIZED", message.opening.count),), active=len(new))
+        counted = counts if message.tallied else None
+        sends = [Send(message.job, m.SliceOpen(message.number, message.version, counted))]
     # Else it is the first slice of a job that begins: its first tally says that it is open.
     for goal, some in _by_goal(message, new):
         sends += create(unborn, message.version, goal=goal, some=some)
@@ -68,22 +75,60 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
 def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     """Set a newer goal; an older or known one is confirmed once more."""
     if message.version <= slice_.version:
-        answer = Send(slice_.job, m.SliceOpen(slice_.number, slice_.version))
-        return Decision(sends=(answer,), because="goal known")
-    sends = [Send(slice_.job, m.SliceOpen(slice_.number, message.version))]
-    waiting = slice_.waiting
-    for goal, some in _by_goal(message, Bits.span(0, slice_.count) - waiting):
+        return Decision(sends=(_confirm(slice_, message, at),), because="goal known")
+    facts: list[Fact] = []
+    opening = message.opening
+    if opening is not None and opening.count > slice_.count:
+        facts.append(f.SliceGrown(opening, message.grant is not None))
+    facts.append(f.SliceGoalSet(message.version, message.goal, message.stopped, message.grant))
+    begun = Bits.span(0, slice_.count) - slice_.waiting
+    now, held = _restarts(slice_, message, at=at, begun=begun)
+    if (held, now) != (slice_.held, slice_.reviving):
+        facts.append(f.RestartsOrdered(held, now))
+    sends = restart(slice_, message.version, goal=message.goal, some=now)
+    for goal, some in _by_goal(message, begun - now - held):
         # The tasks exist, so the fields that create them stay empty.
         goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
         sends.append(Send(_crowd(slice_), goals, some))
-    fact = f.SliceGoalSet(message.version, message.goal, message.stopped, message.grant)
-    facts: tuple[Fact, ...] = (fact,)
-    ends = _to_end(message, waiting)
+    folded = _fold(slice_, facts)
+    sends.insert(0, _confirm(folded, message, at))
+    ends = _to_end(message, folded.waiting)
     if ends:
         # Clients must see them end though they never began: they are created to be withdrawn.
-        sends += create(slice_, message.version, goal=TaskGoals.KILLED, some=ends)
-        facts = (fact, f.MembersBegun(ends))
-    return Decision(facts=facts, sends=tuple(sends), because=_reason(message.goal))
+        sends += create(folded, message.version, goal=TaskGoals.KILLED, some=ends)
+        facts.append(f.MembersBegun(ends))
+    return Decision(facts=tuple(facts), sends=tuple(sends), because=_reason(message.goal))
+
+
+def _restarts(slice_: Slice, message: m.SetSliceGoal, *, at: At, begun: Bits) -> tuple[Bits, Bits]:
+    """The members to restart now, and those to restart once the grant allows it.
+
+    Restarting a member that has not ended makes no more active, so it never waits for the grant.
+    """
+    if message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+        return Bits(), Bits()
+    some = slice_.held
+    for version, members in message.restarts:
+        if version > slice_.version:
+            some = some | (members & begun)
+    some = some - message.stopped
+    if message.grant is None:
+        return some, Bits()
+    active = unended(slice_, at.index)
+    return some & active, some - active
+
+
+def _confirm(slice_: Slice, message: m.SetSliceGoal, at: At) -> Send:
+    counts = tally(slice_, at) if message.tallied else None
+    return Send(slice_.job, m.SliceOpen(slice_.number, slice_.version, counts))
+
+
+def _fold(slice_: Slice, facts: list[Fact]) -> Slice:
+    for fact in facts:
+        evolved = EVOLVE[type(fact)](slice_, fact)
+        assert evolved is not None
+        slice_ = evolved
+    return slice_
 
 
 def placed(slice_: Slice, message: Placed, at: At) -> Decision:
@@ -103,7 +148,7 @@ def placed(slice_: Slice, message: Placed, at: At) -> Decision:
     sends = _clear_unschedulable(slice_, unschedulable)
     if wanted:
         hosts = tuple(_hosts_of(message, wanted))
-        sends = (*sends, Send(_crowd(slice_), AssignHosts(), wanted, hosts))
+        sends = (*sends, Send(_crowd(slice_), AssignHosts(message.shares), wanted, hosts))
     unused = message.members - wanted
     if unused:
         # The placer counts them as taken until it learns of it.
@@ -164,13 +209,20 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
     known = {summary.host: summary for summary in notes.refused}
     summary = message.summary
     rests = summary is None or len(known) >= REFUSED_KEPT_MAX
+    refusals = notes.refusals
     if summary is not None:
+        # Nothing has changed there since it refused, whatever was launched elsewhere meanwhile:
+        # the placer does not know its reason, and would propose it again and again.
+        said = (summary.host, summary.position)
+        rests = rests or said in refusals
+        refusals = (*(each for each in refusals if each[0] != summary.host), said)
         before = known.pop(summary.host, None)
         rests = rests or (before is not None and not _has_more(summary, before))
         known[summary.host] = summary
     after = msgspec.structs.replace(
         notes,
         refused=tuple(known.values())[-REFUSED_KEPT_MAX:],
+        refusals=refusals[-REFUSED_KEPT_MAX:],
         refusal=message.reason,
         wished=notes.wished - members,
     )
@@ -187,7 +239,8 @@ def _has_more(summary: HostSummary, before: HostSummary) -> bool:
     """Whether a host could accept now what it has refused before."""
     pairs = zip(summary.free.amounts(), before.free.amounts(), strict=True)
     more = any(now > then for now, then in pairs) or summary.ports > before.ports
-    return more or (summary.up, summary.labels) != (before.up, before.labels)
+    said = (summary.up, summary.labels, summary.running)
+    return more or said != (before.up, before.labels, before.running)
 
 
 def _hosts_of(message: Placed, members: Bits) -> Iterator[Key]:

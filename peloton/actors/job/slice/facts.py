@@ -29,13 +29,34 @@ class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MembersBegun(Fact, frozen=True, gc=False, array_like=True):
-    """These instances of a limited slice begin to exist."""
+    """These instances of a limited slice begin to exist, or are restarted."""
 
     members: Bits
+
+
+class SliceGrown(Fact, frozen=True, gc=False, array_like=True):
+    """The slice has more members; they exist once they begin. `opening` counts all of them."""
+
+    opening: SliceOpening
+    limited: bool = False
+
+
+class RestartsOrdered(Fact, frozen=True, gc=False, array_like=True):
+    """Members that wait for the grant to be restarted, and those that are restarted now."""
+
+    held: Bits
+    reviving: Bits
 
 
 class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The slice is deleted."""
 
 
-FACTS: dict[int, type] = {1: SliceOpened, 2: SliceGoalSet, 3: SliceForgotten, 4: MembersBegun}
+FACTS: dict[int, type] = {
+    1: SliceOpened,
+    2: SliceGoalSet,
+    3: SliceForgotten,
+    4: MembersBegun,
+    5: SliceGrown,
+    6: RestartsOrdered,
+}

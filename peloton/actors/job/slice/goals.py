@@ -15,16 +15,28 @@ import msgspec
 
 from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
 from peloton.actors.job.slice.messages import SliceGone
-from peloton.actors.job.slice.state import Slice, SpecRow, WishNotes
-from peloton.actors.task.messages import SetTaskGoal, TaskGoals, crowd_key
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice, SpecRow, WishNotes
+from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
 from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
 from peloton.placement.messages import PLACER_ANY, Shape, Wish
-from peloton.runtime.vocabulary import SETTLED, WAITING, At, Bits, Decision, Rest, Send, counted
+from peloton.runtime.vocabulary import (
+    SETTLED,
+    WAITING,
+    At,
+    Bits,
+    Decision,
+    Key,
+    Rest,
+    Send,
+    counted,
+)
 
 WISH_TIMEOUT_S = 5.0
 """A wish that was not answered for so long is considered lost."""
 KEPT_REPEAT_S = 10.0
 """A wish that a placer keeps is repeated after this time: the placer may have been lost."""
+REFUSED_REST_S = 0.2
+"""Before members wish again whose hosts refuse again and again without news."""
 PLACE_RETRY_S = 1.0
 """A wish that no placer keeps, because there are too many, is repeated after this time."""
 
@@ -39,7 +51,10 @@ class SliceStates(enum.StrEnum):
 
 def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
     """The state of the slice."""
-    if slice_.closed and slice_.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+    if (slice_.closed or slice_.held.raw) and slice_.goal in (
+        TaskGoals.SUCCEEDED,
+        TaskGoals.RUNNING,
+    ):
         return SliceStates.ACTIVE
     if crowd is None or not crowd.present:
         return SliceStates.EMPTY
@@ -48,6 +63,10 @@ def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
 
 def _acts(task: Task) -> bool:
     return task.state not in ENDED or task.admission != Admission.NONE
+
+
+def _is_alive(task: Task) -> bool:
+    return task.state not in ENDED
 
 
 def ready_for_host(task: Task) -> bool:
@@ -71,14 +90,14 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
         return begun
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     ready: int = at.index.where(looks_for_host)
-    if not (ready or notes.wished or notes.kept or notes.resting):
+    if not (ready or notes.wished.raw or notes.kept.raw or notes.resting.raw):
         return WAITING
     waiting = ready & notes.wished.raw if at.now < notes.wished_at + WISH_TIMEOUT_S else 0
     kept = ready & notes.kept.raw if at.now < notes.kept_at + KEPT_REPEAT_S else 0
     resting = ready & notes.resting.raw if at.now < notes.retry_at else 0
-    fresh = Bits(ready & ~(waiting | kept | resting))
+    fresh_raw = ready & ~(waiting | kept | resting)
     noted = notes.wished.raw, notes.kept.raw, notes.resting.raw
-    if not fresh and noted == (waiting, kept, resting):
+    if not fresh_raw and noted == (waiting, kept, resting):
         return WAITING
     # Members that launched leave `wished`, or their next run would wait for the old wish's timeout.
     # An expired time is cleared too, or it would hide the next one (`recall_s`).
@@ -90,8 +109,9 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
         resting=Bits(resting),
         refused=() if launched else notes.refused,
     )
-    if not fresh:
+    if not fresh_raw:
         return Decision(notes=after)
+    fresh = Bits(fresh_raw)
     number = notes.number
     sends = []
     for row, members in _by_shape(slice_, fresh, at):
@@ -103,35 +123,61 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
         after,
         wished=after.wished | fresh,
         # The oldest wish sets the time, or a stream of new ones would keep a lost one pending.
-        wished_at=notes.wished_at if after.wished else at.now,
+        wished_at=notes.wished_at if after.wished.raw else at.now,
         number=number,
     )
     because = counted(len(fresh), "instance waits for a host", many="instances wait for a host")
     return Decision(sends=tuple(sends), because=because, notes=after)
 
 
-def begin(slice_: Slice, at: At) -> Decision | None:
-    """Create members that waited for others to end, the lowest first, up to the grant.
+def unborn(slice_: Slice, index: Any) -> Bits:
+    """Members that have begun, and whose tasks are created in this very frame."""
+    missing = (1 << slice_.count) - 1
+    if index is not None:
+        missing &= ~index.present
+    if missing and slice_.closed:
+        missing &= ~slice_.waiting.raw
+    return Bits(missing) if missing else NO_MEMBERS
 
-    A member is active from its creation until it has ended and its ticket is released: through
-    all its attempts, so that a retry never waits behind a member that has not begun.
+
+def reviving(slice_: Slice, index: Any) -> Bits:
+    """Members that were told of their restart, and learn of it in this very frame."""
+    if not slice_.reviving.raw or index is None:
+        return NO_MEMBERS
+    version = slice_.version
+    return slice_.reviving & Bits(index.where(lambda task: task.restart < version))
+
+
+def unended(slice_: Slice, index: Any) -> Bits:
+    """Members that have begun, or begin in this very frame, and have not ended."""
+    alive = Bits(index.where(_is_alive)) if index is not None else Bits()
+    coming = unborn(slice_, index) - slice_.stopped  # stopped members never run
+    return coming | alive | reviving(slice_, index)
+
+
+def active_of(slice_: Slice, index: Any) -> int:
+    """How many members count against the grant.
+
+    A member is active from its creation, or its restart, until it has ended and its ticket is
+    released: through all its attempts, so that a retry never waits behind a member that has not
+    begun.
     """
-    if not slice_.closed:
+    acting = Bits(index.where(_acts)) if index is not None else Bits()
+    return len(unended(slice_, index) | acting)
+
+
+def begin(slice_: Slice, at: At) -> Decision | None:
+    """Begin or restart members that waited for others to end, the lowest first, up to the grant."""
+    if not (slice_.closed or slice_.held.raw):
         return None
-    waiting = slice_.waiting
-    if not waiting:
-        return None
-    begun = Bits.span(0, slice_.count) - waiting
-    present = Bits(at.index.present) if at.index is not None else Bits()
-    # Tasks that are not in the index yet are created in this frame; stopped ones never run.
-    active = len(begun - present - slice_.stopped)
-    if present:
-        active += len(Bits(at.index.where(_acts)))
+    waiting = slice_.waiting | slice_.held
+    active = active_of(slice_, at.index)
     grant = slice_.grant if slice_.grant is not None else slice_.count
     some = waiting.lowest(max(grant - active, 0))
     if not some:
         return None
-    sends = create(slice_, slice_.version, goal=slice_.goal, some=some)
+    sends = create(slice_, slice_.version, goal=slice_.goal, some=some - slice_.held)
+    sends += restart(slice_, slice_.version, goal=slice_.goal, some=some & slice_.held)
     because = counted(len(some), "instance may begin", many="instances may begin")
     because += f": {active} of at most {grant} are active"
     return Decision(facts=(MembersBegun(some),), sends=tuple(sends), because=because)
@@ -139,12 +185,22 @@ def begin(slice_: Slice, at: At) -> Decision | None:
 
 def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:
     """The sends that create the tasks of members that do not exist yet."""
+    if not some:
+        return []
     crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
     return [
         Send(crowd, SetTaskGoal(version, goal, row.policy, spec, row.lot), group & some)
         for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True))
         if group & some
     ]
+
+
+def restart(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:
+    """The sends that restart members. The version numbers the restart: it rises with each order."""
+    if not some:
+        return []
+    crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
+    return [Send(crowd, SetTaskGoal(version, goal, Policy(), 0, Key(""), "", version), some)]
 
 
 def _by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[SpecRow, Bits]]:
@@ -204,10 +260,10 @@ def pursue(slice_: Slice, at: At) -> Decision | Rest:
 def recall_s(notes: WishNotes) -> float | None:
     """When to wake the slice without a message: a wish timed out, or a delay is over."""
     times = []
-    if notes.wished:
+    if notes.wished.raw:
         times.append(notes.wished_at + WISH_TIMEOUT_S)
-    if notes.kept:
+    if notes.kept.raw:
         times.append(notes.kept_at + KEPT_REPEAT_S)
-    if notes.resting:
+    if notes.resting.raw:
         times.append(notes.retry_at)
     return min(times, default=None)

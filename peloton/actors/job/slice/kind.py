@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
-from peloton.actors.job.slice.facts import FACTS
+from peloton.actors.job.slice.facts import FACTS, RestartsOrdered, SliceGrown
+from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_state_of
 from peloton.actors.job.slice.state import EVOLVE, Slice
-from peloton.actors.job.slice.tally import is_final, list_instances, phase, report
-from peloton.actors.task.messages import TaskGoals
+from peloton.actors.job.slice.tally import list_instances, report
+from peloton.actors.task.messages import LEVEL_CHANGES, TaskGoals
 from peloton.runtime.vocabulary import Key, Kind
 
 TALLY_INTERVAL_S = 0.2
@@ -55,9 +57,10 @@ KIND = Kind(
     phase=phase,
     final=is_final,
     recall_s=recall_s,
-    inspect={m.ListInstances: list_instances},
-    queries={501: m.ListInstances},
-    answers={501: m.InstanceView},
+    inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
+    queries={501: m.ListInstances, 502: m.FindInstances},
+    answers={501: m.InstanceView, 502: m.InstancesFound},
     lookup=frozenset((m.SetSliceGoal,)),
     fresh=_fresh,
+    since={SliceGrown: LEVEL_CHANGES, RestartsOrdered: LEVEL_CHANGES},
 )

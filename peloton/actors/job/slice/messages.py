@@ -62,6 +62,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     executor: bool = False
     preemptible: bool | None = None
     raw: bytes = b""
+    max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
 
 
 class Override(Value, frozen=True, gc=False, array_like=True):
@@ -84,12 +85,18 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     priority: int = 0
     preemptible: bool = True
     revocable: bool = False
+    spread: bool = False  # the job's instances are kept apart
+    max_running_s: float | None = None  # of one run of any instance
+    config_version: int = 1  # of the job: that of the members which begin to exist by this
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     """Job to slice, absolute: the goal of all members; that of `stopped` ones is to end.
 
-    `grant`: how many members may be active at once; None for no limit.
+    `grant`: how many members may be active at once; None for no limit. A higher count in `opening`
+    adds members; the others keep their configs. `restarts`: members that are to begin a new run,
+    disjoint, with the version of the goal that ordered it; orders that the slice has confirmed are
+    left out. `tallied`: the confirmation is to hold a tally.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -100,6 +107,8 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     stopped: Bits = Bits()
     opening: SliceOpening | None = None
     grant: int | None = None
+    restarts: tuple[tuple[int, Bits], ...] = ()
+    tallied: bool = False
 
 
 class HostRefused(Message, frozen=True, gc=False, array_like=True):
@@ -109,25 +118,34 @@ class HostRefused(Message, frozen=True, gc=False, array_like=True):
     summary: HostSummary | None = None
 
 
-class SliceOpen(Message, frozen=True, gc=False, array_like=True):
-    """Slice to job: the goal of this version applies."""
-
-    number: int
-    version: int
-
-
 class Tally(Value, frozen=True, gc=False, array_like=True):
-    """Instances by the name of the state that clients see."""
+    """Instances by the name of the state that clients see.
+
+    `active`: how many count against a grant, -1 where there is none. `versions`: instances by the
+    version of their config, where that is not 1 for all.
+    """
 
     counts: tuple[tuple[str, int], ...]
     controller: str = ""  # the state of instance 0, if it is the controller
+    times: tuple[float, ...] = ()  # first start, last end, and usage by `USAGE_KINDS`, as known
+    active: int = -1
+    versions: tuple[tuple[int, int], ...] = ()
+
+
+class SliceOpen(Message, frozen=True, gc=False, array_like=True):
+    """Slice to job: the goal of this version applies; with a tally where the job asked for it."""
+
+    number: int
+    version: int
+    tally: Tally | None = None
 
 
 class SliceTally(Latest, frozen=True, gc=False, array_like=True):
-    """Slice to job: its instances by state."""
+    """Slice to job: its instances by state. `goal`: the version of the goal that it holds."""
 
     number: int
     tally: Tally
+    goal: int = 0
 
 
 class SliceGone(Message, frozen=True, gc=False, array_like=True):
@@ -141,6 +159,29 @@ class ListInstances(Query, frozen=True, gc=False, array_like=True):
 
     start: int
     stop: int
+
+
+class InstanceOrder(Value, frozen=True, gc=False, array_like=True):
+    """Order instances by this field; `states` are the states in order, where it is "state"."""
+
+    field: str
+    down: bool = False
+    states: tuple[str, ...] = ()
+
+
+class FindInstances(Query, frozen=True, gc=False, array_like=True):
+    """Those of the instances start … stop - 1 that match: their number, and the first in order.
+
+    Each of `states`, `names` and `hosts` (keys) is any of these, or any at all where it is empty.
+    """
+
+    start: int
+    stop: int
+    states: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    order: tuple[InstanceOrder, ...] = ()
+    limit: int = 0
 
 
 class InstanceView(Value, frozen=True, gc=False, array_like=True):
@@ -171,6 +212,16 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     retry_at: float | None = None
     counts: tuple[tuple[str, int], ...] = ()  # of hosts, by the reason why they do not fit
     counted_at: float | None = None
+    ran_s: float = 0.0  # seconds of all its ended runs
+    begun_at: float | None = None  # when the present run began, where it is not the first
+    config_version: int = 1
+
+
+class InstancesFound(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `FindInstances`: how many of this slice match, and at most `limit` of them."""
+
+    matched: int
+    views: tuple[InstanceView, ...] = ()
 
 
 def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
@@ -193,6 +244,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         executor=own.executor or default.executor,
         preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
         raw=own.raw,
+        max_running_s=own.max_running_s if own.labels else default.max_running_s,
     )
 
 

@@ -19,7 +19,7 @@ from peloton.actors.job.slice.messages import Command, SliceOpening, TaskConfig,
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, lot_key
 from peloton.actors.task.messages import SLICE_SIZE, Policy, TaskGoals
-from peloton.placement.messages import HostSummary, Label, Shape
+from peloton.placement.messages import JOB_LABEL, HostSummary, Label, Shape
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 DEFAULT_KILL_GRACE_S = 30.0
@@ -36,6 +36,7 @@ class SpecRow(Value, frozen=True, gc=False, array_like=True):
     lot: Key
     lot_shape: LotShape  # for the pool
     policy: Policy  # for the task
+    config_version: int = 1
 
 
 class Slice(Value, frozen=True, gc=False, array_like=True):
@@ -50,14 +51,22 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     stopped: Bits = Bits()
     grant: int | None = None  # how many may be active at once
     closed: tuple[Bits, ...] = ()  # by row: members that do not exist yet for lack of a grant
+    held: Bits = Bits()  # ended members that are to be restarted, and wait for lack of a grant
+    reviving: Bits = Bits()  # members that were told of their restart since the goal changed
 
     @property
     def waiting(self) -> Bits:
         """The members that do not exist yet."""
-        found = Bits()
+        if not self.closed:
+            return NO_MEMBERS  # of most slices, and asked in every turn
+        raw = 0
         for members in self.closed:
-            found = found | members
-        return found
+            raw |= members.raw
+        return Bits(raw)
+
+
+NO_MEMBERS = Bits()
+"""No member; sets never change, so one serves all."""
 
 
 class WishNotes(Value, frozen=True, gc=False, array_like=True):
@@ -74,6 +83,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     reasons: tuple[tuple[str, int], ...] = ()
     reasons_at: float = 0.0
     refused: tuple[HostSummary, ...] = ()  # hosts that refused a member since the last launch
+    refusals: tuple[tuple[Key, int], ...] = ()  # the last ones: hosts and their positions
     refusal: str = ""
     shortfall: str = ""  # `reasons` as the placer's text
     never: bool = False  # no host could run it, even if it were empty
@@ -82,18 +92,25 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     placer: Key | None = None  # the one that was the last to keep members
 
 
-def spec_rows(number: int, opening: SliceOpening) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:
-    """The distinct configs of a slice, and the members of each."""
+def spec_rows(
+    number: int, opening: SliceOpening, *, known: tuple[SpecRow, ...] = (), count: int = 0
+) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:
+    """The distinct configs of a slice, and the members of each.
+
+    Of a slice that has `count` members with `known` configs, those of the members beyond them.
+    """
     groups: dict[TaskConfig, int] = {}
-    first, rest = number * SLICE_SIZE, (1 << opening.count) - 1
+    first, rest = number * SLICE_SIZE, (1 << opening.count) - (1 << count)
     for override in opening.overrides:
         bit = 1 << override.instance - first
+        if not rest & bit:
+            continue  # of a member that has its config already
         config = effective(opening.default, override.config)
         groups[config] = groups.get(config, 0) | bit
         rest &= ~bit
     if rest:
         groups[opening.default] = groups.get(opening.default, 0) | rest
-    lots: dict[LotShape, Key] = {}
+    lots: dict[LotShape, Key] = {row.lot_shape: row.lot for row in known}
     rows = tuple(_row(number, opening, config=config, lots=lots) for config in groups)
     return rows, tuple(Bits(raw) for raw in groups.values())
 
@@ -114,6 +131,10 @@ def _row(
     lot = lots.setdefault(lot_shape, lot_key(opening.job, number, shape_number=len(lots)))
     command = config.command or Command("")
     grace_s = DEFAULT_KILL_GRACE_S if config.kill_grace_s is None else config.kill_grace_s
+    apart = Label(JOB_LABEL, opening.job) if opening.spread else None
+    labels = tuple(Label(name, value) for name, value in config.labels)
+    if apart is not None and apart not in labels:
+        labels = (*labels, apart)
     run = RunSpec(
         resources=resources,
         value=command.value,
@@ -125,16 +146,25 @@ def _row(
         image=config.image,
         user=command.user,
         caller=command.caller,
+        labels=labels,
+        constraint=config.constraint,
+        apart=apart,
     )
     shape = Shape(
         resources=resources,
         ports=sum(1 for port in config.ports if port.number == 0),
         constraint=config.constraint,
-        labels=tuple(Label(name, value) for name, value in config.labels),
+        strategy="spread" if opening.spread else "pack",
+        labels=labels,
+        apart=apart,
+        fixed_ports=tuple(port.number for port in config.ports if port.number),
     )
     max_failures = min(config.max_failures or 0, MAX_FAILURES_MAX)
-    policy = Policy(max_failures=max_failures, kill_grace_s=grace_s)
-    return SpecRow(config, run, shape, lot, lot_shape, policy)
+    limits = [limit for limit in (config.max_running_s, opening.max_running_s) if limit]
+    policy = Policy(
+        max_failures=max_failures, kill_grace_s=grace_s, max_running_s=min(limits, default=None)
+    )
+    return SpecRow(config, run, shape, lot, lot_shape, policy, opening.config_version)
 
 
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
@@ -143,9 +173,29 @@ def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
     return Slice(fact.job, fact.number, fact.opening.count, rows, closed=closed)
 
 
+def _grown(slice_: Slice, fact: f.SliceGrown) -> Slice:
+    rows, members = spec_rows(slice_.number, fact.opening, known=slice_.specs, count=slice_.count)
+    closed = slice_.closed or (Bits(),) * len(slice_.specs)
+    return msgspec.structs.replace(
+        slice_,
+        count=fact.opening.count,
+        specs=(*slice_.specs, *rows),
+        closed=(*closed, *members),
+    )
+
+
 def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
     closed = tuple(members - fact.members for members in slice_.closed)
-    return msgspec.structs.replace(slice_, closed=closed if any(closed) else ())
+    return msgspec.structs.replace(
+        slice_,
+        closed=closed if any(closed) else (),
+        held=slice_.held - fact.members,
+        reviving=slice_.reviving | (slice_.held & fact.members),
+    )
+
+
+def _restarts(slice_: Slice, fact: f.RestartsOrdered) -> Slice:
+    return msgspec.structs.replace(slice_, held=fact.held, reviving=fact.reviving)
 
 
 def _goal(slice_: Slice, fact: f.SliceGoalSet) -> Slice:
@@ -163,4 +213,6 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.SliceGoalSet: _goal,
     f.SliceForgotten: lambda slice_, fact: None,
     f.MembersBegun: _begun,
+    f.SliceGrown: _grown,
+    f.RestartsOrdered: _restarts,
 }

@@ -1,0 +1,1 @@
+"""The archive: which jobs have ended and left the memory of a shard, and when they are deleted."""

@@ -1,0 +1,162 @@
+"""How periods take in and give up jobs, and how an archive has the policy carried out.
+
+Turns the age of periods into orders to delete jobs, a bounded number at a time. A job that was
+ordered to go stays in its period until it says that it goes, so every order may be lost. Must not
+delete a job itself, nor decide whether it has ended: the job does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from heapq import nlargest, nsmallest
+from itertools import islice
+from typing import Any
+
+from peloton.actors.archive import facts as f
+from peloton.actors.archive import messages as m
+from peloton.actors.archive.state import Archive
+from peloton.actors.job.messages import Archived, ForgetJob
+from peloton.runtime.vocabulary import At, Decision, Due, Key, Send
+
+PERIODS_PER_CHECK, JOBS_PER_PERIOD = 8, 32
+"""What one check orders to go, at most, of each shard."""
+CHECK_S = 1.0
+"""Between two checks while periods are too old."""
+
+
+def take_first(message: m.ArchiveJob, at: At) -> Decision:
+    """The first job of a period."""
+    return take(Archive(), message, at)
+
+
+def take(period: Archive, message: m.ArchiveJob, at: At) -> Decision:
+    """A job that has ended, from now on found here; again, if it has run again meanwhile."""
+    job = message.summary.job
+    told = (Send(job, Archived(message.summary.completed_at)),)
+    known = period.jobs.get(job)
+    if known == message.summary:
+        return Decision(sends=told)
+    jobs = len(period.jobs) + (known is None)
+    sends = told if known is not None else (*told, _counted(at.key, jobs))
+    return Decision(facts=(f.JobArchived(message.summary),), sends=sends)
+
+
+def drop(period: Archive, message: m.DropJob, at: At) -> Decision:
+    """A job is deleted, or has run again."""
+    return _drop(period, at, forgotten=False)
+
+
+def forgotten(period: Archive, message: m.JobGoing, at: At) -> Decision:
+    """A job is deleted by the policy."""
+    return _drop(period, at, forgotten=True)
+
+
+def _drop(period: Archive, at: At, *, forgotten: bool) -> Decision:
+    job = at.sender
+    if job is None or job not in period.jobs:
+        return Decision()
+    counted = _counted(at.key, len(period.jobs) - 1, forgotten=forgotten)
+    return Decision(facts=(f.JobDropped(job),), sends=(counted,))
+
+
+def delete_ended(period: Archive, message: m.DeleteEnded, at: At) -> Decision:
+    """Order the first jobs that are old enough to go."""
+    jobs = period.jobs
+    old = (job for job in sorted(jobs) if jobs[job].completed_at <= message.before)
+    return Decision(
+        sends=tuple(Send(job, ForgetJob(message.before)) for job in islice(old, JOBS_PER_PERIOD))
+    )
+
+
+def no_period(message: m.DeleteEnded, at: At) -> Decision:
+    """There is no such period any more."""
+    number = m.period_number(at.key)
+    return Decision() if number is None else Decision(sends=(_counted(at.key, 0),))
+
+
+def note_first(message: m.PeriodCounted, at: At) -> Decision:
+    """The first period of an archive."""
+    return note(Archive(), message, at)
+
+
+def note(archive: Archive, message: m.PeriodCounted, at: At) -> Decision:
+    """How many jobs a period has."""
+    if archive.periods.get(message.number, 0) == message.jobs:
+        return Decision()
+    fact = f.PeriodNoted(message.number, message.jobs, at.now, message.forgotten)
+    return Decision(facts=(fact,))
+
+
+def due(archive: Archive, at: At, *, forget_after_s: float) -> Decision:
+    """Have the oldest periods that are old enough delete their jobs."""
+    before = at.now - forget_after_s
+    oldest = nsmallest(PERIODS_PER_CHECK, archive.periods)
+    sends = tuple(
+        Send(Key(f"{at.key}/{number}"), m.DeleteEnded(before))
+        for number in oldest
+        if (number + 1) * m.PERIOD_S <= before
+    )
+    text = f"{len(sends)} periods are older than {forget_after_s:g} s" if sends else ""
+    return Decision(facts=(f.PolicyApplied(at.now),), sends=sends, because=text)
+
+
+def deadline(archive: Archive, forget_after_s: float) -> tuple[str, float] | None:
+    """When the oldest period is old enough; soon, where it is already."""
+    if not archive.periods or forget_after_s == math.inf:
+        return None
+    due_at = (archive.oldest + 1) * m.PERIOD_S + forget_after_s
+    return f"check {archive.checks}", max(due_at - archive.checked_at, CHECK_S)
+
+
+def get_periods(
+    archive: Archive, query: m.GetPeriods, at: At, *, forget_after_s: float
+) -> m.PeriodsListed:
+    """What there is."""
+    due_at = (archive.oldest + 1) * m.PERIOD_S + forget_after_s
+    numbers = nlargest(query.limit, sorted(filter(query.below.__gt__, archive.periods)))
+    return m.PeriodsListed(
+        tuple((number, archive.periods[number]) for number in numbers),
+        archive.archived,
+        archive.forgotten,
+        max(at.now - due_at, 0.0) if archive.periods else 0.0,
+    )
+
+
+def get_period(period: Archive, query: m.GetPeriod, at: At) -> m.PeriodListed:
+    """Jobs of a period."""
+    keys = sorted(job for job in period.jobs if job > query.after)
+    jobs = tuple(period.jobs[job] for job in keys[: query.limit])
+    return m.PeriodListed(jobs, len(keys) > len(jobs))
+
+
+def _counted(period: Key, jobs: int, *, forgotten: bool = False) -> Send:
+    number = m.period_number(period)
+    assert number is not None
+    return Send(m.archive_of(period), m.PeriodCounted(number, jobs, forgotten))
+
+
+def _nothing(message: Any, at: At) -> Decision:
+    return Decision()
+
+
+def decide_of(forget_after_s: float) -> Mapping[type, Callable[[Any, Any, At], Decision]]:
+    """The table, for a policy."""
+    return {
+        m.ArchiveJob: take,
+        m.DropJob: drop,
+        m.DeleteEnded: delete_ended,
+        m.PeriodCounted: note,
+        m.JobGoing: forgotten,
+        Due: lambda archive, message, at: due(archive, at, forget_after_s=forget_after_s),
+    }
+
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    m.ArchiveJob: take_first,
+    m.DropJob: _nothing,
+    m.DeleteEnded: no_period,
+    m.PeriodCounted: note_first,
+    m.JobGoing: _nothing,
+    Due: _nothing,
+}

@@ -1,0 +1,56 @@
+"""The kind "archive", as registered with the runtime: one in every jobmgr shard, and its periods.
+
+Must hold nothing but the table.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from peloton.actors.archive import messages as m
+from peloton.actors.archive.decide import ABSENT, deadline, decide_of, get_period, get_periods
+from peloton.actors.archive.facts import FACTS
+from peloton.actors.archive.goals import pursue
+from peloton.actors.archive.state import EVOLVE, Archive
+from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
+
+FORGET_AFTER_S = 30 * 24 * 3600.0
+"""How long after its end a job is deleted, unless a setting says otherwise."""
+PERIODS_KEPT_MAX = 16
+"""Periods a shard keeps in memory: those that take in jobs, or give them up."""
+PERIODS_KEPT_BYTES_MAX = 4 * 1024 * 1024
+PERIODS_KEPT_S = 600.0
+
+
+def _partition(key: Key) -> int:
+    return int(key.split("/")[1])
+
+
+def kind(forget_after_s: float = FORGET_AFTER_S) -> Kind:
+    """The kind; jobs are deleted so many seconds after their end (`math.inf`: never)."""
+    return Kind(
+        name="archive",
+        group="jobmgr",
+        state=Archive,
+        decide=decide_of(forget_after_s),
+        absent=ABSENT,
+        pursue=pursue,
+        evolve=EVOLVE,
+        messages=m.MESSAGES,
+        facts=FACTS,
+        answers=m.ANSWERS,
+        queries=m.QUERIES,
+        partition=_partition,
+        deadline=lambda archive: deadline(archive, forget_after_s),
+        ended=lambda archive, index: bool(archive.jobs),  # a period owes nothing to anybody
+        keep=PERIODS_KEPT_MAX,
+        keep_bytes=PERIODS_KEPT_BYTES_MAX,
+        keep_s=PERIODS_KEPT_S,
+        inspect={
+            m.GetPeriods: partial(get_periods, forget_after_s=forget_after_s),
+            m.GetPeriod: get_period,
+        },
+        depends=lambda query: OWN_STATE if isinstance(query, m.GetPeriod) else "",
+        lookup=frozenset((m.ArchiveJob, m.DropJob, m.JobGoing, m.DeleteEnded)),
+        since=dict.fromkeys(FACTS.values(), m.LEVEL_ARCHIVE),
+    )

@@ -1,0 +1,106 @@
+"""Whether a host grants a launch: the checks that settle what placers have proposed.
+
+Turns (host, launch, members) into those that are granted, their ports, and the reason for the
+rest. Two placers may propose one host at the same time, so nothing that was decided on their views
+may be taken for granted here. It must not write facts nor send.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from peloton.actors.host import messages as m
+from peloton.actors.host.ledger import pick_ports
+from peloton.actors.host.state import Host, Maintenance
+from peloton.placement.conditions import accepts, condition_text, depends_on_tasks
+from peloton.runtime.vocabulary import At, Bits
+
+LABELS_TOO_EARLY = "the cluster's feature level is too low for conditions on the tasks of a host"
+NO_PORT = "no free port on the host"
+
+Ports = tuple[tuple[int, ...], ...]
+"""The numbers of each member, in the order of the spec's ports."""
+
+
+class Granted(NamedTuple):
+    """Members that may run here, and why the others may not."""
+
+    members: Bits
+    ports: Ports
+    reason: str
+
+
+def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
+    """The lowest members that the host accepts now."""
+    spec = launch.spec
+    assert spec is not None
+    if not host.grants:
+        because = host.maintenance if host.maintenance != Maintenance.NONE else host.state
+        return Granted(Bits(), (), f"host is {because.name.lower()}")
+    count, reason = len(members), ""
+    fits = spec.resources.fits(host.free)
+    if fits < count:
+        short = ", ".join(spec.resources.short_of(host.free - spec.resources.times(fits)))
+        count, reason = fits, f"insufficient resources on the host: {short}"
+    count, reason = _by_constraint(host, spec, count=count, at=at, reason=reason)
+    count, reason = _apart(host, launch, count=count, at=at, reason=reason)
+    some = members.lowest(count) if count else Bits()
+    ports: Ports = ()
+    if some and spec.ports:
+        taken = {port for _, held in host.runs.sets() for port in held.ports}
+        with_ports, ports = _with_ports(host, spec, members=some, taken=taken)
+        if with_ports != some:
+            fixed = [port.number for port in spec.ports if port.number in taken]
+            reason = f"port {fixed[0]} is taken on the host" if fixed else NO_PORT
+        some = with_ports
+    return Granted(some, ports, reason)
+
+
+def _by_constraint(
+    host: Host, spec: m.RunSpec, *, count: int, at: At, reason: str
+) -> tuple[int, str]:
+    """How many of `count` runs the constraint allows one after another."""
+    if spec.constraint is None or not count:
+        return count, reason
+    if at.level < m.LEVEL_TASK_LABELS and depends_on_tasks(spec.constraint):
+        return 0, LABELS_TOO_EARLY
+    found = accepts(
+        spec.constraint,
+        spec.all_labels,
+        host=(at.key, host.labels),
+        running=host.running,
+        most=count,
+    )
+    if found == count:
+        return count, reason
+    return (
+        found,
+        f"the host does not meet the constraint: requires {condition_text(spec.constraint)}",
+    )
+
+
+def _apart(host: Host, launch: m.Launch, *, count: int, at: At, reason: str) -> tuple[int, str]:
+    """How many of `count` runs may join those of their job, which are to be kept apart."""
+    spec = launch.spec
+    if spec is None or spec.apart is None or not count:
+        return count, reason
+    if at.level < m.LEVEL_TASK_LABELS:
+        return 0, LABELS_TOO_EARLY
+    here = host.running.get(spec.apart, 0)
+    room = max(0, launch.shares + 1 - here)
+    if room >= count:
+        return count, reason
+    return room, f"spread: {here + room} of the job's instances are on the host"
+
+
+def _with_ports(
+    host: Host, spec: m.RunSpec, *, members: Bits, taken: set[int]
+) -> tuple[Bits, Ports]:
+    """Those of the members for which there are ports; these are taken from then on."""
+    found, ports = [], []
+    for member in members:
+        picked = pick_ports(spec.ports, taken, span=host.ports)
+        if picked:
+            found.append(member)
+            ports.append(picked)
+    return Bits.of(*found), tuple(ports)

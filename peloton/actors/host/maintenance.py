@@ -1,0 +1,76 @@
+"""How a host is drained for maintenance, and comes back.
+
+An operator sets the goal; from then on nothing is granted, and every run is ended. A run that is
+ended so uses up no attempt of its task, which gets a new run elsewhere. The host is down once all
+its tasks have journaled the ends of their runs, and stays down, whatever becomes of its machine,
+until the operator completes the maintenance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.actors.host import facts as f
+from peloton.actors.host import messages as m
+from peloton.actors.host.ledger import RunPhase, names_of
+from peloton.actors.host.reports import STOP_GRACE_S, held_runs
+from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.task.messages import HOST_MAINTENANCE
+from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Refused, Rest, Send
+
+
+def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
+    """Grant nothing any more and end every run."""
+    if host.removed:
+        return no_host(message, at)
+    if host.maintenance != Maintenance.NONE:
+        phase = m.MaintenanceSet(int(host.maintenance))
+        return Decision(reply=phase, because="in maintenance already")
+    if at.level < m.LEVEL_MAINTENANCE:
+        text = (
+            f"maintenance needs feature level {m.LEVEL_MAINTENANCE}, the cluster's is {at.level}: "
+            "upgrade every daemon, then `peloton features raise`"
+        )
+        return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
+    stops = tuple(
+        name
+        for crowd, some in held_runs(host)
+        if some.phase != RunPhase.KILLING
+        for name in names_of(crowd, some.members.raw, run=some.run)
+    )
+    order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
+    return Decision(
+        facts=(f.MaintenanceStarted(HOST_MAINTENANCE),),
+        sends=(Send(host.backend, order),) if stops else (),
+        reply=m.MaintenanceSet(int(Maintenance.DRAINING)),
+        because="maintenance was started",
+    )
+
+
+def complete(host: Host, message: m.CompleteMaintenance, at: At) -> Decision:
+    """The host may be used again."""
+    if host.removed:
+        return no_host(message, at)
+    if host.maintenance != Maintenance.DOWN:
+        # It may be down when the request is repeated.
+        return Decision(reply=Refused(m.NOT_DOWN, "Host is not DOWN", again=True))
+    return Decision(
+        facts=(f.MaintenanceCompleted(),),
+        reply=m.MaintenanceSet(int(Maintenance.NONE)),
+        because="maintenance was completed",
+    )
+
+
+def no_host(message: Any, at: At) -> Decision:
+    """Refuse: there is no such host."""
+    text = "host is not a Peloton agent"
+    return Decision(reply=Refused(m.NO_HOST, text, again=True), because="no such host")
+
+
+def drain(host: Host) -> Decision | Rest:
+    """Go down once no run holds anything and no task waits for word of one."""
+    if host.maintenance == Maintenance.DRAINING and not held_runs(host):
+        return Decision(facts=(f.HostDrained(),), because="all runs have ended")
+    if host.maintenance == Maintenance.DRAINED and not host.runs:
+        return Decision(facts=(f.HostTakenDown(),), because="down for maintenance")
+    return SETTLED if host.maintenance == Maintenance.DOWN else WAITING

@@ -1,0 +1,200 @@
+"""How a job decides commands that change it after its creation: update, start, restart, refresh.
+
+All are absolute: a repeat finds nothing left to do, and the slices learn of the newest state in
+whatever order and however often it is sent. Must not address a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from peloton.actors.job import facts as f
+from peloton.actors.job import messages as m
+from peloton.actors.job.grants import count_of
+from peloton.actors.job.orders import (
+    clipped,
+    evolved_by,
+    goals_of,
+    missing,
+    raise_grants,
+    sender_of,
+    slices_in,
+)
+from peloton.actors.job.slice.messages import members_in
+from peloton.actors.job.spec import (
+    INVALID,
+    OLDER_LEVEL,
+    JobSpec,
+    Override,
+    check_instances,
+    check_spec,
+    updated,
+)
+from peloton.actors.job.state import Job
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.task.messages import LEVEL_CHANGES, SLICE_SIZE
+from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Fact, Refused, Send
+
+TERMINATED, OTHER_VERSION, BUSY = "TERMINATED", "OTHER_VERSION", "BUSY"
+INCOMPLETE = "INCOMPLETE"
+CHANGEABLE = (
+    "instances", "description", "priority", "preemptible", "revocable", "minimum_running",
+    "maximum_running", "max_running_time_s",
+)  # fmt: skip
+"""Fields of a spec that an update may change. New instances alone get a new priority."""
+
+
+def start(job: Job, message: m.StartInstances, at: At) -> Decision:
+    """Begin new runs: of stopped instances, or with `again` of all."""
+    spec = job.spec
+    if spec is None or job.goal == m.JobGoals.DELETED:
+        return missing(message, at)
+    refused = _below_level(at)
+    if refused is not None:
+        return refused
+    whole = ((0, spec.instances),)
+    ranges = clipped(message.ranges, spec.instances) if message.ranges else whole
+    members = [
+        (number, some)
+        for number in slices_in(ranges)
+        if (some := _startable(job, number, ranges=ranges, again=message.again))
+    ]
+    if not members:
+        if not message.again and job.state in TERMINAL_JOB_STATES:
+            text = "cannot start tasks in a terminated job"
+            # It may be restarted, and stopped: then the same request starts it.
+            return Decision(reply=Refused(TERMINATED, text, "jobId", again=True), because=text)
+        return Decision(reply=m.InstancesOrdered(()), because="none of them was stopped")
+    if spec.unique and job.state in TERMINAL_JOB_STATES:
+        text = "it has ended, and has given up its name: create the job anew"
+        return Decision(reply=Refused(TERMINATED, text, "jobId"), because=text)
+    facts: tuple[Fact, ...] = (f.InstancesStarted(tuple(members), at.now, at.who),)
+    because = "Task restart API request" if message.again else "Task start API request"
+    reply = m.InstancesOrdered(_ranges(members))
+    return _ordered(job, facts, reply=reply, because=because)
+
+
+def add_change(job: Job, message: m.AddChange, at: At) -> Decision:
+    """One piece of a large update; sent again, it replaces the earlier one."""
+    refused = _not_changeable(job, message, at)
+    if refused is not None:
+        return refused
+    if job.pieces and sender_of(job.pieces_by) != sender_of(at.who):
+        text = "the job is being updated by another client"
+        return Decision(reply=Refused(BUSY, text, "id", again=True), because=text)
+    fact = f.ChangePieceGiven(message.slice_number, message.overrides, at.who, at.now)
+    return Decision(facts=(fact,), reply=m.ChangeAdded(message.slice_number))
+
+
+def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
+    """More instances, a new description, priority or limit."""
+    refused = _not_changeable(job, message, at)
+    if refused is not None:
+        return refused
+    known = job.spec
+    assert known is not None
+    received = {number: job.pieces[number] for number in sorted(job.pieces)}
+    if not message.pieces:
+        received = {}
+    if message.pieces != len(received):
+        text = f"{len(received)} of {message.pieces} pieces were received: send all of them again"
+        drop = (Send(SELF, m.DropPieces()),) if received else ()
+        refusal = Refused(INCOMPLETE, text, "config.instanceConfig", again=True)
+        return Decision(sends=drop, reply=refusal, because=text)
+    spec = updated(known, message.spec)
+    pieces = received | dict(message.overrides)
+    given = [override for overrides in pieces.values() for override in overrides]
+    spec = msgspec.structs.replace(spec, own_configs=known.own_configs + len(given))
+    wrong = _check_growth(known, spec.instances, given=given) or check_spec(spec)
+    wrong = wrong or check_instances(spec, given, own=spec.own_configs)
+    if wrong is not None:
+        return Decision(reply=wrong, because=wrong.text)
+    if not given and all(getattr(spec, name) == getattr(known, name) for name in CHANGEABLE):
+        return Decision(reply=m.JobUpdated(0, known.config_version), because="nothing new")
+    added = spec.instances - known.instances
+    facts: tuple[Fact, ...] = (f.JobChanged(spec, tuple(pieces.items()), at.now, at.who),)
+    reply = m.JobUpdated(added, spec.config_version)
+    return _ordered(job, facts, reply=reply, because=f"updated: {added} more instances")
+
+
+def refresh(job: Job, message: m.RefreshJob, at: At) -> Decision:
+    """Nothing is read anew, as nothing is cached: the goal is looked at after every message."""
+    if job.spec is None or job.goal == m.JobGoals.DELETED:
+        return missing(message, at)
+    refused = _below_level(at)
+    if refused is not None:
+        return refused
+    slices = Bits.span(0, job.slices) - job.confirmed
+    return Decision(
+        sends=goals_of(job, slices), reply=m.JobRefreshed(), because="refreshed on request"
+    )
+
+
+def _ordered(job: Job, facts: tuple[Fact, ...], *, reply: Any, because: str) -> Decision:
+    """The decision upon these facts: what they free is granted, and the slices get new goals."""
+    ordered = evolved_by(job, facts)
+    raised, folded, _ = raise_grants(ordered)
+    slices = Bits.span(0, folded.slices) - folded.confirmed
+    sends = goals_of(folded, slices)
+    return Decision(facts=(*facts, *raised), sends=sends, reply=reply, because=because)
+
+
+def _startable(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...], again: bool) -> Bits:
+    assert job.spec is not None
+    members = members_in(number, ranges, count=count_of(job.spec, number))
+    if again or job.goal == m.JobGoals.KILLED:
+        return members
+    return members & job.stopped.get(number, Bits())
+
+
+def _ranges(members: Iterable[tuple[int, Bits]]) -> tuple[tuple[int, int], ...]:
+    """The instances as half-open ranges, ascending."""
+    found: list[tuple[int, int]] = []
+    for number, some in members:
+        for member in some:
+            instance = number * SLICE_SIZE + member
+            if found and found[-1][1] == instance:
+                found[-1] = found[-1][0], instance + 1
+            else:
+                found.append((instance, instance + 1))
+    return tuple(found)
+
+
+def _not_changeable(job: Job, message: Any, at: At) -> Decision | None:
+    """The refusal of an update for what the job is."""
+    spec = job.spec
+    if spec is None or job.goal == m.JobGoals.DELETED:
+        return missing(message, at)
+    if job.state in TERMINAL_JOB_STATES or job.goal == m.JobGoals.KILLED:
+        text = f"Job is in a terminal state:{job.state.name}"
+        return Decision(reply=Refused(TERMINATED, text, "id", again=True), because=text)
+    version = message.version if isinstance(message, m.UpdateJob) else 0
+    if version and version != spec.config_version:
+        text = "invalid job configuration version"
+        refusal = Refused(OTHER_VERSION, text, "config.changeLog.version")
+        return Decision(reply=refusal, because=text)
+    return _below_level(at)
+
+
+def _below_level(at: At) -> Decision | None:
+    if at.level >= LEVEL_CHANGES:
+        return None
+    text = (
+        "a job cannot be changed while the cluster may hold daemons of an older version: "
+        f"an operator has to raise its feature level to {LEVEL_CHANGES}"
+    )
+    return Decision(reply=Refused(OLDER_LEVEL, text, again=True), because=text)
+
+
+def _check_growth(known: JobSpec, instances: int, *, given: Sequence[Override]) -> Refused | None:
+    if instances < known.instances:
+        text = f"new instance count can't be less: {instances} are less than {known.instances}"
+        return Refused(INVALID, text, "config.instanceCount")
+    for override in given:
+        if override.instance < known.instances:
+            text = f"instance {override.instance} exists: its config cannot be changed"
+            return Refused(INVALID, text, f"config.instanceConfig[{override.instance}]")
+    return None

@@ -1,0 +1,108 @@
+"""How the owner of a name decides whose it is: the first that asks, until that job has ended.
+
+The gateway reserves a name before it creates the job, so that a creation can be refused at once.
+What counts is the claim of the job itself: a reservation that its job does not claim in time, as
+its creation failed, is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.job.name import facts as f
+from peloton.actors.job.name import messages as m
+from peloton.actors.job.name.state import Name
+from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Refused, Send
+
+RESERVATION, RESERVATION_S = "reservation", 60.0
+"""How long a name is kept for a job that does not claim it."""
+
+
+LATER = Decision(because=f"feature level {m.LEVEL_ARRAYS} is not known here yet")
+"""Of an owner that has not learned of the level: what is owed is sent again."""
+
+
+def _below(at: At) -> bool:
+    return at.level < m.LEVEL_ARRAYS
+
+
+def reserve_first(message: m.ReserveName, at: At) -> Decision:
+    """Keep the name for a job."""
+    if _below(at):
+        text = f"names are held from feature level {m.LEVEL_ARRAYS} on: an operator has to raise it"
+        return Decision(reply=Refused("OLDER_LEVEL", text, "name", again=True), because=text)
+    return Decision(facts=(f.NameKept(message.job, at.now),), reply=m.NameReserved())
+
+
+def reserve(name: Name, message: m.ReserveName, at: At) -> Decision:
+    """Refused, unless it is kept for this very job."""
+    if name.holder == message.job:
+        return Decision(reply=m.NameReserved(), because="reserved already")
+    if not name.claimed and at.now >= name.kept_at + RESERVATION_S:
+        return reserve_first(message, at)
+    text = "another job of the pool that has not ended has the name, and wants it for itself"
+    return Decision(reply=Refused(m.NAME_TAKEN, text, "name", again=True), because=text)
+
+
+def cancel(name: Name, message: m.CancelReservation, at: At) -> Decision:
+    """Forget a reservation of this job."""
+    mine = name.holder == message.job and not (name.claimed or _below(at))
+    facts = (f.NameForgotten(),) if mine else ()
+    return Decision(facts=facts, reply=m.NameReserved(), because="its job was not created")
+
+
+def claim_first(message: m.ClaimName, at: At) -> Decision:
+    """The name is free: it is the job's."""
+    if _below(at):
+        return LATER
+    granted = Send(SENDER, m.NameGranted())
+    return Decision(facts=(f.NameClaimed(message.job),), sends=(granted,))
+
+
+def claim(name: Name, message: m.ClaimName, at: At) -> Decision:
+    """The job's if it was kept for it; a repeat is answered again."""
+    if _below(at):
+        return LATER
+    if name.holder != message.job:
+        return Decision(sends=(Send(SENDER, m.NameRefused(name.holder)),), because="it is taken")
+    facts = () if name.claimed else (f.NameClaimed(message.job),)
+    return Decision(facts=facts, sends=(Send(SENDER, m.NameGranted()),))
+
+
+def free(name: Name, message: m.FreeName, at: At) -> Decision:
+    """Its job has ended. Who does not have the name is answered all the same."""
+    if _below(at):
+        return LATER
+    facts = (f.NameForgotten(),) if name.holder == message.job else ()
+    return Decision(facts=facts, sends=(Send(SENDER, m.NameFreed()),), because="its job has ended")
+
+
+def due(name: Name, message: Due, at: At) -> Decision:
+    """The job was not created in time."""
+    if _below(at):
+        return LATER
+    text = f"its job did not claim it within {RESERVATION_S:g} s"
+    return Decision(facts=(f.NameForgotten(),), because=text)
+
+
+def deadline(name: Name) -> tuple[str, float] | None:
+    """A name that its job has claimed stays until the job gives it up."""
+    return None if name.claimed else (RESERVATION, RESERVATION_S)
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    m.ReserveName: reserve,
+    m.CancelReservation: cancel,
+    m.ClaimName: claim,
+    m.FreeName: free,
+    Due: due,
+}
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    m.ReserveName: reserve_first,
+    m.CancelReservation: lambda message, at: Decision(reply=m.NameReserved()),
+    m.ClaimName: claim_first,
+    m.FreeName: lambda message, at: Decision(sends=(Send(SENDER, m.NameFreed()),)),
+    Due: lambda message, at: Decision(because="nobody's"),
+}

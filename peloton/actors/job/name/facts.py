@@ -1,0 +1,28 @@
+"""What the owner of a name journals. Numbers are permanent, because journals hold them.
+
+A fact must not hold more than its fold needs, nor ever change its meaning.
+"""
+
+from __future__ import annotations
+
+from peloton.runtime.vocabulary import Fact, Key
+
+
+class NameKept(Fact, frozen=True, gc=False, array_like=True):
+    """The name is reserved for a job that is about to be created."""
+
+    job: Key
+    at: float
+
+
+class NameClaimed(Fact, frozen=True, gc=False, array_like=True):
+    """The name is this job's, which exists."""
+
+    job: Key
+
+
+class NameForgotten(Fact, frozen=True, gc=False, array_like=True):
+    """The name is nobody's."""
+
+
+FACTS: dict[int, type] = {1: NameKept, 2: NameClaimed, 3: NameForgotten}

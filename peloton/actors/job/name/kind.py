@@ -1,0 +1,26 @@
+"""The kind "name", as registered with the runtime. Must hold nothing but the table."""
+
+from __future__ import annotations
+
+from peloton.actors.job.name import messages as m
+from peloton.actors.job.name.decide import ABSENT, DECIDE, deadline
+from peloton.actors.job.name.facts import FACTS, NameClaimed, NameForgotten, NameKept
+from peloton.actors.job.name.goals import pursue
+from peloton.actors.job.name.state import EVOLVE, Name
+from peloton.runtime.vocabulary import Kind
+
+KIND = Kind(
+    name="name",
+    group="jobmgr",
+    state=Name,
+    decide=DECIDE,
+    absent=ABSENT,
+    pursue=pursue,
+    evolve=EVOLVE,
+    messages=m.MESSAGES,
+    facts=FACTS,
+    answers=m.ANSWERS,
+    partition=lambda key: key,
+    deadline=deadline,
+    since=dict.fromkeys((NameKept, NameClaimed, NameForgotten, m.NameReserved), m.LEVEL_ARRAYS),
+)

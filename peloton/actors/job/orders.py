@@ -1,0 +1,167 @@
+"""What commands and reports of a job have in common: folds, ranges, grants, goals for its slices.
+
+Turns a state into the goals that its slices are to hold. Must not decide upon a message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.actors.job import facts as f
+from peloton.actors.job import messages as m
+from peloton.actors.job.grants import count_of, higher, limited
+from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
+from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening, slice_key
+from peloton.actors.job.state import EVOLVE, Job, known_uses
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.waits import NameStates, unnoted
+from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send, counted
+
+NOT_FOUND = "NOT_FOUND"
+
+
+def sender_of(who: str) -> str:
+    """How and under which name a principal is known; a repeat may come from another address."""
+    return who.partition("@")[0].partition("/")[0]
+
+
+def missing(message: Any, at: At) -> Decision:
+    """There is no such job."""
+    return Decision(reply=Refused(NOT_FOUND, "job not found", "id"))
+
+
+def evolved_by(job: Job, facts: tuple[Fact, ...]) -> Job:
+    """The job after these facts."""
+    for fact in facts:
+        job = evolve(job, fact)
+    return job
+
+
+def evolve(job: Job | None, fact: Fact) -> Job:
+    """The job after one fact."""
+    evolved = EVOLVE[type(fact)](job, fact)
+    assert evolved is not None
+    return evolved
+
+
+def tallied_by(job: Job, facts: tuple[Fact, ...]) -> Decision:
+    """What these facts of a tally mean for the job, and for the grants of its slices."""
+    folded = evolved_by(job, facts)
+    terminal = folded.state in TERMINAL_JOB_STATES
+    ended = f"the job ended as {folded.state.name}" if terminal else ""
+    raised, folded, touched = raise_grants(folded)
+    if not raised:
+        return Decision(facts=facts, sends=said_at_end(folded), because=ended)
+    return Decision(
+        facts=(*facts, *raised),
+        sends=goals_of(folded, touched),
+        because=counted(len(touched), "slice", many="slices")
+        + " may have more instances under way",
+    )
+
+
+def asked_first(job: Job) -> tuple[Send, ...]:
+    """What a job that may not begin asks of others, until they have answered."""
+    if not job.held:
+        return ()
+    asked = tuple(Send(other, m.AwaitEnd()) for other in unnoted(job.waits))
+    return (*asked, *_about_name(job, asks=True))
+
+
+def said_at_end(job: Job) -> tuple[Send, ...]:
+    """What others want to know of a job that has ended, or will never be known to."""
+    deleted = job.goal == m.JobGoals.DELETED
+    ended = job.state in TERMINAL_JOB_STATES
+    told: tuple[Send, ...] = ()
+    if ended or deleted:
+        state = job.state if ended else m.JobStates.DELETED
+        end = m.EndTold(job.key, state, "" if ended else "it was deleted")
+        told = tuple(Send(waiter, end) for waiter in sorted(job.waits.waiters))
+    # The name of a job that is deleted is free once nothing of it runs.
+    if len(job.gone) >= job.slices if deleted else ended:
+        told += _about_name(job, asks=False)
+    return told
+
+
+def _about_name(job: Job, *, asks: bool) -> tuple[Send, ...]:
+    spec = job.spec
+    wanted = job.waits.name == NameStates.ASKED if asks else job.waits.has_name
+    if spec is None or not wanted:
+        return ()
+    return (Send(name_key(spec.pool, spec.name), (ClaimName if asks else FreeName)(job.key)),)
+
+
+def raise_grants(job: Job) -> tuple[tuple[Fact, ...], Job, Bits]:
+    """The fact that gives slices what others cannot use, the job after it, and these slices."""
+    if job.goal != m.JobGoals.SUCCEEDED or job.spec is None or not limited(job.spec):
+        return (), job, Bits()
+    more = higher(job.spec, job.grants, uses=known_uses(job))
+    if not more:
+        return (), job, Bits()
+    raised = f.GrantsRaised(more)
+    return (raised,), evolved_by(job, (raised,)), Bits.of(*(number for number, _ in more))
+
+
+def goals_of(job: Job, slices: Bits) -> tuple[Send, ...]:
+    """The goals of these slices; none while the job may not begin."""
+    if job.held:
+        return ()
+    return tuple(
+        Send(slice_key(job.key.partition("/")[2], number), _goal(job, number)) for number in slices
+    )
+
+
+def _goal(job: Job, number: int) -> SetSliceGoal:
+    spec = job.spec
+    assert spec is not None
+    opening = None
+    if job.goal != m.JobGoals.DELETED:
+        count = count_of(spec, number)
+        opening = SliceOpening(
+            job=job.key.partition("/")[2],
+            name=spec.name,
+            pool=spec.pool,
+            count=count,
+            default=spec.default,
+            overrides=job.overrides.get(number, ()),
+            labels=spec.labels,
+            priority=spec.priority,
+            preemptible=spec.preemptible,
+            revocable=spec.revocable,
+            spread=spec.spread,
+            max_running_s=spec.max_running_time_s or None,
+            config_version=spec.config_version,
+        )
+    return SetSliceGoal(
+        version=job.version,
+        job=job.key,
+        number=number,
+        goal=TaskGoals(int(job.goal)),
+        stopped=job.stopped.get(number, Bits()),
+        opening=opening,
+        grant=job.grants.get(number, 0) if limited(spec) else None,
+        restarts=job.restarts.get(number, ()),
+        tallied=number in job.awaited,
+    )
+
+
+def clipped(ranges: tuple[tuple[int, int], ...], instances: int) -> tuple[tuple[int, int], ...]:
+    """The ranges without what lies outside, ascending and disjoint."""
+    inside = sorted((max(start, 0), min(stop, instances)) for start, stop in ranges)
+    merged: list[tuple[int, int]] = []
+    for start, stop in inside:
+        if start >= stop:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return tuple(merged)
+
+
+def slices_in(ranges: tuple[tuple[int, int], ...]) -> list[int]:
+    """The slices that have instances in these ranges."""
+    return sorted(
+        {k for start, stop in ranges for k in range(start // SLICE_SIZE, -(-stop // SLICE_SIZE))}
+    )

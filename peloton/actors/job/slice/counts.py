@@ -1,0 +1,134 @@
+"""The tally of a slice: its instances by the state that clients see.
+
+Turns the crowd, the members that have not begun and those that are being restarted into counts.
+What a goal has ordered is counted from the turn on that took the goal, though the tasks learn of it
+later in the same frame: a job must never see instances as ended that are to run again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.actors.job.slice.goals import reviving, unborn, unended
+from peloton.actors.job.slice.messages import Tally
+from peloton.actors.job.slice.state import Slice
+from peloton.actors.job.slice.usage import times
+from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
+from peloton.runtime.vocabulary import At
+
+INITIALIZED = "INITIALIZED"
+_NAMES = {
+    TaskStates.LAUNCHING: "LAUNCHED",
+    TaskStates.THROTTLED: "PENDING",
+}
+
+
+def client_state(task: Task) -> str:
+    """The state's name as clients know it: a waiting task is INITIALIZED, then PENDING."""
+    if task.state == TaskStates.WAITING:
+        return (
+            INITIALIZED
+            if task.admission == Admission.NONE and not task.unschedulable
+            else "PENDING"
+        )
+    return _NAMES.get(task.state, task.state.name)
+
+
+Phase = tuple[bool, int, tuple[tuple[str, int], ...]]
+
+
+def phase(slice_: Slice, index: Any) -> Phase | None:
+    """None before any instance runs; then whether all have ended, how many are active where each
+    end frees a grant for other slices, and how those ended that will not act any more.
+
+    A slice that has begun all its instances uses no more of its grant than it has active ones: what
+    it frees is granted to other slices by its tally, so each end is reported at once.
+    """
+    begun, active = False, 0
+    for task, raw in index.classes.items() if index is not None else ():
+        if task.state in ENDED:
+            begun = True
+        else:
+            begun = begun or task.state == TaskStates.RUNNING
+            active += raw.bit_count()
+    if not begun:
+        return None
+    waiting = bool(slice_.held.raw or (slice_.closed and slice_.waiting.raw))
+    if not (active or waiting):
+        return True, 0, tuple(sorted(index.count(client_state).items()))
+    ends_free_grants = slice_.grant is not None and not waiting
+    return False, active if ends_free_grants else 0, ()
+
+
+def is_final(phase: Phase | None) -> bool:
+    """Whether all have ended: how is part of the phase, and a tally tells no more than that."""
+    return phase is not None and phase[0]
+
+
+def tally(slice_: Slice, at: At) -> Tally:
+    """Instances by state, when they began and ended, and what they used.
+
+    Where each end is reported at once, only the last report has times and usage: each is a pass
+    over all instances.
+    """
+    found = dict(at.index.count(client_state)) if at.index is not None else {}
+    begins = slice_.waiting.raw.bit_count() if slice_.closed else 0
+    if slice_.goal != TaskGoals.DELETED:
+        begins += unborn(slice_, at.index).raw.bit_count()
+    again = slice_.held.raw | reviving(slice_, at.index).raw
+    for task, raw in at.index.split(again) if again else ():
+        if task is not None and task.state in ENDED:
+            found[client_state(task)] -= raw.bit_count()
+            begins += raw.bit_count()
+    if begins:
+        found[INITIALIZED] = found.get(INITIALIZED, 0) + begins
+    counts = sorted([(name, count) for name, count in found.items() if count])
+    # Without those that have ended and still hold a ticket: they never run again by themselves.
+    active = -1 if slice_.grant is None else len(unended(slice_, at.index))
+    return Tally(
+        counts=tuple(counts),
+        controller=_controller(slice_, at),
+        times=_times(slice_, at),
+        active=active,
+        versions=_versions(slice_, at),
+    )
+
+
+def _times(slice_: Slice, at: At) -> tuple[float, ...]:
+    if at.index is None:
+        return ()
+    # Without a grant, single ends are not reported at once.
+    known = phase(slice_, at.index) if slice_.grant is not None else None
+    each_end = known is not None and not known[0] and known[1] > 0
+    return () if each_end else times(slice_, at.index)
+
+
+def _controller(slice_: Slice, at: At) -> str:
+    if slice_.number or at.index is None:
+        return ""
+    if not slice_.specs[at.index.columns.read("spec", 0) or 0].config.controller:
+        return ""
+    state = at.index.state_of(0)
+    if state is not None and 0 in slice_.held | reviving(slice_, at.index):
+        return INITIALIZED
+    return client_state(state) if state is not None else ""
+
+
+def _versions(slice_: Slice, at: At) -> tuple[tuple[int, int], ...]:
+    """Instances by the version of their config; none while all have the first."""
+    for row in slice_.specs:
+        if row.config_version != 1:
+            break
+    else:
+        return ()
+    counts: dict[int, int] = {}
+    begun: dict[int, int] = {}
+    if at.index is not None:
+        for spec, raw in at.index.columns.groups("spec", at.index.present):
+            begun[spec] = raw.bit_count()
+    for spec, row in enumerate(slice_.specs):
+        waits = len(slice_.closed[spec]) if slice_.closed else 0
+        number = row.config_version
+        counts[number] = counts.get(number, 0) + begun.get(spec, 0) + waits
+    return tuple(sorted(counts.items()))

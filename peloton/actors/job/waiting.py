@@ -1,0 +1,206 @@
+"""How a job decides what concerns others: jobs it waits for or that wait for it, and its name.
+
+No job asks another more than once: who is asked notes it, and tells its end when it comes. Both
+messages are owed until they are answered. Must not address a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from peloton.actors.job import facts as f
+from peloton.actors.job import messages as m
+from peloton.actors.job.grants import limited
+from peloton.actors.job.name.messages import (
+    LEVEL_ARRAYS,
+    FreeName,
+    NameFreed,
+    NameGranted,
+    NameRefused,
+)
+from peloton.actors.job.orders import asked_first, evolved_by, goals_of, said_at_end
+from peloton.actors.job.spec import After
+from peloton.actors.job.state import Job
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.waits import NameStates, moment_of
+from peloton.actors.task.messages import LEVEL_CHANGES
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Send
+
+WAITERS_MAX = 1000
+"""Jobs that may await the end of one job."""
+ANY_END = "ENDED"
+DEADLINE = "deadline"
+
+
+def from_level(decide: Callable[[Job, Any, At], Decision]) -> Callable[[Job, Any, At], Decision]:
+    """Nothing is decided by an owner that has not learned of the feature level yet.
+
+    Who sent the message sends it, or what it answers, again.
+    """
+
+    def decided(job: Job, message: Any, at: At) -> Decision:
+        if at.level < LEVEL_ARRAYS:
+            return Decision(because=f"feature level {LEVEL_ARRAYS} is not known here yet")
+        return decide(job, message, at)
+
+    return decided
+
+
+def await_end(job: Job, message: m.AwaitEnd, at: At) -> Decision:
+    """Tell the end, or note who wants to know it."""
+    waiter = at.sender
+    if waiter is None:
+        return Decision()
+    if job.spec is None or job.goal == m.JobGoals.DELETED:
+        return await_absent(message, at)
+    if job.state in TERMINAL_JOB_STATES:
+        return Decision(sends=(Send(SENDER, m.EndTold(at.key, job.state)),))
+    noted = Send(SENDER, m.AwaitNoted(at.key))
+    if waiter in job.waits.waiters:
+        return Decision(sends=(noted,))
+    if len(job.waits.waiters) >= WAITERS_MAX:
+        text = f"{WAITERS_MAX} jobs wait for it already, the limit"
+        end = m.EndTold(at.key, m.JobStates.DELETED, text)
+        return Decision(sends=(Send(SENDER, end),), because=text)
+    return Decision(facts=(f.WaiterNoted(waiter),), sends=(noted,))
+
+
+def await_absent(message: m.AwaitEnd, at: At) -> Decision:
+    """How a job ended that does not exist will never be known."""
+    end = m.EndTold(at.key, m.JobStates.DELETED, "it does not exist")
+    return Decision(sends=(Send(SENDER, end),), because="no such job")
+
+
+def noted(job: Job, message: m.AwaitNoted, at: At) -> Decision:
+    """The other job will tell its end."""
+    if job.waits.others.get(message.other, True):
+        return Decision()
+    return Decision(facts=(f.OtherNoted(message.other),))
+
+
+def told(job: Job, message: m.EndTold, at: At) -> Decision:
+    """Another job has ended: begin once all have, or end if one did not end as it had to."""
+    heard = Send(SENDER, m.EndHeard(at.key))
+    if message.other not in job.waits.others:
+        return Decision(sends=(heard,))
+    facts = (f.OtherEnded(message.other),)
+    after = _after(job, message.other)
+    if message.state.name in _ends(after) or not job.held:
+        return _released(job, facts, also=(heard,))
+    name = message.other.partition("/")[2]
+    how = message.text or f"it ended as {message.state.name}"
+    reason = f"job {name} did not end as {after.state} ({how}), and this one was to begin after it"
+    return ended_by_itself(job, at, reason=reason, facts=facts, also=(heard,))
+
+
+def told_absent(message: m.EndTold, at: At) -> Decision:
+    """The waiting job is no more: nobody wants to know it."""
+    return Decision(sends=(Send(SENDER, m.EndHeard(at.key)),), because="no such job")
+
+
+def heard(job: Job, message: m.EndHeard, at: At) -> Decision:
+    """A job that awaited the end knows it."""
+    if message.waiter not in job.waits.waiters:
+        return Decision()
+    return Decision(facts=(f.WaiterTold(message.waiter),))
+
+
+def granted(job: Job, message: NameGranted, at: At) -> Decision:
+    """The name is the job's."""
+    if job.waits.name == NameStates.HELD:
+        return Decision()
+    if job.waits.name != NameStates.ASKED:
+        return granted_absent(message, at)
+    return _released(job, (f.NameSettled(True),))
+
+
+def granted_absent(message: NameGranted, at: At) -> Decision:
+    """A late answer: the name is not wanted any more."""
+    return Decision(sends=(Send(SENDER, FreeName(at.key)),), because="not wanted any more")
+
+
+def refused(job: Job, message: NameRefused, at: At) -> Decision:
+    """The name is another's: its reservation was not claimed in time."""
+    if job.waits.name != NameStates.ASKED:
+        return Decision()
+    facts = (f.NameSettled(False),)
+    if not job.held:
+        return Decision(facts=facts)
+    reason = f"its name is held by job {message.holder.partition('/')[2]}"
+    return ended_by_itself(job, at, reason=reason, facts=facts)
+
+
+def freed(job: Job, message: NameFreed, at: At) -> Decision:
+    """The name is no longer the job's."""
+    return Decision(facts=(f.NameSettled(False),) if job.waits.has_name else ())
+
+
+def deadline_passed(job: Job, at: At) -> Decision:
+    """The job has not ended in time: whatever of it runs or waits is stopped."""
+    spec = job.spec
+    if spec is None or spec.deadline is None:
+        return Decision()
+    return ended_by_itself(
+        job, at, reason=f"it had not ended by its deadline ({spec.deadline.text})"
+    )
+
+
+def deadline_of(job: Job) -> tuple[str, float] | None:
+    """The deadline of a job that has not ended, in seconds from when the runtime set it."""
+    if job.spec is None or job.waits.deadline_over or job.state in TERMINAL_JOB_STATES:
+        return None
+    if job.goal not in (m.JobGoals.SUCCEEDED, m.JobGoals.RUNNING):
+        return None
+    moment = moment_of(job.spec.deadline, job.created_at)
+    return None if moment is None else (DEADLINE, max(moment - job.waits.timed_from, 0.0))
+
+
+def ended_by_itself(
+    job: Job, at: At, *, reason: str, facts: tuple[Fact, ...] = (), also: tuple[Send, ...] = ()
+) -> Decision:
+    """The job stops all its instances, for a reason that clients see."""
+    assert job.spec is not None
+    tallied = at.level >= LEVEL_CHANGES and limited(job.spec)
+    facts = (*facts, f.StopOrdered(at.now, "", tallied, reason))
+    folded = evolved_by(job, facts)
+    goals = goals_of(folded, Bits.span(0, folded.slices))
+    return Decision(facts=facts, sends=(*also, *goals), because=reason)
+
+
+def owed_to_others(job: Job) -> tuple[Send, ...]:
+    """What other jobs and the owner of the name have not answered yet."""
+    return (*asked_first(job), *said_at_end(job))
+
+
+def what_holds(job: Job) -> str:
+    """Why the job may not begin yet; empty where it may."""
+    if not job.held:
+        return ""
+    others = [
+        f"job {after.job.partition('/')[2]} to be {after.state}"
+        for after in (job.spec.after if job.spec is not None else ())
+        if after.job in job.waits.others
+    ]
+    if not others:
+        return "waits for its name, which no other job of the pool may have"
+    return "waits for " + " and for ".join(others)
+
+
+def _released(job: Job, facts: tuple[Fact, ...], *, also: tuple[Send, ...] = ()) -> Decision:
+    """The decision upon these facts: if nothing holds the job any more, it begins."""
+    folded = evolved_by(job, facts)
+    goals: tuple[Send, ...] = ()
+    if job.held and not folded.held:
+        goals = goals_of(folded, Bits.span(0, folded.slices))
+    return Decision(facts=facts, sends=(*also, *goals), because="it may begin" if goals else "")
+
+
+def _after(job: Job, other: str) -> After:
+    assert job.spec is not None
+    return next(after for after in job.spec.after if after.job == other)
+
+
+def _ends(after: After) -> tuple[str, ...]:
+    """The states in which the other job may have ended."""
+    return ("SUCCEEDED", "FAILED", "KILLED") if after.state == ANY_END else (after.state,)

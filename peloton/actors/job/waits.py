@@ -1,0 +1,109 @@
+"""What a job waits for besides its own instances: other jobs, its name, its deadline; its waiters.
+
+Part of the state of a job, with the functions that facts need. Must not decide anything.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import immutables
+import msgspec
+
+from peloton.actors.job.spec import Deadline, JobSpec
+from peloton.runtime.vocabulary import Key, Value
+
+replace = msgspec.structs.replace
+
+
+class NameStates(enum.IntEnum):
+    """How far a job is with a name that no other may have."""
+
+    NONE = 0  # it wants none
+    ASKED = 1
+    HELD = 2
+    FREED = 3
+
+
+class Waits(Value, frozen=True, gc=False, array_like=True):
+    """`others` are the jobs whose end is awaited, and whether each has noted that.
+
+    `waiters` are the jobs that await the end of this one. `timed_from` is the moment from which
+    the runtime counts the present deadline; `deadline_over`: it was started again after it.
+    """
+
+    others: immutables.Map[Key, bool] = immutables.Map()
+    waiters: immutables.Map[Key, bool] = immutables.Map()
+    name: NameStates = NameStates.NONE
+    timed_from: float = 0.0
+    deadline_over: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the job may not begin yet."""
+        return bool(self.others) or self.name == NameStates.ASKED
+
+    @property
+    def has_name(self) -> bool:
+        """Whether the name may be the job's at its owner."""
+        return self.name in (NameStates.ASKED, NameStates.HELD)
+
+
+def first_waits(spec: JobSpec, at: float) -> Waits:
+    """What a new job waits for."""
+    name = NameStates.ASKED if spec.unique else NameStates.NONE
+    others = immutables.Map(dict.fromkeys((after.job for after in spec.after), False))
+    return Waits(others=others, name=name, timed_from=at)
+
+
+def noted(waits: Waits, other: Key) -> Waits:
+    """Another job will tell its end."""
+    return replace(waits, others=waits.others.set(other, True))
+
+
+def learned(waits: Waits, other: Key) -> Waits:
+    """The end of another job is known."""
+    return replace(waits, others=_without(waits.others, other))
+
+
+def awaited_by(waits: Waits, waiter: Key) -> Waits:
+    """One more job awaits the end."""
+    return replace(waits, waiters=waits.waiters.set(waiter, True))
+
+
+def told(waits: Waits, waiter: Key) -> Waits:
+    """A job that awaited the end knows it."""
+    return replace(waits, waiters=_without(waits.waiters, waiter))
+
+
+def named(waits: Waits, name: NameStates) -> Waits:
+    """The owner of the name has answered."""
+    return replace(waits, name=name)
+
+
+def timed(waits: Waits, at: float) -> Waits:
+    """The deadline may be another one from now on."""
+    return replace(waits, timed_from=at) if at else waits
+
+
+def started_again(waits: Waits, *, at: float, moment: float | None) -> Waits:
+    """Instances begin a new run. A deadline that has passed does not hold for it."""
+    over = waits.deadline_over or (moment is not None and at >= moment)
+    return replace(waits, timed_from=at, deadline_over=over)
+
+
+def moment_of(deadline: Deadline | None, created_at: float) -> float | None:
+    """When a job has to have ended."""
+    if deadline is None:
+        return None
+    return deadline.at or created_at + deadline.after_s
+
+
+def _without(some: immutables.Map[Key, bool], one: Key) -> immutables.Map[Key, bool]:
+    return some.delete(one) if one in some else some
+
+
+def unnoted(waits: Waits) -> Iterable[Key]:
+    """The jobs that have not answered yet whether they will tell their end, in order."""
+    return (other for other in sorted(waits.others) if not waits.others[other])

@@ -1,0 +1,168 @@
+"""Where a keeper may make control groups, by what is mounted and by the keeper's own group.
+
+Turns /proc/self/mountinfo and /proc/self/cgroup into a place for groups, or into why there is none.
+Looking changes nothing; `prepare` makes the place and tries a group in it. It must not leave the
+subtree that the keeper was started in unless the machine allows no other: a limit of the machine
+for this subtree counts for its runs as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .disk import DISK, Disk, read_file
+from .groups import CONTROLLERS, MEMORY, ControlGroups, GroupLimits, GroupPlace
+
+# No run has such a name. More than one: that of a killed keeper may not be gone at once.
+_TRIALS = ("trial", "trial.1", "trial.2")
+_TRIAL_LIMITS = GroupLimits(memory_bytes=64 * 1024 * 1024, cpus=1.0, pids=64)
+
+
+class FoundPlace(NamedTuple):
+    """A place, or None and why; `why` also names the controllers that the place has not."""
+
+    place: GroupPlace | None
+    why: str = ""
+
+
+class NotLeft(OSError):
+    """The trial group was entered and cannot be left: this process is still in it."""
+
+    def __init__(self, groups: ControlGroups, why: OSError) -> None:
+        super().__init__(why.errno, why.strerror, why.filename)
+        self.groups = groups
+
+
+class Hierarchy(NamedTuple):
+    """One that is mounted: its version, its options or controllers, where it is, and our group."""
+
+    version: int
+    options: frozenset[str]
+    mounted: str
+    own: str
+
+
+def hierarchies(mounts: str, groups: str) -> Iterator[Hierarchy]:
+    """From the contents of /proc/self/mountinfo and /proc/self/cgroup."""
+    own: dict[str, str] = {}
+    for line in groups.splitlines():
+        number, names, path = line.split(":", 2)
+        for name in names.split(",") if number != "0" else [""]:
+            own[name] = path
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, (kind, _, options) = before.split(), after.split(maxsplit=2)
+        if kind not in ("cgroup", "cgroup2"):
+            continue
+        known = frozenset(options.split(","))
+        keys = [""] if kind == "cgroup2" else [name for name in own if name and name in known]
+        for key in [key for key in keys if key in own][:1]:
+            top = fields[3].rstrip("/")
+            inside = own[key] == top or own[key].startswith(f"{top}/")
+            below = own[key][len(top) :].rstrip("/") if inside else ""
+            mounted = fields[4].replace("\\040", " ")
+            yield Hierarchy(2 if kind == "cgroup2" else 1, known, mounted, f"{mounted}{below}")
+
+
+def find_place(name: str, *, proc: str = "/proc/self", disk: Disk = DISK) -> FoundPlace:
+    """The place of the keeper of this name. Raises OSError."""
+    mounts = read_file(f"{proc}/mountinfo", disk).decode()
+    found = [*hierarchies(mounts, read_file(f"{proc}/cgroup", disk).decode())]
+    for hierarchy in found:
+        if hierarchy.version == 2:
+            place = _unified(hierarchy, name, disk=disk)
+            if place is not None:
+                return _told(place)
+    place = _separate([one for one in found if one.version == 1], name)
+    if place is not None:
+        return _told(place)
+    return FoundPlace(None, "no group with a limit of memory that this user may divide")
+
+
+def prepare(found: FoundPlace, disk: Disk = DISK) -> ControlGroups:
+    """The groups of the place, after one was made, entered, left and removed. Raises OSError, and
+    of these NotLeft where nothing may be started until `leave` of its groups succeeds."""
+    assert found.place is not None
+    groups = ControlGroups(found.place, disk)
+    groups.open()
+    name = _trial_name(groups)
+    groups.make(name, _TRIAL_LIMITS)
+    try:
+        groups.enter(name)
+    finally:
+        try:
+            groups.leave()
+        except OSError as trouble:
+            try:
+                groups.remove(name)  # the parts that were left
+            finally:
+                raise NotLeft(groups, trouble) from trouble
+        groups.remove(name)
+    return groups
+
+
+def _trial_name(groups: ControlGroups) -> str:
+    """Of a group that is not there. One of a keeper that was killed meanwhile is removed; where
+    something is still in it, that is killed, and the next look or keeper removes it."""
+    there = groups.names()
+    for name in _TRIALS:
+        if name not in there or groups.remove(name):
+            return name
+        groups.kill(name)
+    raise OSError(errno.EBUSY, "the groups of earlier trials cannot be removed")
+
+
+def _told(place: GroupPlace) -> FoundPlace:
+    lacks = [name for name in CONTROLLERS if name not in place.folders]
+    return FoundPlace(place, f"no limit of {' and '.join(lacks)}" if lacks else "")
+
+
+def _separate(found: list[Hierarchy], name: str) -> GroupPlace | None:
+    """Version 1: of each controller our own group, if it may be divided and returned to."""
+    folders: dict[str, str] = {}
+    homes: dict[str, None] = {}
+    for hierarchy in found:
+        for controller in CONTROLLERS:
+            if controller not in hierarchy.options or not _may_divide(hierarchy.own):
+                continue
+            if os.access(f"{hierarchy.own}/tasks", os.W_OK):
+                folders[controller] = f"{hierarchy.own}/{name}"
+                homes[hierarchy.own] = None
+    return GroupPlace(1, folders, tuple(homes)) if MEMORY in folders else None
+
+
+def _unified(hierarchy: Hierarchy, name: str, *, disk: Disk) -> GroupPlace | None:
+    """Version 2: the nearest group upwards that gives its children the controller of memory.
+
+    One with processes cannot give any, so it is seldom our own. The keeper must be able to return
+    to its own.
+    """
+    if not os.access(f"{hierarchy.own}/cgroup.procs", os.W_OK):
+        return None
+    group = hierarchy.own
+    while True:
+        if _may_divide(group) and os.access(f"{group}/cgroup.procs", os.W_OK):
+            given = _controllers(group, disk)
+            if MEMORY in given:
+                folders = dict.fromkeys(given, f"{group}/{name}")
+                return GroupPlace(2, folders, (hierarchy.own,))
+        if group == hierarchy.mounted or len(group) < len(hierarchy.mounted):
+            return None
+        group = os.path.dirname(group)
+
+
+def _controllers(group: str, disk: Disk) -> list[str]:
+    """Those that its children have, or will: a group without processes may still give all that it
+    has, and so may the root."""
+    empty = not read_file(f"{group}/cgroup.procs", disk).strip()
+    is_root = not os.path.exists(f"{group}/cgroup.type")
+    file = "cgroup.controllers" if empty or is_root else "cgroup.subtree_control"
+    given = read_file(f"{group}/{file}", disk).decode().split()
+    return [name for name in CONTROLLERS if name in given]
+
+
+def _may_divide(group: str) -> bool:
+    return os.access(group, os.W_OK | os.X_OK)

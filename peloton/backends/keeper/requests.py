@@ -1,0 +1,45 @@
+"""Requests of a daemon to start a run, checked.
+
+Turns what was read from a socket into runs. It must not trust any of it, nor start anything.
+"""
+
+from __future__ import annotations
+
+from . import accounts, kinds
+from .kinds import KeeperRun, Record
+from .limits import amount_of, read_limits
+
+
+class BadRequest(Exception):
+    """The request is malformed."""
+
+
+# What reading a malformed request may raise.
+MALFORMED = (BadRequest, KeyError, TypeError, ValueError, AttributeError)
+
+
+def run_of(host: str, request: Record) -> KeeperRun:
+    """The run that is asked for. Raises one of MALFORMED."""
+    run_id = request["run"]
+    if not kinds.RUN_ID.fullmatch(run_id):
+        raise BadRequest(f"not a run id: {run_id!r}")
+    command = {
+        "value": str(request["value"]),
+        "shell": bool(request["shell"]),
+        "arguments": [str(argument) for argument in request["arguments"]],
+        "environment": {str(k): str(v) for k, v in request["environment"].items()},
+    }
+    limits = read_limits(request["limits"]) if "limits" in request else {}
+    if "as" in request:
+        command["as"] = accounts.wanted_of(request["as"])
+    run = KeeperRun(run_id, host, command=command, memory_mb=_memory_mb(request))
+    run.limits = limits
+    return run
+
+
+def _memory_mb(request: Record) -> float:
+    """Where a request must not be obeyed by keepers of earlier versions, the fields that they read
+    have a text, which they refuse."""
+    if "limits" in request:
+        return amount_of(request["limits"]["memory_mb"])
+    return amount_of(request["limit_mb"] if "as" in request else request["memory_mb"])

@@ -1,0 +1,43 @@
+"""How the actions of a plan are drawn that have a generator of their own.
+
+A module that adds work to storms draws it separately, so that older seeds keep all else as it was.
+The order in which chance is asked is part of every seed: it must never change.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from peloton.runtime.simulation.plan import StormAction
+
+
+class ActionDraw(NamedTuple):
+    """What is drawn for a part of the seeds: how many actions, of which names and counts.
+
+    `generator` is added to the seed. `share` of the seeds have any.
+    """
+
+    generator: str
+    share: float
+    actions: tuple[int, int]
+    name: Callable[[random.Random], str]
+    count: Callable[[random.Random], int] = lambda chance: 0
+
+
+def drawn_apart(seed: int, what: ActionDraw, *, storm_s: float) -> list[StormAction]:
+    """The actions of a seed; none for most seeds."""
+    chance = random.Random(f"{seed} {what.generator}")
+    if chance.random() >= what.share:
+        return []
+    return [
+        StormAction(
+            at_s=round(chance.uniform(0.0, storm_s), 3),
+            name=what.name(chance),
+            which=chance.randrange(1000),
+            other=chance.randrange(1000),
+            count=what.count(chance),
+        )
+        for _ in range(chance.randint(*what.actions))
+    ]

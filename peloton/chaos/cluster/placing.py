@@ -1,0 +1,116 @@
+"""What clients ask of placement during a storm: instances apart, near tasks, and with ports.
+
+Turns an action of a plan into jobs with conditions that become true once other tasks have ended, so
+that each of them ends in the calm. Drawn separately from all other work, so that older seeds keep
+their storms. Below the feature level of such conditions they would wait for ever, so none is
+created there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peloton.actors.host.messages import LEVEL_TASK_LABELS, Port
+from peloton.actors.job.messages import CreateJob
+from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL
+from peloton.chaos.cluster.drawing import ActionDraw, drawn_apart
+from peloton.chaos.cluster.levels import RAISE
+from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.placement.messages import Constraint, Label
+from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.storms import Storm
+
+SHARE = 0.35
+ACTIONS = (2, 7)
+SIZES = (2, 3, 5, 12)
+WEB = 8080
+OURS = ("app", "ours")
+THEIRS = ("app", "theirs")
+
+
+def tasks(label: tuple[str, str], condition: str, *, number: int) -> Constraint:
+    """A condition on the tasks of a host."""
+    return Constraint("label", "task", Label(*label), condition, number)
+
+
+ALONE = tasks(OURS, "less", number=1)
+FORMS: tuple[TaskConfig, ...] = (
+    TaskConfig(labels=(OURS,), constraint=ALONE),
+    TaskConfig(labels=(OURS,), constraint=tasks(OURS, "less", number=2)),
+    TaskConfig(labels=(THEIRS,), constraint=tasks(OURS, "equal", number=0)),
+    TaskConfig(
+        labels=(OURS, THEIRS),
+        constraint=Constraint("or", members=(tasks(THEIRS, "greater", number=0), ALONE)),
+    ),
+    TaskConfig(
+        labels=(THEIRS,),
+        constraint=Constraint("and", members=(ALONE, tasks(THEIRS, "less", number=3))),
+    ),
+    TaskConfig(ports=(Port("web", WEB), Port("rpc", 0, "RPC_PORT"))),
+    TaskConfig(ports=(Port("rpc", 0, "RPC_PORT"), Port("more", 0, "MORE_PORT"))),
+)
+RIVALS = (0, 1, 5)
+"""The forms that exclude others of their own."""
+RIVALS_MAX = 4
+
+
+def is_known(storm: Storm) -> bool:
+    """Whether the cluster's feature level has such conditions, or will have them."""
+    raised = any(action.name == RAISE for action in storm.plan.actions)
+    return raised or cluster_of(storm).setup.level >= LEVEL_TASK_LABELS
+
+
+def create_spread(storm: Storm, action: StormAction) -> None:
+    """A job whose instances are kept apart; with more of them than hosts some share one."""
+    _create(storm, action, config=TaskConfig(), spread=True)
+
+
+def create_conditional(storm: Storm, action: StormAction) -> None:
+    """A job with a constraint on the tasks of its hosts, or with ports."""
+    _create(storm, action, config=FORMS[action.which % len(FORMS)], spread=action.other % 4 == 0)
+
+
+def create_rivals(storm: Storm, action: StormAction) -> None:
+    """Jobs at one instant that may not share a host, so that placers choose the same hosts."""
+    form = FORMS[RIVALS[action.which % len(RIVALS)]]
+    for _ in range(RIVALS_MAX):
+        _create(storm, action, config=form, spread=False)
+
+
+def _create(storm: Storm, action: StormAction, *, config: TaskConfig, spread: bool) -> None:
+    if not is_known(storm):
+        return
+    cluster = cluster_of(storm)
+    default = TaskConfig(
+        command=Command("x"),
+        resources=NEED,
+        labels=config.labels,
+        constraint=config.constraint,
+        ports=config.ports,
+    )
+    spec = JobSpec("placed", "me", STORM_POOL, max(1, action.count), default, spread=spread)
+    client = CLIENTS[action.other % len(CLIENTS)]
+    cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))
+
+
+WORK: dict[str, Callable[[Storm, StormAction], None]] = {
+    "create spread": create_spread,
+    "create conditional": create_conditional,
+    "create rivals": create_rivals,
+}
+WEIGHTS = {"create spread": 2, "create conditional": 4, "create rivals": 2}
+
+
+DRAWN = ActionDraw(
+    "placing",
+    SHARE,
+    ACTIONS,
+    lambda chance: chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
+    lambda chance: chance.choice(SIZES),
+)
+
+
+def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
+    """Some actions of a part of the seeds, from a generator of their own."""
+    return drawn_apart(seed, DRAWN, storm_s=storm_s)

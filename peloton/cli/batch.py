@@ -1,0 +1,222 @@
+"""What `run` and `map` have in common: their options, and the spec and the job made of them.
+
+Turns options into the spec of one job. Must not follow the job: `attend` does.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from peloton.cli.options import API, CliSettings, OwnCommand
+from peloton.cli.output import command
+from peloton.cli.session import connected
+from peloton.cli.sizes import megabytes, quantity
+from peloton.sdk.addresses import addresses_of
+from peloton.sdk.errors import BadSpec
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
+
+POOL = "/default"
+ATTEMPTS_MAX = 100
+INSTANCES_MAX = 100_000
+LOCAL_HOSTS = ("localhost", "127.", "::1", "[::1]")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+WAITS = (
+    click.option(
+        "--after", multiple=True, metavar="JOB[:STATE]",
+        help="Begin once JOB has SUCCEEDED, or FAILED, KILLED, or ENDED anyhow; if it ends "
+        "otherwise, this job is killed. Repeatable.",
+    ),
+    click.option(
+        "--deadline", default="", metavar="TIME",
+        help="Kill the job if it has not ended by then: `2h30m` from now, or a moment such as "
+        "2030-01-31T18:00:00Z.",
+    ),
+    click.option(
+        "--unique", is_flag=True,
+        help="Refuse the job while another of its pool with --unique has its name.",
+    ),
+)  # fmt: skip
+"""What a job may want of others; labels of the job say it."""
+
+
+def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The labels of these options, with the ids of the jobs that are named."""
+    from peloton.cli.names import id_of
+
+    found = {}
+    if options["after"]:
+        parts = [one.partition(":") for one in options["after"]]
+        found["after"] = ",".join(id_of(peloton, job) + colon + end for job, colon, end in parts)
+    if options["deadline"]:
+        found["deadline"] = options["deadline"]
+    if options["unique"]:
+        found["name_unique"] = "true"
+    return [{"key": f"peloton.{key}", "value": value} for key, value in found.items()]
+
+
+class BatchCommand(OwnCommand):
+    """A command whose words behind the first are the user's own, options and all."""
+
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        settings = {"allow_interspersed_args": False, **rest.pop("context_settings", {})}
+        super().__init__(*args, context_settings=settings, **rest)
+
+
+def batch_options(function: F) -> F:
+    """The options of `run` and `map`."""
+    for option in reversed(
+        (
+            click.option("--cpus", type=quantity, help="Of each instance.  [default: 1]"),
+            click.option(
+                "--mem", "memory_mb", type=megabytes, metavar="SIZE",
+                help="Of each, such as 512m or 4g; a task far above it is killed.  [default: the "
+                "share of its cpus in a host's memory]",
+            ),
+            click.option("--gpus", type=quantity, help="Of each."),
+            click.option("--disk", "disk_mb", type=megabytes, metavar="SIZE", help="Of each."),
+            click.option(
+                "--pool", default=POOL, show_default=True, metavar="PATH", help="Resource pool."
+            ),
+            click.option(
+                "--env", "-E", "environment", multiple=True, metavar="K=V",
+                help="A variable; `K` alone takes its value from here. Repeatable.",
+            ),
+            click.option(
+                "--retries", type=click.IntRange(0, ATTEMPTS_MAX - 1), default=0,
+                help="Further attempts of one that fails.",
+            ),
+            click.option(
+                "--max-parallel", type=click.IntRange(1), metavar="N",
+                help="Most that run at a time.  [default: as many as the pool has room for]",
+            ),
+            click.option("--name", default="", help="Of the job.  [default: that of the program]"),
+            click.option(
+                "--workdir", metavar="DIR",
+                help="Folder to run in; `.` for a sandbox of its own.  [default: this folder, "
+                "where the cluster is on this machine; else a sandbox]",
+            ),
+            *WAITS,
+            click.option("--detach", is_flag=True, help="Print the id of the job, and return."),
+            click.option("--dry-run", is_flag=True, help="Print the job as YAML; create nothing."),
+            click.option(
+                "--local", is_flag=True,
+                help="Start a cluster in a temporary folder, and end it with this command.",
+            ),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def spec_of(peloton: Client, options: Mapping[str, Any], *, name: str, instances: int) -> Any:
+    """The job without its commands."""
+    most = options["max_parallel"]
+    # The server refuses more than there are instances.
+    sla = {"maximumRunningInstances": min(most, instances)} if most else {}
+    config: dict[str, Any] = {"resource": resource_of(peloton, options)}
+    if options["retries"]:
+        config["restartPolicy"] = {"maxFailures": options["retries"] + 1}
+    labels = wait_labels(peloton, options)
+    return {
+        "name": options["name"] or name,
+        **({"labels": labels} if labels else {}),
+        "type": "BATCH",
+        "instanceCount": instances,
+        **({"sla": sla} if sla else {}),
+        "defaultConfig": config,
+    }
+
+
+def resource_of(peloton: Client, options: Mapping[str, Any]) -> dict[str, float]:
+    """What each instance requests; the cluster is asked only for what is not given."""
+    if options["cpus"] is None or options["memory_mb"] is None:
+        from peloton.sdk.defaults import task_share
+
+        found = task_share(peloton, options["pool"]).resource(options["cpus"])
+    else:
+        found = {"cpuLimit": options["cpus"], "diskLimitMb": 0.0}
+    for key, name in (
+        ("memLimitMb", "memory_mb"),
+        ("diskLimitMb", "disk_mb"),
+        ("gpuLimit", "gpus"),
+    ):
+        if options[name] is not None:
+            found[key] = options[name]
+    return found
+
+
+def variables(given: Sequence[str]) -> list[dict[str, str]]:
+    """The environment of a command, from K=V or K."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or (not equals and name not in os.environ):
+            where = "is not of the form K=V" if not name else "is not set here"
+            raise click.BadParameter(f"{one!r} {where}", param_hint="--env")
+        if name in found:
+            raise click.BadParameter(f"{name} is given twice", param_hint="--env")
+        found[name] = value if equals else os.environ[name]
+    return [{"name": name, "value": value} for name, value in found.items()]
+
+
+def shell_command(text: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A shell's text as the `command` of a config, run in the folder that was asked for."""
+    folder = folder_of(options["workdir"])
+    if folder:
+        text = f"cd {shlex.quote(folder)} || exit\n{text}"
+    found: dict[str, Any] = {"shell": True, "value": text}
+    if options["environment"]:
+        found["environment"] = {"variables": variables(options["environment"])}
+    return found
+
+
+def folder_of(wanted: str | None) -> str:
+    """Empty: the sandbox."""
+    if wanted is None:
+        return os.getcwd() if is_here() else ""
+    if wanted == ".":
+        return ""
+    return str(Path(wanted).expanduser().absolute())
+
+
+def is_here() -> bool:
+    """Whether the cluster is on this machine: all its addresses are of loopback."""
+    settings = click.get_current_context().ensure_object(CliSettings)
+    searched = settings.values.get("zk_servers") or settings.values.get("cluster_name")
+    if settings.roles() or (searched and not settings.is_address_chosen):
+        return False
+    known = addresses_of(settings.values.get("api") or API)
+    return all(address.startswith(LOCAL_HOSTS) for address in known)
+
+
+def create(peloton: Client, spec: Any, *, options: Mapping[str, Any]) -> str:
+    """Create the job; its id."""
+    if not spec["defaultConfig"].get("command") and not spec.get("instanceConfig"):
+        raise BadSpec("there is no command")
+    made: str = peloton.jobs.create(options["pool"], spec).jobId.value
+    return made
+
+
+def client(options: Mapping[str, Any]) -> Any:
+    """The cluster to run on, as a context manager: one of our own with --local."""
+    if not options["local"]:
+        settings = click.get_current_context().ensure_object(CliSettings)
+        settings.without_cluster = "; --local starts one for this command only"
+        return connected()
+    from peloton.cli.local import local_client
+
+    return local_client()
+
+
+def next_steps(job: str) -> str:
+    return f"{command('job', 'progress', job)}, {command('job', 'stop', job)}"

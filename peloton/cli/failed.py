@@ -1,0 +1,96 @@
+"""The instances of a job that failed, each with its command and the end of its stderr.
+
+Must not read whole files of a thousand instances: the callers name how many are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from peloton.cli.outputs import Collected, tail
+from peloton.cli.task_texts import termination
+from peloton.cli.values import spans_text
+from peloton.sdk.errors import PelotonError
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
+
+COMMAND_CHARS_MAX = 100
+FAILED = ("FAILED", "LOST")
+NAMED_MAX = 1000
+"""Failed instances that are looked at to name them."""
+GROUPS_MAX, QUOTED_MAX = 10, 3
+LINE_BYTES, LINE_CHARS = 4096, 200
+READ_MAX_BYTES = 16 * 1024 * 1024
+
+
+def failed_tasks(peloton: Client, job: str, *, states: Sequence[str], most: int) -> list[Any]:
+    """The lowest instances in these states."""
+    from peloton.sdk.client import TaskQuery
+
+    wanted = TaskQuery(states=tuple(states), page=(0, most), sort=("instanceId",))
+    return sorted(peloton.tasks.query(job, wanted).records, key=lambda one: one.instanceId)
+
+
+def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int) -> Iterator[str]:
+    """Lines for people."""
+    from peloton.sdk.render import enum_name
+
+    files = Collected(peloton, job, count=0)
+    for one in failed_tasks(peloton, job, states=states, most=most):
+        state = enum_name(one.runtime, "state")
+        how = termination(one.runtime).removeprefix("FAILED: ") or one.runtime.message
+        text = short(one.config.command.value)
+        yield f"[{one.instanceId}] {state}{', ' + how if how else ''}: {text}"
+        for line in tail(files.fetch(one.instanceId, ("stderr",)).get("stderr", b"")):
+            yield f"    {line}"
+
+
+def groups_lines(peloton: Client, job: str, *, only: int | None = None) -> Iterator[str]:
+    """Lines that name the failed instances, those that ended alike together.
+
+    Of the first groups with the last line that their lowest instance wrote on stderr. `only` is
+    the one instance that is asked about.
+    """
+    found = failed_tasks(peloton, job, states=FAILED, most=NAMED_MAX)
+    alike: dict[str, list[int]] = {}
+    for one in found:
+        if only is None or one.instanceId == only:
+            how = termination(one.runtime).removeprefix("FAILED: ") or one.runtime.message
+            alike.setdefault(how or "failed", []).append(one.instanceId)
+    largest = sorted(alike.items(), key=lambda group: (-len(group[1]), group[1][0]))
+    for at, (how, instances) in enumerate(largest[:GROUPS_MAX]):
+        what = "instances" if len(instances) > 1 else "instance"
+        yield f"{how}: {what} {spans_text(instances)}"
+        said = last_line(peloton, job, instance=instances[0]) if at < QUOTED_MAX else ""
+        if said:
+            yield f"  the stderr of {instances[0]} ends with: {said}"
+    if len(largest) > GROUPS_MAX:
+        yield f"and {len(largest) - GROUPS_MAX} other ways to fail"
+    if len(found) >= NAMED_MAX:
+        yield f"only the first {NAMED_MAX} failed instances were looked at"
+
+
+def last_line(peloton: Client, job: str, *, instance: int) -> str:
+    """The last line on stderr of an instance; empty where it is not to be had, or far to read."""
+    kept, size = b"", 0
+    try:
+        pieces = peloton.tasks.outputs(job, instance, filenames=("stderr",)).get("stderr", ())
+        for piece in pieces:
+            kept, size = (kept + piece)[-LINE_BYTES:], size + len(piece)
+            if size > READ_MAX_BYTES:
+                return ""
+    except PelotonError:
+        return ""  # a hint only; `task logs` says what is wrong
+    lines = tail(kept)
+    return lines[-1].strip()[-LINE_CHARS:] if lines else ""
+
+
+def short(text: str) -> str:
+    """The command in one line, without the change of folder that `run` puts before it."""
+    lines = text.splitlines()
+    if len(lines) > 1 and lines[0].startswith("cd ") and lines[0].endswith("|| exit"):
+        lines = lines[1:]
+    joined = "; ".join(lines)
+    return joined if len(joined) <= COMMAND_CHARS_MAX else f"{joined[:COMMAND_CHARS_MAX]}…"

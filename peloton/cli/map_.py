@@ -1,0 +1,226 @@
+"""`peloton map`: many commands as one job, with progress, their outputs, and what failed.
+
+Each command is the own config of one instance. Must not ask about all instances for each step of
+the progress: that comes from counts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli import attend, batch, exits
+from peloton.cli.lines import FILES, BadCommands, commands_in, filled, has_place, parted
+from peloton.cli.names import id_of
+from peloton.cli.options import CliSettings
+from peloton.cli.output import OutputForms, as_yaml, command, hint, show
+from peloton.cli.outputs import KEPT_MAX, Collected, ended_of
+from peloton.cli.progress import progress
+from peloton.sdk.errors import BadSpec, Conflict
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
+
+FAILED_SHOWN_MAX = 20
+NAME_DEFAULT = "map"
+FAILED_STATES = ("FAILED", "LOST", "KILLED")
+PAGE = 1000
+MANY, MANY_TIMEOUT_S = 5000, 120.0
+"""A call that creates so many own configs may take longer than the usual time of a call."""
+
+
+@click.command(cls=batch.BatchCommand)
+@batch.batch_options
+@click.option("--keep-order", "-k", is_flag=True, help="Print outputs in the order of the lines.")
+@click.option("--tag", is_flag=True, help="Begin each line of output with the number of its line.")
+@click.option(
+    "--logs/--no-logs",
+    "logs",
+    default=None,
+    help=f"Print what the commands print.  [default: of up to {KEPT_MAX} commands]",
+)
+@click.option("--retry-failed", "failed_of", metavar="JOB", help="Run what failed of JOB again.")
+@click.argument("words", nargs=-1, metavar="FILE|TEMPLATE...", type=click.UNPROCESSED)
+def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
+    """Run the commands in FILE (`-`: stdin), one per line, as one job; or a TEMPLATE over values.
+
+    A TEMPLATE runs once for each value behind `:::`, for each line of the file behind `::::`, or,
+    where it has a `{}`, for each line of stdin. The value is put where `{}` stands, or at the end.
+    `{.}` is the value without its extension, `{/}` its last part, `{//}` its folder, `{/.}` both,
+    `{#}` its number from 1.
+
+    \b
+    peloton map commands.txt --max-parallel 8
+    peloton map gzip -9 {} ::: *.log
+    seq 500 | peloton map --cpus 0.5 'python train.py --seed {}'
+    peloton map --retry-failed JOB
+
+    At most 100,000 commands, on average about 1,200 bytes each. The outputs of each are printed
+    when it has ended. Ctrl-C asks whether to stop the job or to detach; without a terminal it
+    stops the job.
+
+    \b
+    Exits with
+      0         all succeeded
+      1         some failed
+      64 to 77  the command itself went wrong, see `peloton wait --help`
+      125       the job was killed, by somebody else
+      130       it was interrupted here, and stopped
+    """
+    if bool(failed_of) == bool(words):
+        raise click.UsageError("name a FILE, a TEMPLATE with ::: or ::::, or --retry-failed")
+    if options["local"] and (options["detach"] or failed_of):
+        raise click.UsageError("--local ends with this command: no --detach, no --retry-failed")
+    commands = [] if failed_of else read(words)
+    settings = click.get_current_context().ensure_object(CliSettings)
+    if len(commands) > MANY and not settings.values.get("timeout_s"):
+        settings.values["timeout_s"] = MANY_TIMEOUT_S
+    with batch.client(options) as peloton:
+        if failed_of:
+            failed_of = id_of(peloton, failed_of)
+            spec, options["pool"] = failed_again(peloton, failed_of)
+        else:
+            spec = spec_of(peloton, commands, options=options)
+        if options["dry_run"]:
+            click.echo(as_yaml({"pool": options["pool"], **spec}), nl=False)
+            return exits.OK
+        return submitted(peloton, spec, options=options)
+
+
+def read(words: Sequence[str]) -> list[str]:
+    """The commands that were asked for; words before `:::` may have looked like a file."""
+    try:
+        template, mark, rest = parted(words)
+        if not mark:
+            if has_place(words) and not Path(words[0]).is_file():
+                return filled(words, lines_of("-"))  # as GNU parallel does: `seq 9 | … 'echo {}'`
+            if len(words) > 1:
+                raise BadCommands("options stand before FILE; values of a template behind `:::`")
+            return commands_in(lines_of(words[0]))
+        if mark == FILES and len(rest) != 1:
+            raise BadCommands(f"behind {FILES} stands one file, or -")
+        return filled(template, lines_of(rest[0]) if mark == FILES else rest)
+    except BadCommands as error:
+        raise click.UsageError(str(error)) from None
+
+
+def lines_of(name: str) -> list[str]:
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        lines = data.decode("utf-8-sig").splitlines()
+    except FileNotFoundError:
+        text = f"{name}: there is no such file; values of a template stand behind `:::`"
+        raise click.UsageError(text) from None
+    except UnicodeDecodeError:
+        raise BadSpec(f"{name}: no text in UTF-8") from None
+    return [line for line in lines if line]
+
+
+def spec_of(peloton: Client, commands: Sequence[str], *, options: dict[str, Any]) -> Any:
+    """The job of these commands; what all have in common stands in its default config."""
+    name = commands[0].split()[0] if len(set(first_words(commands))) == 1 else NAME_DEFAULT
+    spec = batch.spec_of(peloton, options, name=Path(name).name, instances=len(commands))
+    if len(set(commands)) == 1:
+        spec["defaultConfig"]["command"] = batch.shell_command(commands[0], options)
+        return spec
+    spec["instanceConfig"] = {
+        number: {"command": batch.shell_command(text, options)}
+        for number, text in enumerate(commands)
+    }
+    return spec
+
+
+def first_words(commands: Iterable[str]) -> Iterable[str]:
+    return (text.split(None, 1)[0] for text in commands)
+
+
+def failed_again(peloton: Client, job: str) -> tuple[Any, str]:
+    """A job of the commands of another job that have failed, and the path of its pool."""
+    from peloton.sdk.client import TaskQuery
+    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
+    from peloton.sdk.render import to_dict
+
+    info = peloton.jobs.get(job).jobInfo
+    if state_name_of(info) not in TERMINAL_STATES:
+        raise Conflict(f"job {job} has not ended yet")
+    found: dict[int, Any] = {}
+    offset, total = 0, 1
+    while offset < total:
+        wanted = TaskQuery(states=FAILED_STATES, page=(offset, PAGE), sort=("instanceId",))
+        answer = peloton.tasks.query(job, wanted)
+        total, offset = answer.pagination.total, offset + PAGE
+        found |= {one.instanceId: to_dict(one.config) for one in answer.records}
+    if not found:
+        raise Conflict(f"no instance of job {job} has failed")
+    spec = to_dict(info.config)
+    pool = peloton.pools.get(spec.pop("respoolID")["value"]).poolinfo.path.value
+    for key in ("changeLog", "instanceConfig"):
+        spec.pop(key, None)
+    labels = [one for one in spec.pop("labels", []) if one["key"] != "retryOf"]
+    spec["labels"] = [*labels, {"key": "retryOf", "value": job}]
+    spec["instanceCount"] = len(found)
+    sla = spec.get("sla", {})
+    if int(sla.get("maximumRunningInstances", 0)) > len(found):
+        sla["maximumRunningInstances"] = len(found)
+    configs = (found[number]["command"] for number in sorted(found))
+    spec["instanceConfig"] = {number: {"command": one} for number, one in enumerate(configs)}
+    return spec, pool
+
+
+def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
+    """Create the job and stay with it; the exit code."""
+    count = spec["instanceCount"]
+    job = batch.create(peloton, spec, options=options)
+    if options["detach"]:
+        show(OutputForms({"job_id": job}, text=job, names=lambda: [job]))
+        hint(f"next: {batch.next_steps(job)}")
+        return exits.OK
+    hint(f"job {job}: {count} {'command' if count == 1 else 'commands'}")
+    logs = count <= KEPT_MAX if options["logs"] is None else options["logs"]
+    collected = Collected(
+        peloton, job, count=count, in_order=options["keep_order"], tag=options["tag"]
+    ) if logs else None  # fmt: skip
+    try:
+        with progress(count) as shown:
+
+            def look(ended: Any) -> None:
+                if collected is not None and collected.is_behind(ended_of(ended.counts)):
+                    with shown.paused():
+                        collected.step()
+                shown.seen(ended.state, ended.counts)
+
+            ended = attend.attend(peloton, job, seen=look, can_detach=not options["local"])
+    except attend.Detached:
+        return exits.OK
+    except attend.StoppedHere:
+        return exits.INTERRUPTED
+    if collected is not None and collected.missing:
+        hint(f"the files of {collected.missing} instances were not to be had")
+    return summary(peloton, job, ended=ended, local=options["local"])
+
+
+def summary(peloton: Client, job: str, *, ended: Any, local: bool) -> int:
+    """What failed, and how to go on; the exit code."""
+    counts = ", ".join(f"{number} {state}" for state, number in sorted(ended.counts.items()))
+    bad = sum(ended.counts.get(state, 0) for state in FAILED_STATES)
+    output = click.get_current_context().ensure_object(CliSettings).output
+    if output in ("json", "yaml"):
+        answer = {"job_id": job, "state": ended.state, "counts": dict(sorted(ended.counts.items()))}
+        show(OutputForms(answer))
+    if bad:
+        from peloton.cli.failed import failed_lines
+
+        for line in failed_lines(peloton, job, states=FAILED_STATES, most=FAILED_SHOWN_MAX):
+            hint(line)
+        if bad > FAILED_SHOWN_MAX:
+            hint(f"and {bad - FAILED_SHOWN_MAX} more")
+    hint(f"job {job} {ended.state}: {counts}")
+    if bad and not local:
+        hint(f"next: {command('map', '--retry-failed', job)}")
+    if ended.state == "SUCCEEDED":
+        return exits.OK
+    return exits.SOME_FAILED if ended.counts.get("FAILED") else exits.NO_EXIT_CODE

@@ -1,0 +1,108 @@
+"""`peloton run`: one command as a job, as if it had been typed here.
+
+Its output is ours, its exit code is ours. Must not need a file, nor a pool that somebody made.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli import attend, batch, exits
+from peloton.cli.options import CliSettings
+from peloton.cli.output import OutputForms, as_yaml, command, hint, show
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
+
+
+@click.command(cls=batch.BatchCommand)
+@batch.batch_options
+@click.option(
+    "--instances", "-n", type=click.IntRange(1, batch.INSTANCES_MAX), default=1, show_default=True,
+    help="How many times; PELOTON_INSTANCE_ID says which one it is.",
+)  # fmt: skip
+@click.option("--raw-exit", is_flag=True, help="Exit with the command's code even where above 62.")
+@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
+def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
+    """Run COMMAND as a job: its output is printed as it comes, its exit code is handed on.
+
+    One word is a text for the shell, several are the program and its arguments. Ctrl-C asks whether
+    to stop the job or to detach; without a terminal it stops the job. Of several instances each is
+    printed when it has ended, its lines behind its number.
+
+    \b
+    peloton run -- python train.py --seed 1
+    peloton run --cpus 2 --mem 4g --retries 2 -- make test
+    peloton run -n 4 'echo I am $PELOTON_INSTANCE_ID'
+    peloton run --local -- ./once.sh
+
+    \b
+    Exits with the code of the command, as `peloton wait` does (see its help), and with
+      125   the job was killed, by somebody else
+      130   it was interrupted here, and stopped
+    """
+    text = words[0] if len(words) == 1 else shlex.join(words)
+    if not text.strip():
+        raise click.UsageError("the command is empty")
+    if options["local"] and options["detach"]:
+        raise click.UsageError("--local ends with this command, so there is nothing to detach from")
+    with batch.client(options) as peloton:
+        name = Path(shlex.split(text)[0] if len(words) > 1 else text.split()[0]).name
+        spec = batch.spec_of(peloton, options, name=name, instances=instances)
+        spec["defaultConfig"]["command"] = batch.shell_command(text, options)
+        if options["dry_run"]:
+            click.echo(as_yaml({"pool": options["pool"], **spec}), nl=False)
+            return exits.OK
+        return submitted(peloton, spec, options=options)
+
+
+def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
+    """Create the job and stay with it; the exit code."""
+    job = batch.create(peloton, spec, options=options)
+    if options["detach"]:
+        show(OutputForms({"job_id": job}, text=job, names=lambda: [job]))
+        hint(f"next: {batch.next_steps(job)}")
+        return exits.OK
+    try:
+        ended = followed(peloton, job, instances=spec["instanceCount"], options=options)
+    except attend.Detached:
+        return exits.OK
+    except attend.StoppedHere:
+        return exits.INTERRUPTED
+    if ended.state != "SUCCEEDED":
+        explain(peloton, job, ended=ended, local=options["local"])
+    return exits.of_job(ended.state, ended.exit_code, raw=options["raw_exit"])
+
+
+def followed(peloton: Client, job: str, *, instances: int, options: Any) -> Any:
+    from peloton.cli.outputs import KEPT_MAX, Collected, Live, ended_of
+
+    can_detach = not options["local"]
+    if instances == 1:
+        with Live(peloton, job):
+            return attend.attend(peloton, job, seen=lambda now: None, can_detach=can_detach)
+    collected = Collected(peloton, job, count=instances, tag=True)
+    if instances > KEPT_MAX:
+        hint(f"more than {KEPT_MAX} instances: what they print is not shown; see `task logs`")
+        return attend.attend(peloton, job, seen=lambda now: None, can_detach=can_detach)
+
+    def look(seen: Any) -> None:
+        if collected.is_behind(ended_of(seen.counts)):
+            collected.step()
+
+    return attend.attend(peloton, job, seen=look, can_detach=can_detach)
+
+
+def explain(peloton: Client, job: str, *, ended: Any, local: bool) -> None:
+    """One line about what went wrong: an exit code alone does not tell who was at fault."""
+    if click.get_current_context().ensure_object(CliSettings).output in ("json", "yaml"):
+        return
+    for reason in peloton.ops.why(job).reasons[:3]:
+        if reason.state not in ("SUCCEEDED", "RUNNING"):
+            hint(f"job {job} {ended.state}: {reason.text}")
+    if not local:
+        hint(f"next: {command('why', job)}")

@@ -1,0 +1,35 @@
+"""Amounts of memory and disk as people type them: `4g`, `512m`, `1.5GiB`; a bare number is MB.
+
+Must not know what they are for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import click
+
+UNITS_MB = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024.0}
+SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+
+
+def megabytes(value: str | float) -> float:
+    """MB of 1024 * 1024 bytes, as the cluster counts them."""
+    if isinstance(value, float):
+        return value
+    found = SIZE.fullmatch(value.strip())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no size, such as 512m or 4g")
+    return float(found[1]) * UNITS_MB[found[2].lower()]
+
+
+def quantity(value: str | float) -> float:
+    """A number of cpus or gpus."""
+    try:
+        number = float(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no number") from None
+    if not 0 <= number < math.inf:
+        raise click.BadParameter(f"{value} is not between 0 and infinity")
+    return number

@@ -1,0 +1,22 @@
+"""What `peloton top` shows at one moment, as texts. Must not know how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Section(NamedTuple):
+    """One table of it. `rows` are those that are shown, the most interesting first."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Overview(NamedTuple):
+    """All of it; `data` is the same for programs."""
+
+    title: str
+    sections: Sequence[Section]
+    data: Mapping[str, Any]

@@ -1,0 +1,68 @@
+"""Every host of the cluster, as the inventories of its shards know them.
+
+Turns one query for each inventory into a list by name. It must not query single hosts: the
+inventory of a shard follows each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
+from peloton.actors.host.messages import GetHost
+from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.view import HostAnswer
+from peloton.actors.resources import Resources, amount
+from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
+from peloton.runtime.vocabulary import Key
+
+
+def all_hosts(cluster_client: ClusterClient, context: Context) -> list[HostView]:
+    """Every host, by name: one inventory that cannot answer makes the whole call unavailable."""
+    found: list[HostView] = []
+    shards = cluster_client.cluster.shards_of("inventory")
+    inventories = [inventory_key(at) for at in range(len(shards))]
+    answers = cluster_client.each(((inventory, ListHosts()) for inventory in inventories), context)
+    for inventory, views in zip(inventories, answers, strict=True):
+        if not isinstance(views, tuple):
+            text = f"{inventory} is not created yet: the cluster is still starting"
+            end(context, Code.UNAVAILABLE, text=text, retry_s=RETRY_S)
+        found += views
+    return sorted(found, key=lambda view: view.summary.host)
+
+
+def with_runs(
+    cluster_client: ClusterClient, hosts: Iterable[Key], *, context: Context
+) -> Iterator[tuple[Key, HostAnswer]]:
+    """The hosts with the runs in their ledgers, in order; those that do not exist are left out."""
+    keys = [*hosts]
+    answers = cluster_client.each(((key, GetHost()) for key in keys), context)
+    for key, answer in zip(keys, answers, strict=True):
+        if isinstance(answer, HostAnswer) and not answer.removed:
+            yield key, answer
+
+
+def takes_work(view: HostView) -> bool:
+    """Whether new runs may be launched on it."""
+    return view.summary.up
+
+
+def capacity_of(views: Iterable[HostView]) -> tuple[Resources, Resources]:
+    """What the hosts have in all, and what runs hold of it.
+
+    Hosts that are lost or in maintenance add to neither.
+    """
+    total, free = Resources(), Resources()
+    for view in views:
+        if view.state != HostStates.LOST and view.maintenance == Maintenance.NONE:
+            total, free = total + view.summary.capacity, free + view.summary.free
+    return total, total - free
+
+
+def by_kind(of: Resources, message: type) -> list[Any]:
+    """The amounts as messages of a kind and a capacity, of which each generation has its own."""
+    return [
+        message(kind=kind, capacity=amount(value))
+        for kind, value in zip(of.KINDS, of.amounts(), strict=True)
+    ]

@@ -1,0 +1,102 @@
+"""Labels of a job by which clients say what the wire has no field for.
+
+Turns the labels `peloton.after`, `peloton.deadline` and `peloton.name_unique` into fields of the
+spec; all others are the client's own. Pure; whether other jobs exist is for others to find out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from peloton.actors.job.name.messages import NAME_LENGTH_MAX
+from peloton.actors.job.spec import After, Deadline
+from peloton.gateway.texts import known_job
+from peloton.gateway.translate_task import BadConfig
+
+AFTER, DEADLINE, UNIQUE = "peloton.after", "peloton.deadline", "peloton.name_unique"
+AFTER_MAX = 100
+"""Jobs that one job may wait for."""
+AFTER_STATES = ("SUCCEEDED", "FAILED", "KILLED", "ENDED")
+DEADLINE_S_MAX = 10 * 366 * 86_400.0
+"""Ten years: whatever is longer is meant to be none."""
+_PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def fields_of(labels: Iterable[Any], *, name: str) -> dict[str, Any]:
+    """Fields of the spec of a job with these labels and this name; raises BadConfig."""
+    found: dict[str, Any] = {}
+    for at, label in enumerate(labels):
+        parser = _PARSERS.get(label.key)
+        if parser is None:
+            continue
+        field, parse = parser
+        try:
+            if field in found:
+                raise ValueError("is given twice")
+            found[field] = parse(label.value)
+            if field == "unique" and found[field]:
+                _check_name(name)
+        except ValueError as error:
+            raise BadConfig(f"config.labels[{at}]", f"{label.key}: {error}") from None
+    return found
+
+
+def _after(text: str) -> tuple[After, ...]:
+    """`JOB[:STATE]`, several separated by commas."""
+    found: dict[str, After] = {}
+    for part in text.split(","):
+        job_id, _, state = part.strip().partition(":")
+        job = known_job(job_id)
+        if job is None:
+            raise ValueError(f"{job_id!r} is not the id of a job, which is a UUID")
+        state = state.upper() or AFTER_STATES[0]
+        if state not in AFTER_STATES:
+            raise ValueError(f"{state!r} is not one of {', '.join(AFTER_STATES)}")
+        if job in found:
+            raise ValueError(f"job {job_id} is named twice")
+        found[job] = After(job, state)
+    if len(found) > AFTER_MAX:
+        raise ValueError(f"{len(found)} jobs, the limit is {AFTER_MAX}")
+    return tuple(found.values())
+
+
+def _deadline(text: str) -> Deadline:
+    """A length of time from the creation (`2h`, `1h30m`), or a moment of RFC 3339."""
+    pieces = _PIECE.findall(text)
+    if pieces and "".join(number + unit for number, unit in pieces) == text:
+        after_s = math.fsum(float(number) * _UNITS_S[unit] for number, unit in pieces)
+        if not 0 < after_s <= DEADLINE_S_MAX:
+            raise ValueError(f"{text!r} is not above 0 and at most {DEADLINE_S_MAX:g} s")
+        return Deadline(text, after_s=after_s)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or "T" not in text.upper() or moment.tzinfo is None:
+        form = "a length of time such as 90s or 2h30m, or a moment such as 2030-01-31T18:00:00Z"
+        raise ValueError(f"{text!r} is not {form}")
+    return Deadline(text, at=max(moment.timestamp(), math.ulp(0.0)))
+
+
+def _unique(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text == "true"
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
+        text = f"the job needs a name of 1 to {NAME_LENGTH_MAX} printable characters"
+        raise ValueError(text)
+
+
+_PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    AFTER: ("after", _after),
+    DEADLINE: ("deadline", _deadline),
+    UNIQUE: ("unique", _unique),
+}

@@ -1,0 +1,161 @@
+"""JobManager.Update: more instances of a batch job, and what its spec says of the job as a whole.
+
+Turns an UpdateRequest into one command, or into pieces and a last command as a create does. What
+cannot change during the call is checked here, all else by the job: so a repeat of a request that
+was carried out gets its first answer. It must not change the config of an existing instance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.actors.job.messages import AddChange, JobUpdated, JobView, UpdateJob
+from peloton.actors.job.spec import INVALID, Override
+from peloton.actors.resources import BadAmount
+from peloton.actors.respool.messages import GetPool, pool_key
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.job_create import WHOLE_BYTES_MAX
+from peloton.gateway.pool_limits import warn_of_limits
+from peloton.gateway.principals import principal_of
+from peloton.gateway.requests import request_of
+from peloton.gateway.run_as import NotPermitted, run_as
+from peloton.gateway.texts import client_name, known_job
+from peloton.gateway.translate_job import ParsedJob, job_config_of, to_spec
+from peloton.gateway.translate_task import BadConfig
+from peloton.runtime.vocabulary import Key, Refused
+
+NOT_FOUND = "job not found"
+CODES = {
+    "NOT_FOUND": Code.NOT_FOUND,
+    "INCOMPLETE": Code.UNAVAILABLE,
+    "BUSY": Code.UNAVAILABLE,
+    "OLDER_LEVEL": Code.FAILED_PRECONDITION,
+}
+"""Of refusals; all others say that the request is wrong."""
+FIXED = {
+    "name": "Name",
+    "labels": "Labels",
+    "owningTeam": "OwningTeam",
+    "respoolID": "RespoolID",
+    "type": "Type",
+    "ldapGroups": "LdapGroups",
+    "defaultConfig": "DefaultConfig",
+}
+"""Fields of a config that an update may not change, by the names in refusals."""
+
+
+def refuse(context: Context, refused: Refused) -> Any:
+    """End the call with the refusal of a job."""
+    code = CODES.get(refused.code, Code.INVALID_ARGUMENT)
+    # Of the job as a whole the texts are those that clients know, without a field before them.
+    field = refused.field if refused.code == INVALID else ""
+    return end(context, code, text=refused.text, field=field)
+
+
+class JobUpdate:
+    """One Update call."""
+
+    def __init__(
+        self, cluster_client: ClusterClient, sent: job.UpdateRequest, *, context: Context
+    ) -> None:
+        self._cluster_client = cluster_client
+        self._sent = sent
+        self._context = context
+
+    def answer(self) -> Any:
+        """Update the job; the answer to the client."""
+        key = known_job(self._sent.id.value)
+        view = self._cluster_client.job(key, self._context)
+        if key is None or view is None:
+            return end(self._context, Code.NOT_FOUND, text=NOT_FOUND)
+        if view.spec.job_type != "BATCH":
+            return self._wrong("job update is only supported for batch jobs")
+        if self._sent.secrets:
+            return self._wrong("secrets not supported by cluster")
+        config = job.JobConfig()
+        config.CopyFrom(self._sent.config)
+        violations = _violations(config, view)
+        if violations:
+            return self._wrong("; ".join(violations))
+        version = config.changeLog.version
+        config.ClearField("changeLog")
+        try:
+            wanted = to_spec(config, run_as(principal_of(self._context)))
+            wanted = self._of_new_instances(wanted, view)
+            pool = GetPool(pool_key(config.respoolID.value), config_only=True)
+            pools = self._cluster_client.pool(pool, self._context)
+        except (BadConfig, BadAmount) as error:
+            return self._wrong(str(error))
+        except NotPermitted as error:
+            code = Code.PERMISSION_DENIED
+            return end(self._context, code, text=str(error), field=error.field)
+        warn_of_limits(wanted, pools, context=self._context)
+        return self._update(key, wanted, version=version)
+
+    def _update(self, key: Key, wanted: ParsedJob, *, version: int) -> Any:
+        pieces = 0
+        if wanted.size_bytes() > WHOLE_BYTES_MAX:
+            pieces = len(wanted.pieces)
+            for number, overrides in wanted.pieces.items():
+                piece = AddChange(number, overrides)
+                added = self._cluster_client.ask(key, piece, context=self._context)
+                if isinstance(added, Refused):
+                    return refuse(self._context, added)
+        whole = () if pieces else tuple(wanted.pieces.items())
+        command = UpdateJob(wanted.spec, whole, pieces, version)
+        request = request_of(self._sent, self._context)
+        answer = self._cluster_client.ask(key, command, context=self._context, request=request)
+        if not isinstance(answer, JobUpdated):
+            assert isinstance(answer, Refused), answer
+            return refuse(self._context, answer)
+        if not answer.added:
+            return job.UpdateResponse()
+        job_id = peloton_pb2.JobID(value=client_name(key))
+        return job.UpdateResponse(id=job_id, message=f"added {answer.added} instances")
+
+    def _of_new_instances(self, wanted: ParsedJob, view: JobView) -> ParsedJob:
+        """Without the configs of existing instances, which must be as they are."""
+        known: dict[int, bytes] = {}
+        count = view.spec.instances
+        if any(o.instance < count for piece in wanted.pieces.values() for o in piece):
+            instances = self._cluster_client.instances(view, context=self._context)
+            known = {each.instance: each.config.raw for each in instances}
+        pieces: dict[int, tuple[Override, ...]] = {}
+        for number, piece in wanted.pieces.items():
+            new = tuple(o for o in piece if o.instance >= count)
+            for override in piece:
+                if override.instance < count and override.config.raw != known[override.instance]:
+                    field = f"config.instanceConfig[{override.instance}]"
+                    raise BadConfig(field, "the config of an existing instance cannot be changed")
+            if new:
+                pieces[number] = new
+        return ParsedJob(wanted.spec, pieces)
+
+    def _wrong(self, text: str) -> Any:
+        return end(self._context, Code.INVALID_ARGUMENT, text=text)
+
+
+def _violations(config: job.JobConfig, view: JobView) -> list[str]:
+    """What the update would change and may not; a pool or a type that is not named is kept."""
+    known = job_config_of(view)
+    if not config.respoolID.value:
+        config.respoolID.CopyFrom(known.respoolID)
+    found = [
+        f"updating {name} not supported"
+        for field, name in FIXED.items()
+        if _value(config, field) != _value(known, field)
+    ]
+    if found and config.instanceCount < known.instanceCount:
+        found.append("new instance count can't be less")  # alone, the job says so
+    return found
+
+
+def _value(config: job.JobConfig, field: str) -> Any:
+    value = getattr(config, field)
+    if field == "labels":
+        return sorted((label.key, label.value) for label in value)
+    if field == "ldapGroups":
+        return [*value]
+    return (config.HasField(field), value) if field == "defaultConfig" else value

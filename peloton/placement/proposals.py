@@ -1,0 +1,52 @@
+"""What a placer proposes, and how it tells slices.
+
+Turns hosts in the order of their members into the answers to a wish. It must not choose hosts.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from peloton.placement.messages import Placed, Unplaced
+from peloton.placement.unschedulable import Unschedulable
+from peloton.runtime.vocabulary import Bits, Key, Send
+
+
+class Proposed(NamedTuple):
+    """Hosts that were proposed: their rows, and one host for each member, in order.
+
+    `shares`: by member, how many with the label `apart` its host may have already; empty for
+    shapes without that label.
+    """
+
+    rows: list[int]
+    hosts: list[Key]
+    shares: list[int]
+
+
+NOTHING = Proposed([], [], [])
+
+
+def placed(slice_: Key, found: Placed, *, shares: list[int]) -> list[Send]:
+    """The answers to a slice: one for all members that share hosts with equally many others."""
+    if len(set(shares)) < 2:
+        if shares and shares[0]:
+            found = replace(found, shares=shares[0])
+        return [Send(slice_, found)]
+    members, sends, start = [*found.members], [], 0
+    for share, alike in groupby(shares):
+        end = start + len([*alike])
+        some, hosts = Bits.of(*members[start:end]), found.hosts[start:end]
+        sends.append(Send(slice_, Placed(found.number, some, hosts, found.shape, share)))
+        start = end
+    return sends
+
+
+def unplaced(
+    slice_: Key, number: int, *, members: Bits, why: Unschedulable, kept: bool = False
+) -> Send:
+    """The answer to a slice: no host for these members, and why."""
+    return Send(slice_, Unplaced(number, members, why.reasons, why.text, why.never, kept))

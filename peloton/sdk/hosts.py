@@ -1,0 +1,61 @@
+"""Hosts as the original's tools see them: their states, and maintenance.
+
+Must not know files or terminals. What a host has and what of it is free is told by `ops.hosts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peloton.api.v0.host import host_pb2 as host
+from peloton.api.v0.host.svc import host_svc_pb2 as svc
+from peloton.api.v0.host.svc import host_svc_pb2_grpc
+from peloton.sdk.errors import BadSpec
+from peloton.sdk.wire import ONCE, RpcName, Wire
+
+PREFIX = "HOST_STATE_"
+STATES = ("unknown", "up", "draining", "drained", "down")
+
+
+def method(name: str) -> RpcName:
+    return RpcName("hostmgr", host_svc_pb2_grpc.HostServiceStub, name)
+
+
+def state_named(text: str) -> int:
+    """A state by its name, with or without the prefix, in any case."""
+    name = text.strip().upper().removeprefix(PREFIX)
+    if name.lower() not in STATES:
+        raise BadSpec(f"{text!r} is no state of a host; states: {', '.join(STATES)}")
+    return int(host.HostState.Value(PREFIX + name))
+
+
+def state_text(state: int) -> str:
+    """The name of a state without its prefix."""
+    return host.HostState.Name(state).removeprefix(PREFIX)
+
+
+class HostCalls:
+    """The calls about hosts."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def query(self, states: Sequence[str] = ()) -> svc.QueryHostsResponse:
+        """The hosts in these states (`up`, `draining`, `drained`, `down`); without any, all."""
+        wanted = [state_named(one) for one in states]
+        request = svc.QueryHostsRequest(host_states=wanted)  # type: ignore[arg-type]
+        return self._wire.call(method("QueryHosts"), request)
+
+    def pools(self) -> svc.ListHostPoolsResponse:
+        """The pools of hosts, with the hosts of each."""
+        return self._wire.call(method("ListHostPools"), svc.ListHostPoolsRequest())
+
+    def start_maintenance(self, name: str) -> svc.StartMaintenanceResponse:
+        """The host grants nothing any more, its runs are moved, and then it is down."""
+        request = svc.StartMaintenanceRequest(hostname=name)
+        return self._wire.call(method("StartMaintenance"), request, how=ONCE)
+
+    def complete_maintenance(self, name: str) -> svc.CompleteMaintenanceResponse:
+        """A host that is down for maintenance is up again."""
+        request = svc.CompleteMaintenanceRequest(hostname=name)
+        return self._wire.call(method("CompleteMaintenance"), request, how=ONCE)

@@ -1,0 +1,112 @@
+"""What the daemons know of hosts, queues and tasks: calls of the original's private services.
+
+Must not change anything but by `kill_tasks`, which is sent once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from peloton.api.v0.task import task_pb2 as task
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
+from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as hostmgr_svc
+from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
+from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
+from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
+from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
+from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
+from peloton.sdk.wire import ONCE, RpcName, Wire
+
+
+def of_hosts(name: str) -> RpcName:
+    return RpcName("hostmgr", hostsvc_pb2_grpc.InternalHostServiceStub, name)
+
+
+def of_tasks(name: str) -> RpcName:
+    return RpcName("resmgr", resmgrsvc_pb2_grpc.ResourceManagerServiceStub, name)
+
+
+class FreeAmounts(NamedTuple):
+    """What a host has to have free."""
+
+    cpu: float = 0.0
+    memory_mb: float = 0.0
+    disk_mb: float = 0.0
+    gpu: float = 0.0
+
+
+class InternalCalls:
+    """The calls."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def capacity(self) -> hostsvc.ClusterCapacityResponse:
+        """What there is of each kind of resource, and what runs hold of it."""
+        return self._wire.call(of_hosts("ClusterCapacity"), hostsvc.ClusterCapacityRequest())
+
+    def offers(self) -> hostsvc.GetOutstandingOffersResponse:
+        """What each host has free; raises NotFound where none has anything."""
+        request = hostsvc.GetOutstandingOffersRequest()
+        return self._wire.call(of_hosts("GetOutstandingOffers"), request)
+
+    def hosts_by_free(
+        self, free: FreeAmounts, *, less: bool = False, names: Sequence[str] = ()
+    ) -> hostsvc.GetHostsByQueryResponse:
+        """The hosts that have so much free; with `less`, those that have no more than that."""
+        resource = task.ResourceConfig(
+            cpuLimit=free.cpu,
+            memLimitMb=free.memory_mb,
+            diskLimitMb=free.disk_mb,
+            gpuLimit=free.gpu,
+        )
+        request = hostsvc.GetHostsByQueryRequest(resource=resource, cmpLess=less, hostnames=names)
+        return self._wire.call(of_hosts("GetHostsByQuery"), request)
+
+    def host_cache(self) -> hostmgr_svc.GetHostCacheResponse:
+        """Each host: its status, what runs hold there, and what it has."""
+        call = RpcName("hostmgr", hostmgr_svc_pb2_grpc.HostManagerServiceStub, "GetHostCache")
+        return self._wire.call(call, hostmgr_svc.GetHostCacheRequest())
+
+    def run_events(self) -> Iterator[hostsvc.WatchEventStreamEventResponse]:
+        """The starts and ends of runs from now on; the first message has the watch's id alone."""
+        request = hostsvc.WatchEventRequest(topic="eventstream")
+        return self._wire.stream(of_hosts("WatchEventStreamEvent"), request)
+
+    def host_events(self) -> Iterator[hostsvc.WatchHostSummaryEventResponse]:
+        """Each host that changes from now on; the first message has the watch's id alone."""
+        request = hostsvc.WatchEventRequest(topic="hostSummary")
+        return self._wire.stream(of_hosts("WatchHostSummaryEvent"), request)
+
+    def active_tasks(
+        self, *, job: str = "", pool_id: str = "", states: Sequence[str] = ()
+    ) -> resmgrsvc.GetActiveTasksResponse:
+        """The tasks that have not ended, by state."""
+        request = resmgrsvc.GetActiveTasksRequest(jobID=job, respoolID=pool_id, states=states)
+        return self._wire.call(of_tasks("GetActiveTasks"), request)
+
+    def pending_tasks(self, pool_id: str, *, limit: int = 0) -> resmgrsvc.GetPendingTasksResponse:
+        """Who waits in the queue of a pool, the first first."""
+        request = resmgrsvc.GetPendingTasksRequest(respoolID={"value": pool_id}, limit=limit)
+        return self._wire.call(of_tasks("GetPendingTasks"), request)
+
+    def orphan_tasks(self, pool_id: str = "") -> resmgrsvc.GetOrphanTasksResponse:
+        """Tasks that hold resources under an earlier run."""
+        request = resmgrsvc.GetOrphanTasksRequest(respoolID=pool_id)
+        return self._wire.call(of_tasks("GetOrphanTasks"), request)
+
+    def kill_tasks(self, tasks: Sequence[str]) -> resmgrsvc.KillTasksResponse:
+        """Stops instances that are named `JOB-INSTANCE`; the answer has those there are not."""
+        request = resmgrsvc.KillTasksRequest(tasks=[{"value": one} for one in tasks])
+        return self._wire.call(of_tasks("KillTasks"), request, how=ONCE)
+
+    def job_cache(
+        self, *, name: str = "", labels: Mapping[str, str] | None = None
+    ) -> jobmgrsvc.QueryJobCacheResponse:
+        """The jobs of exactly that name that have all of these labels."""
+        spec: dict[str, Any] = {"name": name}
+        spec["labels"] = [{"key": key, "value": value} for key, value in (labels or {}).items()]
+        call = RpcName("jobmgr", jobmgrsvc_pb2_grpc.JobManagerServiceStub, "QueryJobCache")
+        return self._wire.call(call, jobmgrsvc.QueryJobCacheRequest(spec=spec))

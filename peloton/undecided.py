@@ -1,0 +1,67 @@
+"""What the config of a job may say and this version does not decide upon yet.
+
+Turns configs into lines for people: for the events of an instance, and for whoever creates a job or
+a pool. Takes the messages of the wire by their fields. It must not refuse anything: what would end
+differently than its client expects is refused where configs are translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+PREFIX = "accepted, not decided upon yet: "
+
+_SLA = {
+    "revocable": "revocable (it takes normal resources)",
+    "maximumUnavailableInstances": "maximumUnavailableInstances",
+}
+_POOL = {
+    "controllerLimit": "controllerLimit (controllers are admitted as other tasks)",
+    "slackLimit": "slackLimit (there are no revocable resources)",
+}
+
+
+def of_job(sla: Any) -> tuple[str, ...]:
+    """What a job's SlaConfig says without effect."""
+    return tuple(f"sla.{text}" for name, text in _SLA.items() if getattr(sla, name))
+
+
+def of_task(config: Any) -> tuple[str, ...]:
+    """What a TaskConfig says without effect."""
+    found = []
+    if config.revocable:
+        found.append("revocable (it takes normal resources)")
+    if config.HasField("preemptionPolicy"):
+        found.append("preemptionPolicy (nothing is preempted)")
+    if config.resource.fdLimit:
+        found.append("resource.fdLimit (it is not enforced)")
+    if config.controller:
+        found.append("controllerLimit of the pool (controllers are admitted as other tasks)")
+    return tuple(found)
+
+
+def of_configs(config: Any) -> tuple[str, ...]:
+    """What a whole JobConfig says without effect, each thing once."""
+    tasks = [config.defaultConfig, *(config.instanceConfig[at] for at in config.instanceConfig)]
+    texts = [*of_job(config.sla), *(text for task in tasks for text in of_task(task))]
+    return tuple(dict.fromkeys(texts))
+
+
+def of_pool(config: Any, static: int) -> tuple[str, ...]:
+    """What a ResourcePoolConfig says without effect; `static` is the wire's number of that type.
+
+    Not of reservations: every pool of the original has them.
+    """
+    found = [text for name, text in _POOL.items() if config.HasField(name)]
+    if any(one.type == static for one in config.resources):
+        found.append("type STATIC")
+    if any(one.share not in (0.0, 1.0) for one in config.resources):
+        found.append("share (only limits count)")
+    return tuple(found)
+
+
+def line(texts: Iterable[str]) -> str:
+    """All of it as one line; empty where there is nothing."""
+    joined = ", ".join(texts)
+    return PREFIX + joined if joined else ""

@@ -1,0 +1,57 @@
+"""Where a value stands in a YAML file, for errors that name its path of keys.
+
+Turns a path such as `hosts[1].cpus` into a line. Asked only once something is wrong, so the
+document is read anew rather than every value carrying its line. Must not be given a text that
+`yaml_limits` has not let pass.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+PART = re.compile(r"[^.\[\]]+")
+FIELD = re.compile(r"(?P<path>\w[^\s:]*): .", re.DOTALL)
+UNKNOWN = re.compile(r"(?:(?P<path>\w[^\s:]*): )?unknown field `(?P<name>[^`]+)`")
+
+
+def line_of(text: str, path: str, *, loader: Any) -> int | None:
+    """The line, counted from 1, of a path of keys and indexes, or of its longest prefix.
+
+    Case and underscores do not count, as in specs.
+    """
+    node, line = yaml.compose(text, loader), None
+    for part in PART.findall(path):
+        found = _below(node, part)
+        if found is None:
+            break
+        mark, node = found
+        line = mark.start_mark.line + 1
+    return line
+
+
+def with_line(error: str, text: str, *, loader: Any) -> str:
+    """An error that begins with the path of a field, behind its line; as it is without one."""
+    unknown = UNKNOWN.match(error)
+    named = FIELD.match(error)
+    if unknown is not None:
+        path = f"{unknown['path'] or ''}.{unknown['name']}"
+    elif named is not None:
+        path = named["path"].partition("[...]")[0]
+    else:
+        return error
+    line = line_of(text, path, loader=loader)
+    return error if line is None else f"line {line}: {error}"
+
+
+def _below(node: Any, part: str) -> tuple[Any, Any] | None:
+    """The node that marks the position, and the value there."""
+    if isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+        item = node.value[int(part)]
+        return item, item
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if str(key.value).replace("_", "").lower() == part.replace("_", "").lower():
+            return key, value
+    return None

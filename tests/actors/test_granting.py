@@ -1,0 +1,207 @@
+"""What a host settles though placers proposed it: labels of its tasks, spreading, ports.
+
+Two placers may propose one host at the same time, so each of these must hold whatever is launched.
+"""
+
+from __future__ import annotations
+
+import immutables
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from peloton.actors.host import messages as m
+from peloton.actors.host.granting import LABELS_TOO_EARLY
+from peloton.actors.host.kind import kind
+from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.state import Host
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task import messages as t
+from peloton.actors.task.messages import End, RunOutcome
+from peloton.placement.messages import Constraint, Label, port_label
+from peloton.runtime.core.turn import TurnOutcome as Turn
+from peloton.runtime.core.turn import take_turn
+from peloton.runtime.vocabulary import At, Bits, Key, Message
+
+KIND = kind(8)
+HOST, BACKEND, JOB = Key("host/h"), Key("backend/b"), "0" * 36
+ONE, TWO = Key(f"task/{JOB}/0"), Key(f"task/{JOB}/1")
+ROOM = Resources(9 * UNIT, 0, 0, 0)
+DONE = RunOutcome(End.SUCCEEDED, 0)
+MINE, APP = Label("peloton.job_id", JOB), Label("app", "x")
+LESS = Constraint("label", "task", APP, "less", 1)
+SPREAD = m.RunSpec(Resources(UNIT), "true", labels=(MINE,), apart=MINE)
+ALONE = m.RunSpec(Resources(UNIT), "true", labels=(APP,), constraint=LESS)
+PLAIN = m.RunSpec(Resources(UNIT), "true", labels=(APP,))
+
+
+def receive(
+    host: Host | None, message: Message, *members: int, crowd: Key = ONE, level: int = 1
+) -> Turn:
+    some = Bits.of(*members) if members else None
+    at = At(now=9.0, key=HOST, sender=crowd, members=some, epoch=3, level=level)
+    return take_turn(KIND, host, message=message, at=at)
+
+
+def up(*labels: Label) -> Host:
+    host = receive(None, m.ConfigureHost(ROOM, labels, BACKEND, (31000, 31003))).state
+    host = receive(host, m.BackendUp()).state
+    return receive(host, m.RunsListed(())).state  # type: ignore[no-any-return]
+
+
+def refusals(turn: Turn) -> list[tuple[list[int], str]]:
+    return [
+        ([*send.members], send.message.reason)
+        for send in turn.sends
+        if isinstance(send.message, t.RunRefused) and send.members is not None
+    ]
+
+
+def ended(host: Host, member: int, crowd: Key = ONE) -> Host:
+    end = m.RunEnd(t.pod_id(crowd, member, run=1), DONE)
+    return receive(host, m.RunsEnded((end,))).state  # type: ignore[no-any-return]
+
+
+def counted(host: Host) -> dict[Label, int]:
+    """The labels of all runs that hold resources, one by one."""
+    found: dict[Label, int] = {}
+    for run in host.runs.values():
+        for label in run.labels if run.phase in HOLDING else ():
+            found[label] = found.get(label, 0) + 1
+    return found
+
+
+def test_a_second_run_of_a_spread_job_is_refused_whichever_slice_it_is_of() -> None:
+    host = receive(up(), m.Launch(1, SPREAD), 0).state
+    turn = receive(host, m.Launch(1, SPREAD), 0, crowd=TWO)
+    assert refusals(turn) == [([0], "spread: 1 of the job's instances are on the host")]
+    (refusal,) = (s.message for s in turn.sends if isinstance(s.message, t.RunRefused))
+    assert refusal.summary is not None and refusal.summary.running == ((MINE, 1),)
+
+
+def test_two_of_a_spread_job_in_one_launch_are_one_too_many() -> None:
+    turn = receive(up(), m.Launch(1, SPREAD), 0, 1)
+    held = [run.pod for run in turn.state.runs.values() if run.phase in HOLDING]
+    assert held == [t.pod_id(ONE, 0, run=1)]
+    assert refusals(turn) == [([1], "spread: 1 of the job's instances are on the host")]
+
+
+def test_as_many_share_a_host_as_the_launch_allows() -> None:
+    host = receive(up(), m.Launch(1, SPREAD), 0).state
+    host = receive(host, m.Launch(1, SPREAD, 1), 1).state
+    assert host.running[MINE] == 2
+    assert refusals(receive(host, m.Launch(1, SPREAD, 1), 2))
+    assert not refusals(receive(ended(host, 0), m.Launch(1, SPREAD, 1), 2))
+
+
+def test_a_repeat_of_a_granted_launch_is_answered_though_it_does_not_say_so() -> None:
+    """Only the first launch knows how many may share; its run is known from then on."""
+    host = receive(up(), m.Launch(1, SPREAD), 0).state
+    host = receive(host, m.Launch(1, SPREAD, 1), 1).state
+    assert not refusals(receive(host, m.Launch(1, SPREAD), 1))
+
+
+def test_below_the_feature_level_nothing_is_spread() -> None:
+    """Others of the job may run here without labels, accepted by an earlier version."""
+    assert refusals(receive(up(), m.Launch(1, SPREAD), 0, level=0)) == [([0], LABELS_TOO_EARLY)]
+    apart = replace(ALONE, labels=())
+    assert refusals(receive(up(), m.Launch(1, apart), 0, level=0)) == [([0], LABELS_TOO_EARLY)]
+    turn = receive(up(), m.Launch(1, replace(PLAIN, resources=ROOM + ROOM)), 0, level=0)
+    (refusal,) = (s.message for s in turn.sends if isinstance(s.message, t.RunRefused))
+    assert refusal.summary is not None and refusal.summary.running is None
+
+
+def test_a_constraint_on_tasks_is_checked_when_the_run_is_granted() -> None:
+    host = receive(up(), m.Launch(1, PLAIN), 0, crowd=TWO).state
+    reason = "the host does not meet the constraint: requires no task with app=x"
+    assert refusals(receive(host, m.Launch(1, ALONE), 0)) == [([0], reason)]
+    assert not refusals(receive(ended(host, 0, TWO), m.Launch(1, ALONE), 0))
+
+
+def test_the_runs_of_one_launch_count_for_each_other() -> None:
+    three = replace(ALONE, constraint=replace(LESS, requirement=3))
+    turn = receive(up(), m.Launch(1, three), 0, 1, 2, 3)
+    assert [members for members, _ in refusals(turn)] == [[3]]
+
+
+def test_conditions_on_the_host_are_checked_too() -> None:
+    """The placer may have known other labels."""
+    rack = Constraint("label", "host", Label("rack", "r"), "greater", 0)
+    spec = replace(PLAIN, constraint=rack)
+    assert refusals(receive(up(), m.Launch(1, spec), 0))
+    assert not refusals(receive(up(Label("rack", "r")), m.Launch(1, spec), 0))
+    assert not refusals(receive(up(Label("rack", "r")), m.Launch(1, spec), 0, level=0))
+
+
+def test_a_killed_run_counts_until_it_has_ended() -> None:
+    host = receive(up(), m.Launch(1, ALONE), 0).state
+    host = receive(host, m.KillRun(1, 9.0), 0).state
+    assert refusals(receive(host, m.Launch(1, ALONE), 1))
+    assert not refusals(receive(ended(host, 0), m.Launch(1, ALONE), 1))
+
+
+def test_fixed_ports_are_told_as_labels() -> None:
+    spec = m.RunSpec(Resources(UNIT), "x", ports=(m.Port("a", 8080), m.Port("b", 0, "B")))
+    host = receive(up(), m.Launch(1, spec), 0).state
+    assert host.summary(HOST, tasks=True).running == ((port_label(8080), 1),)
+    assert refusals(receive(host, m.Launch(1, spec), 1)) == [
+        ([1], "port 8080 is taken on the host")
+    ]
+    assert ended(host, 0).running == immutables.Map()
+
+
+def test_a_host_with_too_many_labels_tells_none() -> None:
+    labels = tuple(Label("k", str(at)) for at in range(m.RUNNING_LABELS_MAX + 1))
+    few = receive(up(), m.Launch(1, replace(PLAIN, labels=labels[1:])), 0).state
+    assert few.summary(HOST, tasks=True).running == tuple((each, 1) for each in sorted(labels[1:]))
+    many = receive(up(), m.Launch(1, replace(PLAIN, labels=labels)), 0).state
+    assert many.summary(HOST, tasks=True).running is None
+    assert refusals(receive(many, m.Launch(1, replace(ALONE, constraint=replace(
+        LESS, label=labels[0])), 0), 1)), "the host itself knows all of them"  # fmt: skip
+
+
+step = st.one_of(
+    st.tuples(
+        st.just("launch"),
+        st.sampled_from([SPREAD, ALONE, PLAIN, replace(PLAIN, labels=(APP, APP, MINE))]),
+        st.sampled_from([ONE, TWO]),
+        st.sets(st.integers(0, 5), min_size=1, max_size=3),
+        st.integers(0, 2),
+    ),
+    st.tuples(st.just("end"), st.sampled_from([ONE, TWO]), st.integers(0, 5)),
+    st.tuples(st.just("kill"), st.sampled_from([ONE, TWO]), st.integers(0, 5)),
+    st.just(("lost",)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(step, max_size=14))
+def test_the_counts_are_those_of_the_runs_whatever_happens(steps: list) -> None:
+    host = up()
+    for what, *rest in steps:
+        if what == "launch":
+            spec, crowd, members, shares = rest
+            before, held = dict(host.running), {*host.runs}
+            host = receive(host, m.Launch(1, spec, shares), *members, crowd=crowd).state
+            fresh = [run for run in host.runs.values() if run.pod not in held]
+            granted = sum(1 for run in fresh if run.phase in HOLDING)
+            if granted and spec is SPREAD:
+                assert before.get(MINE, 0) + granted <= shares + 1
+            if granted and spec is ALONE:
+                assert before.get(APP, 0) == 0 and granted == 1
+        elif what == "end":
+            host = ended(host, rest[1], rest[0])
+        elif what == "kill":
+            host = receive(host, m.KillRun(1, 1.0), rest[1], crowd=rest[0]).state
+        else:
+            host = receive(host, m.HostGone()).state
+            host = receive(host, m.ConfigureHost(ROOM, (), BACKEND, (31000, 31003))).state
+            host = receive(receive(host, m.BackendUp()).state, m.RunsListed(())).state
+        assert dict(host.running) == counted(host)
+
+
+@pytest.mark.parametrize("tasks", [False, True])
+def test_labels_are_told_only_if_they_are_to_be_known(tasks: bool) -> None:
+    host = receive(up(), m.Launch(1, PLAIN), 0).state
+    assert host.summary(HOST, tasks=tasks).running == (((APP, 1),) if tasks else None)

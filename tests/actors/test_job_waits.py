@@ -1,0 +1,39 @@
+"""A job that others wait for: it is not forgotten before they know. Must not open a slice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from peloton.actors.job import messages as m
+from peloton.actors.job.kind import KIND
+from peloton.actors.job.name.messages import LEVEL_ARRAYS
+from peloton.actors.job.slice.messages import SliceGone
+from peloton.runtime.core.turn import take_turn
+from peloton.runtime.vocabulary import Key, Message
+from tests.actors.test_job import AT, made
+
+WAITER = Key("job/w")
+
+
+def turn(job: Any, message: Message, **at: Any) -> Any:
+    """One turn of a job, at the level of such messages."""
+    moment = msgspec.structs.replace(AT, level=LEVEL_ARRAYS, **at)
+    return take_turn(KIND, job, message=message, at=moment)
+
+
+def test_a_deleted_job_stays_until_its_waiters_know() -> None:
+    job = turn(made(1), m.AwaitEnd(), sender=WAITER).state
+    job = turn(job, m.DeleteJob(force=True)).state
+    job = turn(job, SliceGone(0)).state
+    assert job is not None
+    assert [send.to for send in KIND.owed(job)] == [WAITER]
+    assert turn(job, m.EndHeard(WAITER)).state is None
+
+
+def test_below_the_level_nothing_is_noted() -> None:
+    found = turn(made(1), m.AwaitEnd(), sender=WAITER)
+    assert found.facts
+    below = msgspec.structs.replace(AT, level=LEVEL_ARRAYS - 1, sender=WAITER)
+    assert not take_turn(KIND, made(1), message=m.AwaitEnd(), at=below).facts

@@ -1,0 +1,114 @@
+"""`--dry-run` says what a command would do and sends no change; warnings are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from peloton.api.v0.host import host_pb2 as host
+from peloton.ops.v1 import ops_pb2 as ops
+from tests.cli.terminal import Printed, Terminal
+from tests.sdk.fakes import JOB
+
+READS = {
+    "Get", "GetResourcePool", "Query", "LookupResourcePoolID", "ListHosts", "QueryHosts",
+    "ListHostPools", "Why",
+}  # fmt: skip
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    file = tmp_path / "pool.yaml"
+    kinds = "{kind: cpu, limit: 3, reservation: 1}, {kind: memory, limit: 8000, reservation: 1}"
+    file.write_text(f"name: hello\nresources: [{kinds}]\n")
+    return file
+
+
+def dry(peloton: Terminal, *words: str) -> Printed:
+    """What is printed; nothing but reads may have been called."""
+    printed = peloton(*words, "--dry-run")
+    assert {call.name for call in peloton.cluster.calls} <= READS, words
+    return printed
+
+
+def with_hosts(peloton: Terminal) -> None:
+    peloton.cluster.hosts = [ops.Host(name="a", state="UP", runs=2), ops.Host(name="b", state="UP")]
+    down, up = host.HOST_STATE_DOWN, host.HOST_STATE_UP
+    peloton.cluster.host_infos = [
+        host.HostInfo(hostname="a", state=up), host.HostInfo(hostname="b", state=down)
+    ]  # fmt: skip
+
+
+def test_respool(peloton: Terminal, pool: Path) -> None:
+    taken = dry(peloton, "respool", "create", "/hello", str(pool))
+    assert taken == Printed(73, "", "Already exists: resource pool /hello already exists\n")
+    pool.write_text(pool.read_text().replace("hello", "new"))
+    made = dry(peloton, "respool", "create", "/new", str(pool))
+    assert made.out == "would create Resource Pool /new: cpu 1 to 3, memory 1 to 8000\n"
+    assert dry(peloton, "respool", "delete", "/hello").out.startswith("would delete Resource Pool")
+    assert dry(peloton, "respool", "delete", "/nowhere").code == 66
+
+
+def test_respool_update(peloton: Terminal, pool: Path) -> None:
+    changes = dry(peloton, "respool", "update", "/hello", str(pool)).out.splitlines()
+    assert changes[0] == "Resource Pool /hello:"
+    assert "would change cpu limit: 4 -> 3" in changes
+    assert "would change disk limit: 100 -> (default)" in changes
+    assert not [one for one in changes if "memory" in one], "the same as before"
+    data = json.loads(dry(peloton, "respool", "update", "/hello", str(pool), "-j").out)
+    assert data["dryRun"] is True and "cpu limit: 4 -> 3" in data["changes"]
+
+
+def test_jobs(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING", "PENDING", "RUNNING")
+    stop = dry(peloton, "job", "stop", JOB)
+    assert stop == Printed(0, f"would stop job {JOB}: 1 PENDING, 2 RUNNING\n", "")
+    many = dry(peloton, "job", "stop", "--states", "RUNNING")
+    assert many.out == f"would stop job {JOB} hello_world: 1 PENDING, 2 RUNNING\n"
+    running = dry(peloton, "job", "delete", JOB)
+    assert running == Printed(73, "", "Job is not in a terminal state: RUNNING\n")
+    assert "would look at its goal again" in dry(peloton, "job", "refresh", JOB).out
+    peloton.cluster.add_job("SUCCEEDED", "SUCCEEDED")
+    ended = dry(peloton, "job", "delete", JOB)
+    assert ended.out == f"would delete job {JOB}, which is SUCCEEDED\n"
+    assert dry(peloton, "job", "delete", JOB, "--output", "name").out == f"{JOB}\n"
+    assert dry(peloton, "job", "delete", "other").code == 66
+
+
+@pytest.mark.parametrize("verb", ["start", "stop", "restart", "refresh"])
+def test_tasks(peloton: Terminal, verb: str) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING", "PENDING", "RUNNING")
+    every = dry(peloton, "task", verb, JOB)
+    assert f"all 3 instances of job {JOB} (1 PENDING, 2 RUNNING)" in every.out
+    some = dry(peloton, "task", verb, JOB, "-r", "1:")
+    assert f"2 of the 3 instances of job {JOB} (1:)" in some.out
+    assert dry(peloton, "task", verb, JOB, "-r", "7:9").code == 66
+
+
+def test_hosts(peloton: Terminal) -> None:
+    with_hosts(peloton)
+    start = dry(peloton, "host", "maintenance", "start", "a")
+    text = "would take down host a, which is UP; its 2 runs would run again elsewhere\n"
+    assert start == Printed(0, text, "")
+    assert dry(peloton, "host", "maintenance", "complete", "a").code == 73
+    assert dry(peloton, "host", "maintenance", "complete", "b").code == 0
+    assert dry(peloton, "host", "maintenance", "start", "z") == Printed(66, "", "no such host: z\n")
+    assert "--lose-runs" in dry(peloton, "host", "forget", "a").err
+    lost = dry(peloton, "host", "forget", "a", "--lose-runs").out
+    assert lost == "would remove host a, which is UP; its 2 runs would be LOST\n"
+
+
+def test_a_warning_of_the_cluster_is_told(peloton: Terminal, tmp_path: Path) -> None:
+    peloton.cluster.warning = "cpuLimit: requested 9, the limit of pool /hello is 4 – never"
+    spec = tmp_path / "job.yaml"
+    spec.write_text("name: a\ninstancecount: 2\n")
+    told = f"warning: {peloton.cluster.warning}\n"
+    made = peloton("job", "create", "/hello", str(spec))
+    assert (made.code, told in made.err, "warning" in made.out) == (0, True, False)
+    assert told in peloton("job", "update", JOB, str(spec)).err
+    assert told in peloton("run", "--pool", "/hello", "--detach", "--", "true").err
+    assert told in peloton("map", "--pool", "/hello", "--detach", "echo {}", ":::", "1").err
+    peloton.cluster.warning = ""
+    assert "warning" not in peloton("job", "create", "/hello", str(spec)).err

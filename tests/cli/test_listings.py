@@ -1,0 +1,70 @@
+"""Options of listings beyond the original's: `wide`, `--watch`, and how many are looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import click
+import pytest
+
+from peloton.cli import watching
+from tests.cli.terminal import Terminal
+from tests.sdk.fakes import JOB
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("|")]
+
+
+def test_a_wide_listing_has_more_columns(peloton: Terminal) -> None:
+    made = peloton.cluster.add_job("RUNNING", "RUNNING", "SUCCEEDED")
+    made.config.labels.add(key="team", value="a")
+    narrow = [cells(line) for line in peloton.lines("job", "query")]
+    wide = [cells(line) for line in peloton.lines("job", "query", "--output", "wide")]
+    assert [line[: len(narrow[0]) - 1] for line in wide] == [line[:-1] for line in narrow]
+    assert wide[0][-4:-1] == ["Start Time", "Pool", "Labels"]
+    header, row, _ = [
+        cells(line) for line in peloton.lines("task", "list", JOB, "--output", "wide")
+    ]
+    assert (header[-4], row[-4]) == ("Run", f"{JOB}-0-1")
+    assert peloton("host", "list", "-o", "wide").out == "No hosts.\n"
+
+
+def test_a_query_for_a_thousand_looks_at_a_thousand(peloton: Terminal) -> None:
+    for words, considered in (
+        ("-n 1000", 1000), ("-n 1000 -o 50", 1050), ("-n 5", 100), ("", 100), ("-n 1000 -q 7", 7),
+    ):  # fmt: skip
+        peloton(*f"job query {words}".split())
+        page = peloton.cluster.called("Query")[-1].request.spec.pagination
+        assert page.maxLimit == considered, words
+
+
+@pytest.mark.parametrize("words", ["job query -n 0", f"task query {JOB} -n 0", "job stop -n 0"])
+def test_a_limit_of_none_is_refused(peloton: Terminal, words: str) -> None:
+    printed = peloton(*words.split())
+    assert (printed.code, "0 is not in the range 1<=x<=" in printed.err) == (64, True)
+    assert not peloton.cluster.calls
+
+
+def test_a_watched_listing_is_printed_when_it_has_changed() -> None:
+    states = iter(("RUNNING", "RUNNING", "SUCCEEDED"))
+    paused: list[float] = []
+
+    def pause(seconds: float) -> None:
+        paused.append(seconds)
+        if len(paused) == 3:
+            raise KeyboardInterrupt
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        watching.repeat(lambda: click.echo(next(states)), pause)
+    assert printed.getvalue() == "RUNNING\n\nSUCCEEDED\n"
+    assert paused == [watching.EVERY_S] * 3
+
+
+@pytest.mark.parametrize(
+    "words", ["job query", "task list JOB", "task query JOB", "host list", "respool dump"]
+)
+def test_listings_can_be_watched(peloton: Terminal, words: str) -> None:
+    assert "--watch" in peloton(*words.split(), "--help").out

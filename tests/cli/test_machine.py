@@ -1,0 +1,43 @@
+"""The size of the host that is this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from peloton import machine
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files of the kernel that a test writes; there are none at first."""
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "DEVICES", tmp_path)
+    return tmp_path
+
+
+def test_it_has_what_the_machine_has_less_a_tenth(kernel: Path) -> None:
+    host = machine.this_machine(kernel / "not" / "there" / "yet")
+    assert host.cpus == len(os.sched_getaffinity(0))
+    whole_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / machine.MB
+    left_mb = min(whole_mb / 10, machine.MEMORY_LEFT_MB_MAX)
+    assert host.memory_mb == int(whole_mb - left_mb)
+    assert host.disk_mb > 0 and host.gpus == 0
+
+
+def test_the_limits_of_a_container_count(kernel: Path) -> None:
+    (kernel / "cpu.max").write_text("50000 100000\n")
+    (kernel / "memory.max").write_text(f"{1000 * machine.MB}\n")
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (kernel / name).touch()
+    host = machine.this_machine(kernel)
+    assert (host.cpus, host.memory_mb, host.gpus) == (0.5, 900.0, 2.0)
+
+
+def test_no_limit_is_no_limit(kernel: Path) -> None:
+    without = machine.this_machine(kernel)
+    (kernel / "cpu.max").write_text("max 100000\n")
+    (kernel / "memory.max").write_text("max\n")
+    assert machine.this_machine(kernel) == without

@@ -1,0 +1,159 @@
+"""Jobs by name, several in one wait, progress, completion, and the files of jobs from stdin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from peloton.api.v0.job import job_pb2
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.sdk.yaml_text import load_yaml
+from tests.cli.terminal import Printed, Terminal, typed
+from tests.sdk.fakes import JOB
+
+OTHER = "5e3c9999-0f0a-4c39-9d5c-0c3d6b7d1e11"
+
+
+def twin(peloton: Terminal, name: str) -> None:
+    """A second job, under another id."""
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    copy = job_pb2.JobInfo()
+    copy.CopyFrom(peloton.cluster.jobs[JOB])
+    copy.id.value, copy.config.name = OTHER, name
+    peloton.cluster.jobs[OTHER] = copy
+
+
+@pytest.mark.parametrize("word", ["hello_world", "5e3c7c3a", JOB])
+def test_a_job_is_named_by_name_or_by_the_beginning_of_its_id(peloton: Terminal, word: str) -> None:
+    twin(peloton, "other")
+    assert peloton("job", "get", word, "--output", "name") == Printed(0, f"{JOB}\n", "")
+
+
+def test_several_that_match_are_listed_and_none_is_chosen(peloton: Terminal) -> None:
+    twin(peloton, "hello_world")
+    for word in ("hello_world", "5e3c"):
+        refused = peloton("job", "delete", word)
+        assert refused.code == 65 and JOB in refused.err and OTHER in refused.err
+    assert not peloton.cluster.called("Delete")
+
+
+def test_what_nothing_is_found_for_goes_to_the_server_as_it_is(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    assert peloton("job", "delete", "hello").code == 66
+    assert peloton.cluster.called("Delete")[0].request.id.value == "hello"
+
+
+def test_one_wait_takes_several_jobs(peloton: Terminal) -> None:
+    peloton.cluster.waits = [
+        ops.WaitJobResponse(state="SUCCEEDED", done=True),
+        ops.WaitJobResponse(state="FAILED", done=True, exit_code=5),
+    ]
+    done = peloton("wait", JOB, OTHER)
+    assert done.code == 5
+    assert [line.split()[2] for line in done.out.splitlines()] == ["SUCCEEDED", "FAILED"]
+    peloton.cluster.waits = [
+        ops.WaitJobResponse(state="FAILED", done=True, exit_code=5),
+        ops.WaitJobResponse(state="RUNNING"),
+    ]
+    assert peloton("wait", JOB, OTHER, "--within", "0").code == 124
+
+
+def test_progress_counts(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "SUCCEEDED", "FAILED", "PENDING", "PENDING")
+    first, second = peloton.lines("job", "progress", "hello_world")
+    assert first.startswith(f"Job {JOB} hello_world RUNNING after")
+    assert second.startswith("2 of 4 ended, ")
+    assert second.endswith("1 FAILED, 2 PENDING, 1 SUCCEEDED")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes(shell: str) -> None:
+    script = typed("completion", shell)
+    assert script.code == 0 and "_PELOTON_COMPLETE" in script.out
+
+
+def test_a_task_without_resources_gets_some_and_is_told(peloton: Terminal, tmp_path: Path) -> None:
+    size = ops.Amounts(cpu=2.0, memory_mb=3000.0)
+    peloton.cluster.hosts = [ops.Host(name="a", state="UP", capacity=size)]
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ninstancecount: 1\ndefaultconfig: {command: {value: ls}}\n")
+    done = peloton("job", "create", "/hello", str(file))
+    assert "each task gets 1 cpu and 1500 MB" in done.err
+    sent = peloton.cluster.called("Create")[0].request.config.defaultConfig.resource
+    assert (sent.cpuLimit, sent.memLimitMb) == (1.0, 1500.0)
+    own = "{command: {value: ls}, resource: {cpulimit: 0.5}}"
+    file.write_text(f"name: a\ninstancecount: 1\ndefaultconfig: {own}\n")
+    assert "each task gets" not in peloton("job", "create", "/hello", str(file)).err
+    assert peloton.cluster.called("Create")[1].request.config.defaultConfig.resource.cpuLimit == 0.5
+
+
+def test_a_dry_run_prints_the_job_and_creates_none(peloton: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ninstancecount: 3\ndefaultconfig: {command: {value: ls}}\n")
+    done = peloton("job", "create", "/hello", str(file), "--dry-run")
+    assert done.code == 0
+    assert yaml.safe_load(done.out)["instanceCount"] == 3
+    ran = peloton("run", "--cpus", "2", "--env", "A=1", "--dry-run", "--", "echo", "a b")
+    shown = yaml.safe_load(peloton("run", "--pool", "/hello", "--dry-run", "--", "ls").out)
+    assert ran.code == 66  # the fake has no pool /default, whose limits are asked for
+    assert shown["defaultConfig"]["command"]["value"].endswith("\nls")
+    assert not peloton.cluster.called("Create")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("instancecount: 1\n", "name: a job needs a name"),
+        (
+            "name: a\nsla:\n  maximumrunninginstances: 0\n",
+            "line 3: sla.maximumrunninginstances: must",
+        ),
+        ("name: a\ndefaultconfig:\n  command: {value: ' '}\n", "line 3: defaultconfig.command: "),
+        (
+            "name: a\ndefaultconfig:\n  command:\n    value: ls\n    environment:\n"
+            "      variables:\n      - {name: A, value: x}\n      - {name: A, value: y}\n",
+            "line 8: defaultconfig.command.environment.variables[1].name: A is given twice",
+        ),
+    ],
+)
+def test_what_nobody_can_mean_is_refused(
+    peloton: Terminal, text: str, wrong: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    done = peloton("job", "create", "/hello", str(file))
+    assert done.code == 65 and wrong in done.err
+    if "sla" in text:
+        peloton.cluster.add_job("RUNNING", "RUNNING")
+        assert wrong in peloton("job", "update", JOB, str(file)).err
+    assert not peloton.cluster.called("Update")
+    assert not peloton.cluster.called("Create")
+
+
+def test_json_has_characters_in_two_halves() -> None:
+    text = r'{"a": "\ud83d\ude00 \\ud83d\\ude00 \u00e9"}'
+    assert load_yaml(text) == {"a": "\U0001f600 \\ud83d\\ude00 é"}
+
+
+def test_jobs_are_stopped_by_state(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    done = peloton("job", "stop", "--states", "RUNNING", "--force")
+    assert done.code == 0 and f"Stopping jobs: [{JOB}]" in done.out
+    (asked,) = peloton.cluster.called("Query")
+    assert list(asked.request.spec.jobStates) == [job_pb2.JobState.RUNNING]
+    assert peloton("job", "stop", "--states", "FAILED").code == 64
+    assert peloton("job", "stop", JOB, "--states", "RUNNING").code == 64
+    assert peloton("job", "stop").code == 64
+
+
+def test_what_a_job_waits_for_becomes_labels(peloton: Terminal) -> None:
+    job = "5bd4ab6a-39f5-4a0c-8d2c-6a8e7f0b7a51"
+    words = ["--after", f"{job}:ended", "--after", job[:-1] + "2", "--deadline", "2h", "--unique"]
+    ran = peloton("run", "--pool", "/hello", *words, "--dry-run", "--", "ls")
+    assert yaml.safe_load(ran.out)["labels"] == [
+        {"key": "peloton.after", "value": f"{job}:ended,{job[:-1]}2"},
+        {"key": "peloton.deadline", "value": "2h"},
+        {"key": "peloton.name_unique", "value": "true"},
+    ]

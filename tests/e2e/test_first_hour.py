@@ -1,0 +1,208 @@
+"""The first hour of a person with commands: run, map, names, the default pool."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import cluster as c
+
+PELOTON = [sys.executable, "-m", "peloton"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[c.Cluster]:
+    with c.running(tmp_path_factory.mktemp("hour")) as running:
+        yield running
+
+
+def test_run_is_as_if_typed_here(cluster: c.Cluster, tmp_path: Path) -> None:
+    done = cluster.cli("run", "echo out; echo err >&2; exit 3", check=False)
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    assert done.stderr.startswith("err\n") and "exit code 3" in done.stderr
+    words = ["--api", cluster.address, "run", "--env", "A=b c", "--", "sh", "-c", 'echo "$A $PWD"']
+    here = subprocess.run(
+        [*PELOTON, *words],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path,
+    )  # fmt: skip
+    assert here.stdout == f"b c {tmp_path}\n"
+    assert str(cluster.folder) in cluster.cli("run", "--workdir", ".", "--", "pwd").stdout
+    # 127 would be one of the tool's own codes.
+    assert cluster.cli("run", "--", "no-such-program", check=False).returncode == 63
+    raw = cluster.cli("run", "--raw-exit", "--", "no-such-program", check=False)
+    assert raw.returncode == 127
+
+
+def test_run_tries_again_and_repeats(cluster: c.Cluster) -> None:
+    tried = cluster.cli("run", "--retries", "1", "echo try; sleep 0.5; exit 1", check=False)
+    assert (tried.returncode, tried.stdout) == (1, "try\ntry\n")
+    several = cluster.cli("run", "-n", "3", "--max-parallel", "9", "echo $PELOTON_INSTANCE_ID")
+    assert sorted(several.stdout.splitlines()) == ["0\t0", "1\t1", "2\t2"]
+
+
+def test_an_interrupt_without_a_terminal_stops_the_job(cluster: c.Cluster) -> None:
+    # A shell starts what it puts into the background with SIGINT ignored, these tests too.
+    interruptible = ["env", "--default-signal=INT", *PELOTON, "--api", cluster.address]
+    with subprocess.Popen(
+        [*interruptible, "run", "--name", "stopped", "echo go; sleep 600"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+    ) as run:  # fmt: skip
+        assert run.stdout is not None
+        assert run.stdout.readline() == "go\n"
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    found = json.loads(cluster.cli("-j", "job", "status", "stopped").stdout)
+    assert found["jobInfo"]["runtime"]["state"] == "KILLED"
+
+
+def test_a_detached_job_goes_on(cluster: c.Cluster) -> None:
+    job = cluster.cli("run", "--detach", "--name", "apart", "--", "true").stdout.strip()
+    assert cluster.cli("wait", job[:13], "apart").returncode == 0
+
+
+def test_map_shows_what_failed_and_runs_it_again(cluster: c.Cluster, tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    template = (
+        f"test {{}} != 7 -o -e {mended} || {{ echo seven is bad >&2; exit 4; }}; echo ok {{}}"
+    )
+    small = ("--cpus", "0.1", "--mem", "10m")
+    options = (*small, "--name", "sevens", "--keep-order", "--max-parallel", "8")
+    done = cluster.cli("map", *options, template, ":::", *map(str, range(20)), check=False)
+    assert done.returncode == 1
+    assert done.stdout.split() == [w for n in range(20) if n != 7 for w in ("ok", str(n))]
+    assert "[7] FAILED, exit code 4" in done.stderr and "    seven is bad" in done.stderr
+    mended.touch()
+    again = cluster.cli("map", "--retry-failed", "sevens", "--tag")
+    assert again.stdout == "0\tok 7\n"
+    none = cluster.cli("map", "--retry-failed", again.stderr.split()[1].rstrip(":"), check=False)
+    assert none.returncode == 73 and "no instance" in none.stderr
+
+
+def test_map_takes_a_file(cluster: c.Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "commands"
+    file.write_text("".join(f"echo line {number}\n" for number in range(50)))
+    done = cluster.cli("map", "--cpus", "0.1", "--mem", "10m", str(file))
+    assert len({*done.stdout.splitlines()}) == 50
+    assert "50 SUCCEEDED" in done.stderr
+    command = [*PELOTON, "--api", cluster.address, "map", "--cpus", "0.1", "--mem", "10m"]
+    piped = subprocess.run(
+        [*command, "echo v{}"], input="1\n2\n", capture_output=True, text=True, timeout=60
+    )
+    assert {*piped.stdout.split()} == {"v1", "v2"}, piped.stderr
+    assert cluster.cli("map", str(tmp_path / "none"), check=False).returncode == 64
+
+
+def test_several_jobs_of_a_name_are_listed_and_none_is_chosen(cluster: c.Cluster) -> None:
+    jobs = [
+        cluster.cli("run", "--detach", "--name", "twins", "--", "true").stdout.strip()
+        for _ in range(2)
+    ]
+    refused = cluster.cli("job", "delete", "twins", check=False)
+    assert refused.returncode == 65
+    assert all(job in refused.stderr for job in jobs)
+    unknown = cluster.cli("why", "no-job-of-this-name", check=False)
+    assert unknown.returncode == 66
+
+
+def test_the_default_pool_is_made_once_and_follows_the_cluster(tmp_path: Path) -> None:
+    def limits() -> dict[str, float]:
+        with cluster.client() as client:
+            return {
+                one.path.value: next(k.limit for k in one.config.resources if k.kind == "cpu")
+                for one in client.pools.list().resourcePools
+            }
+
+    with c.running(tmp_path, "--hosts", "2") as cluster:
+        assert limits() == {"/": 8.0, "/default": 8.0}
+        cluster.stop()
+        cluster.options = ("--hosts", "3")
+        cluster.start()
+        assert limits() == {"/": 12.0, "/default": 12.0}
+        with cluster.client() as client:
+            client.pools.delete("/default")
+        cluster.stop()
+        cluster.start()
+        assert limits() == {"/": 12.0}
+
+
+def test_a_cluster_of_ones_own_for_one_command(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [*PELOTON, "run", "--local", "--", "echo", "local"],
+        capture_output=True, text=True, timeout=120, env=environment,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "local\n"), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_local_cluster_ends_with_its_command(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [*PELOTON, "run", "--local", "--", "sh", "-c", "echo go; sleep 600"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True,
+    ) as run:  # fmt: skip
+        assert run.stdout is not None
+        assert run.stdout.readline() == "go\n"
+        began = time.monotonic()
+        run.terminate()
+        _, errors = run.communicate(timeout=120)
+    assert run.returncode == 130, errors
+    assert list(tmp_path.iterdir()) == [], f"after {time.monotonic() - began:.1f} s"
+
+
+def test_without_a_cluster_the_ways_to_one_are_named() -> None:
+    done = subprocess.run(
+        [*PELOTON, "--api", "127.0.0.1:1", "run", "--", "true"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 69
+    assert "peloton minicluster" in done.stderr and "--local" in done.stderr
+
+
+def test_why_names_who_failed_and_what_it_said(cluster: c.Cluster) -> None:
+    text = "test $PELOTON_INSTANCE_ID = 1 || { echo no data >&2; exit 4; }"
+    small = ("--cpus", "0.1", "--mem", "16m", "--name", "half")
+    cluster.cli("run", *small, "-n", "3", text, check=False)
+    told = cluster.cli("why", "half").stderr.splitlines()
+    assert told[-3:-1] == ["exit code 4: instances 0, 2", "  the stderr of 0 ends with: no data"]
+    assert "  task logs" not in told[-1] and "task logs" in told[-1]
+
+
+def test_writes_can_be_tried_first_and_pools_be_changed(cluster: c.Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "pool.yaml"
+    pool = "name: small\nresources: [{{kind: cpu, limit: {}}}, {{kind: memory, limit: 100}}]\n"
+    file.write_text(pool.format(1))
+    words = ("respool", "create", "/small", str(file))
+    assert "would create" in cluster.cli(*words, "--dry-run").stdout
+    assert "/small" not in cluster.cli("respool", "dump", "--output", "name").stdout
+    cluster.cli(*words)
+    big = ("run", "--pool", "/small", "--cpus", "2", "--mem", "10m", "--name", "big", "--detach")
+    warned = cluster.cli(*big, "--", "true").stderr
+    assert "warning: config.defaultConfig.resource.cpuLimit: requested 2" in warned
+    file.write_text(pool.format(2))
+    update = ("respool", "update", "/small", str(file))
+    tried = cluster.cli(*update, "--dry-run").stdout.splitlines()
+    assert tried[1:] == ["would change cpu limit: 1 -> 2"]
+    for dry in (
+        ("job", "stop", "big"), ("task", "restart", "big"), ("job", "refresh", "big"),
+        ("host", "maintenance", "start", "peloton-mesos-agent0"),
+    ):  # fmt: skip
+        assert "would" in cluster.cli(*dry, "--dry-run").stdout, dry
+    page = cluster.cli("top").stdout
+    assert "  big|" in page and "/small|" in page and "Hosts: " in page
+    job = json.loads(cluster.cli("-j", "job", "active-list").stdout)["ids"]
+    assert len(job) == 1
+    cluster.cli(*update)
+    assert cluster.cli("wait", "big").returncode == 0, "it has room now"
+    busy = cluster.cli("respool", "delete", "/small", "--dry-run")
+    assert "would delete" in busy.stdout
+    assert cluster.cli("respool", "delete", "/small").returncode == 0

@@ -1,0 +1,167 @@
+"""Jobs that have left memory: what clients are answered about them, until they are deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.peloton_pb2 import Label
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.gateway import archived_jobs
+from peloton.kinds import ArchivePolicy, kinds
+from tests.gateway import fleet_fixture as t
+from tests.gateway.fleet_fixture import named
+
+ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
+JOBS = 6
+
+
+@pytest.fixture(scope="module")
+def deployment(folder: Path) -> Iterator[t.Deployment]:
+    """Finished jobs leave memory at once, and are never deleted."""
+    policy = ArchivePolicy(forget_after_s=float("inf"))
+    with t.running(folder, of_kinds=kinds(t.SIZES, finished_jobs_max=0, policy=policy)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def ids(deployment: t.Deployment) -> list[str]:
+    """Jobs that are in the archive and not in memory, the oldest first."""
+    made = [
+        deployment.create(
+            deployment.request(
+                2,
+                name=f"job-{number}",
+                labels=[Label(key="parity", value=str(number % 2))],
+                description=f"number {number}",
+            )
+        )
+        for number in range(JOBS)
+    ]
+    for job_id in made:
+        deployment.ended(job_id)
+    deployment.until(lambda: len(query(deployment, ENDED)) == JOBS and not listed(deployment))
+    return made
+
+
+def listed(deployment: t.Deployment) -> list[str]:
+    """The jobs in memory: a query without states or times is for them."""
+    return query(deployment, ())
+
+
+def query(deployment: t.Deployment, states: tuple[int, ...], **spec: object) -> list[str]:
+    return [found.id.value for found in answer(deployment, states, **spec).results]
+
+
+def answer(
+    deployment: t.Deployment, states: tuple[int, ...], **spec: object
+) -> job_pb2.QueryResponse:
+    sent = job_pb2.QuerySpec(jobStates=states, **spec)
+    found = deployment.jobs.Query(job_pb2.QueryRequest(spec=sent, summaryOnly=True))
+    assert not found.HasField("error"), found
+    return found
+
+
+def metric(deployment: t.Deployment, name: str) -> float:
+    with urlopen(f"http://{deployment.http}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    (found,) = [line.split()[1] for line in lines if line.startswith(f"{name} ")]
+    return float(found)
+
+
+def test_they_are_listed_by_their_states_newest_first(
+    deployment: t.Deployment, ids: list[str]
+) -> None:
+    found = answer(deployment, ENDED)
+    assert [line.id.value for line in found.results] == ids[::-1]
+    assert found.pagination.total == JOBS
+    assert {line.runtime.state for line in found.results} == {job_pb2.SUCCEEDED}
+
+
+def test_they_are_not_among_jobs_that_run(deployment: t.Deployment, ids: list[str]) -> None:
+    assert query(deployment, (job_pb2.RUNNING,)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({"name": "job-3"}, [3]),
+        ({"labels": [Label(key="parity", value="1")]}, [5, 3, 1]),
+        ({"keywords": ["number 4"]}, [4]),
+        ({"keywords": ["job-?"]}, [5, 4, 3, 2, 1, 0]),
+        ({"keywords": ["nothing of it"]}, []),
+        ({"owner": "somebody"}, []),
+        ({"pagination": query_pb2.PaginationSpec(offset=2, limit=2)}, [3, 2]),
+        (
+            {
+                "pagination": query_pb2.PaginationSpec(
+                    orderBy=[
+                        query_pb2.OrderBy(
+                            property=query_pb2.PropertyPath(value="name"),
+                            order=query_pb2.OrderBy.ASC,
+                        )
+                    ]
+                )
+            },
+            [0, 1, 2, 3, 4, 5],
+        ),
+    ],
+)
+def test_each_part_of_a_query_holds_for_them(
+    deployment: t.Deployment, ids: list[str], spec: dict[str, object], wanted: list[int]
+) -> None:
+    assert query(deployment, ENDED, **spec) == [ids[number] for number in wanted]
+
+
+def test_times_alone_reach_into_the_archive(deployment: t.Deployment, ids: list[str]) -> None:
+    spec = job_pb2.QuerySpec()
+    spec.completionTimeRange.min.FromSeconds(int(time.time()) - 3600)
+    found = deployment.jobs.Query(job_pb2.QueryRequest(spec=spec, summaryOnly=True))
+    assert [line.id.value for line in found.results] == ids[::-1]
+    spec.completionTimeRange.max.FromSeconds(int(time.time()) - 1800)
+    assert not deployment.jobs.Query(job_pb2.QueryRequest(spec=spec)).results
+
+
+def test_too_many_to_examine_are_refused_and_never_left_out(
+    deployment: t.Deployment, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archived_jobs, "EXAMINED_MAX", JOBS - 1)
+    spec = job_pb2.QuerySpec(jobStates=ENDED)
+    found = deployment.jobs.Query(job_pb2.QueryRequest(spec=spec, summaryOnly=True))
+    assert "narrower times" in found.error.err.message
+
+
+def test_all_about_one_is_answered(deployment: t.Deployment, ids: list[str]) -> None:
+    assert deployment.job(ids[0]).runtime.state == job_pb2.SUCCEEDED
+    assert deployment.task(ids[0], 1).result.runtime.state == task_pb2.SUCCEEDED
+    tasks = deployment.tasks.List(task_pb2.ListRequest(jobId=named(ids[0])))
+    assert len(tasks.result.value) == 2
+    assert len(deployment.tasks.Query(task_pb2.QueryRequest(jobId=named(ids[0]))).records) == 2
+    events = deployment.tasks.GetPodEvents(
+        task_pb2.GetPodEventsRequest(jobId=named(ids[0]), instanceId=0)
+    )
+    assert events.result
+    assert not listed(deployment), "to read them has not put them back"
+
+
+def test_the_archive_is_counted(deployment: t.Deployment, ids: list[str]) -> None:
+    assert metric(deployment, "peloton_jobs_archived") == JOBS
+    assert metric(deployment, "peloton_jobs_forgotten_total") == 0
+    assert metric(deployment, "peloton_archive_late_seconds") == 0
+
+
+def test_a_job_that_is_deleted_leaves_the_archive(deployment: t.Deployment, ids: list[str]) -> None:
+    extra = deployment.create(deployment.request(name="extra"))
+    deployment.ended(extra)
+    deployment.until(lambda: query(deployment, ENDED, name="extra") == [extra])
+    deployment.until(lambda: not listed(deployment))
+    deployment.jobs.Delete(job_pb2.DeleteRequest(id=named(extra)))
+    deployment.until(lambda: query(deployment, ENDED, name="extra") == [])
+    assert query(deployment, ENDED) == ids[::-1]
+    deployment.until(lambda: metric(deployment, "peloton_jobs_archived") == JOBS)

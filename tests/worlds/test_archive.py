@@ -1,0 +1,156 @@
+"""Ended jobs leave memory, are found in the archive, and are deleted once their time has come.
+
+Whole clusters in virtual time, with all their checks. Which answers clients get is tested beside
+the gateway.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from peloton.actors.archive.decide import CHECK_S
+from peloton.actors.archive.messages import LEVEL_ARCHIVE, PERIOD_S
+from peloton.actors.job.messages import DeleteJob, JobView, StartInstances
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.chaos.cluster.checked import CheckedCluster
+from peloton.chaos.cluster.cluster import ClusterSetup
+from peloton.chaos.cluster.machines import Fate
+from peloton.kinds import ArchivePolicy
+from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.ports import ShardId
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.simulation.daemon import Moment
+from peloton.runtime.vocabulary import Key
+from tests.worlds.test_embedded_store import dies_at
+
+FORGET_AFTER_S = 300.0
+SLACK_S = PERIOD_S + 30 * CHECK_S
+"""How long after its time a job is gone: it goes with the minute in which it ended."""
+SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
+
+
+def cluster_of(seed: int, **more: Any) -> CheckedCluster:
+    setup = ClusterSetup(
+        DaemonLimits(checkpoint_bytes_min=300),
+        lambda run: Fate(1.0),
+        finished_jobs_max=0,
+        policy=ArchivePolicy(forget_after_s=FORGET_AFTER_S),
+        level=LEVEL_ARCHIVE,
+        **more,
+    )
+    return CheckedCluster(seed=seed, daemons=2, sizes=SIZES, setup=setup)
+
+
+def run_jobs(cluster: CheckedCluster, count: int) -> list[Key]:
+    made = [cluster.create(1) for _ in range(count)]
+    cluster.run_until(lambda: all(each.known for each in made), within_s=100)
+    cluster.run_until(lambda: not cluster.cells("job"), within_s=200)
+    return [each.job for each in made]
+
+
+def archived(cluster: CheckedCluster) -> tuple[int, int]:
+    """How many jobs the archives have, and how many were deleted by the policy."""
+    roots = [state for key, state in cluster.cells("archive").items() if key.count("/") == 1]
+    return sum(root.archived for root in roots), sum(root.forgotten for root in roots)
+
+
+def rows(cluster: CheckedCluster, kind: str, keys: list[Key]) -> list[Key]:
+    """Of which of these the store has a final state."""
+    journal = FencedRows(cluster.world.store.rows("operator"), process=bytes(15) + b"o")
+    shards = [ShardId("jobmgr", number) for number in range(SIZES["jobmgr"])]
+    return [
+        each
+        for each in keys
+        if any(journal.read_ended(shard, kind=kind, key=each) is not None for shard in shards)
+    ]
+
+
+def test_a_job_is_kept_for_its_time_and_then_deleted_with_all_it_had() -> None:
+    cluster = cluster_of(1)
+    jobs = run_jobs(cluster, 5)
+    slices = [Key(f"slice/{job.partition('/')[2]}/0") for job in jobs]
+    assert archived(cluster) == (5, 0)
+    cluster.run_for(FORGET_AFTER_S - 60)
+    assert archived(cluster) == (5, 0)
+    assert rows(cluster, "job", jobs) == jobs
+    assert rows(cluster, "slice", slices) == slices
+    cluster.run_for(60 + SLACK_S)
+    assert archived(cluster) == (0, 5)
+    assert not cluster.cells("job")
+    assert not rows(cluster, "job", jobs)
+    assert not rows(cluster, "slice", slices)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["InsertRow FrameRow", "InsertRow EndedRow", "InsertRow PartRow", "WriteTogether", "ReadEnded"],
+)
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_death_at_any_step_leaves_no_job_behind(name: str, count: int) -> None:
+    """While they leave, and while they are deleted; the shard's owner changes each time."""
+    cluster = cluster_of(count)
+    deaths = []
+    for phase in range(2):
+        moment = (Moment.BEFORE, Moment.AFTER)[phase]
+        deaths.append(dies_at(cluster.world, name, moment=moment, count=count))
+        if phase == 0:
+            run_jobs(cluster, 6)
+        else:
+            cluster.run_for(FORGET_AFTER_S + SLACK_S)
+        cluster.run_until(lambda: bool(cluster.world.living()), within_s=100)
+        cluster.kill(phase)
+    assert deaths[0]
+    cluster.calm()
+    cluster.run_for(2 * SLACK_S)
+    kept, deleted = archived(cluster)
+    assert (kept, deleted) == (0, 6)
+    assert not cluster.cells("job")
+    assert not rows(cluster, "job", cluster.jobs)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_storms_of_deaths_keep_each_job_for_its_time_and_no_longer(seed: int) -> None:
+    """Jobs end, leave, are read, run again, are deleted by clients or by the policy."""
+    chance = random.Random(seed)
+    cluster = cluster_of(seed)
+    ended: dict[Key, float] = {}
+    deleted: dict[Key, None] = {}
+    for _ in range(30):
+        act = chance.choice(("create", "create", "kill", "delete", "restart", "wait", "wait"))
+        if act == "create":
+            cluster.create(chance.randrange(1, 3))
+        elif act == "kill" and cluster.world.living():
+            cluster.kill(chance.randrange(2))
+        elif act in ("delete", "restart") and ended:
+            job = chance.choice(sorted(ended))
+            message = DeleteJob() if act == "delete" else StartInstances(again=True)
+            cluster.tell(job, message)
+            deleted |= {job: None} if act == "delete" else {}
+            del ended[job]
+        cluster.run_for(chance.uniform(1.0, 40.0))
+        look(cluster, ended, deleted=deleted)
+    cluster.calm()
+    cluster.run_for(2 * FORGET_AFTER_S + 2 * SLACK_S)
+    assert not cluster.cells("job")
+    assert archived(cluster)[0] == 0
+    assert not rows(cluster, "job", cluster.jobs)
+    assert archived(cluster)[1] >= len(cluster.jobs) - len(deleted)
+    cluster.check_quiet()
+
+
+def look(cluster: CheckedCluster, ended: dict[Key, float], *, deleted: dict[Key, None]) -> None:
+    """Every job that has ended is found until its time is over, and not for long after it."""
+    for job in cluster.jobs:
+        found, now = cluster.job(job), cluster.world.now
+        view = found if isinstance(found, JobView) else None
+        if view is not None and view.summary.state in TERMINAL_JOB_STATES and job not in deleted:
+            ended[job] = view.summary.completed_at
+            assert now < ended[job] + FORGET_AFTER_S + SLACK_S, f"{job} is still there"
+        elif job in ended and view is None:
+            assert now >= ended[job] + FORGET_AFTER_S, f"{job} vanished before its time"
+            del ended[job]
+        elif view is not None:
+            ended.pop(job, None)
