@@ -41,6 +41,8 @@ class AcknowledgementCheck:
         self._noted = 0
         self._effects: dict[tuple[Key, str], None] = {}
         """Requests that changed something, or were answered beside a change."""
+        self._found_done: dict[tuple[Key, str], None] = {}
+        """Requests that would have found nothing to do at some time while they were under way."""
         self._stopped: dict[Key, None] = {}
         self._parts: dict[Key, dict[int, int]] = {}  # stopped instances, by job and slice
         self._deleted: dict[Key, None] = {}
@@ -51,6 +53,7 @@ class AcknowledgementCheck:
     def apply(self, frame: DecodedFrame) -> None:
         """A frame was committed."""
         for entry in frame.entries:
+            self._excuse(entry.key)
             for fact in entry.facts:
                 note = NOTED.get(type(fact))
                 if note is not None:
@@ -70,6 +73,22 @@ class AcknowledgementCheck:
                 still.append(pending)
         self._open = still
 
+    def _excuse(self, key: Key) -> None:
+        """Note the requests under way that would find nothing to do, before a change undoes that.
+
+        A stop may find its job stopped, and be acknowledged after the job was started again.
+        """
+        for pending in [*self._open, *self._requests[self._noted :]]:
+            under_way = pending.operation.job == key and not pending.operation.known
+            if not under_way or pending.request is None:
+                continue
+            if self._finds_nothing_to_do(key, pending.message):
+                self._found_done[key, pending.request[0]] = None
+
+    def _finds_nothing_to_do(self, key: Key, message: Any) -> bool:
+        found_done = FOUND_DONE.get(type(message))
+        return found_done is not None and found_done(self, key, message)
+
     def _judge(self, pending: PendingRequest) -> None:
         operation, message = pending.operation, pending.message
         if pending.request is None or message is None or isinstance(message, Query):
@@ -85,8 +104,9 @@ class AcknowledgementCheck:
             return
         if _says_nothing_was_done(operation.answer):
             return
-        nothing_to_do = FOUND_DONE.get(type(message), lambda *_: False)
-        if not has_effect and not nothing_to_do(self, operation.job, message):
+        nothing_to_do = (operation.job, name) in self._found_done
+        nothing_to_do = nothing_to_do or self._finds_nothing_to_do(operation.job, message)
+        if not has_effect and not nothing_to_do:
             raise Contradiction(f"R1 acknowledged, and in no journal: {message!r:.80} {operation}")
 
     # ---- facts ----
@@ -136,6 +156,8 @@ class AcknowledgementCheck:
     # ---- requests that find nothing to do ----
 
     def _is_stopped(self, job: Key, message: StopJob) -> bool:
+        if job not in self._instances:
+            return False
         if job in self._stopped or sum(self._ended[job].values()) >= self._instances[job]:
             return True
         parts, last = self._parts.get(job, {}), self._instances[job]

@@ -139,7 +139,7 @@ class NemesisClient:
         elif what == "twice" and ids:
             self.create(chance.choice(ids), 1, lasts_s=0.1)
         elif what == "vain":
-            self.create(self.new_id(), 1, lasts_s=0.1, cpus=10_000.0)
+            self.create(self.new_id(), 1, lasts_s=0.1, cpus=-1.0)
         elif ids:
             self.get(chance.choice(ids))
 
@@ -152,7 +152,7 @@ class NemesisClient:
     def create(
         self, job_id: str, instances: int, *, lasts_s: float, cpus: float = 0.5
     ) -> Operation:
-        """Create a job of that id; for an existing id this must be refused."""
+        """Create a job of that id; for an existing id, or negative cpus, it must be refused."""
         operation, key = self.record.begin(self.name, Asked.CREATE, job_id=job_id)
         if job_id not in self.record.wishes:
             wish = WantedJob(job_id, instances, lasts_s, operation)
