@@ -11,7 +11,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 # They need files of the checkout that a wheel does not have: examples/.
-NOT_IN_WHEEL = (("peloton", "demo"),)
+NOT_IN_WHEEL = (("peloton.processes", "demo"),)
 
 
 class BuildWithProtos(build_py):

@@ -35,16 +35,16 @@ from peloton.actors.respool.messages import (
     PoolConfig,
     pool_key,
 )
+from peloton.assembly.kinds import kinds
+from peloton.assembly.placer_service import PlacerService
 from peloton.backends.simulated import SIMULATED_BACKEND, RunScript, SimulatedBackend
-from peloton.kinds import kinds
-from peloton.placer_service import PlacerService
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells.root import Root, start
 from peloton.runtime.vocabulary import Key, key
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 
 HOST = Resources(10 * UNIT, 100_000 * UNIT, 100_000 * UNIT, 0)
 TASK = Resources(UNIT, 100 * UNIT, 0, 0)

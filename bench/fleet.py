@@ -45,7 +45,7 @@ from peloton.api.v0 import peloton_pb2  # noqa: E402
 from peloton.api.v0.job import job_pb2  # noqa: E402
 from peloton.api.v0.task import task_pb2  # noqa: E402
 from peloton.backends.simulated import DURATION_VARIABLE  # noqa: E402
-from peloton.settings import FLEET_SHARDS  # noqa: E402
+from peloton.settings.daemon import FLEET_SHARDS  # noqa: E402
 
 CALL_S_MAX = 30.0
 END_S_MAX = 300.0

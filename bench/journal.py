@@ -41,7 +41,7 @@ from peloton.actors.task.facts import (  # noqa: E402
     TaskStarted,
 )
 from peloton.actors.task.messages import End, RunOutcome  # noqa: E402
-from peloton.kinds import kinds  # noqa: E402
+from peloton.assembly.kinds import kinds  # noqa: E402
 from peloton.runtime.adapters.cassandra_store import CassandraRows  # noqa: E402
 from peloton.runtime.adapters.fenced_rows import FencedRows  # noqa: E402
 from peloton.runtime.adapters.sqlite_store import SqliteJournal  # noqa: E402
@@ -57,7 +57,7 @@ from peloton.runtime.ports import (  # noqa: E402
     Work,
 )
 from peloton.runtime.vocabulary import Key  # noqa: E402
-from peloton.settings import ALONE_SHARDS  # noqa: E402
+from peloton.settings.daemon import ALONE_SHARDS  # noqa: E402
 
 GROUP = "bench"
 KEYSPACE = "bench_journal"

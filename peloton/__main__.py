@@ -14,22 +14,36 @@ from peloton.cli.main import root, run_cli
 
 PROCESSES = {
     "daemon": LazyCommand(
-        "peloton.daemon:command", "Run one daemon of a cluster, in the foreground."
+        "peloton.processes.daemon:command",
+        "Run one daemon of a cluster, in the foreground.",
     ),
     "minicluster": LazyCommand(
-        "peloton.minicluster:command", "Run a whole cluster in this process, in the foreground."
+        "peloton.processes.minicluster:command",
+        "Run a whole cluster in this process, in the foreground.",
     ),
-    "schema": LazyCommand("peloton.schema:command", "Create the journal's tables in Cassandra."),
-    "journal": LazyCommand("peloton.journal:command", "Read a journal, running or stopped."),
+    "schema": LazyCommand(
+        "peloton.commands.schema:command",
+        "Create the journal's tables in Cassandra.",
+    ),
+    "journal": LazyCommand(
+        "peloton.commands.journal:command",
+        "Read a journal, running or stopped.",
+    ),
     "backup": LazyCommand(
-        "peloton.backup:command", "Back up a data folder, also of a running cluster."
+        "peloton.commands.backup:command",
+        "Back up a data folder, also of a running cluster.",
     ),
-    "restore": LazyCommand("peloton.backup:restore_command", "Make a data folder of a backup."),
+    "restore": LazyCommand(
+        "peloton.commands.backup:restore_command",
+        "Make a data folder of a backup.",
+    ),
     "features": LazyCommand(
-        "peloton.features:command", "Show or raise the feature level of a fleet after an upgrade."
+        "peloton.commands.features:command",
+        "Show or raise the feature level of a fleet after an upgrade.",
     ),
     "doctor": LazyCommand(
-        "peloton.doctor:command", "Check that the store guarantees what the journal needs."
+        "peloton.commands.doctor:command",
+        "Check that the store guarantees what the journal needs.",
     ),
 }
 

@@ -29,7 +29,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
 from peloton.api.v0.task import task_pb2_grpc
-from peloton.kinds import kinds
+from peloton.assembly.kinds import kinds
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of, owner_of, shard_of

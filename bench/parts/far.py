@@ -20,7 +20,7 @@ from peloton.actors.job.slice.messages import InstanceView, ListInstances  # noq
 from peloton.actors.job.spec import Command, TaskConfig  # noqa: E402
 from peloton.actors.resources import UNIT, Resources  # noqa: E402
 from peloton.actors.task.messages import TaskGoals  # noqa: E402
-from peloton.kinds import SERVICE_MESSAGES, kinds  # noqa: E402
+from peloton.assembly.kinds import SERVICE_MESSAGES, kinds  # noqa: E402
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange, Tls  # noqa: E402
 from peloton.runtime.adapters.system_clock import SystemClock  # noqa: E402
 from peloton.runtime.core.packing import Packing, Route  # noqa: E402
@@ -29,7 +29,7 @@ from peloton.runtime.shells.dispatcher import Threads  # noqa: E402
 from peloton.runtime.shells.peer import PeerShell  # noqa: E402
 from peloton.runtime.shells.peer_messages import Inbound, Peers  # noqa: E402
 from peloton.runtime.shells.shell_messages import Ref, resolve, send  # noqa: E402
-from peloton.settings import ALONE_SHARDS  # noqa: E402
+from peloton.settings.daemon import ALONE_SHARDS  # noqa: E402
 
 HERE, FAR = "a", "b"
 """Member ids; the lower one dials."""

@@ -99,8 +99,8 @@ def addresses(text: str, option: str) -> str:
 def login(path: str | None) -> Login | None:
     if not path:
         return None
-    from peloton.access_files import exposed
     from peloton.sdk.client import Login
+    from peloton.settings.access_files import exposed
 
     found = read_spec(path, secret=True)
     # Not refused, as a password file is: the original's users have such files.
@@ -139,8 +139,8 @@ def read_spec(path: str, *, secret: bool = False) -> dict[str, Any]:
 
     Errors repeat nothing of a `secret` file.
     """
-    from peloton import yaml_limits
     from peloton.sdk.yaml_text import load_yaml
+    from peloton.settings import yaml_limits
 
     try:
         text = spec_text(path)
@@ -161,7 +161,7 @@ def spec_text(path: str) -> str:
 
     Raises BadYaml, OSError.
     """
-    from peloton import yaml_limits
+    from peloton.settings import yaml_limits
 
     if path != "-":
         return yaml_limits.text_of(Path(path))
@@ -189,8 +189,8 @@ def _line_of(path: str, field: str) -> int | None:
     """The line of a field; None also where the file cannot be read again, such as a pipe."""
     import yaml
 
-    from peloton import yaml_limits
     from peloton.sdk.yaml_text import line_of
+    from peloton.settings import yaml_limits
 
     try:
         return line_of(spec_text(path), field)

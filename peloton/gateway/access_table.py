@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from peloton.access_file import Permission
 from peloton.actors.respool.messages import ROOT, GetPool, pool_key
 from peloton.gateway import second_services as second
 from peloton.gateway.actor_keys import BadKey, parse_key
 from peloton.gateway.texts import known_job
 from peloton.runtime.vocabulary import Key
+from peloton.settings.permissions_file import Permission
 
 SHOWN_RANGES_MAX = 20
 SHOWN_HOSTS_MAX = 20

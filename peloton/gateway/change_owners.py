@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from peloton.access_file import ROOT_PATH, Permission
 from peloton.actors.job.facts import JobForgotten, JobMade
 from peloton.actors.job.messages import GetJob, JobView, job_key
 from peloton.actors.job.slice.facts import SliceOpened
@@ -24,6 +23,7 @@ from peloton.gateway.permissions import Rights
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.followers import name_of
 from peloton.runtime.vocabulary import Key, Query, kind_of
+from peloton.settings.permissions_file import ROOT_PATH, Permission
 
 JOBS_KNOWN_MAX = 10_000
 FIRST = (SliceOpened, TaskCreated, LotOpened)

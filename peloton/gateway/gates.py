@@ -14,7 +14,6 @@ from typing import Any, NoReturn, TypeAlias
 from google.protobuf import descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 
-from peloton.access_file import ROOT_PATH, Permission
 from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView
 from peloton.gateway.access_table import (
@@ -32,6 +31,7 @@ from peloton.gateway.completions import CoreCall
 from peloton.gateway.permissions import Rights
 from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key, Query
+from peloton.settings.permissions_file import ROOT_PATH, Permission
 
 Look: TypeAlias = Callable[[Key, Query], Any]
 """Has the answer to a query."""

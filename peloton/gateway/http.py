@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton import __version__
-from peloton.config import Address, is_loopback
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.guard import Guard
@@ -32,6 +31,7 @@ from peloton.gateway.sandboxes import NoFile, SandboxFiles
 from peloton.gateway.waiting_hosts import waiting_hosts
 from peloton.printable import escaped
 from peloton.runtime.core.condition import Condition, NotReadyReason
+from peloton.settings.config import Address, is_loopback
 
 DOWNLOAD_CHUNK_BYTES = 64 * 1024
 CLOSE_POLL_S = 0.05

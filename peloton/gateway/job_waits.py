@@ -6,13 +6,13 @@ succeeded has to pass, whatever has become of the others meanwhile. It must not 
 
 from __future__ import annotations
 
-from peloton.access_file import Permission
 from peloton.actors.job.name.messages import CancelReservation, ReserveName, name_key
 from peloton.actors.job.spec import JobSpec
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.job_labels import AFTER, UNIQUE
 from peloton.gateway.texts import client_name
 from peloton.runtime.vocabulary import Key, Refused
+from peloton.settings.permissions_file import Permission
 
 
 class OthersFirst:

@@ -19,7 +19,12 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from peloton.access_file import (
+from peloton.gateway.principals import principal_of
+from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.listing import BELOW, CREATOR, Where, nearest
+from peloton.runtime.core.principal import PART_LENGTH_MAX, VERIFIED_BY, Principal, creator_in
+from peloton.settings.config import BadSetting
+from peloton.settings.permissions_file import (
     EVERYBODY,
     ROLE,
     ROOT_PATH,
@@ -29,11 +34,6 @@ from peloton.access_file import (
     parse_access,
     read_access,
 )
-from peloton.config import BadSetting
-from peloton.gateway.principals import principal_of
-from peloton.runtime.core.condition import NotReadyReason
-from peloton.runtime.core.listing import BELOW, CREATOR, Where, nearest
-from peloton.runtime.core.principal import PART_LENGTH_MAX, VERIFIED_BY, Principal, creator_in
 
 LOOK_S = 1.0
 """How often calls look whether the file has changed; and how long it has to stay as it is."""

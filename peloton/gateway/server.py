@@ -25,7 +25,6 @@ from peloton.api.v0.task.svc import task_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
-from peloton.config import RECEIVE_MAX_BYTES
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.audit import AuditLog
 from peloton.gateway.authentication import Authentication
@@ -50,6 +49,7 @@ from peloton.gateway.short_names import add_short
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.ops.v1 import ops_pb2
+from peloton.settings.config import RECEIVE_MAX_BYTES
 
 MESSAGES_IN_FLIGHT = 3
 """So many of the longest messages may be coming in at once, over all calls; one may be at work."""

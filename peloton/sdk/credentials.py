@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import grpc
 
-from peloton import access_files
-from peloton.access_files import BadSecretFile, ClusterEntry, entry_of, is_local
 from peloton.sdk import errors
+from peloton.settings import access_files
+from peloton.settings.access_files import BadSecretFile, ClusterEntry, entry_of, is_local
 
 TOKEN_FILE_VARIABLE = "PELOTON_TOKEN_FILE"
 USERNAME_VARIABLE, PASSWORD_FILE_VARIABLE = "PELOTON_USERNAME", "PELOTON_PASSWORD_FILE"

@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.yaml_text import describe, load_yaml
-from peloton.yaml_places import PART
+from peloton.settings.yaml_places import PART
 
 M = TypeVar("M", bound=Message)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from peloton import yaml_limits, yaml_places
 from peloton.sdk.errors import BadSpec
+from peloton.settings import yaml_limits, yaml_places
 
 Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TAG = "tag:yaml.org,2002:"

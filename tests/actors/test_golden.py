@@ -23,10 +23,10 @@ import msgspec
 import pytest
 
 from peloton.actors.host import view as host_view
-from peloton.kinds import SERVICE_MESSAGES, kinds
+from peloton.assembly.kinds import SERVICE_MESSAGES, kinds
 from peloton.runtime.core.codec import Codec, decode, encode
 from peloton.runtime.vocabulary import Bits, Key, Kind
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 
 FOLDER = Path(__file__).parent / "golden"
 KINDS = kinds(ALONE_SHARDS)

@@ -19,11 +19,11 @@ from peloton.actors.host.state import EVOLVE, Host, folded
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
-from peloton.kinds import kinds
+from peloton.assembly.kinds import kinds
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Fact, Key
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 
 KIND = kind(8)
 HOST, BACKEND = Key("host/h"), Key("backend/b")

@@ -25,10 +25,10 @@ from peloton.actors.respool.lot import goals as lot
 from peloton.actors.task import goals as task
 from peloton.actors.task.messages import Policy, TaskGoals
 from peloton.actors.task.state import Admission, Task, TaskStates
-from peloton.kinds import kinds
+from peloton.assembly.kinds import kinds
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Due, Key, Kind, Pursue, no_deadline
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 
 KINDS = kinds(ALONE_SHARDS)
 TABLES: Mapping[str, tuple[Any, type[enum.Enum], type[enum.Enum]]] = {

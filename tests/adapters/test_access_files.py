@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from peloton import access_files
-from peloton.access_files import ENTRIES, BadSecretFile, ClusterEntry
 from peloton.sdk.credentials import Credentials, Login, Routes, login_of
 from peloton.sdk.errors import BadSpec, Denied
+from peloton.settings import access_files
+from peloton.settings.access_files import ENTRIES, BadSecretFile, ClusterEntry
 
 ADDRESS = "127.0.0.1:5397"
 NOBODY_UID = 65534

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from peloton.archive_settings import ArchiveSetting, archive_problems, seconds
+from peloton.settings.archive import ArchiveSetting, archive_problems, seconds
 
 
 @pytest.mark.parametrize(

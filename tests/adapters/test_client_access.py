@@ -20,18 +20,18 @@ from typing import Any
 import pytest
 import yaml
 
-from peloton import access_files
-from peloton.access import ClientAccess
-from peloton.access_files import BadSecretFile, ClusterEntry
-from peloton.assembly import Daemon
-from peloton.config import BadSetting
+from peloton.assembly.access import ClientAccess
+from peloton.assembly.daemon import Daemon
 from peloton.failures import CannotStart
 from peloton.gateway.authentication import ListenerTls
-from peloton.preflight import of_daemon
+from peloton.processes.preflight import of_daemon
 from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
 from peloton.sdk.credentials import CallRoute, Routes, from_environment
 from peloton.sdk.errors import BadSpec, Denied, PelotonError, ServiceUnavailable
-from peloton.settings import DaemonSettings, parse
+from peloton.settings import access_files
+from peloton.settings.access_files import BadSecretFile, ClusterEntry
+from peloton.settings.config import BadSetting
+from peloton.settings.daemon import DaemonSettings, parse
 from tests.adapters.pems import Authority
 from tests.adapters.test_daemon_wiring import HOSTS, SHARDS, WAIT_S_MAX, Fleet
 from tests.gateway.test_authentication import USERS
@@ -506,7 +506,8 @@ def test_a_file_that_is_no_token_is_refused(tmp_path: Path, text: str) -> None:
 def test_of_daemons_that_make_one_token_at_once_all_have_the_same(tmp_path: Path) -> None:
     file = tmp_path / "folder" / "token"
     program = (
-        "import sys; from pathlib import Path; from peloton.access_files import made_token; "
+        "import sys; from pathlib import Path; "
+        "from peloton.settings.access_files import made_token; "
         "print(made_token(Path(sys.argv[1])))"
     )
     line = [sys.executable, "-c", program, str(file)]

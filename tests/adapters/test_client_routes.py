@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from peloton import access_files
-from peloton.access_files import ClusterEntry
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.intake import Intake
@@ -25,6 +23,8 @@ from peloton.sdk.credentials import Routes
 from peloton.sdk.errors import Denied, PelotonError, ServiceUnavailable
 from peloton.sdk.ops import method
 from peloton.sdk.wire import RpcName, Wire
+from peloton.settings import access_files
+from peloton.settings.access_files import ClusterEntry
 from tests.adapters.pems import Authority
 from tests.adapters.test_client_access import at, running, settings
 

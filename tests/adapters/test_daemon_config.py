@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from peloton.config import BadSetting
-from peloton.settings import ROLES, parse, read_settings
+from peloton.settings.config import BadSetting
+from peloton.settings.daemon import ROLES, parse, read_settings
 from tests.conftest import ROOT
 
 HERE = Path("/etc/peloton")

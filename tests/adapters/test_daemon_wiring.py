@@ -23,16 +23,16 @@ import pytest
 import yaml
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.assembly import Daemon, ExternalServices
+from peloton.assembly.daemon import Daemon, ExternalServices
+from peloton.assembly.readiness import Readiness
 from peloton.failures import CannotStart, ClusterFailed
-from peloton.readiness import Readiness
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.ownership import ranked
 from peloton.runtime.core.statements import Statement, StatementReply
 from peloton.runtime.ports import Sizes
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import key
-from peloton.settings import DaemonSettings, parse
+from peloton.settings.daemon import DaemonSettings, parse
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.pems import Authority
 from tests.channels import channel_to

@@ -17,10 +17,10 @@ import grpc
 import pytest
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.assembly import Daemon
-from peloton.config import Address
+from peloton.assembly.daemon import Daemon
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError, ServerError, ServiceUnavailable
+from peloton.settings.config import Address
 from tests.adapters.test_daemon_wiring import WAIT_S_MAX, alone, deployment, until
 from tests.channels import channel_to
 from tests.gateway.fleet_fixture import named

@@ -27,7 +27,7 @@ from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
-from peloton.assembly import Daemon
+from peloton.assembly.daemon import Daemon
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.ops import Ops
 from peloton.gateway.resource_manager import ResourceManager

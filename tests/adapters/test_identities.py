@@ -18,13 +18,13 @@ import yaml
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.assembly import Daemon, ExternalServices
+from peloton.assembly.daemon import Daemon, ExternalServices
+from peloton.assembly.readiness import Readiness
 from peloton.failures import CannotStart, ClusterFailed
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
-from peloton.readiness import Readiness
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.settings import parse
-from peloton.start_options import STANDARD_START, StartOptions
+from peloton.settings.daemon import parse
+from peloton.settings.start_options import STANDARD_START, StartOptions
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.test_daemon_wiring import (
     SHARDS,

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.assembly import Daemon, ExternalServices
+from peloton.assembly.daemon import Daemon, ExternalServices
+from peloton.assembly.readiness import Readiness
 from peloton.failures import CannotStart
-from peloton.readiness import Readiness
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.ports import ClusterRecord, JournalRefused
 from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
-from peloton.settings import DaemonSettings, parse
-from peloton.start_options import STANDARD_START, StartOptions
+from peloton.settings.daemon import DaemonSettings, parse
+from peloton.settings.start_options import STANDARD_START, StartOptions
 from tests.adapters.test_daemon_wiring import (
     HOSTS,
     SHARDS,
@@ -228,7 +228,7 @@ def test_a_start_that_fails_says_why_and_not_what_failed_after_it(
 
 def test_a_line_for_people_goes_nowhere_when_stderr_is_closed() -> None:
     """Not to stdout, which programs read."""
-    program = 'from peloton.process_log import log_line; log_line("warning")'
+    program = 'from peloton.assembly.process_log import log_line; log_line("warning")'
     line = f"{sys.executable} -c '{program}' 2>&-"
     done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=WAIT_S_MAX)
     assert (done.returncode, done.stdout) == (0, b"")

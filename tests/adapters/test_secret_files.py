@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 import pytest
 
-from peloton import access
+from peloton.assembly import access
 from peloton.cli.session import login
 from peloton.sdk.errors import BadSpec
-from peloton.settings import DaemonSettings, parse
+from peloton.settings.daemon import DaemonSettings, parse
 
 CANARY = "S3cret-canary"
 MALFORMED = (

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from peloton.assembly.task_limits import limits_note, problem, task_limits
 from peloton.backends.keeper.group_places import FoundPlace
 from peloton.backends.keeper.groups import GroupPlace
 from peloton.backends.process import TaskLimits
-from peloton.config import BadSetting, HostSetting, HostSlack, less_slack
-from peloton.settings import DaemonSettings, parse
-from peloton.start_options import STANDARD_START
-from peloton.task_limits import limits_note, problem, task_limits
+from peloton.settings.config import BadSetting, HostSetting, HostSlack, less_slack
+from peloton.settings.daemon import DaemonSettings, parse
+from peloton.settings.start_options import STANDARD_START
 from tests.cli.terminal import typed
 
 NAMES = STANDARD_START.names

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from peloton.backend_switch import BackendSwitch
+from peloton.assembly.backend_switch import BackendSwitch
 from peloton.backends.keeper_folder import KeeperOwner, OwnedByAnother
 
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from peloton import backups
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.identity import keeper_id
 from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper_folder import KeeperOwner
+from peloton.commands import backups
 from peloton.runtime.adapters import folder_origin, sqlite_schema
 from peloton.runtime.adapters.folder_origin import FolderKind
 from peloton.runtime.adapters.sqlite_store import SqliteJournal

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from peloton.features import check_cluster, read_cluster
+from peloton.commands.features import check_cluster, read_cluster
 from peloton.runtime.adapters.fenced_rows import FencedRows, read_record
 from peloton.runtime.adapters.zookeeper_nodes import (
     ClusterMark,
@@ -23,7 +23,7 @@ from peloton.runtime.ports import JournalRefused, MemberNode
 from peloton.runtime.shells.features import raise_level
 from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.simulation.memory_rows import MemoryRows
-from peloton.settings import DaemonSettings, parse
+from peloton.settings.daemon import DaemonSettings, parse
 from tests.cli.terminal import typed
 from tests.servers import zookeeper
 

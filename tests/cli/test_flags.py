@@ -15,7 +15,7 @@ import pytest
 from peloton.__main__ import PROCESSES
 from peloton.cli.main import root, run_cli
 from peloton.cli.values import INSTANCE_MAX, duration, from_to, labels, words
-from peloton.config import loopback
+from peloton.settings.config import loopback
 from tests.cli.terminal import Terminal, typed
 
 NOBODY = "127.0.0.1:1"

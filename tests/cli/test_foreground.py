@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from peloton.failures import CannotStart, ClusterFailed
-from peloton.foreground import CANNOT_START, ProcessTexts, run_process
+from peloton.processes.foreground import CANNOT_START, ProcessTexts, run_process
 
 MANNER = ProcessTexts("peloton thing", "leaving", failed=7, left=1, left_text="some is left")
 

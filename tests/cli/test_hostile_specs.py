@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
-from peloton.config import BadSetting, read_cluster
 from peloton.sdk import specs
 from peloton.sdk.errors import BadSpec
-from peloton.settings import read_settings
+from peloton.settings.config import BadSetting, read_cluster
+from peloton.settings.daemon import read_settings
 from tests.cli.terminal import terminal
 from tests.conftest import ROOT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton import machine
+from peloton.processes import machine
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peloton.config import Address
-from peloton.listeners import why_not
-from peloton.port_holder import PortHolder, port_holder
+from peloton.assembly.listeners import why_not
+from peloton.assembly.port_holder import PortHolder, port_holder
+from peloton.settings.config import Address
 
 
 def test_a_busy_port_names_the_peloton_that_holds_it(tmp_path: Path) -> None:

@@ -21,17 +21,17 @@ import yaml
 from kazoo.client import KazooClient
 
 from peloton import INSTALL_FLEET
-from peloton.assembly import CannotStart, Daemon
+from peloton.assembly.daemon import CannotStart, Daemon
 from peloton.backends import keeper_folder
 from peloton.backends.keeper_folder import KeeperOwner
-from peloton.config import BadSetting, read_cluster
-from peloton.preflight import of_daemon
+from peloton.processes.preflight import of_daemon
 from peloton.runtime.adapters import folder_origin
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.zookeeper_nodes import member_bytes
 from peloton.runtime.ports import ClusterRecord, MemberNode
-from peloton.settings import parse
+from peloton.settings.config import BadSetting, read_cluster
+from peloton.settings.daemon import parse
 from tests.adapters import cql_stub
 from tests.adapters.pems import Authority
 from tests.cli.terminal import Printed, typed

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from peloton import yaml_limits
-from peloton.config import SAFE, BadSetting, read_cluster
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.yaml_text import Loader, load_yaml
-from peloton.settings import read_settings
+from peloton.settings import yaml_limits
+from peloton.settings.config import SAFE, BadSetting, read_cluster
+from peloton.settings.daemon import read_settings
 
 CPU_S_MAX = 0.5
 """Milliseconds, on a machine that has other things to do."""

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from peloton.access_files import made_token
+from peloton.assembly.folders import adopt_copy, take_data_folder
 from peloton.failures import CannotStart
-from peloton.folders import adopt_copy, take_data_folder
 from peloton.runtime.adapters import folder_origin
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.folder_origin import FolderKind, FolderLease, LeaseHeld
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
-from peloton.start_options import StartOptions
+from peloton.settings.access_files import made_token
+from peloton.settings.start_options import StartOptions
 
 
 def take(path: Path, said: list[str], *, adopt: bool = False) -> DataFolder:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.journal_reader import Source
+from peloton.assembly.journal_reader import Source
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.core.journal_reading import Contents, read_shard

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from peloton.assembly.folders import take_data_folder
 from peloton.failures import CannotStart
-from peloton.folders import take_data_folder
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
 from peloton.runtime.adapters.private_folder import FolderOfAnother
-from peloton.start_options import StartOptions
+from peloton.settings.start_options import StartOptions
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")

@@ -9,13 +9,13 @@ import immutables
 import pytest
 from msgspec.structs import replace
 
-from peloton.kinds import kinds
+from peloton.assembly.kinds import kinds
 from peloton.runtime.core.codec import AboveLevel, Codec, Entry
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.inspection import Redrive, shard_key
 from peloton.runtime.core.recovery import Unrecoverable
 from peloton.runtime.vocabulary import Kind, key
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 from tests.core.test_upcasting import COINS, TILL, paid, same_twice, state
 from tests.toy.ages import (
     AGES,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from peloton.kinds import kinds
+from peloton.assembly.kinds import kinds
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.holding import HELD_ROWS_MAX, HELD_S_MAX

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.kinds import kinds
+from peloton.assembly.kinds import kinds
 from peloton.runtime.core.codec import encode
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.listing import Listed
@@ -35,7 +35,7 @@ from peloton.runtime.vocabulary import (
     key,
     kind_of,
 )
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 from tests.actors.test_golden import sample
 from tests.toy import messages as w
 from tests.toy.kinds import KINDS

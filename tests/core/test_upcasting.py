@@ -11,14 +11,14 @@ import immutables
 import msgspec
 import pytest
 
-from peloton.kinds import kinds
+from peloton.assembly.kinds import kinds
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.inspection import Redrive, shard_key
 from peloton.runtime.core.recovery import Unrecoverable
 from peloton.runtime.core.upcasting import MissingUpcaster, upcast
 from peloton.runtime.vocabulary import Kind, key
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 from tests.toy.ages import (
     AGES,
     COIN_3,

@@ -17,7 +17,7 @@ from peloton.actors.host.facts import RunsForgotten
 from peloton.actors.task.facts import TaskCreated, TaskWithdrawn
 from peloton.actors.task.messages import Policy, TaskGoals, crowd_key
 from peloton.actors.task.state import Task, TaskStates
-from peloton.kinds import kinds
+from peloton.assembly.kinds import kinds
 from peloton.runtime.core.checkpoint import ENTITY
 from peloton.runtime.core.codec import CROWD, Codec, Entry, UnknownFact, decode, encode
 from peloton.runtime.core.crowd import Crowd
@@ -26,7 +26,7 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Frame, ShardId
 from peloton.runtime.vocabulary import Bits, Key, Kind
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 from tests.actors.test_golden import sample, types_of
 
 KINDS = kinds(ALONE_SHARDS)

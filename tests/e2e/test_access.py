@@ -16,10 +16,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from peloton import access_files
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.sdk.client import Client
 from peloton.sdk.errors import Denied
+from peloton.settings import access_files
 from tests.e2e import cluster as c
 
 NOBODY_UID = 65534

@@ -12,7 +12,7 @@ import pytest
 
 from bench.end_to_end import Bench
 from peloton.runtime.ports import ShardId, Sizes
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 
 ROUNDS, JOBS, SIZE = 16, 50, 1000
 KEPT_BYTES_MAX = 40 * 1024 * 1024

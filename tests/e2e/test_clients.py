@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton import access_files
+from peloton.settings import access_files
 from tests.e2e import cluster as c
 from tests.e2e.built_clients import BUILD_TIMEOUT_S, COMMANDS, built, environment
 

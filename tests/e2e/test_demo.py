@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e import cluster as c
 
-DEMO = [sys.executable, "-m", "peloton.demo"]
+DEMO = [sys.executable, "-m", "peloton.processes.demo"]
 GONE = "the cluster and its keeper to be gone"
 GONE_MAX_S = 20.0
 """The keeper notices within a second that its folder is deleted."""
@@ -41,7 +41,10 @@ def processes(folder: Path) -> list[str]:
 
 def test_hello_world() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "peloton.demo"], capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "peloton.processes.demo"],
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "HelloWorld: 10 of 10 SUCCEEDED" in done.stdout

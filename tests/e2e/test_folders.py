@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.folders import COPIED
+from peloton.assembly.folders import COPIED
 from peloton.sdk.client import Client
 from tests.e2e import cluster as c
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from peloton.assembly.kinds import kinds
 from peloton.chaos.nemesis.fleet import SHARDS
 from peloton.chaos.nemesis.journal import UNORDERED_POLLS, UNORDERED_S, JournalWatch
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.kinds import kinds
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.ports import ShardId
 from tests.servers import moved_clock

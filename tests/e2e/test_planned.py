@@ -20,17 +20,17 @@ import msgspec
 import pytest
 
 from peloton.actors.host.facts import RunsForgotten
+from peloton.assembly.kinds import kinds
 from peloton.chaos.nemesis.census import Census
 from peloton.chaos.nemesis.journal import SHARD_IDS, again
 from peloton.chaos.nemesis.probe import Probe
 from peloton.chaos.nemesis.proxy import Door
 from peloton.chaos.nemesis.takeovers import takeover_mark
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.kinds import kinds
 from peloton.runtime.core.codec import FRAME_FORMAT, Codec, encode
 from peloton.runtime.core.ownership import ranked
 from peloton.runtime.ports import MemberNode, ShardId
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 from tests.e2e.cluster import wait_for
 from tests.e2e.later import CHANGES, SAID, later_copy
 from tests.e2e.storms import WITHIN_S, left_over, nemesis

@@ -14,7 +14,7 @@ from peloton.backends import keeper_folder
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.sdk.client import Client
-from peloton.settings import ALONE_SHARDS
+from peloton.settings.daemon import ALONE_SHARDS
 from tests.e2e import cluster as c
 
 HOSTS = [{"name": f"peloton-mesos-agent{number}"} for number in range(3)]

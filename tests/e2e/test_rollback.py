@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.foreground import JOURNAL_BEHIND
+from peloton.processes.foreground import JOURNAL_BEHIND
 from tests.e2e import cluster as c
 
 NAME = "journal.sqlite"

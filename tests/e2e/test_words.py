@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.config import default_data_dir
+from peloton.settings.config import default_data_dir
 from tests.e2e import cluster as c
 from tests.house import readme
 

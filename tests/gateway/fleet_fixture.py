@@ -23,23 +23,23 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
+from peloton.assembly.kinds import kinds
+from peloton.assembly.placer_service import PlacerService
+from peloton.assembly.readiness import Readiness
 from peloton.backends import simulated
 from peloton.backends.port import Backend
-from peloton.config import Address
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.http import OPEN, HttpServer
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
-from peloton.kinds import kinds
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.placement.messages import Label
-from peloton.placer_service import PlacerService
-from peloton.readiness import Readiness
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.root import start
 from peloton.runtime.vocabulary import Kind, key
+from peloton.settings.config import Address
 from tests.channels import CHANNEL
 
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}

@@ -19,8 +19,8 @@ from typing import Any
 from peloton.actors.job.messages import JobStates, JobSummary, job_key
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2
+from peloton.assembly.kinds import kinds
 from peloton.gateway.job_query import list_query
-from peloton.kinds import kinds
 from peloton.runtime.core.listing import Best, ListViews, onwards
 from peloton.runtime.core.packing import Packing
 from peloton.runtime.core.views import Views

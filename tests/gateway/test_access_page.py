@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from peloton.access_file import Permission, read_access
 from peloton.gateway import audit, audit_file
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.permissions import INCLUDED_IN, Rights
 from peloton.runtime.core.principal import BASIC, Principal
+from peloton.settings.permissions_file import Permission, read_access
 
 PAGE = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
 SUBMIT, STOP, SEE = Permission.SUBMIT, Permission.STOP, Permission.SEE

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from peloton.access_file import PERMISSIONS, Permission, read_access
-from peloton.config import BadSetting
 from peloton.gateway import permissions
 from peloton.gateway.permissions import Permissions, Rights
 from peloton.runtime.core.principal import BASIC, NONE, TLS, TOKEN, UNVERIFIED, Principal, parse
+from peloton.settings.config import BadSetting
+from peloton.settings.permissions_file import PERMISSIONS, Permission, read_access
 from tests.gateway import fleet_fixture
 
 SEE, SUBMIT, STOP, ADMINISTER = (

@@ -13,8 +13,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.assembly.kinds import ArchivePolicy, kinds
 from peloton.gateway import archived_jobs
-from peloton.kinds import ArchivePolicy, kinds
 from tests.gateway import fleet_fixture as t
 from tests.gateway.fleet_fixture import named
 

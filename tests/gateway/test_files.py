@@ -14,7 +14,6 @@ from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
 from peloton.api.v0.task import task_pb2 as task
-from peloton.config import Address
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.http import OPEN, HttpServer
 from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, NoFile, SandboxFiles
@@ -23,6 +22,7 @@ from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Query, key
+from peloton.settings.config import Address
 from tests.gateway.fleet_fixture import Deployment
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from peloton.config import Address
 from peloton.gateway import http_transport
 from peloton.gateway.http import OPEN, HttpServer
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.listing import Listed
 from peloton.runtime.vocabulary import Key, key
+from peloton.settings.config import Address
 
 WAIT_S_MAX = 20.0
 REQUEST = b"GET /version HTTP/1.0\r\nHost: localhost\r\n\r\n"

@@ -14,6 +14,7 @@ from peloton.actors.job.state import Job
 from peloton.actors.job.view import summary, texts
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2 as job
+from peloton.assembly.kinds import kinds
 from peloton.gateway.job_query import (
     FINISHED_SHOWN_S,
     KEYWORD_LENGTH_MAX,
@@ -23,7 +24,6 @@ from peloton.gateway.job_query import (
     list_query,
     page_of_jobs,
 )
-from peloton.kinds import kinds
 from peloton.runtime.core.listing import Best, Listed, onwards
 from peloton.runtime.core.views import Views
 from peloton.runtime.vocabulary import Key

@@ -19,7 +19,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from peloton.api.v0.job import job_pb2
-from peloton.config import RECEIVE_MAX_BYTES
+from peloton.settings.config import RECEIVE_MAX_BYTES
 from tests.conftest import ROOT
 from tests.gateway.http2 import (
     CONTINUATION,

@@ -16,15 +16,15 @@ from typing import IO, Any
 import grpc
 import pytest
 
+from peloton.assembly.process_log import PENDING_BYTES_MAX, StderrWriter
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
-from peloton.process_log import PENDING_BYTES_MAX, StderrWriter
 
 CALLS = 100  # their tracebacks fill a pipe several times
 SECRET = "hunter2-is-the-password"
 PROGRAM = """
 import sys
-from peloton.foreground import ProcessTexts, run_process
+from peloton.processes.foreground import ProcessTexts, run_process
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.intake import Intake
 from peloton.gateway.serving import Server

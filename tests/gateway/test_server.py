@@ -16,13 +16,13 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_svc_pb2_grpc
-from peloton.config import RECEIVE_MAX_BYTES
 from peloton.gateway import cluster_client
 from peloton.gateway.server import build_server
 from peloton.gateway.serving import THREADS_MAX
 from peloton.gateway.unimplemented import SHORT
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
+from peloton.settings.config import RECEIVE_MAX_BYTES
 from tests.gateway.fleet_fixture import OPEN_TO_ALL, Deployment, named
 
 

@@ -15,12 +15,12 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
-from peloton.config import HostSetting
 from peloton.gateway.run_as import RunAs
 from peloton.gateway.translate_job import to_spec
 from peloton.gateway.translate_pool import to_pool
 from peloton.gateway.translate_task import BadConfig
 from peloton.sdk import specs
+from peloton.settings.config import HostSetting
 
 ROW = re.compile(r"^\| `(\w+)` \| (supported|refused|no effect) \|", re.M)
 PAGE = (Path(__file__).parents[2] / "docs" / "specs.md").read_text(encoding="utf-8")

@@ -32,28 +32,15 @@ GRPC_FOLDERS = (
 FACES = (
     "peloton/cli/",
     "peloton/__main__.py",
-    "peloton/demo",
-    "peloton/archive_options.py",
-    "peloton/minicluster.py",
-    "peloton/daemon.py",
-    "peloton/foreground.py",
-    "peloton/schema.py",
-    "peloton/doctor.py",
-    "peloton/journal.py",
-    "peloton/features.py",
-    "peloton/backup.py",
+    "peloton/processes/",
+    "peloton/commands/",
 )
 # Each package in its own adapter, backend or shell: replacing one then means replacing one file.
 HOMES: dict[str, tuple[str, ...]] = {
     "pykka": ("peloton/runtime/shells/", "peloton/runtime/simulation/"),
     "msgspec": (
         *VALUE_FOLDERS,
-        "peloton/access_settings.py",
-        "peloton/archive_settings.py",
-        "peloton/backend_settings.py",
-        "peloton/config.py",
-        "peloton/mistyped.py",
-        "peloton/settings.py",
+        "peloton/settings/",
         "peloton/sdk/",
         "peloton/backends/",
     ),
@@ -78,7 +65,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "peloton.private": GRPC_FOLDERS,
     "peloton.ops": GRPC_FOLDERS,
     "peloton.exchange": GRPC_FOLDERS,
-    "prometheus_client": ("peloton/gateway/", "peloton/runtime/shells/", "peloton/daemon"),
+    "prometheus_client": ("peloton/gateway/", "peloton/runtime/shells/", "peloton/assembly/daemon"),
 }
 
 

@@ -76,9 +76,8 @@ def test_the_extra_is_installed_from_the_checkout() -> None:
 
 def test_modules_that_need_the_checkout_are_not_in_a_wheel(root: Path) -> None:
     build = run_setup(str(root / "setup.py"), stop_after="init").get_command_obj("build_py")
-    built = {name for _, name, _ in build.find_package_modules("peloton", str(root / "peloton"))}
-    needing = {
-        path.stem for path in (root / "peloton").glob("*.py") if '"examples"' in path.read_text()
-    }
+    folder = root / "peloton" / "processes"
+    built = {name for _, name, _ in build.find_package_modules("peloton.processes", str(folder))}
+    needing = {path.stem for path in folder.glob("*.py") if '"examples"' in path.read_text()}
     assert needing == {"demo"}
     assert "minicluster" in built and not built & needing

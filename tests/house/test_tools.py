@@ -44,11 +44,11 @@ def test_ruff_finds_nothing() -> None:
 # Where a machine behind a port is wired: a stranger there is found by its type.
 WIRED = [
     *(f"peloton/backends/{name}.py" for name in ("port", "roster", "process", "simulated")),
-    *(
-        f"peloton/{name}.py"
-        for name in ("assembly", "backend_switch", "failures", "first_messages", "folders")
-    ),
-    *(f"peloton/{name}.py" for name in ("access", "listeners", "servers", "start_options")),
+    *(f"peloton/assembly/{name}.py" for name in ("access", "backend_switch", "daemon")),
+    *(f"peloton/assembly/{name}.py" for name in ("first_messages", "folders", "listeners")),
+    "peloton/assembly/servers.py",
+    "peloton/failures.py",
+    "peloton/settings/start_options.py",
 ]
 
 
@@ -87,7 +87,9 @@ def test_an_import_that_points_up_is_noticed(tmp_path: Path) -> None:
         "__init__.py",
         *(f"{name}/__init__.py" for name in ("runtime", "runtime/core", "runtime/shells")),
         *(f"{name}/__init__.py" for name in ("runtime/adapters", "runtime/simulation")),
-        *(f"{name}/__init__.py" for name in ("actors", "placement", "backends")),
+        *(f"{name}/__init__.py" for name in ("actors", "placement", "backends", "settings")),
+        *(f"{name}/__init__.py" for name in ("assembly", "commands", "processes")),
+        *(f"{name}/__init__.py" for name in ("chaos", "cli", "gateway", "sdk")),
         *(f"{name}/__init__.py" for name in ("actors/task", "backends/keeper")),
         "runtime/ports.py",
         *sins,

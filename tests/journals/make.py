@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from peloton import __version__
-from peloton.assembly import Daemon
+from peloton.assembly.daemon import Daemon
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError
-from peloton.settings import parse
+from peloton.settings.daemon import parse
 
 HERE = Path(__file__).parent
 SHARDS = {"jobmgr": 2, "resmgr": 1, "hostmgr": 1}

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from peloton import __version__
-from peloton.assembly import Daemon
-from peloton.journal_reader import JournalReader, open_source
-from peloton.kinds import kinds
+from peloton.assembly.daemon import Daemon
+from peloton.assembly.journal_reader import JournalReader, open_source
+from peloton.assembly.kinds import kinds
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
@@ -31,7 +31,7 @@ from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Claimed, ShardId
 from peloton.sdk.client import Client
 from peloton.sdk.jobs import JobQuery
-from peloton.settings import parse
+from peloton.settings.daemon import parse
 from tests.journals import make
 
 HERE = Path(__file__).parent

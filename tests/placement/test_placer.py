@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.assembly.placer_service import PlacerService
 from peloton.placement.flights import PROPOSAL_KEEP_S
 from peloton.placement.inventory_feeds import QUIET_S, SNAPSHOT_RETRY_S
 from peloton.placement.messages import (
@@ -18,7 +19,6 @@ from peloton.placement.messages import (
 )
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.placement.strategies import PACK, Strategy
-from peloton.placer_service import PlacerService
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Bits, Key, Message, Send
 

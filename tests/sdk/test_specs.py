@@ -20,7 +20,7 @@ from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.sdk import render, specs
 from peloton.sdk.errors import BadSpec
-from peloton.settings import read_settings as read_settings
+from peloton.settings.daemon import read_settings as read_settings
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 POOLS = ("hello_world_pool.yaml",)

@@ -38,8 +38,8 @@ def made_by_check(config: str) -> dict[int, int]:
     """The same of `daemon --check` on a file."""
     return made_by(f"""
 from pathlib import Path
-from peloton.preflight import of_daemon
-from peloton.settings import read_settings
+from peloton.processes.preflight import of_daemon
+from peloton.settings.daemon import read_settings
 
 of_daemon(read_settings(Path({config!r})))
 """)
@@ -50,8 +50,8 @@ def made_by_opening_cassandra(config: str) -> dict[int, int]:
     return made_by(f"""
 from pathlib import Path
 from peloton.failures import CannotStart
-from peloton.servers import open_cassandra
-from peloton.settings import read_settings
+from peloton.assembly.servers import open_cassandra
+from peloton.settings.daemon import read_settings
 
 try:
     open_cassandra(read_settings(Path({config!r})).journal.cassandra, connect_s=3.0).close()

@@ -15,10 +15,10 @@ from peloton.actors.archive.decide import CHECK_S
 from peloton.actors.archive.messages import LEVEL_ARCHIVE, PERIOD_S
 from peloton.actors.job.messages import DeleteJob, JobView, StartInstances
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.assembly.kinds import ArchivePolicy
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup
 from peloton.chaos.cluster.machines import Fate
-from peloton.kinds import ArchivePolicy
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits

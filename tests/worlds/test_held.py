@@ -12,10 +12,10 @@ from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.task import facts as tf
+from peloton.assembly.kinds import kinds
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.machines import Fate
-from peloton.kinds import kinds
 from peloton.runtime.core.holding import HELD_S_MAX
 from peloton.runtime.vocabulary import Fact
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from peloton.assembly.kinds import SERVICE_MESSAGES, kinds
 from peloton.chaos.cluster.aftermath import faults_of
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.nemeses import (
@@ -33,7 +34,6 @@ from peloton.chaos.cluster.points import (
     points,
     short_segments,
 )
-from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.runtime.simulation.membership import MembershipFaults
 
 NOT_SENT = {

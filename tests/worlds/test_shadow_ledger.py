@@ -30,6 +30,7 @@ from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import Policy, TaskGoals, crowd_key
 from peloton.actors.task.state import Admission, TaskStates
+from peloton.assembly.kinds import kinds
 from peloton.chaos.cluster import checks
 from peloton.chaos.cluster.checks import ClusterChecks
 from peloton.chaos.cluster.cluster import (
@@ -43,7 +44,6 @@ from peloton.chaos.cluster.cluster import (
 from peloton.chaos.cluster.history import Asked, Operation
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, MachineProcess, Machines
 from peloton.chaos.cluster.shadow_ledger import APPLIED, NOT_APPLIED, ShadowLedger
-from peloton.kinds import kinds
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import RequestAnswered
 from peloton.runtime.ports import ShardId

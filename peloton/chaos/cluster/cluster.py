@@ -21,6 +21,8 @@ from peloton.actors.job.messages import CreateJob, StartInstances, job_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
+from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
+from peloton.assembly.placer_service import PlacerService
 from peloton.chaos.cluster import view
 from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.faulty_backend import FaultyBackend, MachineLink
@@ -28,8 +30,6 @@ from peloton.chaos.cluster.feed_readers import FeedReader
 from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
-from peloton.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
-from peloton.placer_service import PlacerService
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import SimulatedDaemon

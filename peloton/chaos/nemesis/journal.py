@@ -11,10 +11,10 @@ import threading
 import time
 from typing import Any, cast
 
+from peloton.assembly.kinds import kinds
 from peloton.chaos.cluster.machines import Machines
 from peloton.chaos.nemesis.fleet import SHARDS
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.kinds import kinds
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.shard import Shard

@@ -13,12 +13,12 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
+from peloton.assembly.task_accounts import health_notes, root_note, task_accounts
 from peloton.backends.process import ProcessBackend, TaskAccounts
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key
-from peloton.settings import DaemonSettings, parse
-from peloton.start_options import STANDARD_START
-from peloton.task_accounts import health_notes, root_note, task_accounts
+from peloton.settings.daemon import DaemonSettings, parse
+from peloton.settings.start_options import STANDARD_START
 
 ROOT = os.geteuid() == 0
 ME = pwd.getpwuid(os.geteuid()).pw_name

@@ -43,7 +43,7 @@ from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.kinds import kinds
+from peloton.assembly.kinds import kinds
 from peloton.placement.messages import Placed, SnapshotWanted
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Envelope

@@ -1,0 +1,400 @@
+"""Wires one daemon: its store, its membership, the streams to other daemons, its listeners.
+
+Turns settings into the running shells of a daemon and back. A daemon that is alone (also that of a
+minicluster) is wired in the same way, without a membership. It must not decide anything that an
+actor or a shell could: it takes resources in one order and releases them in the reverse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TimesUp
+from typing import NamedTuple
+
+from peloton.actors.host.inventory.messages import inventory_key
+from peloton.assembly.backend_switch import BackendSwitch
+from peloton.assembly.default_pool import DefaultPool
+from peloton.assembly.first_messages import FirstMessages, configured
+from peloton.assembly.folders import (
+    adopt_copy,
+    behind_text,
+    claim_keeper,
+    keeper_owner,
+    take_data_folder,
+    witness_options,
+)
+from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
+from peloton.assembly.listeners import ClientListeners, with_chosen_ports
+from peloton.assembly.placer_service import PlacerService
+from peloton.assembly.process_log import log_line
+from peloton.assembly.servers import open_cassandra, open_zookeeper
+from peloton.assembly.task_accounts import check_accounts, task_accounts
+from peloton.assembly.task_limits import check_task_limits, task_limits
+from peloton.backends.port import Backend
+from peloton.backends.process import ProcessBackend
+from peloton.backends.simulated import RunScript, SimulatedBackend
+from peloton.failures import CannotStart, ClusterFailed, JournalBehind
+from peloton.runtime.adapters.data_folder import DataFolder
+from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
+from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.condition import CASSANDRA, DISK
+from peloton.runtime.core.gathering import GATHERED_MIN
+from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.ports import (
+    ClusterRecord,
+    Journal,
+    JournalError,
+    MemberNode,
+    Membership,
+    RolledBack,
+)
+from peloton.runtime.shells.collector import Collector
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.shells.dispatcher import Threads
+from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
+from peloton.runtime.shells.root import Root, assemble
+from peloton.runtime.vocabulary import key
+from peloton.settings.daemon import DaemonSettings
+from peloton.settings.start_options import STANDARD_START, StartOptions
+
+START_MAX_S = 300.0
+"""Time limit of a start that is all or nothing. 40,000 hosts with ten tasks each take most of a
+minute on a busy machine."""
+POLL_S = 0.02
+STOP_TASKS_GRACE_S = 5.0
+LEAVE_S_MAX = 30.0
+"""Time limit for handing over shards; the end of the session releases the rest."""
+
+
+class ExternalServices(NamedTuple):
+    """The external services of a daemon. Without a membership it is alone."""
+
+    journal: Journal
+    membership: Membership | None = None
+
+
+class Daemon:
+    """From construction to `stop`. `failed` is called when it cannot go on, from any thread."""
+
+    def __init__(
+        self,
+        settings: DaemonSettings,
+        *,
+        failed: Callable[[], None],
+        options: StartOptions = STANDARD_START,
+        outside: ExternalServices | None = None,
+    ) -> None:
+        self._settings = settings if settings.alone else with_chosen_ports(settings)
+        self._options = options
+        self._outside = outside
+        self._undo: list[Callable[[], object]] = []
+        self._refused: Future[str] | None = None
+        """Done with the reason when ZooKeeper belongs to another cluster."""
+        self._journal_text = "journal"
+        self._listeners = ClientListeners(self._settings, options, report=log_line)
+        try:
+            self._start(failed)
+            if options.all_or_nothing:
+                self._await_ready()
+                self._listen()
+        except BaseException:
+            self._unwind()
+            raise
+
+    def stop(self) -> bool:
+        """Hand over what we own, answer what is under way, let go.
+
+        Returns whether nothing was left behind: a shard that was not handed over, or a task that
+        was to be killed. Raises `ClusterFailed` when the daemon had ended by itself: then there is
+        nobody to hand over to.
+        """
+        try:
+            clean = self._hand_over()
+        finally:
+            self._unwind()
+        if self._root.exited.done():
+            raise ClusterFailed(self._root.exited.result())
+        return clean
+
+    def _hand_over(self) -> bool:
+        """All of `stop` that takes an order of its own; whether nothing was left behind."""
+        self._first.stop()
+        root, alone, clean = self._root, self._settings.alone, True
+        if not alone and not root.exited.done():
+            try:
+                # Meanwhile calls are forwarded to the next owners.
+                root.leave().result(LEAVE_S_MAX)
+            except TimesUp:
+                clean = False
+        self._listeners.stop_calls()
+        # Alone there is nobody to hand over to: what is in flight is committed.
+        root.stop(drain=alone and not root.exited.done())
+        self._undo.remove(self._stop_root)
+        # Only now: no shard sees the ends of its runs and starts others.
+        if self._options.stop_tasks:
+            clean = self._backend.stop_all(STOP_TASKS_GRACE_S) and clean
+        return clean
+
+    @property
+    def ready_text(self) -> str:
+        """The line that says where clients call, and whether all of this machine may."""
+        open_to = self._listeners.access.open_to
+        anybody = f"({open_to}) " if open_to else ""
+        return f"ready: grpc {anybody}{self.grpc}"
+
+    def health(self) -> tuple[bool, list[str]]:
+        """Whether all is well, and if not, why."""
+        return self._root.health()
+
+    # ---- starting ----
+
+    def _start(self, failed: Callable[[], None]) -> None:
+        settings = self._settings
+        # Before anything is written: a start that fails should leave nothing behind.
+        self._listeners.read_permissions()
+        self._listeners.check()
+        check_accounts(settings, self._options.names, report=log_line)
+        check_task_limits(settings, self._options.names)
+        journal = self._outside.journal if self._outside else self._open_journal()
+        self._undo.append(journal.close)
+        # Who we are comes first: nothing of another cluster may be touched.
+        self._record = record = self._bootstrap(journal)
+        self._take_keeper()
+        membership = self._outside.membership if self._outside else self._meet(record)
+        outside = ExternalServices(journal, membership)
+        exchange = self._open_exchange() if membership is not None else None
+        self._root = root = self._assemble(outside, exchange)
+        self._region = root.region
+        self._undo.append(self._stop_root)
+        root.exited.add_done_callback(lambda reason: failed())
+        if self._refused is not None:
+            self._refused.add_done_callback(lambda why: root.give_up(why.result()))
+        backend = self._furnish()
+        self._backend = BackendSwitch(backend, root)
+        self._first = first = self._first_messages(backend)
+        self._undo += [self._backend.close, first.stop]
+        self.greeted = first.ready
+        """Done when all our first messages are answered, our hosts are up, every shard of the
+        cluster has an owner, and those that are ours take mail."""
+        if not self._options.all_or_nothing:
+            self._listen()
+        if membership is None:
+            # All owners are here: each host is configured before it hears of its backend. To a
+            # shard that is not claimed yet a message would be lost for a second.
+            first.start_backend = self._backend.start
+            root.own_all(settings.sizes).add_done_callback(lambda opened: self._opened())
+        else:
+            first.answered.add_done_callback(lambda answered: self._collector.own())
+            self._backend.start()
+            first.start()
+
+    def _open_journal(self) -> Journal:
+        setting = self._settings.journal
+        if setting.cassandra is not None:
+            return open_cassandra(setting.cassandra)
+        assert setting.sqlite is not None
+        backend = self._settings.backend.name
+        folder = take_data_folder(
+            setting.sqlite.folder, backend=backend, options=self._options, report=log_line
+        )
+        self._undo.append(folder.close)
+        journal = self._open_sqlite(folder)
+        folder.secure()  # SQLite makes its files as the umask of this process has it
+        return journal
+
+    def _open_sqlite(self, folder: DataFolder) -> Journal:
+        self._journal_text = f"journal {folder.journal_path}"
+        witness = witness_options(self._settings, self._options, report=log_line)
+        try:
+            adopt_copy(folder, witness=witness)
+            return SqliteJournal(folder.journal_path, witness=witness)
+        except RolledBack as error:
+            raise JournalBehind(behind_text(error, self._options.names)) from error
+        except JournalError as error:
+            raise CannotStart(f"{self._journal_text}: {error}") from error
+
+    def _bootstrap(self, journal: Journal) -> ClusterRecord:
+        settings = self._settings
+        try:
+            return journal.bootstrap(settings.sizes, name=settings.cluster)
+        except JournalError as error:
+            raise CannotStart(f"{self._journal_text}: {error}") from error
+
+    def _take_keeper(self) -> None:
+        """The folder where our tasks run serves this journal, and no other."""
+        setting = self._settings.backend.process
+        if setting is not None and "hostmgr" in self._settings.roles:
+            claim_keeper(
+                setting.folder,
+                self._record,
+                options=self._options,
+                report=log_line,
+                runs=self._runs,
+            )
+
+    def _runs(self) -> Iterator[tuple[str, str]]:
+        """What the journal of a copied data folder has on hosts. Only copies need this import."""
+        from peloton.assembly.journal_reader import runs_on_hosts
+
+        sqlite = self._settings.journal.sqlite
+        assert sqlite is not None
+        return runs_on_hosts(sqlite.folder, report=log_line)
+
+    def _meet(self, record: ClusterRecord) -> Membership | None:
+        """The others, if there are any."""
+        settings = self._settings
+        if settings.alone:
+            return None
+        membership = open_zookeeper(settings, record)
+        self._undo.append(membership.close)
+        self._refused = membership.refused
+        return membership
+
+    def _open_exchange(self) -> GrpcExchange:
+        files = self._settings.tls
+        tls = None
+        if files is not None:
+            tls = Tls(files.ca, files.certificate, files.key, files.server_name)
+        try:
+            exchange = GrpcExchange(self._settings.listen.exchange, tls=tls)
+        except CannotListen as error:
+            raise CannotStart(f"listen.exchange: {error}") from error
+        self._undo.append(exchange.stop)
+        return exchange
+
+    def _assemble(self, outside: ExternalServices, exchange: GrpcExchange | None) -> Root:
+        settings = self._settings
+        fleet = None
+        if outside.membership is not None and exchange is not None:
+            address = settings.listen.advertise or exchange.address
+            node = MemberNode(address, tuple(settings.roles))
+            fleet = FleetPorts(
+                _process_name(), node, outside.membership, exchange, SERVICE_MESSAGES
+            )
+        self._collector = Collector()
+        drivers = Threads(SystemClock(), on_idle=self._collector.idle)
+        if fleet is None:
+            # The journal is a file. A server's answers are waited for on a thread of their own.
+            drivers.lend("journal")
+        limits = DaemonLimits(
+            checkpoint_bytes_min=settings.limits.checkpoint_bytes_min,
+            # In a file a row costs the same alone and with others.
+            ended_rows_gathered=1 if fleet is None else GATHERED_MIN,
+        )
+        store = DISK if fleet is None else CASSANDRA
+        policy = ArchivePolicy(settings.archive.after_s, settings.archive.forget_after_s)
+        try:
+            root = assemble(
+                kinds(settings.sizes, policy=policy),
+                outside.journal,
+                sizes=settings.sizes,
+                drivers=drivers,
+                setup=DaemonSetup(limits, fleet, store, self._record),
+            )
+        except JournalError as error:
+            raise CannotStart(f"{self._journal_text}: {error}") from error
+        root.region.status.report = log_line
+        root.collector = self._collector
+        drivers.on_broken = root.broken
+        return root
+
+    def _furnish(self) -> Backend | None:
+        """The ephemeral services that our roles ask for; the backend, if we have one."""
+        settings, region = self._settings, self._region
+        self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
+        region.routes.roles["placer"] = "placement"  # whether or not we have one ourselves
+        if "placement" in settings.roles:
+            region.register_service("placer", PlacerService(self._inventories), role="placement")
+        if "hostmgr" not in settings.roles:
+            return None
+        backend = self._make_backend()
+        region.register_service(backend.key, backend, outward=True)
+        return backend
+
+    def _make_backend(self) -> Backend:
+        setting = self._settings.backend
+        names = [host.name for host in setting.hosts]
+        if setting.process is not None:
+            owner = keeper_owner(self._record)
+            kept = setting.process.keep_sandboxes
+            folder = setting.process.folder
+            backend = ProcessBackend(folder, names, owner=owner, keep_sandboxes=kept)
+            backend.accounts = task_accounts(self._settings)
+            backend.limits = task_limits(self._settings)
+            return backend
+        assert setting.simulated is not None
+        fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
+        return SimulatedBackend(names, fates)
+
+    def _first_messages(self, backend: Backend | None) -> FirstMessages:
+        hosts = {}
+        if backend is not None:
+            found = self._settings.backend.hosts
+            hosts = {key("host", host.name): configured(host, backend.key) for host in found}
+        first = FirstMessages(
+            self._region,
+            hosts,
+            inventories=self._inventories,
+            alone=self._settings.alone,
+            report=log_line,
+        )
+        sqlite = self._settings.journal.sqlite
+        if self._options.default_pool and sqlite is not None:
+            first.settle_pools = DefaultPool(self._region, sqlite.folder).settle
+        if self._options.all_or_nothing:
+            first.report_after_s = float("inf")  # the reasons come with the error
+        return first
+
+    def _opened(self) -> None:
+        # Before thousands of hosts are created: the collector's defaults double the time of that.
+        self._collector.own()
+        self._first.start()
+
+    def _await_ready(self) -> None:
+        """Until we are ready. A damaged shard raises at once: only an operator can repair it."""
+        until_s = time.monotonic() + START_MAX_S
+        while True:
+            if self._root.exited.done():
+                raise CannotStart(self._root.exited.result())
+            ready, condition = self.greeted.done(), self._region.condition()
+            if condition.damaged:
+                raise CannotStart("; ".join(map(str, condition.damaged)))
+            if ready:
+                return
+            if time.monotonic() > until_s:
+                why = "; ".join(map(str, condition.reasons))
+                raise CannotStart(f"not ready after {START_MAX_S:g} s: {why}")
+            with contextlib.suppress(TimesUp):
+                self.greeted.result(POLL_S)
+
+    def _listen(self) -> None:
+        self._undo.append(self._listeners.close)
+        self.http = self._listeners.listen_http(self._region)
+        if "api" in self._settings.roles:
+            self.grpc = self._listeners.listen_grpc(
+                self._region, http=self.http, broken=self._root.broken
+            )
+
+    def _stop_root(self) -> None:
+        self._root.stop(drain=False)
+
+    def _unwind(self) -> None:
+        """Release everything. A step that fails is reported, and must not keep the others."""
+        while self._undo:
+            step = self._undo.pop()
+            failure = attempt(step)
+            if isinstance(failure, Failure):
+                name = getattr(step, "__qualname__", repr(step))
+                log_line(f"warning: {name} failed: {failure.error}")
+
+
+def _process_name() -> str:
+    """Unique for ever: pids and the host names of containers are reused."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

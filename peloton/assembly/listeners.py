@@ -1,0 +1,223 @@
+"""The listeners for clients: the HTTP server and the gRPC server of a daemon, and their addresses.
+
+Turns settings into servers on a region, or into `CannotStart` with the name of the setting. It must
+not decide when they begin to listen, nor answer any call itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from peloton.assembly import access, task_accounts, task_limits
+from peloton.assembly.access import ClientAccess
+from peloton.assembly.port_holder import port_holder
+from peloton.failures import CannotStart
+from peloton.gateway.audit import AUDIT_LOG, AuditLog
+from peloton.gateway.http import HttpServer
+from peloton.gateway.permissions import Permissions
+from peloton.gateway.sandboxes import SandboxFiles
+from peloton.gateway.server import ServerOptions, build_server
+from peloton.runtime.adapters import private_folder
+from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.shells.region import Region
+from peloton.settings.config import Address, BadSetting
+from peloton.settings.daemon import DaemonSettings
+from peloton.settings.start_options import StartOptions
+
+CALLS_GRACE_S = 0.5
+CALLS_STOP_S_MAX = 2.0
+
+
+class ClientListeners:
+    """Both servers, from `listen_http` and `listen_grpc` to `stop_calls` and `close`."""
+
+    def __init__(
+        self, settings: DaemonSettings, options: StartOptions, *, report: Callable[[str], object]
+    ) -> None:
+        """`report` takes warnings for people."""
+        self._settings = settings
+        self._names = options.names
+        self._classic = options.classic
+        runs = settings.backend.process
+        # Below a file there is nothing, ever.
+        self._sandboxes = (runs.folder if runs is not None else Path(os.devnull)) / "runs"
+        self._stop_grpc: list[Callable[[], object]] = []
+        self._stop_http: list[Callable[[], object]] = []
+        self._report = report
+        self._permissions = Permissions()
+        self._audit: AuditLog | None = None
+        self._access: ClientAccess | None = None
+        self._tasks = (
+            *task_accounts.health_notes(settings, options.names),
+            *task_limits.health_notes(settings, options.names),
+        )
+
+    def read_permissions(self) -> None:
+        """Read the permissions. Raises CannotStart."""
+        try:
+            self._permissions = Permissions(self._settings.access.file)
+        except BadSetting as error:
+            raise CannotStart(str(error)) from error
+
+    @property
+    def access(self) -> ClientAccess:
+        """Who may call; its files are read, or made, when first needed."""
+        if self._access is None:
+            self._access = ClientAccess(self._settings, report=self._report)
+        return self._access
+
+    def check(self) -> None:
+        """Raise CannotStart if an address is busy now, or what says who may call is unusable."""
+        settings, remedy = self._settings, self._names.other_ports
+        _refuse_busy(self._names.http, settings.http, remedy=remedy)
+        if "api" in settings.roles:
+            _refuse_busy(self._names.grpc, settings.grpc, remedy=remedy)
+        texts = access.problems(settings)
+        if texts:
+            raise CannotStart("\n".join(texts))
+
+    def listen_http(self, region: Region) -> Address:
+        """Serve health, metrics and files; the address, with the port that was found."""
+        wanted = self._settings.http
+        _refuse_busy(self._names.http, wanted, remedy=self._names.other_ports)
+        try:
+            access, notes = self.access.files, self._notes
+            server = HttpServer(
+                wanted, region, sandboxes=self._sandboxes, access=access, notes=notes
+            )
+        except OSError as error:
+            raise CannotStart(f"{self._names.http}: {wanted}: {error.strerror}") from error
+        self._stop_http.append(server.close)
+        return server.address
+
+    def listen_grpc(
+        self, region: Region, *, http: Address, broken: Callable[[str], object]
+    ) -> Address:
+        """Serve calls; `http` is where their answers say that files are.
+
+        `broken` is called with a text if no call can be served any more.
+        """
+        wanted = self._settings.grpc
+        addresses = [wanted]
+        for address in self._classic:
+            if not why_not(address):
+                addresses.append(address)
+            else:
+                self._report(f"warning: classic port {address} is busy: not listening there")
+        _refuse_busy(self._names.grpc, wanted, remedy=self._names.other_ports)
+        self._audit = audit = self._open_audit()
+        self._stop_grpc.append(audit.close)
+        allowed, here = self.access, self._settings.backend.process is not None
+        unix = allowed.prepare_socket()
+        try:
+            server, ports = build_server(
+                region,
+                [*map(str, addresses), *([unix] if unix else [])],
+                authentication=allowed.authentication,
+                boxes=SandboxFiles(
+                    self._sandboxes if here else None,
+                    (http.host, http.port),
+                    links=allowed.files.links,
+                ),
+                options=ServerOptions(
+                    receive_max_bytes=self._settings.limits.receive_max_bytes,
+                    permissions=self._permissions,
+                    audit=audit,
+                ),
+            )
+        except RuntimeError as error:  # taken since the check above
+            raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
+        served = [Address(one.host, port) for one, port in zip(addresses, ports, strict=False)]
+        allowed.publish(served)
+        server.start(broken=broken)
+        self._stop_grpc.append(lambda: server.stop(grace_s=CALLS_GRACE_S).wait(CALLS_STOP_S_MAX))
+        # The last comes first. The port is free for others before we have ended, so the entries go
+        # before it does; and calls of who finds none must not be refused as those of a stranger.
+        self._stop_grpc += [allowed.withdraw, server.refuse_new]
+        return served[0]
+
+    def stop_calls(self) -> None:
+        """No call is answered any more; those under way have a moment to end."""
+        while self._stop_grpc:
+            self._stop_grpc.pop()()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self.stop_calls()
+        while self._stop_http:
+            self._stop_http.pop()()
+        if self._access is not None:
+            self._access.close()
+
+    def _open_audit(self) -> AuditLog:
+        """Daemons of a fleet may share a folder, so each names its file by its address."""
+        settings, sqlite = self._settings, self._settings.journal.sqlite
+        folder = settings.access.audit_folder or (sqlite.folder if sqlite is not None else None)
+        assert folder is not None, "the settings have one for a journal in Cassandra"
+        name = AUDIT_LOG if settings.alone else f"audit-{settings.grpc}.log"
+        try:
+            private_folder.make(folder)
+            if settings.access.audit_folder is not None:  # the data folder was checked before
+                _refuse_foreign(folder)
+            return AuditLog(folder / name)
+        except OSError as error:
+            at, why = error.filename or folder / name, error.strerror or error
+            raise CannotStart(f"access.audit_folder: {at}: {why}") from error
+
+    def _notes(self) -> tuple[NotReadyReason, ...]:
+        """What health says besides, and what is no reason against being ready."""
+        audit = self._audit.notes() if self._audit is not None else ()
+        return (*self.access.notes, *self._tasks, *self._permissions.notes(), *audit)
+
+
+def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:
+    """The settings with ports that are free now where they say 0.
+
+    In a fleet the addresses are published to clients before anything listens there.
+    """
+    return settings.with_doors(_with_port(settings.grpc), _with_port(settings.http))
+
+
+def why_not(address: Address) -> str:
+    """Why we could not listen there; empty where we could."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address.host, address.port))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            holder = port_holder(address)
+            return f"is busy: {holder or 'another program'} listens there"
+        return f"cannot be had: {error.strerror or error}"
+    return ""
+
+
+def _refuse_busy(setting: str, address: Address, *, remedy: str) -> None:
+    why = why_not(address) if address.port else ""
+    if why:
+        raise CannotStart(f"{setting}: {address} {why}. {remedy}")
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Raise OSError for a folder whose files another user could replace."""
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.EPERM, "it is a symbolic link, name the folder itself", str(folder))
+    if found.st_uid != os.geteuid():
+        owner = private_folder.user_name(found.st_uid)
+        raise OSError(errno.EPERM, f"it belongs to user {owner}", str(folder))
+
+
+def _with_port(address: Address) -> str:
+    if address.port:
+        return str(address)
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((address.host, 0))
+        return str(Address(address.host, probe.getsockname()[1]))

@@ -1,0 +1,86 @@
+"""The limits of tasks: what this machine can hold them to, and what to say where it cannot.
+
+Turns settings and the machine into texts for people, and settings into what the backend has to
+know. It must not make a control group: the keeper does, and it tries one before it relies on any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peloton.backends.keeper.group_places import FoundPlace, find_place
+from peloton.backends.keeper.limits import ENFORCE, OFF
+from peloton.backends.process import TaskLimits
+from peloton.failures import CannotStart
+from peloton.runtime.core.condition import NotReadyReason
+from peloton.settings.daemon import DaemonSettings
+from peloton.settings.start_options import SettingNames
+
+COMPONENT = "limits"
+_ANY = "peloton"
+"""The name does not matter where nothing is made."""
+
+
+def problem(
+    settings: DaemonSettings, names: SettingNames, *, find: Callable[[str], FoundPlace] = find_place
+) -> str:
+    """Why limits that must be held cannot be; empty if they can."""
+    mode = _mode(settings)
+    note = limits_note(settings, names, find=find) if mode == ENFORCE else ""
+    return f"{names.limits}: {note}" if note else ""
+
+
+def check_task_limits(settings: DaemonSettings, names: SettingNames) -> None:
+    """Raise CannotStart for a problem."""
+    text = problem(settings, names)
+    if text:
+        raise CannotStart(text)
+
+
+def limits_note(
+    settings: DaemonSettings, names: SettingNames, *, find: Callable[[str], FoundPlace] = find_place
+) -> str:
+    """What does not hold on this machine though it is wanted; empty if all does."""
+    if _mode(settings) == OFF:
+        return ""
+    try:
+        found = find(_ANY)
+    except OSError as error:
+        found = FoundPlace(None, str(error))
+    if found.place is None:
+        return (
+            f"tasks are not in control groups ({found.why}): memory is checked once a second, "
+            "cpu and processes are not limited"
+        )
+    return f"of control groups this machine gives {found.why}" if found.why else ""
+
+
+def health_notes(settings: DaemonSettings, names: SettingNames) -> tuple[NotReadyReason, ...]:
+    """The same for health; no reason against being ready."""
+    text = limits_note(settings, names)
+    return (NotReadyReason(COMPONENT, text),) if text else ()
+
+
+def machine_text() -> str:
+    """One line: what this machine can hold tasks to."""
+    try:
+        found = find_place(_ANY)
+    except OSError as error:
+        return f"no control groups: {error}"
+    if found.place is None:
+        return f"no control groups: {found.why}"
+    version, have = found.place.version, ", ".join(found.place.folders)
+    return f"control groups version {version}: {have}" + (f"; {found.why}" if found.why else "")
+
+
+def task_limits(settings: DaemonSettings) -> TaskLimits:
+    """What the backend has to know."""
+    process = settings.backend.process
+    if process is None:
+        return TaskLimits()
+    return TaskLimits(process.limits, process.cpu_quota, process.task_pids, process.images)
+
+
+def _mode(settings: DaemonSettings) -> str:
+    process = settings.backend.process
+    return process.limits if process is not None and "hostmgr" in settings.roles else OFF

@@ -1,0 +1,134 @@
+"""`peloton features`: the feature level of a cluster, raised by an operator after an upgrade.
+
+Writes a higher level to the cluster record at an operator's order, if every member of the fleet
+reports that it knows it. It must not raise the level above what a member that is up knows, nor
+the level of one cluster because of the members of another: config, journal and ZooKeeper have to
+name the same one. Daemons that are down cannot be checked: they may be of an older version.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from peloton.commands.schema import CANNOT_REACH, USAGE, WRONG, fail
+from peloton.settings.config import BadSetting
+
+if TYPE_CHECKING:
+    from peloton.runtime.adapters.fenced_rows import ReadableRows
+    from peloton.runtime.adapters.zookeeper_nodes import ClusterNodes
+    from peloton.runtime.ports import ClusterRecord, MemberNode
+    from peloton.settings.daemon import DaemonSettings
+
+CONFIG = click.option(
+    "--config", "config_", required=True, type=click.Path(dir_okay=False, path_type=Path),
+    help="The YAML file of any daemon of the fleet.",
+)  # fmt: skip
+TIMEOUT_S = 10.0
+
+
+def command() -> click.Group:
+    """`peloton features`."""
+    return features
+
+
+@click.group()
+def features() -> None:
+    """The feature level: the messages and facts that all daemons of a fleet know."""
+
+
+@features.command()
+@CONFIG
+def show(config_: Path) -> None:
+    """Print the level of the cluster, and the one that each member knows."""
+    _run("features show", config_, raised=False)
+
+
+@features.command("raise")
+@CONFIG
+def raise_(config_: Path) -> None:
+    """Raise the feature level to that of this version.
+
+    \b
+    peloton features raise --config /etc/peloton.yaml
+
+    Upgrade every daemon first. From then on an older version cannot read what is written, and does
+    not start: there is no way back. Running daemons follow within seconds.
+    """
+    _run("features raise", config_, raised=True)
+
+
+def _run(name: str, config: Path, *, raised: bool) -> None:
+    # Heavy imports wait until there is something to do.
+    from peloton.assembly.kinds import kinds
+    from peloton.assembly.servers import open_cassandra
+    from peloton.failures import CannotStart
+    from peloton.runtime.core.codec import known_level
+    from peloton.runtime.ports import JournalError, Unreachable
+    from peloton.runtime.shells.features import raise_level
+    from peloton.settings.daemon import read_settings
+
+    try:
+        settings = read_settings(config)
+        if settings.zookeeper is None:
+            raise BadSetting("a daemon that is alone raises the level itself when it starts")
+        assert settings.journal.cassandra is not None  # a fleet has no other journal
+        journal = open_cassandra(settings.journal.cassandra)
+        try:
+            record, members = read_cluster(settings, journal.rows)
+            known, level = known_level(kinds(settings.sizes)), record.level
+            for member, node in members.items():
+                click.echo(f"member  {member} knows level {_level(node)}")
+            if raised:
+                level = raise_level(journal, members, known=known)
+            click.echo(f"level   {level}, this version knows {known}")
+        finally:
+            journal.close()
+    except BadSetting as error:
+        fail(name, error, code=USAGE)
+    except (Unreachable, CannotStart) as error:
+        fail(name, error, code=CANNOT_REACH)
+    except JournalError as error:
+        fail(name, error, code=WRONG)
+
+
+def check_cluster(
+    settings: DaemonSettings, record: ClusterRecord | None, *, nodes: ClusterNodes
+) -> ClusterRecord:
+    """The record, if config, journal and ZooKeeper are of one cluster. Raises JournalRefused."""
+    from peloton.runtime.adapters.fenced_rows import NO_RECORD
+    from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, Paths, other_cluster
+    from peloton.runtime.core.register import same_cluster
+    from peloton.runtime.ports import JournalRefused
+
+    assert settings.zookeeper is not None
+    if record is None:
+        raise JournalRefused(NO_RECORD)
+    same_cluster(record, settings.sizes, name=settings.cluster)
+    if nodes.mark is not None:  # else no daemon that writes marks has ever joined
+        paths = Paths(settings.cluster, root=settings.zookeeper.root)
+        ours = ClusterMark(record.cluster_id.hex(), settings.cluster)
+        why = other_cluster(nodes.mark, paths=paths, ours=ours)
+        if why:
+            raise JournalRefused(why)
+    return record
+
+
+def read_cluster(
+    settings: DaemonSettings, rows: ReadableRows
+) -> tuple[ClusterRecord, dict[str, MemberNode | None]]:
+    """Record and members of the cluster. Raises JournalRefused as above, Unreachable."""
+    from peloton.runtime.adapters.fenced_rows import read_record
+    from peloton.runtime.adapters.zookeeper_nodes import Paths, read_cluster_nodes
+
+    zookeeper = settings.zookeeper
+    assert zookeeper is not None
+    paths = Paths(settings.cluster, root=zookeeper.root)
+    nodes = read_cluster_nodes(",".join(zookeeper.hosts), paths, timeout_s=TIMEOUT_S)
+    return check_cluster(settings, read_record(rows), nodes=nodes), nodes.members
+
+
+def _level(node: MemberNode | None) -> str:
+    return "unknown" if node is None else str(node.level)

@@ -1,0 +1,110 @@
+"""Runs a process in the foreground: signals, messages at start and end, exit codes.
+
+Turns whatever can be started and stopped into one exit code: it runs until a signal arrives or it
+fails. It must not restart what has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import NamedTuple, Protocol, TypeVar
+
+from peloton.assembly.process_log import log_line, nonblocking_stderr
+from peloton.failures import CannotStart, ClusterFailed, JournalBehind
+
+CANNOT_START = 69
+JOURNAL_BEHIND = 65
+"""The journal was rolled back: to start again does not help."""
+
+
+class Running(Protocol):
+    """Something that runs from its construction to `stop`."""
+
+    def stop(self) -> bool:
+        """Whether nothing was left behind. Raises `ClusterFailed` if it had failed before."""
+
+
+RunningProcess = TypeVar("RunningProcess", bound=Running)
+
+
+class ProcessTexts(NamedTuple):
+    """The texts and exit codes of a process when it ends."""
+
+    name: str  # prefix of errors
+    leaving: str
+    failed: int
+    left: int  # if something was left behind
+    left_text: str = ""
+
+
+def run_process(
+    start: Callable[[Callable[[], None]], RunningProcess],
+    *,
+    greet: Callable[[RunningProcess], None],
+    texts: ProcessTexts,
+) -> int:
+    """Start, greet, wait for a signal or for the call that `start` was given, stop; the exit code.
+
+    What `greet` prints on stdout is flushed at once. The process logs on stderr, and nothing that
+    it prints there can block it (`process_log`). Files that it makes are for its user alone.
+    """
+    os.umask(0o077)
+    with nonblocking_stderr():
+        return _run_process(start, greet=greet, texts=texts)
+
+
+def _run_process(
+    start: Callable[[Callable[[], None]], RunningProcess],
+    *,
+    greet: Callable[[RunningProcess], None],
+    texts: ProcessTexts,
+) -> int:
+    leaving = threading.Event()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        leaving.set()
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    try:
+        running = start(leaving.set)
+    except CannotStart as error:
+        log_line(f"{texts.name}: {error}")
+        return JOURNAL_BEHIND if isinstance(error, JournalBehind) else CANNOT_START
+    except OSError as error:
+        # Such as a full disk or a folder without write permission: a traceback would not help.
+        where = f"{error.filename}: " if error.filename is not None else ""
+        log_line(f"{texts.name}: {where}{error.strerror or error}")
+        return CANNOT_START
+    try:
+        greet(running)
+        if sys.stdout is not None:  # a program may be started without one
+            sys.stdout.flush()
+    except OSError as error:
+        # Stdout is closed. The cluster runs nevertheless, and others may use it.
+        discard_stdout()
+        log_line(f"{texts.name}: stdout: {error.strerror}")
+    leaving.wait()
+    log_line(texts.leaving)
+    try:
+        clean = running.stop()
+    except ClusterFailed as error:
+        log_line(f"{texts.name}: {error}")
+        return texts.failed
+    if clean:
+        return 0
+    if texts.left_text:
+        log_line(texts.left_text)
+    return texts.left
+
+
+def discard_stdout() -> None:
+    """Redirect stdout to /dev/null: Python's flush at exit would fail as well."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,73 @@
+"""What this machine has, for the one host of a minicluster.
+
+Turns the kernel's figures into the size of a host, less what the machine itself needs. Must not
+start or limit anything.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from peloton.settings.config import HOST_NAME_PREFIX, HostSetting
+
+MB = 1024 * 1024
+MEMORY_LEFT = 0.1
+MEMORY_LEFT_MB_MAX = 4096.0
+"""A tenth of the memory stays with the system and the daemon, at most this."""
+DISK_LEFT = 0.1
+CGROUP = Path("/sys/fs/cgroup")
+DEVICES = Path("/dev")
+
+
+def this_machine(data: Path) -> HostSetting:
+    """The machine as a host; `data` is the folder whose file system the tasks write to.
+
+    All cpus: they are shared by time, and the daemon needs little of it. The disk counts whole, not
+    as far as it is free: the size of a host must not change from start to start.
+    """
+    memory_mb = _memory_mb()
+    left_mb = min(memory_mb * MEMORY_LEFT, MEMORY_LEFT_MB_MAX)
+    return HostSetting(
+        name=f"{HOST_NAME_PREFIX}0",
+        cpus=_cpus(),
+        memory_mb=float(int(memory_mb - left_mb)),
+        disk_mb=float(int(_disk_mb(data) * (1.0 - DISK_LEFT))),
+        gpus=float(sum(name[6:].isdigit() for name in _nvidia())),
+    )
+
+
+def _cpus() -> float:
+    """Those this process may run on, or the quota of its container where that is less."""
+    cpus = float(len(os.sched_getaffinity(0)))
+    quota, _, period = _text(CGROUP / "cpu.max").partition(" ")
+    if quota.isdigit() and period.strip().isdigit():
+        cpus = min(cpus, int(quota) / int(period))
+    return cpus
+
+
+def _memory_mb() -> float:
+    """The machine's, or the limit of its container where that is less."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _text(CGROUP / "memory.max").strip()
+    return min(memory, int(limit) if limit.isdigit() else memory) / MB
+
+
+def _disk_mb(data: Path) -> float:
+    there = data
+    while not there.exists():
+        there = there.parent
+    return shutil.disk_usage(there).total / MB
+
+
+def _nvidia() -> list[str]:
+    return [name for name in os.listdir(DEVICES) if name.startswith("nvidia")]
+
+
+def _text(file: Path) -> str:
+    """Empty where the kernel has no such file: the machine is then no container."""
+    try:
+        return file.read_text(encoding="ascii")
+    except OSError:
+        return ""

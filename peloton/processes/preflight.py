@@ -1,0 +1,262 @@
+"""Checks what would prevent the start of a daemon or a minicluster, without starting it.
+
+Turns valid settings into problems of the machine: ports, files, folders, packages, servers. Every
+problem names its setting. It must not write anything, nor keep open what it opens; a start checks
+all of it again, because the machine changes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import ssl
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+
+from peloton import missing_package
+from peloton.assembly import access, task_limits
+from peloton.assembly.folders import behind_text, witness_options
+from peloton.assembly.listeners import why_not
+from peloton.assembly.servers import open_cassandra
+from peloton.assembly.task_accounts import problem
+from peloton.failures import CannotStart
+from peloton.processes import preflight_cluster
+from peloton.processes.preflight_cluster import UNREAD, JournalFound, ServersRead
+from peloton.runtime.adapters import claimed_folder, folder_origin
+from peloton.runtime.adapters.data_folder import held_by_others_only
+from peloton.runtime.adapters.fenced_rows import read_record
+from peloton.runtime.adapters.private_folder import FolderOfAnother
+from peloton.runtime.adapters.sqlite_witness import JournalWitness
+from peloton.runtime.ports import JournalError, RolledBack
+from peloton.sdk.errors import PelotonError
+from peloton.sdk.zookeeper import reading
+from peloton.settings.access import TlsFiles
+from peloton.settings.config import Address
+from peloton.settings.daemon import Cassandra, DaemonSettings, Zookeeper
+from peloton.settings.start_options import STANDARD_START, StartOptions
+
+SERVERS_S_MAX = 3.0
+
+
+def of_daemon(settings: DaemonSettings, options: StartOptions = STANDARD_START) -> list[str]:
+    """All problems; empty if the daemon could start now. Busy classic ports are none."""
+    # Two settings of a file may be one option of a command.
+    return [*dict.fromkeys(_daemon(settings, options))]
+
+
+def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
+    names = options.names
+    for name in settings.doors:
+        yield from _port(names.listener(name), settings.door(name), remedy=names.other_ports)
+    if settings.tls is not None:
+        yield from _tls(settings.tls)
+    yield from access.problems(settings)
+    if settings.journal.sqlite is not None:
+        folder = settings.journal.sqlite.folder
+        yield from _folder(names.data_folder, folder)
+        yield from _data_folder(names.data_folder, folder)
+        if not options.fresh:
+            yield from _maker(settings, options)
+            copied = [*_origin(names.data_folder, folder, options=options)]
+            yield from copied
+            if not copied and not options.adopt_copy:  # neither is that of another journal
+                yield from _witness(settings, options)
+    if settings.backend.process is not None and "hostmgr" in settings.roles:
+        folder = settings.backend.process.folder
+        yield from _folder(names.keeper_folder, folder)
+        if not options.fresh:
+            yield from _origin(names.keeper_folder, folder, options=options)
+        account = problem(settings, names)
+        if account:
+            yield account
+        limits = task_limits.problem(settings, names)
+        if limits:
+            yield limits
+    servers = ServersRead()
+    if settings.journal.cassandra is not None:
+        journal = yield from _cassandra(settings.journal.cassandra)
+        servers = servers._replace(journal=journal)
+    if settings.zookeeper is not None:
+        mark = yield from _zookeeper(settings, settings.zookeeper)
+        servers = servers._replace(mark=mark)
+    yield from preflight_cluster.problems(settings, options, servers=servers)
+
+
+# ---- what there is on this machine ----
+
+
+def _port(setting: str, address: Address, *, remedy: str) -> Iterator[str]:
+    why = why_not(address) if address.port else ""
+    if why:
+        yield f"{setting}: {address} {why}. {remedy}"
+
+
+def _folder(setting: str, folder: Path) -> Iterator[str]:
+    """It, or else what it would be made in, must be a folder that we may write to."""
+    found = folder.absolute()
+    try:
+        while not os.path.lexists(found) and found != found.parent:
+            found = found.parent
+        if not found.is_dir():
+            yield f"{setting}: {found} is no folder"
+        elif not os.access(found, os.W_OK | os.X_OK) or _is_kernels(found):
+            yield f"{setting}: {found} is not writable"
+        elif found == folder.absolute() and found.stat().st_uid != os.geteuid():
+            yield f"{setting}: {found}: {_why(FolderOfAnother(found.stat().st_uid))}"
+    except OSError as error:
+        yield f"{setting}: {folder}: {_why(error)}"
+
+
+def _is_kernels(folder: Path) -> bool:
+    """For root nothing seems to be forbidden, not even what no process can write to."""
+    read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    return read_only or folder.is_relative_to("/proc") or folder.is_relative_to("/sys")
+
+
+def _data_folder(setting: str, folder: Path) -> Iterator[str]:
+    try:
+        claimed_folder.check_ours(folder)
+        lock = folder / claimed_folder.LOCK
+        if not lock.is_file():
+            return
+        with lock.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if held_by_others_only(os.fstat(file.fileno()).st_ino):
+                    return
+                pid = file.read(32).decode("ascii", "replace").strip() or "unknown"
+                yield f"{setting}: {folder} is held by the process with pid {pid}"
+    except claimed_folder.ForeignFolder as error:
+        yield f"{setting}: {error}"
+    except OSError as error:
+        yield f"{setting}: {folder}: {_why(error)}"
+
+
+def _origin(setting: str, folder: Path, *, options: StartOptions) -> Iterator[str]:
+    """A copy is not started as if it were the original."""
+    try:
+        found = folder_origin.examine(folder)
+    except OSError as error:
+        yield f"{setting}: {folder}: {_why(error)}"
+    else:
+        if found.kind is folder_origin.FolderKind.COPY and not options.adopt_copy:
+            yield f"{setting}: {found.text}. {options.names.copied}"
+
+
+def _maker(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
+    """A data folder keeps the backend that it was created with."""
+    assert settings.journal.sqlite is not None
+    folder, names = settings.journal.sqlite.folder, options.names
+    try:
+        known = claimed_folder.maker_of(folder)
+    except (OSError, UnicodeDecodeError) as error:
+        yield f"{names.data_folder}: {folder / claimed_folder.MAKER}: {_why(error)}"
+    else:
+        if known and known != settings.backend.name:
+            yield f"{names.backend}: {folder} belongs to the {known} backend"
+
+
+def _witness(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
+    """A journal that lacks what it had acknowledged."""
+    assert settings.journal.sqlite is not None
+    path = settings.journal.sqlite.folder / claimed_folder.JOURNAL
+    try:
+        JournalWitness(path, witness_options(settings, options, report=lambda line: None))
+    except RolledBack as error:
+        yield f"{options.names.data_folder}: {behind_text(error, options.names)}"
+    except (CannotStart, JournalError) as error:
+        yield f"{options.names.data_folder}: {error}"
+
+
+def _tls(files: TlsFiles) -> Iterator[str]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unread = []
+    for field in ("ca", "certificate", "key"):
+        found = _unreadable(f"tls.{field}", getattr(files, field))
+        unread += found
+    yield from unread
+    if unread:
+        return
+    try:
+        context.load_verify_locations(cafile=str(files.ca))
+    except OSError as error:
+        yield f"tls.ca: {files.ca}: {_why(error)}"
+    try:
+        # Do not prompt for the passphrase of a key: a daemon has no terminal.
+        context.load_cert_chain(str(files.certificate), str(files.key), password=lambda: "")
+    except OSError as error:
+        yield f"tls.certificate: {files.certificate} with {files.key}: {_why(error)}"
+
+
+def _unreadable(setting: str, file: Path) -> list[str]:
+    try:
+        with file.open("rb") as opened:
+            opened.read(1)
+    except OSError as error:
+        return [f"{setting}: {file}: {_why(error)}"]
+    return []
+
+
+# ---- servers ----
+
+
+def _cassandra(setting: Cassandra) -> Generator[str, None, JournalFound]:
+    missing = []
+    if setting.ca_file is not None:
+        missing += _unreadable("journal.cassandra.ca_file", setting.ca_file)
+    if setting.password_file is not None:
+        missing += _unreadable("journal.cassandra.password_file", setting.password_file)
+    if not _has("cassandra"):
+        missing.append(f"journal.cassandra: {missing_package('cassandra-driver')}")
+    yield from missing
+    if missing:
+        return UNREAD
+    try:
+        with closing(open_cassandra(setting, connect_s=SERVERS_S_MAX)) as journal:
+            return JournalFound(True, read_record(journal.rows))
+    except CannotStart as error:
+        yield str(error)
+    except JournalError as error:
+        yield f"journal.cassandra: {error}"
+    return UNREAD
+
+
+def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Generator[str, None, bytes | None]:
+    """Returns the mark of the cluster that has claimed the root."""
+    if not _has("kazoo"):
+        yield f"zookeeper: {missing_package('kazoo')}"
+        return None
+    from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
+
+    paths = Paths(settings.cluster, root=setting.root.rstrip("/"))
+    try:
+        with reading(setting.hosts, timeout_s=SERVERS_S_MAX) as nodes:
+            found, mark = nodes.children(paths.members), nodes.data(paths.mark)
+    except PelotonError as error:
+        yield f"zookeeper.hosts: {error}"
+        return None
+    # Two daemons that peers dial at one address: each gets what is meant for the other.
+    field = "advertise" if settings.listen.advertise else "exchange"
+    address = getattr(settings.listen, field)
+    for name, data in sorted(found.items()):
+        node = member_of(data)
+        if node is not None and node.address == address:
+            yield f"listen.{field}: {address} is that of the member {name}, which is running"
+    return mark
+
+
+def _has(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "no text in UTF-8"
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
+    return str(reason or error)

@@ -1,0 +1,241 @@
+"""Settings of processes: what a person may choose, with the defaults, checked.
+
+Turns options and cluster files into values. It must not open a socket or a store, and every error
+names the option or the path in the file that is wrong.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+import yaml
+
+from peloton.settings import mistyped, yaml_limits, yaml_places
+
+GRPC_DEFAULT = "127.0.0.1:5397"
+HTTP_DEFAULT = "127.0.0.1:5297"
+CLASSIC_PORTS = {"hostmgr": 5391, "jobmgr": 5392, "resmgr": 5394}
+HOST_NAME_PREFIX = "peloton-mesos-agent"
+RECEIVE_MAX_BYTES = 64 * 1024 * 1024
+HOSTS_MAX = 50_000
+PORT_MAX = 65_535
+
+
+class SettingsLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """A safe loader that refuses a key that is given twice."""
+
+
+def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
+    key = yaml_limits.duplicate_key(node)
+    if key is not None:
+        line = key.start_mark.line + 1
+        raise yaml_limits.BadYaml(f"{key.value} is given twice", line)
+    loader.flatten_mapping(node)
+    found: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+    return found
+
+
+SettingsLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
+SAFE = SettingsLoader
+
+
+class BadSetting(Exception):
+    """Settings that cannot be used; each text names one."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__(*texts)
+        self.texts = texts
+
+    def __str__(self) -> str:
+        return "\n".join(self.texts)
+
+
+class HostSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One virtual host: cpus, MB, MB, gpus."""
+
+    name: str
+    cpus: float = 4.0
+    memory_mb: float = 2048.0
+    disk_mb: float = 20000.0
+    gpus: float = 0.0
+    attributes: dict[str, str] = {}
+
+
+class HostSlack(msgspec.Struct, frozen=True):
+    """What of each host no task gets."""
+
+    cpus: float = 0.0
+    memory_mb: float = 0.0
+
+
+class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A cluster as a file describes it."""
+
+    hosts: list[HostSetting]
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        # An IPv6 address has colons of its own.
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def default_data_dir() -> Path:
+    """The user's data folder for a minicluster."""
+    return Path(platformdirs.user_data_dir("peloton")) / "minicluster"
+
+
+def ip_address(text: str, option: str) -> Address:
+    """HOST:PORT, where the host is localhost or an IP address."""
+    host, separator, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not separator or not (port.isascii() and port.isdigit()):
+        raise BadSetting(f"{option}: {text!r} is not HOST:PORT")
+    if int(port) > PORT_MAX:
+        raise BadSetting(f"{option}: port {port} is not between 0 and {PORT_MAX}")
+    try:
+        if host != "localhost":
+            ipaddress.ip_address(host)
+    except ValueError:
+        raise BadSetting(f"{option}: {host!r} is not an IP address or localhost") from None
+    return Address(host, int(port))
+
+
+def is_any(host: str) -> bool:
+    """Whether it stands for all addresses of a machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def loopback(text: str, option: str) -> Address:
+    """HOST:PORT on loopback; anything else is refused."""
+    address = ip_address(text, option)
+    if not is_loopback(address.host):
+        raise BadSetting(
+            f"{option}: {address.host} is not a loopback address. Everybody who can reach this "
+            "port can run commands as you; what is here is for this machine only"
+        )
+    return address
+
+
+def sized(size: HostSetting, given: Mapping[str, float]) -> HostSetting:
+    """The same host with other amounts."""
+    return msgspec.structs.replace(size, **given)
+
+
+def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
+    """`count` hosts of one size, with the customary names."""
+    if not 1 <= count <= HOSTS_MAX:
+        raise BadSetting(f"--hosts: {count} is not between 1 and {HOSTS_MAX}")
+    names = (f"{HOST_NAME_PREFIX}{number}" for number in range(count))
+    return [msgspec.structs.replace(size, name=name) for name in names]
+
+
+def less_slack(hosts: Sequence[HostSetting], slack: HostSlack) -> list[HostSetting]:
+    """The hosts as tasks see them. Raises BadSetting where nothing would be left of one."""
+    texts = []
+    for option, field in (("--host-slack-cpus", "cpus"), ("--host-slack-memory-mb", "memory_mb")):
+        kept = getattr(slack, field)
+        if not 0 <= kept < 1e12:
+            texts.append(f"{option}: must be ≥ 0 and finite, got {kept}")
+            continue
+        least = min(hosts, key=lambda host, field=field: getattr(host, field))
+        if kept and kept >= getattr(least, field):
+            left = f"{getattr(least, field):g} of host {least.name}"
+            texts.append(f"{option}: {kept:g} leaves nothing of the {left}")
+    if texts:
+        raise BadSetting(*texts)
+    return [
+        msgspec.structs.replace(
+            host, cpus=host.cpus - slack.cpus, memory_mb=host.memory_mb - slack.memory_mb
+        )
+        for host in hosts
+    ]
+
+
+def read_yaml(path: Path, option: str, *, secret: bool = False) -> Any:
+    """The parsed content of a YAML file. `option` names the file in errors.
+
+    Errors repeat nothing of a `secret` file.
+    """
+    load = yaml_limits.load_secret if secret else yaml_limits.load
+    try:
+        return load(yaml_limits.text_of(path), SAFE)
+    except OSError as error:
+        raise BadSetting(f"{option}: {path}: {error.strerror}") from error
+    except yaml_limits.BadYaml as error:
+        raise BadSetting(f"{option}: {path}: {error}") from error
+
+
+def with_places(path: Path, texts: Sequence[str]) -> list[str]:
+    """Errors about a file, those about a field of it behind its line."""
+    try:
+        written = yaml_limits.text_of(path)
+        return [yaml_places.with_line(text, written, loader=SAFE) for text in texts]
+    except (OSError, yaml_limits.BadYaml, yaml.YAMLError):
+        return [*texts]  # it cannot be read twice, such as a pipe
+
+
+def read_cluster(path: Path) -> list[HostSetting]:
+    """The hosts of a cluster file."""
+    raw = read_yaml(path, "--cluster")
+    found, texts, guessed = mistyped.converted(raw, ClusterFile)
+    if found is not None:
+        texts += [
+            one for one in host_problems(found.hosts) if not mistyped.is_guessed(one, guessed)
+        ]
+    if found is None or texts:
+        raise BadSetting(*(f"--cluster: {path}: {text}" for text in with_places(path, texts)))
+    return found.hosts
+
+
+def check_hosts(hosts: Sequence[HostSetting]) -> None:
+    """Raise BadSetting with all that is wrong with them."""
+    texts = [*host_problems(hosts)]
+    if texts:
+        raise BadSetting(*texts)
+
+
+def host_problems(hosts: Sequence[HostSetting]) -> Iterator[str]:
+    """Names must be unique and usable, amounts finite and not negative."""
+    seen: dict[str, None] = {}
+    if not hosts:
+        yield "hosts: a cluster needs at least one"
+    for number, host in enumerate(hosts):
+        if not host.name or "/" in host.name:
+            yield f"hosts[{number}].name: {host.name!r} is not a host name"
+        if host.name in seen:
+            yield f"hosts[{number}].name: duplicate host {host.name!r}"
+        seen[host.name] = None
+        for field in ("cpus", "memory_mb", "disk_mb", "gpus"):
+            amount = getattr(host, field)
+            if not 0 <= amount < 1e12:
+                yield f"hosts[{number}].{field}: must be ≥ 0 and finite, got {amount}"
+
+
+def same_port(one: Address, other: Address) -> bool:
+    """Whether only one of them can listen."""
+    if one.port != other.port or not one.port:
+        return False
+    hosts = {"127.0.0.1" if host == "localhost" else host for host in (one.host, other.host)}
+    return len(hosts) == 1 or bool(hosts & {"0.0.0.0", "::", ""})
