@@ -75,7 +75,7 @@ CHANGES = (
         'HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone, mark="later")',
     ),
     (
-        "placer_service.py",
+        "assembly/placer_service.py",
         "        mail = [(envelope.sender, envelope.message) for envelope in envelopes]\n",
         "        mail = [(envelope.sender, envelope.message) for envelope in envelopes]\n"
         '        if any(getattr(message, "mark", "") for _, message in mail):\n'
