@@ -21,6 +21,8 @@ from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 CANNOT_START = 69
 JOURNAL_BEHIND = 65
 """The journal was rolled back: to start again does not help."""
+SIGNAL_S_MAX = 1.0
+"""After so long a signal is noticed that the kernel gave to another thread."""
 
 
 class Running(Protocol):
@@ -90,7 +92,10 @@ def _run_process(
         # Stdout is closed. The cluster runs nevertheless, and others may use it.
         discard_stdout()
         log_line(f"{texts.name}: stdout: {error.strerror}")
-    leaving.wait()
+    # Where the kernel gives a signal to another thread, Python runs its handler only once this one
+    # wakes: without a time it would never leave.
+    while not leaving.wait(SIGNAL_S_MAX):
+        pass
     log_line(texts.leaving)
     try:
         clean = running.stop()

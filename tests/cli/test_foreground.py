@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 import pytest
 
@@ -76,3 +79,28 @@ def test_what_cannot_start_says_why(capsys: pytest.CaptureFixture) -> None:
     assert run_process(start, greet=lambda thing: print("ready"), texts=MANNER) == CANNOT_START
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "peloton thing: the folder is held\n")
+
+
+def waits(frame: FrameType | None) -> bool:
+    """Whether a thread is in the wait of a started process, and in no other."""
+    names = []
+    while frame is not None and len(names) < 3:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names == ["wait", "wait", "_run_process"]
+
+
+@pytest.mark.timeout(30)
+def test_a_signal_that_another_thread_got_is_noticed() -> None:
+    """The kernel may give it to any thread, and only the main one runs the handler."""
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def once_it_waits() -> None:
+        while not waits(sys._current_frames()[main]):
+            os.sched_yield()
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    other = threading.Thread(target=once_it_waits)
+    assert ran(True, other.start) == 0
+    other.join()
