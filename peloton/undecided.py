@@ -17,7 +17,6 @@ _SLA = {
     "maximumUnavailableInstances": "maximumUnavailableInstances",
 }
 _POOL = {
-    "controllerLimit": "controllerLimit (controllers are admitted as other tasks)",
     "slackLimit": "slackLimit (there are no revocable resources)",
 }
 
@@ -36,8 +35,6 @@ def of_task(config: Any) -> tuple[str, ...]:
         found.append("preemptionPolicy (nothing is preempted)")
     if config.resource.fdLimit:
         found.append("resource.fdLimit (it is not enforced)")
-    if config.controller:
-        found.append("controllerLimit of the pool (controllers are admitted as other tasks)")
     return tuple(found)
 
 

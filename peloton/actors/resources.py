@@ -52,6 +52,10 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
         """This amount `count` times."""
         return Resources(self.cpu * count, self.memory * count, self.disk * count, self.gpu * count)
 
+    def percent(self, percent: float) -> Resources:
+        """That share of this amount, rounded down."""
+        return Resources(*(int(each * percent / 100) for each in self.amounts()))
+
     def within(self, available: Resources) -> bool:
         """Whether this fits into `available`, kind by kind, with the epsilon."""
         return (

@@ -178,7 +178,7 @@ def test_what_is_not_decided_upon_is_said(deployment: Deployment) -> None:
     config.preemptionPolicy.killOnPreempt = True
     request = deployment.request(2, defaultConfig=config)
     request.config.sla.revocable = True
-    request.config.instanceConfig[0].controller = True
+    request.config.instanceConfig[0].resource.fdLimit = 9
     job_id = deployment.create(request)
     deployment.ended(job_id)
 
@@ -192,9 +192,7 @@ def test_what_is_not_decided_upon_is_said(deployment: Deployment) -> None:
         "preemptionPolicy (nothing is preempted)"
     )
     assert said(1) == both
-    assert said(0) == both + (
-        ", controllerLimit of the pool (controllers are admitted as other tasks)"
-    )
+    assert said(0) == f"{both}, resource.fdLimit (it is not enforced)"
 
 
 def test_instances_that_a_job_does_not_have_are_not_stopped(deployment: Deployment) -> None:

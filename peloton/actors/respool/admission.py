@@ -1,9 +1,10 @@
 """Which tickets are admitted next: by priority, then arrival, as far as the limits allow.
 
 Turns a tree into admissions: the head of each pool's queue is admitted as far as it fits, and a
-head that does not fit blocks those behind it (FIFO), unless it can never fit under the limits:
-then it is skipped until a limit changes, for waiting would never admit it. The cost depends on the
-heads, not on the length of a queue. Must not change use: that is derived from the lots.
+head that does not fit blocks those behind it (FIFO), unless it can never fit under the limits: then
+it is skipped until a limit changes, for waiting would never admit it. A controller task that the
+limit of its pool for controllers excludes is skipped until another one ends. The cost depends on
+the heads, not on the length of a queue. Must not change use: that is derived from the lots.
 """
 
 from __future__ import annotations
@@ -97,10 +98,20 @@ def _admit(
 ) -> list[AdmissionBatch]:
     found: list[AdmissionBatch] = []
     head: Resources | None = None
+    room, controllers = tree.controller_room(pool), Resources()
     for key in tree.queues[pool].eligible() if pool in tree.pools else ():
         lot: Lot = tree.lots[key]
         need = lot.shape.resources
         count = count_fitting(tree, pool, need=need, taken=taken)
+        if lot.shape.controller and room is not None:
+            short = next(iter(need.short_of(room)), None)
+            if short is not None:
+                kind = Resources.KINDS.index(short)
+                tree.skip(key, PoolResource(pool, kind, controllers=True))
+                continue
+            count = min(count, need.fits(room - controllers))
+            if not count:
+                continue  # only this pass has taken it: the next one decides
         if not count:
             too_low = _bottleneck(tree, pool, need=need, of=tree.limit)
             if too_low is not None:
@@ -110,6 +121,8 @@ def _admit(
             break
         members = lot.waiting.lowest(count)
         found.append(AdmissionBatch(key, members))
+        if lot.shape.controller:
+            controllers = controllers + need.times(len(members))
         for above in tree.up(pool):
             taken[above] = taken.get(above, Resources()) + need.times(len(members))
         if count < len(lot.waiting) or len(found) >= most:

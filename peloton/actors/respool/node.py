@@ -29,7 +29,7 @@ class Node:
 
     __slots__ = (
         "key", "state", "parent", "children", "names", "by_name", "reserved",
-        "limit", "use", "demand", "held", "lots", "members", "_most",
+        "limit", "use", "demand", "held", "lots", "members", "controllers", "_most",
     )  # fmt: skip
 
     def __init__(self, key: Key) -> None:
@@ -46,6 +46,7 @@ class Node:
         self.held: dict[str, Resources] = {}  # `use` by job
         self.lots = 0  # its own
         self.members = 0  # of its own lots, waiting or admitted, whatever they request
+        self.controllers = ZERO  # `use` by controller tasks of its own lots
         self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a cache
 
     def lineage(self) -> Iterator[Node]:

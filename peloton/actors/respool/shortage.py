@@ -1,7 +1,7 @@
 """Which limit keeps a ticket waiting, and what is missing.
 
-Turns (tree, pool, need) into the rule that blocks it and a text for people. Reads the tree by
-`PoolLimits`, and must not admit or change anything.
+Turns a tree and the shape of a lot into the rule that blocks it and a text for people. Reads the
+tree by `PoolLimits`, and must not admit or change anything.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from peloton.actors.resources import Resources, amount
 from peloton.actors.respool.entitlement import entitlement
+from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT
 from peloton.runtime.vocabulary import Key
 
@@ -42,6 +43,12 @@ class PoolLimits(Protocol):
     def use(self, pool: Key) -> Resources:
         """What it and all pools below it use."""
 
+    def controller_limit(self, pool: Key) -> Resources | None:
+        """The most that controller tasks of the pool may hold, if they have a limit."""
+
+    def controller_room(self, pool: Key) -> Resources | None:
+        """What they may still take."""
+
     def path(self, pool: Key) -> str:
         """The path of a pool."""
 
@@ -49,10 +56,20 @@ class PoolLimits(Protocol):
         """The job that holds most of a resource in it and below, and how much."""
 
 
-def shortage(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage:
-    """What one more of `need` would exceed. A limit below `need` itself comes first."""
+def shortage(tree: PoolLimits, shape: LotShape) -> Shortage:
+    """What one more member would exceed. A limit below what it needs itself comes first."""
+    pool, need = shape.pool, shape.resources
     if pool not in tree.pools:
         return Shortage(DELETED, "pool deleted")
+    return (
+        _of_limits(tree, pool, need=need)
+        or (_of_controllers(tree, pool, need=need) if shape.controller else None)
+        or _of_use(tree, pool, need=need)
+        or Shortage(TURN)
+    )
+
+
+def _of_limits(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
     for above in tree.up(pool):
         short = need.short_of(tree.limit(above))
         if short:
@@ -60,6 +77,24 @@ def shortage(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage:
             most = f"the {_name(tree, above)} is {_shown(kind, tree.limit(above))}"
             text = f"requested {_shown(kind, need)} {kind}, but {most}: it can never be admitted"
             return Shortage(_rule(above), text, True)
+    return None
+
+
+def _of_controllers(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
+    most, free = tree.controller_limit(pool), tree.controller_room(pool)
+    if most is None or free is None:
+        return None
+    name = f"limit of pool {tree.path(pool)} for controllers"
+    for kind in need.short_of(most):
+        text = f"requested {_shown(kind, need)} {kind}, but the {name} is {_shown(kind, most)}"
+        return Shortage(LIMIT, f"{text}: it can never be admitted", True)
+    for kind in need.short_of(free):
+        text = f"{name} reached: {kind} requested {_shown(kind, need)}"
+        return Shortage(LIMIT, f"{text}, {_shown(kind, free)} of {_shown(kind, most)} free")
+    return None
+
+
+def _of_use(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
     for above in tree.up(pool):
         most_now, used = entitlement(tree, above), tree.use(above)
         free = most_now - used
@@ -72,7 +107,7 @@ def shortage(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage:
             )
             text += _holder(tree, above, kind=kind)
             return Shortage(_rule(above), text)
-    return Shortage(TURN)
+    return None
 
 
 def _holder(tree: PoolLimits, pool: Key, *, kind: str) -> str:

@@ -26,6 +26,7 @@ from peloton.actors.respool.waiting import PoolResource, Thresholds, Waiting
 from peloton.runtime.vocabulary import Key, kind_of
 
 KINDS = range(len(Resources.KINDS))
+MILLIONTHS_MAX = 1 << 62
 
 
 class Tree:
@@ -85,6 +86,18 @@ class Tree:
     def available(self, pool: Key) -> Resources:
         """What it may still use; negative if it uses more than its limit."""
         return entitlement(self, pool) - self.use(pool)
+
+    def controller_limit(self, pool: Key) -> Resources | None:
+        """The most that the controller tasks of a pool may hold; None: as much as other tasks."""
+        known = self.pools.get(pool)
+        if known is None or known.config.controller_percent is None:
+            return None
+        return known.config.reservation.percent(known.config.controller_percent)
+
+    def controller_room(self, pool: Key) -> Resources | None:
+        """What they may still take; negative if they hold more. None: no limit of their own."""
+        most = self.controller_limit(pool)
+        return None if most is None else most - self._nodes[pool].controllers
 
     def up(self, pool: Key) -> list[Key]:
         """A pool and its ancestors, the root last."""
@@ -170,14 +183,14 @@ class Tree:
         head = queue.first() if queue is not None else None
         if head is None:
             return ""
-        return shortage(self, pool, need=self.lots[head].shape.resources).text
+        return shortage(self, self.lots[head].shape).text
 
     def waits(self, key: Key) -> LotWaits:
         """Why the waiting members of a lot wait, and how many tickets are before them."""
         lot = self.lots[key]
         pool = lot.shape.pool
         position = self.queues[pool].before(key) if lot.waiting else 0
-        short = shortage(self, pool, need=lot.shape.resources)
+        short = shortage(self, lot.shape)
         because = short.text
         if not because and position:
             # It would fit, but a head that does not fit blocks it: give the reason of the head.
@@ -197,7 +210,8 @@ class Tree:
         )
 
     def skip(self, key: Key, resource: PoolResource) -> None:
-        """A lot can never be admitted under the present limit of a resource: it blocks no other."""
+        """A lot can never be admitted under the present limit of a resource, or not before other
+        controllers of its pool end: it blocks no other."""
         lot = self.lots[key]
         self.queues[lot.shape.pool].skip(key)
         self._skips += 1
@@ -229,6 +243,7 @@ class Tree:
             self._reshaped(node)
         else:
             self._limited(node, was)
+            self._restore_controllers(key)
         for each in (key, above):
             self._forget(each)
 
@@ -270,6 +285,15 @@ class Tree:
             found.append(at.key)
         return found
 
+    def _restore_controllers(self, pool: Key) -> None:
+        """Controllers that waited for others of their pool are eligible again if they fit now."""
+        for kind in KINDS:
+            resource = PoolResource(pool, kind, controllers=True)
+            room = self.controller_room(pool) if self._skipped.needs(resource) else ZERO
+            # Without a limit of their own, all are: what they need is far below this.
+            most = room.amounts()[kind] if room is not None else MILLIONTHS_MAX
+            self._restore_fitting(resource, most)
+
     def _restore_fitting(self, resource: PoolResource, limit: int) -> None:
         """Lots that were skipped because of this limit are eligible again if it is high enough."""
         most = limit + EPSILON - 1
@@ -302,6 +326,10 @@ class Tree:
             node.add_demand(need.times(wanted))
         if held:
             node.add_use(key.split("/")[1], need.times(held))
+        if held and lot.shape.controller:
+            node.controllers = node.controllers + need.times(held)
+            if held < 0:
+                self._restore_controllers(pool)
         if held < 0:
             self._released(node, need)
         self._queue(key, new, pool=pool)

@@ -23,10 +23,12 @@ from peloton.runtime.vocabulary import Key
 
 
 class PoolResource(NamedTuple):
-    """A kind of resource in a pool, by its index in `Resources.KINDS`."""
+    """A kind of resource in a pool, by its index in `Resources.KINDS`; or what its controllers may
+    hold of it."""
 
     pool: Key
     kind: int
+    controllers: bool = False
 
 
 class Thresholds:
