@@ -100,12 +100,24 @@ class Reference:
         """Whether one member is more than a limit on its way up, as things are."""
         return any(not need.within(self.limit(above)) for above in self.up(pool))
 
+    def controller_room(self, pool: Key) -> Resources | None:
+        """What controllers of the pool may still take; None where no limit of theirs is said."""
+        config = self.pools[pool].config
+        if config.controller_percent is None:
+            return None
+        percent, total = config.controller_percent, config.reservation.amounts()
+        most = Resources(*(int(each * percent / 100) for each in total))
+        some = [lot for lot in self.lots_of(pool) if lot.shape.controller]
+        return most - _sum(lot.shape.resources.times(len(lot.admitted)) for lot in some)
+
     def admissions(self) -> list[tuple[Key, Bits]]:
-        """A head that does not fit blocks those behind it; one that never can blocks nobody."""
+        """A head that does not fit blocks those behind it; one that never can blocks nobody, nor
+        does a controller that only the limit for controllers excludes."""
         found: list[tuple[Key, Bits]] = []
         taken: dict[Key, Resources] = {}
         use = {key: self.use(key) for key in self.pools}
         for pool in [key for key in self.pending if key in self.pools]:
+            controllers, by_controllers = self.controller_room(pool), Resources()
             for key in self.order(pool):
                 lot = self.lots[key]
                 need = lot.shape.resources
@@ -114,9 +126,15 @@ class Reference:
                     for above in self.up(pool)
                 ]
                 count = min(need.fits(room) for room in rooms)
+                if lot.shape.controller and controllers is not None:
+                    count = min(count, need.fits(controllers - by_controllers))
+                    if not need.fits(controllers - by_controllers):
+                        continue
                 if not count and self.never(pool, need):
                     continue
                 members = lot.waiting.lowest(count)
+                if lot.shape.controller:
+                    by_controllers = by_controllers + need.times(len(members))
                 if members:
                     found.append((key, members))
                 for above in self.up(pool):

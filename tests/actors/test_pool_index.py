@@ -39,6 +39,7 @@ needs = st.builds(Resources, amounts, whole, st.just(0), st.sampled_from([0, 0, 
 roomy = st.sampled_from([2 * UNIT, 3 * UNIT, 4 * UNIT, 6 * UNIT, 9 * UNIT])
 limits = st.builds(Resources, roomy, roomy, st.just(0), st.sampled_from([0, UNIT, 3 * UNIT]))
 small = st.integers(min_value=0, max_value=4)
+percents = st.sampled_from([None, None, 0.0, 50.0, 100.0])
 
 
 def lot_of(shape: LotShape, arrived: float, *, waiting: Bits, admitted: Bits) -> Lot | None:
@@ -75,13 +76,18 @@ class Pools(RuleBasedStateMachine):
         sums = immutables.Map({Key("inventory/0"): InventorySum(1, amount)})
         self.put(ROOT, Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums))
 
-    @rule(at=st.integers(0, 99), name=st.sampled_from(NAMES), limit=limits, reservation=limits)
-    def create(self, at: int, name: str, limit: Resources, reservation: Resources) -> None:
+    @rule(
+        at=st.integers(0, 99), name=st.sampled_from(NAMES), limit=limits, reservation=limits,
+        percent=percents,
+    )  # fmt: skip
+    def create(
+        self, at: int, name: str, limit: Resources, reservation: Resources, percent: float | None
+    ) -> None:
         """Some pools may not be; a forced one breaks rules of names and sums."""
         if len(self.tree.pools) > 10:
             return
         parent = self.pick(sorted(self.tree.pools), at)
-        config = PoolConfig(name, parent, reservation, limit)
+        config = PoolConfig(name, parent, reservation, limit, controller_percent=percent)
         key = pool_key(f"{name}-{next(self.names)}")
         refused = check(self.tree, key, config=config)
         if refused is None or "holds tasks" not in refused.text:
@@ -95,11 +101,20 @@ class Pools(RuleBasedStateMachine):
             self.put(MISSING, Pool(PoolConfig("missing", ROOT, Resources(), limit)))
 
     @precondition(lambda self: len(self.tree.pools) > 1)
-    @rule(at=st.integers(0, 99), limit=limits, name=st.none() | st.sampled_from(NAMES))
-    def update(self, at: int, limit: Resources, name: str | None) -> None:
+    @rule(
+        at=st.integers(0, 99), limit=limits, name=st.none() | st.sampled_from(NAMES),
+        reservation=limits, percent=percents,
+    )  # fmt: skip
+    def update(
+        self, at: int, limit: Resources, name: str | None, reservation: Resources,
+        percent: float | None,
+    ) -> None:  # fmt: skip
         key = self.pick(sorted(set(self.tree.pools) - {ROOT}), at)
         config = self.tree.pools[key].config
-        config = msgspec.structs.replace(config, limit=limit, name=name or config.name)
+        config = msgspec.structs.replace(
+            config, limit=limit, name=name or config.name, reservation=reservation,
+            controller_percent=percent,
+        )  # fmt: skip
         self.put(key, Pool(config))
 
     @precondition(lambda self: len(self.tree.pools) > 1)
@@ -111,18 +126,22 @@ class Pools(RuleBasedStateMachine):
 
     @rule(
         at=st.integers(0, 99), job=small, number=small, need=needs, priority=small,
-        members=st.integers(1, 3), again=st.booleans(),
+        members=st.integers(1, 3), again=st.booleans(), controller=st.booleans(),
     )  # fmt: skip
     def ticket(
         self, at: int, job: int, number: int, need: Resources, priority: int, members: int,
-        again: bool,
+        again: bool, controller: bool,
     ) -> None:  # fmt: skip
         """Members of a lot wait; they may have been admitted before."""
         leaves = [key for key in sorted(self.tree.pools) if not self.reference.children(key)]
         pool = self.pick([*leaves, MISSING], at)
         key = Key(f"lot/job{job}/{number}/0")
         known = self.tree.lots.get(key)
-        shape = known.shape if known is not None else LotShape(pool, need, priority % 2)
+        shape = (
+            known.shape
+            if known is not None
+            else LotShape(pool, need, priority % 2, controller=controller)
+        )
         bits = Bits.span(number, number + members)
         waiting, admitted = Bits(), Bits()
         arrived = float(next(self.clock))

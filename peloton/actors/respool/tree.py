@@ -328,11 +328,11 @@ class Tree:
             node.add_use(key.split("/")[1], need.times(held))
         if held and lot.shape.controller:
             node.controllers = node.controllers + need.times(held)
-            if held < 0:
-                self._restore_controllers(pool)
         if held < 0:
             self._released(node, need)
         self._queue(key, new, pool=pool)
+        if held < 0 and lot.shape.controller:
+            self._restore_controllers(pool)
         self._forget(pool)
 
     def _queue(self, key: Key, new: Lot | None, *, pool: Key) -> None:
