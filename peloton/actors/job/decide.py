@@ -220,7 +220,7 @@ def drop(job: Job, message: m.DropPieces, at: At) -> Decision:
 
 def due(job: Job, message: Due, at: At) -> Decision:
     """A deadline passed: that of the job, or that of pieces whose rest was not sent."""
-    if message.name == waiting.DEADLINE:
+    if message.name.startswith(waiting.DEADLINE):
         return waiting.deadline_passed(job, at)
     text = f"its client did not send all pieces within {PIECES_TIMEOUT_S:g} s"
     if job.spec is not None:
