@@ -44,7 +44,8 @@ CHANGEABLE = (
     "instances", "description", "priority", "preemptible", "revocable", "minimum_running",
     "maximum_running", "max_running_time_s",
 )  # fmt: skip
-"""Fields of a spec that an update may change. New instances alone get a new priority."""
+"""Fields of a spec that an update may change. New instances alone get a new priority, or whether
+they may be preempted."""
 
 
 def start(job: Job, message: m.StartInstances, at: At) -> Decision:
