@@ -12,7 +12,7 @@ from typing import Any
 
 from peloton.actors.host.ledger import HOLDING, LedgerRun
 from peloton.actors.job.messages import JobStopped, StopJob
-from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.slice.messages import FindInstances, InstanceView
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.resources import amount
 from peloton.actors.respool.messages import ROOT, GetPool, ListQueue, QueuedLot, pool_key
@@ -22,6 +22,7 @@ from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.inventories import all_hosts, with_runs
 from peloton.gateway.job_query import ACTIVE
+from peloton.gateway.task_query import STATES, TaskListing
 from peloton.gateway.texts import client_name, known_job, pod_name, rfc3339
 from peloton.private.resmgr import resmgr_pb2 as resmgr
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
@@ -33,6 +34,8 @@ ACTIVE_TASKS_MAX = 100_000
 PENDING_DEFAULT, PENDING_MAX = 100, 100_000
 QUEUES = ("pending", "non-preemptible", "controller", "revocable")
 """The queues of a pool in the original. Ours has one, so that all who wait are in the first."""
+_AS_THEY_ARE = ("RUNNING", "KILLING", "PREEMPTING")
+"""States that have one name for all."""
 _STATES = {"NEW": "INITIALIZED", "POOL": "PENDING", "HOST": "PLACING", "LAUNCH": "LAUNCHING"}
 
 
@@ -131,7 +134,10 @@ class ResourceManagerService:
     def _active(
         self, sent: resmgrsvc.GetActiveTasksRequest, context: Context
     ) -> Iterator[tuple[str, InstanceView]]:
-        """The instances that have not ended, with the ids of their jobs."""
+        """The instances that may be in a wanted state, with the ids of their jobs."""
+        names = states_of(sent.states)
+        if not names:
+            return
         tests = [ACTIVE]
         if sent.respoolID:
             tests.append(Where("pool", AMONG, words=(pool_key(sent.respoolID),)))
@@ -143,14 +149,27 @@ class ResourceManagerService:
             job_view = self._cluster_client.job(line.job, context)
             if job_view is None:
                 continue  # deleted since it was listed
-            for view in self._cluster_client.instances(job_view, context=context):
-                if view.state not in ENDED_NAMES:
+            wanted = FindInstances(0, job_view.spec.instances, states=names, limit=SLICE_SIZE)
+            for found in TaskListing(self._cluster_client, job_view, context=context).each(wanted):
+                for view in found.views:
                     yield client_name(line.job), view
+
+
+def states_of(tracked: Iterable[str]) -> tuple[str, ...]:
+    """The states in which instances are shown so; of all that have not ended, where none is named.
+
+    A name that no instance is shown under has none.
+    """
+    tracked = frozenset(tracked)
+    waiting = tuple(name for name in STATES if name not in (*ENDED_NAMES, *_AS_THEY_ARE))
+    found = tuple(name for name in _AS_THEY_ARE if not tracked or name in tracked)
+    others = not tracked or not tracked.isdisjoint((*_STATES.values(), "PENDING"))
+    return (*found, *waiting) if others else found
 
 
 def tracked_state(view: InstanceView) -> str:
     """The state of an instance in the words of the original's resource manager."""
-    if view.state in ("RUNNING", "KILLING", "PREEMPTING"):
+    if view.state in _AS_THEY_ARE:
         return view.state
     return _STATES.get(view.code, "PENDING")
 

@@ -88,6 +88,10 @@ class TaskListing:
             views = self._range(wanted, offset)
         return TaskPage(views, query.Pagination(offset=offset, limit=limit, total=matched))
 
+    def each(self, wanted: FindInstances) -> Iterator[InstancesFound]:
+        """The answers of all slices, in order."""
+        return self._answers((number, wanted) for number in range(self._job.slices))
+
     def _range(self, wanted: FindInstances, offset: int) -> list[InstanceView]:
         """All match, so their numbers say where the page is."""
         count = self._job.spec.instances
@@ -119,7 +123,7 @@ class TaskListing:
         """By another field: the first of each slice, and of these the first."""
         found: list[InstanceView] = []
         matched = 0
-        for answer in self._answers((number, wanted) for number in range(self._job.slices)):
+        for answer in self.each(wanted):
             matched += answer.matched
             found += answer.views
             if len(found) > 2 * wanted.limit + SLICE_SIZE:

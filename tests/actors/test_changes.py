@@ -6,6 +6,7 @@ goal that reaches it. Messages between job and slices are lost, late and repeate
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from peloton.actors.job import messages as m
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
+from peloton.actors.job.grants import Use
 from peloton.actors.job.kind import KIND
 from peloton.actors.job.messages import JobGoals, JobStates
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTally, Tally
@@ -96,6 +98,27 @@ def test_a_slice_in_which_nothing_changed_ends_the_job_by_its_confirmation() -> 
     assert job.state == JobStates.KILLING and told(receive(job, m.RefreshJob()))[0].tallied
     job = receive(job, SliceOpen(0, 3, Tally((("SUCCEEDED", 2),)))).state
     assert job.state == JobStates.SUCCEEDED and job.confirmed == Bits.of(0)
+
+
+def test_a_tally_counts_though_another_slice_has_got_a_newer_goal_meanwhile() -> None:
+    """What the end of one slice frees is granted to another; the third has just confirmed."""
+    job = receive(made(2100, 2), m.StopJob(((0, 1), (1000, 1001), (2000, 2001)))).state
+    ordered = job.version
+    job = receive(job, SliceOpen(0, ordered, Tally((("KILLED", 1000),), active=0))).state
+    assert job.version > ordered and dict(job.grants) == {0: 2, 1: 2} and 2 in job.awaited
+    tally = Tally((("INITIALIZED", 99), ("KILLED", 1)), active=0)
+    job = receive(job, SliceOpen(2, ordered, tally)).state
+    assert 2 not in job.awaited and job.uses[2] == Use(0, 99)
+    assert 2 not in job.confirmed, "it may not hold the newest goal"
+
+
+@given(st.lists(st.tuples(st.integers(0, 2600), st.integers(1, 1300)), min_size=1, max_size=8))
+def test_what_is_started_is_named_by_the_fewest_ranges(some: list[tuple[int, int]]) -> None:
+    ranges = tuple((start, start + count) for start, count in some)
+    reply = receive(made(2500), m.StartInstances(ranges, again=True)).reply
+    expected = sorted({one for start, stop in ranges for one in range(start, min(stop, 2500))})
+    assert [one for start, stop in reply.ranges for one in range(start, stop)] == expected
+    assert all(stop < start for (_, stop), (start, _) in itertools.pairwise(reply.ranges))
 
 
 def test_who_was_not_stopped_is_not_started() -> None:

@@ -8,13 +8,16 @@ import msgspec
 
 from peloton.actors.job import messages as m
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.name.messages import LEVEL_ARRAYS
+from peloton.actors.job.name.decide import RESERVATION_S
+from peloton.actors.job.name.kind import KIND as NAME
+from peloton.actors.job.name.messages import LEVEL_ARRAYS, ReserveName
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import Key, Message
 from tests.actors.test_job import AT, made
 
 WAITER = Key("job/w")
+NAMED = msgspec.structs.replace(AT, level=LEVEL_ARRAYS)
 
 
 def turn(job: Any, message: Message, **at: Any) -> Any:
@@ -37,3 +40,12 @@ def test_below_the_level_nothing_is_noted() -> None:
     assert found.facts
     below = msgspec.structs.replace(AT, level=LEVEL_ARRAYS - 1, sender=WAITER)
     assert not take_turn(KIND, made(1), message=m.AwaitEnd(), at=below).facts
+
+
+def test_a_reservation_that_follows_another_has_its_own_time() -> None:
+    """The runtime counts on while a deadline keeps its name."""
+    first = take_turn(NAME, None, message=ReserveName(WAITER), at=NAMED).state
+    late = msgspec.structs.replace(NAMED, now=NAMED.now + RESERVATION_S)
+    second = take_turn(NAME, first, message=ReserveName(Key("job/x")), at=late).state
+    assert second.holder == "job/x" and NAME.deadline(second)[1] == RESERVATION_S
+    assert NAME.deadline(second)[0] != NAME.deadline(first)[0]

@@ -13,6 +13,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolConfig, PoolView
 from peloton.api.v0.job import job_pb2 as job
@@ -22,9 +23,12 @@ from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.feed import BadToken, marks_of
 from peloton.gateway.guard import CallEnded
+from peloton.gateway.internal_tasks import states_of
+from peloton.gateway.job_cache import JobManagerService
 from peloton.gateway.pool_limits import warning_of_limits
 from peloton.gateway.requests import REQUEST_KEY, REQUEST_KEY_LENGTH_MAX, request_of
 from peloton.gateway.translate_job import ParsedJob
+from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.runtime.core.changes import ALL
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.vocabulary import Absent, DeadLettered, Key, ShardDamaged, Unavailable
@@ -219,3 +223,28 @@ def test_an_instance_fits_its_pool_and_all_above_it(narrow: str) -> None:
         parsed = ParsedJob(JobSpec("job", "ann", pools[0].pool, 3, default), {})
         warning = warning_of_limits(parsed, pools)
         assert (f"the limit of pool /{narrow} is 1" in warning) != fits and bool(warning) != fits
+
+
+def test_an_answer_of_too_many_jobs_is_refused() -> None:
+    cluster = Cluster(Listed("job", (), 3))
+    cluster.pages[Key("shard")] = None
+    for most, refused in ((2, True), (3, False)):
+        service = JobManagerService(ClusterClient(cluster), jobs_max=most)  # type: ignore[arg-type]
+
+        def asked(service: JobManagerService = service) -> Any:
+            return service.QueryJobCache(jobmgrsvc.QueryJobCacheRequest(), Call())
+
+        if refused:
+            assert ended(asked)[:2] == (
+                CODE.RESOURCE_EXHAUSTED, "more than 2 jobs: name a job or labels"
+            )  # fmt: skip
+        else:
+            assert not asked().result
+
+
+def test_only_instances_that_may_be_in_a_wanted_state_are_asked_for() -> None:
+    assert states_of(["RUNNING"]) == ("RUNNING",) and states_of(["SUCCEEDED"]) == ()
+    waiting = states_of(["PLACING"])
+    assert "PENDING" in waiting and "LAUNCHED" in waiting and "RUNNING" not in waiting
+    assert {*states_of([])} == {"RUNNING", "KILLING", "PREEMPTING", *waiting}
+    assert not {*states_of([])} & {*ENDED_NAMES}

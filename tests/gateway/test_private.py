@@ -161,6 +161,9 @@ def test_active_tasks_by_state(deployment: Deployment, tasks: Any, job: str) -> 
     deployment.until(lambda: len(found(jobID=more).get("PENDING", ())) >= 1)
     assert found(jobID=job) == {"RUNNING": [f"{job}-0-1", f"{job}-1-1"]}
     assert found(jobID=job, states=["PENDING"]) == {}
+    assert found(jobID=job, states=["RUNNING", "NONE"]) == found(jobID=job)
+    assert [*found(jobID=more, states=["PENDING"])] == ["PENDING"]
+    assert found(states=["SUCCEEDED"]) == {}
     everywhere = found(respoolID=deployment.pool)["RUNNING"]
     assert {f"{job}-0-1", f"{waits}-0-1"} <= {*everywhere}
     assert found(respoolID="nobody") == {} and found(jobID="no id") == {}

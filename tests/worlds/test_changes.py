@@ -299,3 +299,32 @@ def test_nor_is_the_limit_ever_exceeded(seed: int) -> None:
     setup = ClusterSetup(fates=once_in_vain, level=LEVEL_CHANGES, checked=False)
     cluster = CheckedCluster(daemons=2, hosts=40, seed=seed, setup=setup)
     storm(cluster, seed, spec=limited(1040, 80))
+
+
+@pytest.mark.parametrize(("before_s", "after_s"), [(0.0, 20.0), (500.0, 20.0), (20.0, 0.0)])
+def test_a_new_limit_holds_for_instances_that_run(before_s: float, after_s: float) -> None:
+    """From their start, or where they had none from the update on; of all slices."""
+    cluster = cluster_of(Fate(60.0))
+    spec = grown(job_spec(4), 4, max_running_time_s=before_s)
+    job = cluster.create_job(spec)
+    cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 4})
+    cluster.run_for(5.0)
+    answer = cluster.ask(job, UpdateJob(grown(spec, 4, max_running_time_s=after_s)))
+    assert answer == JobUpdated(0, 2)
+    cluster.run_until(cluster.over)
+    end = "KILLED" if after_s else "SUCCEEDED"
+    assert cluster.counts(job) == {end: 4}
+    took = [view.ended_at - view.started_at for view in cluster.instances(job, 4)]
+    least_s = (25.0 if not before_s else 20.0) if after_s else 60.0
+    assert all(least_s - 0.1 <= each < least_s + 5.0 for each in took), took
+
+
+def test_a_new_limit_does_not_replace_a_lower_one_of_an_instance() -> None:
+    cluster = cluster_of(Fate(60.0))
+    spec = job_spec(2, max_running_s=30.0)
+    job = cluster.create_job(grown(spec, 2, max_running_time_s=40.0))
+    cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 2})
+    cluster.ask(job, UpdateJob(grown(spec, 2, max_running_time_s=50.0)))
+    cluster.run_until(cluster.over)
+    took = [view.ended_at - view.started_at for view in cluster.instances(job, 2)]
+    assert all(29.9 <= each < 35.0 for each in took), took

@@ -12,25 +12,34 @@ import msgspec
 import pytest
 
 from peloton.actors.job.messages import (
+    InstancesOrdered,
     JobCreated,
     JobDeleted,
     JobGoals,
     JobStates,
     JobStopped,
     JobSummary,
+    JobUpdated,
     JobView,
     StopRecord,
     job_key,
 )
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.respool.messages import pool_key
-from peloton.chaos.cluster.history import DELETED_S_MAX, Asked, Operation, faults
+from peloton.chaos.cluster.history import (
+    DELETED_S_MAX,
+    ENDS_ITSELF,
+    TIMED,
+    Asked,
+    Operation,
+    faults,
+)
 from peloton.runtime.vocabulary import Absent, Refused
 
 JOB, POOL = job_key("j"), pool_key("p")
 NO = Refused("NO", "no")
 MADE, STOPPED, GONE, ABSENT = JobCreated(JOB), JobStopped(((0, 2),)), JobDeleted(), Absent(JOB)
-PART = JobStopped(((0, 1),))
+PART, ORDERED = JobStopped(((0, 1),)), InstancesOrdered(((0, 2),))
 S = JobStates
 
 
@@ -76,6 +85,28 @@ def some(begun_s: float, ended_s: float | None = None, *, answer: Any = PART) ->
     return op(Asked.STOP_SOME, begun_s, ended_s, answer=answer)
 
 
+def again(begun_s: float, ended_s: float, *, answer: Any = ORDERED) -> Operation:
+    return op(Asked.AGAIN, begun_s, ended_s, answer=answer)
+
+
+def update(begun_s: float, ended_s: float) -> Operation:
+    return op(Asked.UPDATE, begun_s, ended_s, answer=JobUpdated(1, 2))
+
+
+def labelled(seen: JobView, *, reason: str = "") -> JobView:
+    """A job that may stop itself; with a reason, it did."""
+    line = msgspec.structs.replace(seen.summary, labels=((ENDS_ITSELF[0], "x"),))
+    record = StopRecord(1.0, "", reason) if reason else None
+    return msgspec.structs.replace(seen, summary=line, stop=record)
+
+
+def timed(state: JobStates) -> JobView:
+    """A job whose runs are limited in time."""
+    seen = view(state)
+    line = msgspec.structs.replace(seen.summary, name=TIMED)
+    return msgspec.structs.replace(seen, summary=line)
+
+
 def delete(begun_s: float, ended_s: float | None = None, *, answer: Any = GONE) -> Operation:
     return op(Asked.DELETE, begun_s, ended_s, answer=answer)
 
@@ -115,6 +146,18 @@ WRONG: dict[str, tuple[str, list[Operation]]] = {
     "one stop, two effects": (
         "R6", [made(), stop(2, 3), look(4, view(S.KILLING, version=3))]),
     "a part that nobody stopped": ("R2", [made(), look(2, view(parts=(0,)))]),
+    "what has ended runs after an update": (
+        "R13", [made(), update(1, 2), look(2, view(S.SUCCEEDED)), look(3, view())]),
+    "stopped, and an update makes it run": (
+        "R1", [made(), stop(2, 3), update(3, 4), look(5, view())]),
+    "a refused start starts": (
+        "R1", [made(), stop(2, 3), again(3, 4, answer=NO), look(5, view())]),
+    "a version falls by a start": (
+        "R6", [made(), stop(1, 2), look(3, view(S.KILLING, version=2)), again(4, 5),
+        look(6, view(version=1))]),
+    "it gives no reason why it stopped itself": (
+        "R2", [made(), look(2, labelled(view(S.KILLED)))]),
+    "a job with a limit is stopped as a whole": ("R2", [made(), look(2, timed(S.KILLING))]),
 }  # fmt: skip
 
 
@@ -145,6 +188,13 @@ RIGHT: dict[str, list[Operation]] = {
         made(), some(2, 3), stop(4, 5), look(6, view(S.KILLING, version=2))],
     "two stops, one of them too late": [
         made(), stop(2, 3), stop(2, 4), look(6, view(S.KILLING, version=2))],
+    "started after the stop": [made(), stop(2, 3), again(4, 5), look(6, view(version=2))],
+    "a refused start may have happened": [
+        made(), stop(2, 3), again(4, 5, answer=Refused("NO", "no", again=True)),
+        look(6, view(version=2))],
+    "it says why it stopped itself": [
+        made(), look(2, labelled(view(S.KILLED, version=2), reason="late"))],
+    "runs were killed for their time": [made(), look(2, timed(S.KILLED))],
     "listed and seen": [made(), listed(2, summary()), look(3, view(S.SUCCEEDED)), listed(4,
         summary(S.SUCCEEDED))],
 }  # fmt: skip

@@ -43,6 +43,7 @@ NOT_SENT = {
     ("task", "SetTaskGoal"): "of its slice, in its own shard",
     ("task", "AssignHosts"): "of its slice, in its own shard",
     ("task", "MarkUnschedulable"): "a slice's to its own tasks, in the shard they share",
+    ("task", "SetRunLimit"): "of its slice, in its own shard",
     ("task", "Accepted"): "the answer to a repeated launch: storms have it",
     ("task", "RunGone"): "only after a kill of a run that its host has forgotten: storms have it",
     ("respool", "UpdatePool"): "a client's",

@@ -17,6 +17,7 @@ from peloton.actors.job.messages import (
     JobStates,
     StartInstances,
     StopJob,
+    UpdateJob,
 )
 from peloton.actors.job.name.decide import RESERVATION_S
 from peloton.actors.job.name.messages import (
@@ -32,7 +33,7 @@ from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import STORM_POOL, ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
 from peloton.runtime.simulation.sends import SendFaults
-from peloton.runtime.vocabulary import Key, Refused
+from peloton.runtime.vocabulary import Key, Message, Refused
 
 FOREVER, SHORT = Fate(None), Fate(2.0)
 NAME = name_key(STORM_POOL, "j")
@@ -226,6 +227,21 @@ def test_a_deadline_is_not_moved_by_pieces_of_an_update() -> None:
     cluster.ask(job, AddChange(0, ()), keyed=False)
     cluster.run_until(cluster.over, within_s=1000.0)
     assert created + 700.0 <= cluster.job(job).summary.completed_at < created + 720.0
+
+
+@pytest.mark.parametrize(
+    "message",
+    [StartInstances(((0, 1),), again=True), UpdateJob(job_spec(3)), AddChange(0, ())],
+    ids=["restart", "update", "piece"],
+)
+def test_a_deadline_is_not_moved_by_a_change_of_a_job_that_runs(message: Message) -> None:
+    cluster = cluster_of(FOREVER)
+    job = cluster.create_job(wanted(2, deadline=Deadline("100s", 100.0)))
+    created = cluster.job(job).summary.created_at
+    cluster.run_for(60.0)
+    assert not isinstance(cluster.ask(job, message), Refused)
+    cluster.run_until(cluster.over, within_s=200.0)
+    assert created + 100.0 <= cluster.job(job).summary.completed_at < created + 110.0
 
 
 def test_a_job_started_again_after_its_deadline_runs() -> None:

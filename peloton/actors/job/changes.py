@@ -44,7 +44,8 @@ CHANGEABLE = (
     "instances", "description", "priority", "preemptible", "revocable", "minimum_running",
     "maximum_running", "max_running_time_s",
 )  # fmt: skip
-"""Fields of a spec that an update may change. New instances alone get a new priority."""
+"""Fields of a spec that an update may change. New instances alone get a new priority, or whether
+they may be preempted."""
 
 
 def start(job: Job, message: m.StartInstances, at: At) -> Decision:
@@ -151,15 +152,20 @@ def _startable(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...], ag
 
 
 def _ranges(members: Iterable[tuple[int, Bits]]) -> tuple[tuple[int, int], ...]:
-    """The instances as half-open ranges, ascending."""
+    """The instances as half-open ranges, ascending; a step for each range, as a turn takes it."""
     found: list[tuple[int, int]] = []
     for number, some in members:
-        for member in some:
-            instance = number * SLICE_SIZE + member
-            if found and found[-1][1] == instance:
-                found[-1] = found[-1][0], instance + 1
+        raw, first = some.raw, number * SLICE_SIZE
+        while raw:
+            skipped = (raw & -raw).bit_length() - 1
+            raw >>= skipped
+            length = (~raw & (raw + 1)).bit_length() - 1  # of the ones at the end
+            start, stop = first + skipped, first + skipped + length
+            if found and found[-1][1] == start:
+                found[-1] = found[-1][0], stop
             else:
-                found.append((instance, instance + 1))
+                found.append((start, stop))
+            raw, first = raw >> length, stop
     return tuple(found)
 
 

@@ -169,11 +169,13 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
 
 
 def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
-    """A slice confirms the goal; a confirmation of an older version is ignored."""
-    if message.version < _version(job, message.number):
-        return Decision()
+    """A slice confirms the goal; a confirmation of an older version confirms nothing.
+
+    Its tally counts even so, where the slice holds the order that awaits it: an order to another
+    slice may have raised the version meanwhile.
+    """
     facts: tuple[Fact, ...] = ()
-    if message.number not in job.confirmed:
+    if message.number not in job.confirmed and message.version >= job.version:
         facts = (f.SliceConfirmed(message.number, message.version),)
     awaited = job.awaited.get(message.number)
     if message.tally is None or awaited is None or message.version < awaited:
@@ -220,7 +222,7 @@ def drop(job: Job, message: m.DropPieces, at: At) -> Decision:
 
 def due(job: Job, message: Due, at: At) -> Decision:
     """A deadline passed: that of the job, or that of pieces whose rest was not sent."""
-    if message.name == waiting.DEADLINE:
+    if message.name.startswith(waiting.DEADLINE):
         return waiting.deadline_passed(job, at)
     text = f"its client did not send all pieces within {PIECES_TIMEOUT_S:g} s"
     if job.spec is not None:
@@ -303,11 +305,6 @@ def owed(job: Job) -> tuple[Send, ...]:
     done = job.gone if job.goal == m.JobGoals.DELETED else job.confirmed
     goals = goals_of(job, Bits.span(0, job.slices) - done)
     return (*goals, *waiting.owed_to_others(job))
-
-
-def _version(job: Job, number: int) -> int:
-    """The lowest version that confirms a slice's goal: the newest, if none was confirmed yet."""
-    return job.version if number not in job.confirmed else 0
 
 
 def _members(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...]) -> Bits:

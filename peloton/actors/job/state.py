@@ -293,7 +293,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
     grants, uses, lower = _regranted(job, spec, grown=grown)
     awaited = dict.fromkeys((*grown, *lower), version)
     touched = [*grown, *lower]
-    if limited(known) != limited(spec):
+    if (limited(known), known.max_running_time_s) != (limited(spec), spec.max_running_time_s):
         touched = [*range(slices_of(spec.instances))]
     return replace(
         job,

@@ -153,7 +153,11 @@ def deadline_of(job: Job) -> tuple[str, float] | None:
     if job.goal not in (m.JobGoals.SUCCEEDED, m.JobGoals.RUNNING):
         return None
     moment = moment_of(job.spec.deadline, job.created_at)
-    return None if moment is None else (DEADLINE, max(moment - job.waits.timed_from, 0.0))
+    if moment is None:
+        return None
+    # The runtime counts on while the name stays: what is counted from another moment needs another.
+    timed_from = job.waits.timed_from
+    return f"{DEADLINE} from {timed_from}", max(moment - timed_from, 0.0)
 
 
 def ended_by_itself(

@@ -32,6 +32,13 @@ def goal_set(task: Task, message: m.SetTaskGoal, at: At) -> Decision:
     return Decision(facts=(fact,), because=message.reason)
 
 
+def limit_set(task: Task, message: m.SetRunLimit, at: At) -> Decision:
+    """Limit this run, too: from its start, or from now on where it had no limit."""
+    if task.policy.max_running_s == message.max_running_s:
+        return Decision()
+    return Decision(facts=(f.RunLimitSet(message.max_running_s),), because="its job was updated")
+
+
 def created(message: m.SetTaskGoal, at: At) -> Decision:
     """The slice opens: the instance begins to exist, unless its goal is deletion."""
     if message.goal == m.TaskGoals.DELETED:
@@ -187,6 +194,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Ended: ended,
     m.RunGone: gone,
     m.MarkUnschedulable: mark_unschedulable,
+    m.SetRunLimit: limit_set,
     Due: due,
 }
 
@@ -221,6 +229,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Ended: _seen,
     m.RunGone: _nothing,
     m.MarkUnschedulable: _nothing,
+    m.SetRunLimit: _nothing,
     Due: _nothing,
 }
 

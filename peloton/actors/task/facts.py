@@ -106,6 +106,12 @@ class TaskForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The instance does not exist any more."""
 
 
+class RunLimitSet(Fact, frozen=True, gc=False, array_like=True):
+    """One run may take so long from now on."""
+
+    max_running_s: float | None
+
+
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
@@ -126,4 +132,5 @@ FACTS: dict[int, type] = {
     17: TaskForgotten,
     18: TaskUnschedulable,
     19: TaskRestarted,
+    20: RunLimitSet,
 }

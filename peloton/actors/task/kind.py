@@ -18,6 +18,7 @@ from peloton.actors.task.facts import (
     AdmissionQueued,
     AdmissionReleased,
     LaunchAccepted,
+    RunLimitSet,
     TaskLaunching,
     TaskRestarted,
 )
@@ -51,7 +52,7 @@ KIND = Kind(
     partition=_partition,
     deadline=deadline,
     owed=owed,
-    since={TaskRestarted: m.LEVEL_CHANGES},
+    since=dict.fromkeys((TaskRestarted, RunLimitSet), m.LEVEL_CHANGES),
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.
     lazy=frozenset((AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted)),

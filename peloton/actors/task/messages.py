@@ -137,6 +137,12 @@ class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):
     unschedulable: bool
 
 
+class SetRunLimit(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: how long one run may take from now on; None for no limit."""
+
+    max_running_s: float | None
+
+
 class Accepted(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks, in answer to a repeated launch: this run waits for its start."""
 
@@ -192,6 +198,7 @@ MESSAGES: dict[int, type] = {
     9: Ended,
     10: RunGone,
     11: MarkUnschedulable,
+    12: SetRunLimit,
 }
 
 

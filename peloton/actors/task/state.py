@@ -178,6 +178,10 @@ def _killing(task: Task, fact: f.TaskKilling) -> Task:
     return replace(task, state=TaskStates.KILLING, because=fact.reason, cause=fact.cause)
 
 
+def _limited(task: Task, fact: f.RunLimitSet) -> Task:
+    return replace(task, policy=replace(task.policy, max_running_s=fact.max_running_s))
+
+
 def _marked_unschedulable(task: Task, fact: f.TaskUnschedulable) -> Task:
     return replace(task, unschedulable=fact.unschedulable)
 
@@ -210,6 +214,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskWithdrawn: _state(TaskStates.KILLED),
     f.TaskUnschedulable: _marked_unschedulable,
     f.TaskForgotten: lambda task, fact: None,
+    f.RunLimitSet: _limited,
 }
 
 COLUMNS: Mapping[str, Any] = {

@@ -52,7 +52,7 @@ def update(storm: Storm, action: StormAction) -> None:
         count,
         spec.default,
         maximum_running=limit,
-        max_running_time_s=spec.max_running_time_s,
+        max_running_time_s=spec.max_running_time_s * (1 + action.other % 2),
     )
     _order(storm, action, message=UpdateJob(more))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, StopJob
+from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, StopJob, UpdateJob
 from peloton.chaos.cluster.history import Asked, Operation
 from peloton.runtime.shells.region import Region
 from peloton.runtime.simulation.daemon import SimulatedDaemon
@@ -77,7 +77,8 @@ class Clients:
 
     def change(self, client: str, job: Key, *, message: Message) -> Operation:
         """Start or restart instances of a job, or update it."""
-        operation = Operation(client, Asked.CHANGE, job=job, begun_s=self._now)
+        what = Asked.UPDATE if isinstance(message, UpdateJob) else Asked.AGAIN
+        operation = Operation(client, what, job=job, begun_s=self._now)
         return self._send(operation, message)
 
     def list_jobs(self, client: str) -> Operation:

@@ -36,7 +36,8 @@ class Asked(enum.Enum):
     CREATE = "create"
     STOP = "stop"
     STOP_SOME = "stop some"
-    CHANGE = "change"  # start, restart, update: what was stopped or had ended may run again
+    AGAIN = "again"  # start, restart: what was stopped or had ended may run again
+    UPDATE = "update"  # of a job that goes on: nothing that was stopped or had ended runs again
     DELETE = "delete"
     GET = "get"
     LIST = "list"
@@ -112,11 +113,23 @@ class JobHistory(NamedTuple):
         return deleted_s if late else float("inf")
 
 
+def _may_have_happened(story: JobHistory, what: Asked) -> list[Operation]:
+    """The requests of this kind of which a copy may have been carried out.
+
+    Of one that was refused, another copy may, where the refusal is not the last word, or where the
+    job that remembered the request was deleted.
+    """
+    forgotten = bool(story.some(Asked.DELETE))
+    return [
+        each
+        for each in story.wanted
+        if each.what is what and (not each.refused or each.answer.again or forgotten)
+    ]
+
+
 def _until(story: JobHistory) -> float:
     """From then on what was stopped or had ended may run again, or be another job."""
-    # Also by one that was refused: another copy of it may have been carried out.
-    changes = [each for each in story.wanted if each.what is Asked.CHANGE]
-    return min(story.reborn_s, _first_begun(changes))
+    return min(story.reborn_s, _first_begun(_may_have_happened(story, Asked.AGAIN)))
 
 
 def faults(history: list[Operation], *, may_leave: bool = False) -> list[str]:
@@ -230,8 +243,9 @@ class _Newest:
 def _never_goes_back(story: JobHistory) -> Iterator[str]:
     """R6, R13: later reads see no less; what has ended stays ended."""
     newest, added = _Newest(), 0
+    until = _until(story)
     for later in sorted(story.sights, key=lambda sight: sight.begun_s):
-        if later.ended_s >= _until(story):
+        if later.ended_s >= story.reborn_s:
             continue
         while story.sights[added].ended_s < later.begun_s:
             newest.add(story.sights[added])
@@ -241,6 +255,8 @@ def _never_goes_back(story: JobHistory) -> Iterator[str]:
         if later.view is not None and later.view.desired_state_version < newest.version:
             now = later.view.desired_state_version
             yield f"R6 version {newest.version} was seen, then {now}: {later.by}"
+        if later.ended_s >= until:
+            continue
         if newest.ended is not None and later.summary.state != newest.ended:
             state = later.summary.state
             yield f"R13 it had ended as {newest.ended.name}, then it is {state.name}: {later.by}"
@@ -289,9 +305,18 @@ def _slices(answer: JobStopped) -> list[int]:
 
 
 ENDS_ITSELF = ("peloton.after", "peloton.deadline", "peloton.name_unique")
-"""Labels of jobs that may stop themselves, once: those that nobody starts again."""
-TIMED = "timed"
-"""The name of jobs whose runs are killed where they take too long."""
+"""Labels of jobs that may stop themselves; once, where nobody starts them again."""
+
+
+def _stopped_itself(story: JobHistory, sight: Sight) -> bool:
+    """Whether the job may have stopped itself by then: a view without a reason for it shows that it
+    has not, unless it was started again since."""
+    assert sight.summary is not None
+    if not any(name in ENDS_ITSELF for name, _ in sight.summary.labels):
+        return False
+    if sight.view is None or sight.ended_s >= _until(story):
+        return True
+    return sight.view.stop is not None and bool(sight.view.stop.reason)
 
 
 def _only_requested(story: JobHistory) -> Iterator[str]:
@@ -302,9 +327,12 @@ def _only_requested(story: JobHistory) -> Iterator[str]:
         if sight.summary is None:
             continue
         requested = [each for each in goals if each.begun_s <= sight.ended_s]
-        itself = int(any(name in ENDS_ITSELF for name, _ in sight.summary.labels))
-        stopped = sight.summary.state in (JobStates.KILLED, JobStates.KILLING)
-        if stopped and not (requested or itself or sight.summary.name == TIMED):
+        itself = int(_stopped_itself(story, sight))
+        state = sight.summary.state
+        stopped = state in (JobStates.KILLED, JobStates.KILLING)
+        # Its runs are killed one by one, so it is never about to be stopped as a whole.
+        timed = sight.summary.name == TIMED and state == JobStates.KILLED
+        if stopped and not (requested or itself or timed):
             yield f"R2 {sight.summary.state.name}, and nobody stopped it: {sight.by}"
         if sight.view is None:
             continue

@@ -88,7 +88,8 @@ def due(name: Name, message: Due, at: At) -> Decision:
 
 def deadline(name: Name) -> tuple[str, float] | None:
     """A name that its job has claimed stays until the job gives it up."""
-    return None if name.claimed else (RESERVATION, RESERVATION_S)
+    # The runtime counts on while the deadline's name stays, and a reservation may follow another.
+    return None if name.claimed else (f"{RESERVATION} of {name.kept_at}", RESERVATION_S)
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {

@@ -24,11 +24,13 @@ from peloton.actors.job.slice.goals import (
     unended,
 )
 from peloton.actors.job.slice.messages import Tally
-from peloton.actors.job.slice.state import EVOLVE, Slice, WishNotes, spec_rows
+from peloton.actors.job.slice.state import EVOLVE, Slice, WishNotes, run_limit, spec_rows
 from peloton.actors.task.messages import (
+    LEVEL_CHANGES,
     AssignHosts,
     MarkUnschedulable,
     Policy,
+    SetRunLimit,
     SetTaskGoal,
     TaskGoals,
     crowd_key,
@@ -78,6 +80,9 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
         return Decision(sends=(_confirm(slice_, message, at),), because="goal known")
     facts: list[Fact] = []
     opening = message.opening
+    limits = _new_limits(slice_, message, at)
+    if opening is not None and limits:
+        facts.append(f.RunsLimited(opening.max_running_s))
     if opening is not None and opening.count > slice_.count:
         facts.append(f.SliceGrown(opening, message.grant is not None))
     facts.append(f.SliceGoalSet(message.version, message.goal, message.stopped, message.grant))
@@ -85,7 +90,8 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     now, held = _restarts(slice_, message, at=at, begun=begun)
     if (held, now) != (slice_.held, slice_.reviving):
         facts.append(f.RestartsOrdered(held, now))
-    sends = restart(slice_, message.version, goal=message.goal, some=now)
+    sends = _to_limit(slice_, limits, at)
+    sends += restart(slice_, message.version, goal=message.goal, some=now)
     for goal, some in _by_goal(message, begun - now - held):
         # The tasks exist, so the fields that create them stay empty.
         goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
@@ -98,6 +104,28 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
         sends += create(folded, message.version, goal=TaskGoals.KILLED, some=ends)
         facts.append(f.MembersBegun(ends))
     return Decision(facts=tuple(facts), sends=tuple(sends), because=_reason(message.goal))
+
+
+def _new_limits(slice_: Slice, message: m.SetSliceGoal, at: At) -> Mapping[int, float | None]:
+    """How long one run may take, by config, where that is not as before."""
+    opening = message.opening
+    if opening is None or at.level < LEVEL_CHANGES:
+        return {}
+    limits = {k: run_limit(row.config, opening.max_running_s) for k, row in enumerate(slice_.specs)}
+    return {
+        k: limit for k, limit in limits.items() if limit != slice_.specs[k].policy.max_running_s
+    }
+
+
+def _to_limit(slice_: Slice, limits: Mapping[int, float | None], at: At) -> list[Send]:
+    if not limits or at.index is None:
+        return []
+    members: dict[float | None, Bits] = {}
+    for spec, raw in at.index.columns.groups("spec", at.index.present):
+        if (spec or 0) in limits:
+            limit = limits[spec or 0]
+            members[limit] = members.get(limit, Bits()) | Bits(raw)
+    return [Send(_crowd(slice_), SetRunLimit(limit), some) for limit, some in members.items()]
 
 
 def _restarts(slice_: Slice, message: m.SetSliceGoal, *, at: At, begun: Bits) -> tuple[Bits, Bits]:

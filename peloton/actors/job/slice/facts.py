@@ -48,6 +48,12 @@ class RestartsOrdered(Fact, frozen=True, gc=False, array_like=True):
     reviving: Bits
 
 
+class RunsLimited(Fact, frozen=True, gc=False, array_like=True):
+    """One run of any instance may take so long from now on, as far as its config says no less."""
+
+    max_running_s: float | None
+
+
 class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The slice is deleted."""
 
@@ -59,4 +65,5 @@ FACTS: dict[int, type] = {
     4: MembersBegun,
     5: SliceGrown,
     6: RestartsOrdered,
+    7: RunsLimited,
 }

@@ -7,7 +7,7 @@ import functools
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
-from peloton.actors.job.slice.facts import FACTS, RestartsOrdered, SliceGrown
+from peloton.actors.job.slice.facts import FACTS, RestartsOrdered, RunsLimited, SliceGrown
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_state_of
 from peloton.actors.job.slice.state import EVOLVE, Slice
@@ -62,5 +62,5 @@ KIND = Kind(
     answers={501: m.InstanceView, 502: m.InstancesFound},
     lookup=frozenset((m.SetSliceGoal,)),
     fresh=_fresh,
-    since={SliceGrown: LEVEL_CHANGES, RestartsOrdered: LEVEL_CHANGES},
+    since=dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
 )

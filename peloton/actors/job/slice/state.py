@@ -160,11 +160,14 @@ def _row(
         fixed_ports=tuple(port.number for port in config.ports if port.number),
     )
     max_failures = min(config.max_failures or 0, MAX_FAILURES_MAX)
-    limits = [limit for limit in (config.max_running_s, opening.max_running_s) if limit]
-    policy = Policy(
-        max_failures=max_failures, kill_grace_s=grace_s, max_running_s=min(limits, default=None)
-    )
+    limit = run_limit(config, opening.max_running_s)
+    policy = Policy(max_failures=max_failures, kill_grace_s=grace_s, max_running_s=limit)
     return SpecRow(config, run, shape, lot, lot_shape, policy, opening.config_version)
+
+
+def run_limit(config: TaskConfig, max_running_s: float | None) -> float | None:
+    """How long one run may take, of an instance with this config, by its job's limit."""
+    return min((limit for limit in (config.max_running_s, max_running_s) if limit), default=None)
 
 
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
@@ -182,6 +185,15 @@ def _grown(slice_: Slice, fact: f.SliceGrown) -> Slice:
         specs=(*slice_.specs, *rows),
         closed=(*closed, *members),
     )
+
+
+def _limited(slice_: Slice, fact: f.RunsLimited) -> Slice:
+    replace = msgspec.structs.replace
+    specs = []
+    for row in slice_.specs:
+        limit = run_limit(row.config, fact.max_running_s)
+        specs.append(replace(row, policy=replace(row.policy, max_running_s=limit)))
+    return replace(slice_, specs=tuple(specs))
 
 
 def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
@@ -215,4 +227,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.MembersBegun: _begun,
     f.SliceGrown: _grown,
     f.RestartsOrdered: _restarts,
+    f.RunsLimited: _limited,
 }
