@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -51,7 +52,7 @@ class EmbeddedStore(SimulatedStore):
         self.registers = _Registers(self)  # type: ignore[assignment]
         self.cells = _Rows(self)  # type: ignore[assignment]
         self._unsynced: dict[ShardId, ShardFiles] = {}  # as they were before
-        self._writing: dict[ShardId, None] = {}
+        self._appending: dict[ShardId, None] = {}  # of the round that is being appended
 
     def journal(
         self, member: str, *, process: bytes, moment: Callable[[str, str], None]
@@ -60,7 +61,7 @@ class EmbeddedStore(SimulatedStore):
 
         `moment` is called at both sides of each step; the process may die there.
         """
-        self._unsynced, self._writing = {}, {}
+        self._unsynced, self._appending = {}, {}
         return MemoryJournal(
             self.disk, process=process, hook=lambda call: self._at(member, call, moment=moment)
         )
@@ -75,7 +76,7 @@ class EmbeddedStore(SimulatedStore):
         self.struck["power_cut"] += 1
         if self.chance.random() < LOST:
             self.disk.shards.update(self._unsynced)
-        self._unsynced, self._writing = {}, {}
+        self._unsynced, self._appending = {}, {}
 
     @property
     def on_its_way(self) -> int:
@@ -84,23 +85,29 @@ class EmbeddedStore(SimulatedStore):
 
     def _at(self, member: str, call: StoreCall, *, moment: Callable[[str, str], None]) -> None:
         self.uses += 1
-        if call.moment == "before":
-            moment(call.name, call.moment)
-            if member in self._cut:
-                self.struck["cut"] += 1
-                raise AnswerLost("disk I/O error")
-            if self._strikes("unavailable", self.faults.unavailable):
-                raise AnswerLost("database is locked")
-            if call.name not in READS:
-                self._unsynced.setdefault(call.shard, _copy(self.disk.shards[call.shard]))
-                self._writing[call.shard] = None
-            return
         moment(call.name, call.moment)
-        if self._strikes("lose_reply", self.faults.lose_reply):
-            raise AnswerLost("disk I/O error, though it was done")
-        self._writing.pop(call.shard, None)
-        if not self._writing:  # all of a round, or nothing of it
-            self._unsynced = {}
+        before = call.moment == "before"
+        if before and member in self._cut:
+            self.struck["cut"] += 1
+            self._fail("disk I/O error")
+        if before and self._strikes("unavailable", self.faults.unavailable):
+            self._fail("database is locked")
+        if not before and self._strikes("lose_reply", self.faults.lose_reply):
+            self._fail("disk I/O error, though it was done")
+        if before and call.name not in READS:
+            self._unsynced.setdefault(call.shard, _copy(self.disk.shards[call.shard]))
+        if call.name == "append" and before:
+            self._appending[call.shard] = None
+        elif not before:
+            self._appending.pop(call.shard, None)
+            if call.name not in READS and not self._appending:
+                # There is one log: what the process is told now has all that was written before it.
+                self._unsynced = {}
+
+    def _fail(self, text: str) -> NoReturn:
+        """No shard of a round is told what became of it where one step of it fails."""
+        self._appending = {}
+        raise AnswerLost(text)
 
 
 class _Registers:
