@@ -305,10 +305,14 @@ class Calls:
                 both = [*zip(self._found[case, above], self._found[case, below], strict=False)]
                 if both:
                     cpu = [_cpus(a, b) for a, b in both]
-                    p50 = [tuple(quantile(one.call_s, 0.5) for one in pair) for pair in both]
+                    rates = [(a.calls / a.took_s, b.calls / b.took_s) for a, b in both]
+                    p50, p99 = (
+                        [(quantile(a.call_s, share), quantile(b.call_s, share)) for a, b in both]
+                        for share in (0.5, 0.99)
+                    )
                     yield (
                         f"# {case:<22} {above} / {below}: cpu a call {ratio(cpu)}, "
-                        f"p50 {ratio([(a, b) for a, b in p50])}"
+                        f"calls/s {ratio(rates)}, p50 {ratio(p50)}, p99 {ratio(p99)}"
                     )
 
 

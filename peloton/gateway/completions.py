@@ -307,8 +307,11 @@ class CoreServer:
             self.on_broken(f"no call is served any more: {details}")
 
     def _take_event(self) -> None:
-        looks = [each.next_look_s() for each in self._intakes]
-        look_s = min([each for each in looks if each is not None], default=None)
+        look_s = None
+        for intake in self._intakes:
+            intake_s = intake.next_look_s()
+            if intake_s is not None and (look_s is None or intake_s < look_s):
+                look_s = intake_s
         if look_s is None:
             event = self._queue.poll(None)
         else:

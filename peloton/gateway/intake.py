@@ -136,7 +136,13 @@ class Intake:
 
     def next_look_s(self) -> float | None:
         """When `refused` may find something; None where no read is under way."""
+        # Asked for each event. Without the lock: a read may begin right after in any case.
+        if not self._counted and not self._waiting and not self._lane:
+            return None
         with self._lock:
+            if not self._waiting and not self._lane:  # the usual case
+                begun = min(self._counted.values(), default=None)
+                return None if begun is None else begun + self._pace.read_s_max
             if len(self._waiting) > self._pace.waiting:
                 return 0.0
             begun_s = [*self._counted.values(), *self._lane.values()]

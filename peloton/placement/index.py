@@ -178,6 +178,7 @@ class HostIndex:
                 continue
             del self._members[self._inventory[row]][row]
             self.has_host[row] = self.up[row] = False
+            self.orders.touch([row])  # by the labels it had
             self.host_labels.replace(row, ())
             self.task_labels.replace(row, ())
             self.knows_tasks[row], self._running[row] = False, None
@@ -233,6 +234,7 @@ class HostIndex:
         self.exclusive[row] = any(label.key == EXCLUSIVE for label in host.labels)
         self.group[row] = self._group(host.host, has_gpu)
         self._labels[row] = host.labels
+        self.orders.touch([row])  # by the labels it had
         self.host_labels.replace(row, ())
         for label in host.labels:  # one by one: an attribute may have a value twice
             if label.key != HOSTNAME:
@@ -259,6 +261,7 @@ class HostIndex:
             if count:
                 self.task_labels.change(row, label, by=count)
         self.news.more_reported([row])  # a constraint may hold now
+        self.orders.touch([row])
 
     def _group(self, host: Key, has_gpu: bool) -> int:
         part = zlib.crc32(host.encode()) % self.parts

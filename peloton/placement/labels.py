@@ -6,7 +6,7 @@ array, so that one comparison evaluates all rows. Must not know what a label mea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,10 @@ from peloton.placement.messages import Label
 Ints = npt.NDArray[np.int64]
 
 DENSE_LABELS_MAX = 256
-"""Labels held as arrays; the oldest is evicted when there are more."""
+"""Labels held as arrays, of either kind; the oldest is evicted when there are more."""
+
+NO_ROWS: Mapping[int, int] = {}
+NO_LABELS: Mapping[Label, int] = {}
 
 
 class LabelTable:
@@ -26,12 +29,16 @@ class LabelTable:
         self._by_label: dict[Label, dict[int, int]] = {}
         self._by_row: dict[int, dict[Label, int]] = {}
         self._dense: dict[Label, Ints] = {}
+        self._rows: dict[Label, Ints] = {}
 
     def change(self, row: int, label: Label, *, by: int) -> None:
         """Add `by` to the count of `label` at `row`; counts of zero are forgotten."""
         rows = self._by_label.setdefault(label, {})
         labels = self._by_row.setdefault(row, {})
-        count = rows.get(row, 0) + by
+        before = rows.get(row, 0)
+        count = before + by
+        if self._rows and not (before and count):
+            self._rows.pop(label, None)
         if count:
             rows[row] = labels[label] = count
         else:
@@ -55,6 +62,24 @@ class LabelTable:
         for label, count in counted:
             if count:
                 self.change(row, label, by=count)
+
+    def rows(self, label: Label) -> Mapping[int, int]:
+        """The rows with `label`, and how often each has it; to be read before the next change."""
+        return self._by_label.get(label, NO_ROWS)
+
+    def at(self, row: int) -> Mapping[Label, int]:
+        """The labels of a row, and how often it has each; to be read before the next change."""
+        return self._by_row.get(row, NO_LABELS)
+
+    def sorted_rows(self, label: Label) -> Ints:
+        """The rows with `label`, ascending. The caller must not write to it."""
+        found = self._rows.get(label)
+        if found is None:
+            found = np.array(sorted(self.rows(label)), np.int64)
+            if len(self._rows) >= DENSE_LABELS_MAX:
+                del self._rows[next(iter(self._rows))]
+            self._rows[label] = found
+        return found
 
     def counts(self, label: Label, size: int) -> Ints:
         """The count of `label` at each of `size` rows. The caller must not write to it."""

@@ -10,8 +10,8 @@ caller does, and it finds the first hosts with enough free resources.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,13 @@ FEW_MIN = 16
 ROWS_PER_BUILD = 32
 """Rows of an order that is built in the time that the update of one row takes."""
 
+REFUSED_MAX = 64
+"""Rows of one group that have enough free and are refused for other reasons; beyond that, the rows
+that are not are worth an order of their own."""
+
+REFUSALS_PER_SCAN = 800
+"""Refusals of rows that take as long as one array scan."""
+
 GIVEN_UP = -1
 
 NO_BLOCK = -1
@@ -53,13 +60,31 @@ class Search(Value, frozen=True):
 
     amounts: tuple[int, int, int, int]
     least: tuple[int, int, int, int]
+    each_max: int = COUNT_MAX  # the most members that one row takes
 
-    def fits(self, free: tuple[int, int, int, int]) -> int:
-        """How many members fit into `free`, which must be enough for one."""
+    def fits(self, free: tuple[int, int, int, int], most: int) -> int:
+        """How many members of so many fit into `free`, which must be enough for one."""
         pairs = zip(self.amounts, free, strict=True)
-        return min(
-            [(have + EPSILON - 1) // need for need, have in pairs if need], default=COUNT_MAX
-        )
+        fit = [(have + EPSILON - 1) // need for need, have in pairs if need]
+        return min(*fit, self.each_max, most)
+
+
+Room = Callable[[int, int], int]
+"""How many members a row takes, of so many at most, as far as free resources do not decide."""
+
+
+class AllowedRows(Protocol):
+    """The rows that belong into an order, as they are now."""
+
+    @property
+    def size(self) -> int:
+        """How many rows may belong into it."""
+
+    def flags(self) -> npt.NDArray[np.bool_]:
+        """Whether each row belongs into it."""
+
+    def allows(self, row: int) -> bool:
+        """The same of one row."""
 
 
 class OrderKeys(Protocol):
@@ -70,6 +95,14 @@ class OrderKeys(Protocol):
 
     def columns(self, rows: Ints, sign: int) -> tuple[Ints, ...]:
         """The keys of many rows, as arrays; without the row, which comes last in a key."""
+
+
+class _Wanted(NamedTuple):
+    """What is searched for, and what was found of it."""
+
+    search: Search
+    room: Room | None
+    taken: list[tuple[int, int]]
 
 
 class _Block:
@@ -117,7 +150,9 @@ class _Block:
 class KeptOrder:
     """The keys of all allowed rows, ascending; `touch` marks rows as out of date."""
 
-    def __init__(self, sign: int, keys: OrderKeys, *, mend_rows: int | None = None) -> None:
+    def __init__(
+        self, sign: int, keys: OrderKeys, *, mend_rows: int | None = None, scoped: bool = False
+    ) -> None:
         self.sign = sign
         self.built = False
         self._mend_rows = mend_rows
@@ -125,10 +160,13 @@ class KeptOrder:
         self._blocks: list[_Block] = []
         self._lasts: list[OrderKey] = []  # no key of a block is greater, none of the next is not
         self._keys: dict[int, OrderKey] = {}  # of rows in sorted blocks
-        self._where: list[int] = []  # by row: its unsorted block, or NO_BLOCK
+        self._where: list[int] | dict[int, int] = []  # by row: its unsorted block, or NO_BLOCK
+        self._scoped = scoped  # whether only few of all rows may belong into it
+        self._size = 0  # those that may
         self._numbers = 0
         self._touched: dict[int, None] = {}
-        self._skipped = 0
+        self._skipped = 0.0
+        self.refused = 0  # rows that had enough free and took none, in the last search
 
     def touch(self, rows: Sequence[int]) -> None:
         """These rows have changed."""
@@ -136,41 +174,51 @@ class KeptOrder:
             touched = self._touched
             for row in rows:
                 touched[row] = None
-            if len(touched) > len(self._where) // ROWS_PER_BUILD + 64:
+            if len(touched) > self._size // ROWS_PER_BUILD + 64:
                 self.built = False  # building anew is cheaper than updating so many rows
                 touched.clear()
 
-    def ready(self, allowed: npt.NDArray[np.bool_]) -> bool:
+    def ready(self, allowed: AllowedRows) -> bool:
         """Whether the order is up to date; it is updated if that pays.
 
         It is only updated once as many members were placed by scans as would have paid for it.
         After a burst of large batches, single members then cost at most twice the optimum.
         """
-        size = len(allowed)
+        size = allowed.size
         work = len(self._touched) if self.built else size // ROWS_PER_BUILD
         each = 8 + size // ROWS_PER_UPDATE if self._mend_rows is None else self._mend_rows
         if work > each * (1 + self._skipped):
             self._skipped += 1
             return False
-        self._skipped = 0
+        self._skipped = 0.0
         if not self.built:
-            self._build(np.flatnonzero(allowed), size=size)
+            self._size = size
+            self._build(allowed.flags())
         elif work:
             for row in self._touched:
                 self._update(row, allowed)
             self._touched.clear()
         return True
 
-    def _build(self, rows: Ints, *, size: int) -> None:
+    def missed(self, refused: int) -> None:
+        """A search in another order met so many rows that are not in this one."""
+        self._skipped += refused / REFUSALS_PER_SCAN
+
+    def _build(self, allowed: npt.NDArray[np.bool_]) -> None:
         """Sort all rows by arrays, and leave the keys of each block for when it is read."""
+        rows = np.flatnonzero(allowed)
         columns = self._source.columns(rows, self.sign)
         telling = [values for values in reversed(columns) if len(rows) and np.ptp(values)]
         order = np.lexsort(telling) if telling else np.arange(len(rows))
         rows = rows[order]
         starts = np.arange(0, len(rows), BLOCK_MAX)
-        where = np.full(size, NO_BLOCK, np.int64)
-        where[rows] = np.arange(len(rows)) // BLOCK_MAX
-        self._where = where.tolist()
+        numbers = np.arange(len(rows)) // BLOCK_MAX
+        if self._scoped:
+            self._where = dict(zip(rows.tolist(), numbers.tolist(), strict=True))
+        else:
+            where = np.full(len(allowed), NO_BLOCK, np.int64)
+            where[rows] = numbers
+            self._where = where.tolist()
         self._numbers = len(starts)
         self._keys = {}
         cuts = starts.tolist()
@@ -192,10 +240,10 @@ class KeptOrder:
         columns = self._source.columns(rows, self.sign)
         return list(zip(*(column.tolist() for column in columns), rows.tolist(), strict=True))
 
-    def _update(self, row: int, allowed: npt.NDArray[np.bool_]) -> None:
-        if row >= len(self._where):
+    def _update(self, row: int, allowed: AllowedRows) -> None:
+        if isinstance(self._where, list) and row >= len(self._where):
             self._where.extend([NO_BLOCK] * (row + 1 - len(self._where)))
-        new = self._source.of_row(row, self.sign) if allowed[row] else None
+        new = self._source.of_row(row, self.sign) if allowed.allows(row) else None
         old = self._keys.pop(row, None)
         if old is None:
             self._where[row] = NO_BLOCK
@@ -279,25 +327,24 @@ class KeptOrder:
         self._lasts.insert(at, last)
 
     def take(
-        self, search: Search, count: int, *, groups: int, each_max: int
+        self, search: Search, count: int, *, groups: int, room: Room | None = None
     ) -> list[tuple[int, int]] | None:
         """Rows and how many members go to each, `count` in all; None if a scan is needed."""
         taken: list[tuple[int, int]] = []
+        wanted, self.refused = _Wanted(search, room, taken), 0
         for group in range(groups):
-            count = self._take(search, count, taken=taken, group=group, each_max=each_max)
+            count = self._take(wanted, count, group=group)
             if count <= 0:
                 return taken if count == 0 else None
         return None
 
-    def _take(
-        self, search: Search, count: int, *, taken: list[tuple[int, int]], group: int, each_max: int
-    ) -> int:
+    def _take(self, wanted: _Wanted, count: int, *, group: int) -> int:
         """Take rows of one group; returns what is left of `count`, or GIVEN_UP."""
-        sign = self.sign
+        sign, (search, room, taken) = self.sign, wanted
         cpu_min, memory_min, disk_min, gpu_min = search.least
         start = (group, max(gpu_min, 0), cpu_min) if sign > 0 else (group,)
         at = bisect_left(self._lasts, start)
-        left = SCAN_MAX + count + len(self._where) // ROWS_PER_ENTRY
+        left = SCAN_MAX + count + self._size // ROWS_PER_ENTRY
         while at < len(self._blocks):
             block = self._blocks[at]
             if block.lacks(search.least):
@@ -316,17 +363,20 @@ class KeptOrder:
                     number, gpu, cpu, memory, disk, row = keys[place]
                     if number != group:
                         return count
-                    if (
-                        cpu * sign < cpu_min
-                        or memory * sign < memory_min
-                        or disk * sign < disk_min
-                        or gpu * sign < gpu_min
-                    ):
+                    if cpu * sign < cpu_min or memory * sign < memory_min:
+                        continue
+                    if disk * sign < disk_min or gpu * sign < gpu_min:
                         continue
                     have = (cpu * sign, memory * sign, disk * sign, gpu * sign)
-                    here = 1 if count == 1 else min(search.fits(have), each_max, count)
-                    taken.append((row, here))
-                    count -= here
+                    here = 1 if count == 1 else search.fits(have, count)
+                    if room is not None:
+                        here = room(row, here)
+                        self.refused += not here
+                    if here:
+                        taken.append((row, here))
+                        count -= here
+                    elif self.refused > REFUSED_MAX:
+                        return GIVEN_UP
                     if not count:
                         return 0
                 whole = end == len(keys) and 2 * (end - begin) > len(keys)

@@ -1,23 +1,32 @@
 """The kept orders of an index: one for each strategy and set of hosts that is in use.
 
-Turns free resources into the keys that orders sort by, and tells every order which rows changed.
+Turns free resources into the keys that orders sort by, and tells every order which rows changed,
+those of hosts with one label only of rows that have it.
 Must not know strategies or constraints: whoever asks for an order names its hosts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from peloton.actors.resources import EPSILON
-from peloton.placement.labels import Ints
+from peloton.placement.labels import Ints, LabelTable
+from peloton.placement.messages import Label
 from peloton.placement.order import KeptOrder, OrderKey
 
 KEPT_MAX = 16
-"""Orders kept at once; each is updated on every change."""
+"""Orders of hosts with any labels kept at once; each is updated on every change."""
 
-OrderName = tuple[int, object]
-"""Ascending (1) or descending (-1), and what identifies the set of hosts."""
+SCOPED_MAX = 64
+"""Orders of hosts with one label kept at once; each is updated on changes of those."""
+
+OrderName = tuple[int, object, Label | None]
+"""Ascending (1) or descending (-1), what identifies the set of hosts, and a label of all of them
+if few others have it."""
+
+
+NO_ORDERS: Mapping[OrderName, KeptOrder] = {}
 
 
 class FreeRows(Protocol):
@@ -25,6 +34,7 @@ class FreeRows(Protocol):
 
     free: Ints
     group: Ints
+    host_labels: LabelTable
 
 
 class KeptOrders:
@@ -34,6 +44,8 @@ class KeptOrders:
         self._source = source
         self._mend_rows = mend_rows
         self._orders: dict[OrderName, KeptOrder] = {}  # least recently used first
+        self._scoped: dict[OrderName, KeptOrder] = {}  # likewise
+        self._by_label: dict[Label, dict[OrderName, KeptOrder]] = {}  # the same by their labels
 
     def of(self, name: OrderName) -> KeptOrder:
         """The order of this name, which may have to be built.
@@ -41,19 +53,41 @@ class KeptOrders:
         Orders that are not built yet are evicted first: a stream of constraints that are each used
         once (such as one host name each) must not evict those in use.
         """
-        order = self._orders.pop(name, None)
+        sign, _, label = name
+        orders, most = (self._scoped, SCOPED_MAX) if label else (self._orders, KEPT_MAX)
+        order = orders.pop(name, None)
         if order is None:
-            if len(self._orders) >= KEPT_MAX:
-                idle = (name for name, order in self._orders.items() if not order.built)
-                del self._orders[next(idle, next(iter(self._orders)))]
-            order = KeptOrder(name[0], self, mend_rows=self._mend_rows)
-        self._orders[name] = order
+            if len(orders) >= most:
+                idle = (name for name, order in orders.items() if not order.built)
+                self._evict(orders, next(idle, next(iter(orders))))
+            order = KeptOrder(sign, self, mend_rows=self._mend_rows, scoped=label is not None)
+            if label is not None:
+                self._by_label.setdefault(label, {})[name] = order
+        orders[name] = order
         return order
+
+    def built(self, name: OrderName) -> KeptOrder | None:
+        """The order of this name if there is one that was built."""
+        order = (self._scoped if name[2] else self._orders).get(name)
+        return self.of(name) if order is not None and order.built else None
+
+    def _evict(self, orders: dict[OrderName, KeptOrder], name: OrderName) -> None:
+        del orders[name]
+        label = name[2]
+        if label is not None:
+            del self._by_label[label][name]
+            if not self._by_label[label]:
+                del self._by_label[label]
 
     def touch(self, rows: Sequence[int]) -> None:
         """These rows have changed."""
         for order in self._orders.values():
             order.touch(rows)
+        if self._by_label:
+            for row in rows:
+                for label in self._source.host_labels.at(row):
+                    for order in self._by_label.get(label, NO_ORDERS).values():
+                        order.touch((row,))
 
     def of_row(self, row: int, sign: int) -> OrderKey:
         """The key of one row."""

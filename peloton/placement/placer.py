@@ -25,6 +25,7 @@ from peloton.placement.kept_wishes import (
     split,
 )
 from peloton.placement.labels import Ints
+from peloton.placement.lookups import Lookups
 from peloton.placement.messages import (
     Declined,
     HostDeltas,
@@ -32,7 +33,7 @@ from peloton.placement.messages import (
     SnapshotWanted,
     Wish,
 )
-from peloton.placement.order import Search, few_max
+from peloton.placement.order import few_max
 from peloton.placement.proposals import NOTHING, Proposed, placed, unplaced
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.shapes import KnownShape, KnownShapes
@@ -97,6 +98,7 @@ class Placer:
         self.index = HostIndex(of.part, of.parts, mend_rows=of.mend_rows)
         self.kept = KeptWishes(of.kept_max)
         self._checks = HostChecks(self.index, of.scarce_gpu)
+        self._lookups = Lookups(self.index, self._checks)
         self._feeds = InventoryFeeds(inventories)
         self._shapes = KnownShapes(strategies)
         self._freed: deque[FreedRows] = deque()
@@ -241,14 +243,16 @@ class Placer:
         assert strategy is not None
         if not count:
             return NOTHING
-        if need.shape.apart is not None:
-            return self._propose_apart(known, excluded, count=count, now=now)
-        if known.search is not None and count <= few_max(index.size) and not excluded:
-            few = self._look_up(known, known.search, each_max=strategy.each_max, count=count)
+        apart = need.shape.apart is not None
+        if known.search is not None and count <= few_max(index.size):
+            few = self._lookups.find(known, excluded, count=count)
             if few is not None:
                 some, members = [row for row, _ in few], [taken for _, taken in few]
                 index.propose_few(need, some, counts=members, now=now)
-                return Proposed(some, [names[row] for row, taken in few for _ in range(taken)], [])
+                hosts = [names[row] for row, taken in few for _ in range(taken)]
+                return Proposed(some, hosts, [0] * len(hosts) if apart else [])
+        if apart:
+            return self._propose_apart(known, excluded, count=count, now=now)
         fitting = self._checks.fit(need, excluded)
         if not len(fitting.rows):
             return NOTHING
@@ -279,17 +283,6 @@ class Placer:
             found.hosts.extend(index.names[row] for row in rows.tolist())
             found.shares.extend([fewest] * len(rows))
         return found
-
-    def _look_up(
-        self, known: KnownShape, search: Search, *, each_max: int, count: int
-    ) -> list[tuple[int, int]] | None:
-        """Hosts for a few members, from a kept order; None if a scan is needed."""
-        if known.order is None:
-            return None
-        order = self.index.orders.of(known.order)
-        if not order.ready(self._checks.open_to(known.need)):
-            return None
-        return order.take(search, count, groups=self.index.groups, each_max=each_max)
 
     def _why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
         """Why members have no host. A placer that has not met all hosts says `never` of none."""

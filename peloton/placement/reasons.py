@@ -62,16 +62,16 @@ class HostChecks:
         self._generation = -1
         self._open: dict[tuple[Constraint | None, bool], Flags] = {}
 
-    def open_to(self, need: Need) -> Flags:
+    def open_to(self, shape: Shape) -> Flags:
         """Hosts that would accept such a member if they had enough free, tasks disregarded."""
-        index, shape = self._index, need.shape
+        index = self._index
         if self._generation != index.generation:
             self._open.clear()
             self._generation = index.generation
         name = open_key(shape)
         known = self._open.get(name)
         if known is None:
-            known = index.up & ~self._scarce(need) & ~self._closed(need)
+            known = index.up & ~self._scarce(shape) & ~self._closed(shape)
             if shape.constraint is not None:
                 known &= possible(shape.constraint, index)
             if len(self._open) >= OPEN_SETS_MAX:
@@ -81,7 +81,7 @@ class HostChecks:
 
     def fit(self, need: Need, excluded: list[int]) -> Fitting:
         """Hosts that would accept one member now, without `excluded`."""
-        mask = self.open_to(need).copy()
+        mask = self.open_to(need.shape).copy()
         free, least = self._index.free, need.least
         for kind in range(PORTS):
             mask &= free[kind] >= least[kind]
@@ -122,7 +122,7 @@ class HostChecks:
         Conditions on tasks are disregarded: tasks end, and then the host may fit.
         """
         index = self._index
-        found: Flags = index.has_host & ~self._scarce(need) & ~self._closed(need)
+        found: Flags = index.has_host & ~self._scarce(need.shape) & ~self._closed(need.shape)
         if need.shape.constraint is not None:
             found &= possible(need.shape.constraint, index)
         least = np.array(need.least[:PORTS])[:, None]
@@ -138,9 +138,9 @@ class HostChecks:
         yield MISMATCH_STATUS, refused
         yield NO_OFFER, self._no_offer()
         yield INSUFFICIENT, np.any(free[:PORTS] < np.array(need.least[:PORTS])[:, None], axis=0)
-        yield SCARCE, self._scarce(need)
+        yield SCARCE, self._scarce(need.shape)
         yield INSUFFICIENT, free[PORTS] < need.amounts[PORTS]
-        yield MISMATCH_CONSTRAINTS, self._closed(need)
+        yield MISMATCH_CONSTRAINTS, self._closed(need.shape)
         truth = truths(need.shape.constraint, index)
         unknown: Flags = truth == UNKNOWN
         yield UNKNOWN_TASKS, unknown if need.shape.apart is None else unknown | ~index.knows_tasks
@@ -156,12 +156,16 @@ class HostChecks:
         empty: Flags = self._index.free[CPU : GPU + 1].max(axis=0, initial=0) <= 0
         return empty
 
-    def _scarce(self, need: Need) -> Flags:
-        if self._scarce_gpu and need.shape.resources.gpu <= 0:
+    def rejects_gpu(self, shape: Shape) -> bool:
+        """Whether hosts with GPUs are not for such members."""
+        return self._scarce_gpu and shape.resources.gpu <= 0
+
+    def _scarce(self, shape: Shape) -> Flags:
+        if self.rejects_gpu(shape):
             return self._index.has_gpu
         return np.zeros(self._index.size, np.bool_)
 
-    def _closed(self, need: Need) -> Flags:
-        if opens_exclusive(need.shape.constraint):
+    def _closed(self, shape: Shape) -> Flags:
+        if opens_exclusive(shape.constraint):
             return np.zeros(self._index.size, np.bool_)
         return self._index.exclusive

@@ -7,16 +7,14 @@ comes again. It must not hold anything about hosts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from peloton.actors.resources import EPSILON
 from peloton.placement.conditions import shape_depends_on_tasks
-from peloton.placement.messages import Shape
-from peloton.placement.needs import GPU, PORTS, Need, need_of
+from peloton.placement.messages import Constraint, Label, Shape
+from peloton.placement.needs import GPU, Need, need_of
 from peloton.placement.order import Search
-from peloton.placement.orders import OrderName
-from peloton.placement.reasons import open_key
 from peloton.placement.strategies import Strategy
 
 SHAPES_MAX = 1024
@@ -29,8 +27,11 @@ class KnownShape(NamedTuple):
     number: int
     need: Need
     strategy: Strategy | None
-    order: OrderName | None  # of the kept order of the hosts open to it
+    hosts: object  # identifies the hosts that take it now, if they have enough free
+    plain: bool  # whether it has no conditions
+    of_tasks: bool  # whether those depend on more than the labels of hosts
     search: Search | None  # if a few members may be looked up in a kept order
+    required: tuple[tuple[str, Label], ...]  # each is on every host that takes it, by its kind
 
 
 class KnownShapes:
@@ -49,9 +50,17 @@ class KnownShapes:
         if known is None:
             need = need_of(shape)
             strategy = self._strategies.get(shape.strategy)
+            of_tasks = bool(shape.ports) or shape_depends_on_tasks(shape)
             self._numbers += 1
             known = KnownShape(
-                self._numbers, need, strategy, _order(shape, strategy), _search(need, strategy)
+                self._numbers,
+                need,
+                strategy,
+                hosts_name(shape),
+                not (of_tasks or shape.constraint),
+                of_tasks,
+                _search(need, strategy),
+                tuple(_required(shape.constraint)),
             )
             if len(self._shapes) >= self._most:
                 oldest = self._shapes.pop(next(iter(self._shapes)))
@@ -64,17 +73,32 @@ class KnownShapes:
         return self._by_number.get(number)
 
 
-def _order(shape: Shape, strategy: Strategy | None) -> OrderName | None:
-    return None if strategy is None else (strategy.sign, open_key(shape))
+def hosts_name(shape: Shape) -> object:
+    """What identifies the hosts that take members of this shape, if they have enough free."""
+    of_tasks = shape.apart, shape.fixed_ports, shape.ports
+    return shape.constraint, shape.resources.gpu > 0, of_tasks
 
 
 def _search(need: Need, strategy: Strategy | None) -> Search | None:
-    """What to search for in a kept order; None if the answer depends on more than the order holds:
-    ports, tasks of hosts, or amounts so small that the epsilon decides.
+    """What to search for in a kept order; None if there is none, where amounts are so small that
+    the epsilon decides, and for members kept apart of which one host takes several at a time.
     """
     if strategy is None or strategy.sign == 0:
         return None
     epsilon_decides = need.nothing or 0 < need.amounts[GPU] < EPSILON
-    if epsilon_decides or need.amounts[PORTS] or shape_depends_on_tasks(need.shape):
+    if epsilon_decides or (need.shape.apart is not None and strategy.each_max > 1):
         return None
-    return Search(need.amounts[:4], need.least[:4])
+    return Search(need.amounts[:4], need.least[:4], strategy.each_max)
+
+
+def _required(constraint: Constraint | None) -> Iterator[tuple[str, Label]]:
+    """Labels that a host, or a task on it, must have or the constraint is not met."""
+    if constraint is None:
+        return
+    if constraint.form == "and":
+        for member in constraint.members:
+            yield from _required(member)
+    elif constraint.form == "label" and constraint.kind in ("host", "task"):
+        least = {"greater": constraint.requirement + 1, "equal": constraint.requirement}
+        if least.get(constraint.condition, 0) > 0:
+            yield constraint.kind, constraint.label

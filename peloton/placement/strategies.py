@@ -56,7 +56,7 @@ SPREAD = Strategy("spread", emptiest, each_max=1, sign=-1)
 STRATEGIES: Mapping[str, Strategy] = {strategy.name: strategy for strategy in (PACK, SPREAD)}
 
 
-def foremost(rows: Ints, columns: Sequence[Ints], *, count: int) -> Ints:
+def foremost_rows(rows: Ints, columns: Sequence[Ints], *, count: int) -> Ints:
     """The first `count` of `rows` by `columns`, then by row; not sorted.
 
     Selects instead of sorting: only ties at the edge are compared by the next column.
@@ -106,7 +106,7 @@ def choose(
 ) -> tuple[Ints, Ints]:
     """Hosts for up to `count` members out of those fitting: rows and counts, in order."""
     columns = strategy.columns(index)
-    rows = in_order(foremost(fitting.rows, columns, count=count), columns)
+    rows = in_order(foremost_rows(fitting.rows, columns, count=count), columns)
     most = np.minimum(fits(need, index.free[:, rows]), min(strategy.each_max, count))
     if fitting.limits is not None:
         most = np.minimum(most, fitting.limits[rows])

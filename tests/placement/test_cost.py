@@ -40,7 +40,9 @@ def cluster(count: int) -> list[HostSummary]:
         host(
             f"h{n}",
             res(1 + n * 7919 % 97 / 3, n * 104729 % 11 * 500, 100),
-            labels=(Label("zone", f"z{n % 5}"),),
+            labels=(Label("zone", f"z{n % 5}"), Label("rack", f"r{n % 20}")),
+            ports=9,
+            running=((Label("app", f"a{n}"), 1),),
         )
         for n in range(count)
     ]
@@ -125,6 +127,15 @@ def _receive(placer: Placer, call: Call, sends: list[Send]) -> None:
 PACK = Shape(res(0.1, 1))
 MIXED = [Shape(res(0.1 + n % 10 / 10, 1 + n % 7)) for n in range(70)]
 ZONE = Shape(res(0.1, 1), constraint=label("host", "zone", "z3"))
+RACKS = [Shape(res(0.1, 1), constraint=label("host", "rack", f"r{n}")) for n in range(8)]
+NAMES = [Shape(res(0.1, 1), constraint=label("host", "hostname", f"h{n}")) for n in range(2, 9)]
+BESIDE = [Shape(res(0.1, 1), constraint=label("task", "app", f"a{n}")) for n in range(2, 9)]
+JOBS = [Label("job", f"j{n}") for n in range(2 * CALLS)]
+ALONE = [
+    Shape(res(0.1, 1), constraint=label("task", "job", job.value, "less", 1), labels=(job,))
+    for job in JOBS
+]
+APART = [Shape(res(0.1, 1), strategy="spread", labels=(job,), apart=job) for job in JOBS]
 
 
 @pytest.mark.parametrize(
@@ -135,6 +146,15 @@ ZONE = Shape(res(0.1, 1), constraint=label("host", "zone", "z3"))
         pytest.param(calls_of(ZONE), id="zone"),
         pytest.param(calls_of(Shape(res(0.1, 1), strategy="spread")), id="spread"),
         pytest.param(calls_of(*MIXED, count=7), id="seven a call"),
+        pytest.param(calls_of(*RACKS), id="racks"),
+        pytest.param(calls_of(*NAMES), id="hosts by name"),
+        pytest.param(calls_of(*BESIDE), id="beside a task"),
+        pytest.param(calls_of(*ALONE), id="none of its job"),
+        pytest.param(calls_of(ALONE[0]), id="none of one job"),
+        pytest.param(calls_of(*APART), id="apart"),
+        pytest.param(calls_of(APART[0]), id="apart, one job"),
+        pytest.param(calls_of(Shape(res(0.1, 1), ports=4)), id="ports"),
+        pytest.param(calls_of(Shape(res(0.1, 1), fixed_ports=(80,))), id="a fixed port"),
         pytest.param(with_reports, id="with reports"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from peloton.placement.labels import Ints
 from peloton.placement.order import BLOCK_MAX, KeptOrder, OrderKey, Search
@@ -25,9 +26,23 @@ class Keys:
         return np.zeros(len(rows), np.int64), gpu, cpu, memory, disk
 
 
+class Allowed:
+    """Rows that are allowed, by a list of flags."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rows = np.ones(size, np.bool_)
+
+    def flags(self) -> npt.NDArray[np.bool_]:
+        return self.rows
+
+    def allows(self, row: int) -> bool:
+        return bool(self.rows[row])
+
+
 def search(cpu: int) -> Search:
     least = (cpu, 1_000, 1_000, 0)
-    return Search(least, least)
+    return Search(least, least, each_max=1)
 
 
 def test_a_search_that_reads_too_much_skips_no_row() -> None:
@@ -36,14 +51,14 @@ def test_a_search_that_reads_too_much_skips_no_row() -> None:
     stay, fits, later = range(third, third + 17), third + 14, 3 * BLOCK_MAX + 1
     keys.free[1:3, [fits, later]] = 1_000
     order = KeptOrder(1, keys, mend_rows=10_000)
-    allowed = np.ones(4 * BLOCK_MAX, np.bool_)
+    allowed = Allowed(4 * BLOCK_MAX)
     assert order.ready(allowed)
     # Sorts the third block.
-    assert order.take(search(1_000 * third), 1, groups=1, each_max=1) == [(fits, 1)]
+    assert order.take(search(1_000 * third), 1, groups=1) == [(fits, 1)]
     gone = range(stay.stop, third + BLOCK_MAX)
     for start in range(gone.start, gone.stop, 40):  # more at once would build the order anew
         some = [*range(start, min(start + 40, gone.stop))]
-        allowed[some] = False
+        allowed.rows[some] = False
         order.touch(some)
         assert order.ready(allowed)
-    assert order.take(search(1), 1, groups=1, each_max=1) in ([(fits, 1)], None)
+    assert order.take(search(1), 1, groups=1) in ([(fits, 1)], None)

@@ -17,11 +17,12 @@ from peloton.runtime.vocabulary import Bits
 
 
 def _enc_hook(value: Any) -> Any:
-    if isinstance(value, Bits):
+    kind = type(value)  # neither has subclasses
+    if kind is Bits:
         return value.pack()
-    if isinstance(value, immutables.Map):
+    if kind is immutables.Map:
         # Sorted, because the order of a map's items differs from process to process.
-        return sorted(value.items())
+        return sorted(value.items()) if value else []
     raise NotImplementedError(f"no encoding of {type(value).__name__}")
 
 

@@ -1,0 +1,173 @@
+"""What one host accepts of a shape, for look-ups that meet few hosts.
+
+Turns a shape into a function of a row: how many members that host takes one after another, as far
+as labels, tasks and ports decide. `reasons.py` and `constraints.py` check all hosts at once; both
+must agree. It must not know free resources other than ports, and serves only until the index
+changes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Mapping
+
+from peloton.placement.conditions import (
+    HOSTNAME,
+    MATCH,
+    MISMATCH,
+    NOT_APPLICABLE,
+    UNKNOWN,
+    depends_on_tasks,
+    opens_exclusive,
+)
+from peloton.placement.constraints import allowance
+from peloton.placement.index import Flags, HostIndex
+from peloton.placement.messages import Constraint, Label, Shape, port_label
+from peloton.placement.needs import PORTS
+from peloton.placement.reasons import HostChecks
+from peloton.runtime.vocabulary import key
+
+TruthAt = Callable[[int, int], int]
+"""The truth at a row after so many members were placed there."""
+
+COMPARED: Mapping[str, Callable[[int, int], bool]] = {
+    "less": operator.lt,
+    "equal": operator.eq,
+    "greater": operator.gt,
+}
+"""What the conditions of a leaf mean."""
+
+
+class RowChecks:
+    """The checks of one shape; rows that have just refused it are `excluded`.
+
+    `scope`: a label that all hosts must have or the shape's constraint is not met.
+    """
+
+    def __init__(
+        self,
+        index: HostIndex,
+        checks: HostChecks,
+        *,
+        shape: Shape,
+        excluded: Collection[int] = (),
+        scope: Label | None = None,
+    ) -> None:
+        self._index, self._checks, self._shape = index, checks, shape
+        self._excluded = excluded
+        self._rows = None if scope is None else index.host_labels.rows(scope)
+        self._rejects_gpu = checks.rejects_gpu(shape)
+        self.opens_exclusive = opens_exclusive(shape.constraint)
+        self._plain = not (shape.constraint or shape.ports or shape.fixed_ports or shape.apart)
+        self._truth: TruthAt | None = None
+        self._own_count = False  # whether members change the truth for those that follow
+        if shape.constraint is not None:
+            own = shape.all_labels
+            self._truth = _truth(shape.constraint, own, index=index)
+            self._own_count = bool(own) and depends_on_tasks(shape.constraint)
+        tasks = index.task_labels
+        self._port_rows = [tasks.rows(port_label(port)) for port in shape.fixed_ports]
+        self._apart_rows = None if shape.apart is None else tasks.rows(shape.apart)
+
+    @property
+    def size(self) -> int:
+        """How many rows are in question."""
+        return self._index.size if self._rows is None else len(self._rows)
+
+    def open(self, row: int) -> bool:
+        """Whether the host is up and admits such members at all, its labels disregarded."""
+        index = self._index
+        if not index.up[row] or (self._rejects_gpu and index.has_gpu[row]):
+            return False
+        return self.opens_exclusive or not index.exclusive[row]
+
+    def room(self, row: int, most: int) -> int:
+        """How many members an open host takes one after another, `most` at most."""
+        return 0 if row in self._excluded else self._accepts(row, most)
+
+    def allows(self, row: int) -> bool:
+        """Whether the host takes a member, whichever hosts are excluded."""
+        return self.open(row) and (self._plain or self._accepts(row, 1) > 0)
+
+    def flags(self) -> Flags:
+        """The same of all hosts."""
+        index, shape = self._index, self._shape
+        found = self._checks.open_to(shape)
+        if depends_on_tasks(shape.constraint) or shape.fixed_ports or shape.apart is not None:
+            found = found & (allowance(shape, index) > 0)
+        if shape.ports:
+            found = found & (index.free[PORTS] >= shape.ports)
+        if shape.apart is not None:
+            found = found & (index.task_counts(shape.apart) == 0)
+        return found
+
+    def _accepts(self, row: int, most: int) -> int:
+        if self._shape.ports:
+            most = min(most, int(self._index.free[PORTS, row]) // self._shape.ports)
+        for taken in self._port_rows:
+            if row in taken:
+                return 0
+            most = min(most, 1)
+        if self._apart_rows is not None:
+            # Hosts without one come first; while there are such, no other is proposed.
+            if row in self._apart_rows or not self._index.knows_tasks[row]:
+                return 0
+            most = min(most, 1)
+        truth = self._truth
+        if truth is None:
+            return most
+        if most == 1 or not self._own_count:
+            return most if truth(row, 0) >= MATCH else 0
+        taken_here = 0
+        while taken_here < most and truth(row, taken_here) >= MATCH:
+            taken_here += 1
+        return taken_here
+
+
+def rows_with(label: Label, kind: str, *, index: HostIndex) -> Mapping[int, int]:
+    """The rows with a label of the host or of its tasks, and how often."""
+    if kind == "task":
+        return index.task_labels.rows(label)
+    if label.key != HOSTNAME:
+        return index.host_labels.rows(label)
+    row = index.rows.get(key("host", label.value))
+    return {} if row is None else {row: 1}
+
+
+def _truth(constraint: Constraint, own: tuple[Label, ...], *, index: HostIndex) -> TruthAt:
+    if constraint.form == "label":
+        return _leaf(constraint, own, index=index)
+    if constraint.form not in ("and", "or"):
+        return _mismatch
+    members = [_truth(member, own, index=index) for member in constraint.members]
+    if constraint.form == "and":
+        return lambda row, before: min([of(row, before) for of in members], default=NOT_APPLICABLE)
+
+    def any_of(row: int, before: int) -> int:
+        found = [of(row, before) for of in members]
+        known = [each for each in found if each != NOT_APPLICABLE]
+        return max(known, default=NOT_APPLICABLE)
+
+    return any_of
+
+
+def _leaf(leaf: Constraint, own: tuple[Label, ...], *, index: HostIndex) -> TruthAt:
+    if leaf.kind not in ("host", "task"):
+        return _mismatch
+    count_at, requirement = rows_with(leaf.label, leaf.kind, index=index).get, leaf.requirement
+    each = own.count(leaf.label) if leaf.kind == "task" else 0
+    holds = COMPARED.get(leaf.condition)
+    if holds is None:
+        return _mismatch
+
+    def of_host(row: int, before: int) -> int:
+        return MATCH if holds(count_at(row, 0) + each * before, requirement) else MISMATCH
+
+    def of_tasks(row: int, before: int) -> int:
+        return of_host(row, before) if index.knows_tasks[row] else UNKNOWN
+
+    return of_host if leaf.kind == "host" else of_tasks
+
+
+def _mismatch(_row: int, _before: int) -> int:
+    return MISMATCH
