@@ -20,18 +20,14 @@ from peloton.actors.host.messages import (
     CompleteMaintenance,
     StartMaintenance,
 )
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.state import Maintenance
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.host_states import wire_state
 from peloton.gateway.inventories import all_hosts
 from peloton.gateway.texts import client_name
 from peloton.runtime.vocabulary import Message, Refused, key
 
 DEFAULT_POOL = "default"
-_OF_MAINTENANCE = {
-    Maintenance.DRAINING: "HOST_STATE_DRAINING",
-    Maintenance.DRAINED: "HOST_STATE_DRAINED",
-    Maintenance.DOWN: "HOST_STATE_DOWN",
-}
 
 
 class HostService:
@@ -68,11 +64,10 @@ class HostService:
 
     def _info(self, view: HostView) -> Any:
         states = self._host.HostState
-        name = "HOST_STATE_UP" if view.state == HostStates.UP else "HOST_STATE_UNKNOWN"
         down = view.maintenance != Maintenance.NONE
         info = self._host.HostInfo(
             hostname=client_name(view.summary.host),
-            state=states.Value(_OF_MAINTENANCE.get(view.maintenance, name)),
+            state=states.Value(wire_state(view)),
             goal_state=states.Value("HOST_STATE_DOWN" if down else "HOST_STATE_UP"),
         )
         for label in view.summary.labels:

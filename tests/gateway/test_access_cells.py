@@ -209,6 +209,14 @@ REQUESTS: dict[str, Made] = {
         topic="hostSummary"
     ),
     f"{INTERNAL_HOSTS}.CancelWatchEvent": lambda o, r, by: hostsvc.CancelWatchRequest(),
+    f"{INTERNAL_HOSTS}.GetDrainingHosts": lambda o, r, by: hostsvc.GetDrainingHostsRequest(),
+    f"{INTERNAL_HOSTS}.MarkHostDrained": lambda o, r, by: hostsvc.MarkHostDrainedRequest(
+        hostname="nobody"
+    ),
+    f"{INTERNAL_HOSTS}.GetTasksByHostState": lambda o, r, by: hostsvc.GetTasksByHostStateRequest(),
+    f"{INTERNAL_HOSTS}.GetMesosMasterHostPort": lambda o, r, by: (
+        hostsvc.MesosMasterHostPortRequest()
+    ),
     f"{EVENTS}.InitStream": lambda o, r, by: eventstream.InitStreamRequest(
         clientName="peloton-jobmgr"
     ),
