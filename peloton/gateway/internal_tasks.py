@@ -22,6 +22,7 @@ from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.inventories import all_hosts, with_runs
 from peloton.gateway.job_query import ACTIVE
+from peloton.gateway.outside_schedulers import OutsideSchedulers
 from peloton.gateway.texts import client_name, known_job, pod_name, rfc3339
 from peloton.private.resmgr import resmgr_pb2 as resmgr
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
@@ -36,7 +37,7 @@ QUEUES = ("pending", "non-preemptible", "controller", "revocable")
 _STATES = {"NEW": "INITIALIZED", "POOL": "PENDING", "HOST": "PLACING", "LAUNCH": "LAUNCHING"}
 
 
-class ResourceManagerService:
+class ResourceManagerService(OutsideSchedulers):
     """The calls; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:

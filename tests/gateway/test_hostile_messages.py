@@ -43,6 +43,8 @@ NO_MESOS = ("GetMesosMasterHostPort", CODE.UNKNOWN)
 ANSWER_S_MAX = 20.0
 WAITS = ("Watch", "WaitJob", "WatchEventStreamEvent", "WatchHostSummaryEvent")
 """Well-formed requests of these wait for what may never happen."""
+WAIT_FOR_NOTHING = ("GetPreemptibleTasks", "DequeueGangs", "GetPlacements")
+"""These answer that nothing came, after the timeout in milliseconds."""
 EXAMPLES = 15
 EXAMPLES_SLOW = 400
 UNSERVED_EXAMPLES = 2
@@ -175,6 +177,9 @@ def requests(caller: Caller, method: MethodDescriptor) -> st.SearchStrategy[byte
     base = caller.bases.get(name, b"")
     any_bytes = bytes_of(described, caller.known)
     found = any_bytes | any_bytes.map(lambda data: base + data) if base else any_bytes
+    if method.name in WAIT_FOR_NOTHING:
+        kind = GetMessageClass(described)
+        found = found.map(lambda data: data + kind(timeout=10).SerializeToString())
     if method.name in WAITS:  # a time that is over soon, whatever was said before
         soon = ops_pb2.WaitJobRequest(timeout_s=0.01).SerializeToString()
         found = found.map(lambda data: data + soon if method.name == "WaitJob" else data)
