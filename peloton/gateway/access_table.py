@@ -157,6 +157,10 @@ def _hosts(sent: Any) -> Objects:
     return {"hosts": names[:SHOWN_HOSTS_MAX]}
 
 
+def _moved_host(sent: Any) -> Objects:
+    return {"host": sent.hostname, "from": sent.sourcePool, "to": sent.destinationPool}
+
+
 def _cluster(sent: Any) -> AccessTarget:
     return ClusterTarget()
 
@@ -192,6 +196,8 @@ POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamServ
 JOB_CACHE = "peloton.private.jobmgr.JobManagerService"
 
 _MAINTAINED = AccessRow(ADMINISTER, _cluster)._replace(objects=_hosts)
+_POOLED = _MAINTAINED._replace(objects=lambda sent: {"host_pool": sent.name})
+_MOVED = _MAINTAINED._replace(objects=_moved_host)
 _BY_ID = AccessRow(SEE, lambda sent: _job(sent.id.value))
 _BY_JOB_ID = AccessRow(SEE, lambda sent: _job(sent.jobId.value))
 _BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
@@ -264,6 +270,7 @@ _FIRST: dict[str, AccessRow] = {
     f"{INTERNAL_HOSTS}.MarkHostDrained": _OF_CLUSTER,
     f"{INTERNAL_HOSTS}.GetTasksByHostState": _OF_CLUSTER,
     f"{INTERNAL_HOSTS}.GetMesosMasterHostPort": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.GetHostPoolCapacity": _OF_CLUSTER,
     f"{EVENTS}.InitStream": _OF_CLUSTER,
     f"{EVENTS}.WaitForEvents": _OF_CLUSTER,
     f"{POD_EVENTS}.InitStream": _OF_CLUSTER,
@@ -288,6 +295,12 @@ _FIRST: dict[str, AccessRow] = {
     f"{HOSTS}.ListHostPools": _OF_CLUSTER,
     f"{HOSTS}.StartMaintenance": _MAINTAINED,
     f"{HOSTS}.CompleteMaintenance": _MAINTAINED,
+    f"{HOSTS}.CreateHostPool": _POOLED,
+    f"{HOSTS}.DeleteHostPool": _POOLED,
+    f"{HOSTS}.ChangeHostPool": _MOVED,
+    f"{HOSTS_V1}.CreateHostPool": _POOLED,
+    f"{HOSTS_V1}.DeleteHostPool": _POOLED,
+    f"{HOSTS_V1}.ChangeHostPool": _MOVED,
     f"{HOSTS_V1}.QueryHosts": _OF_CLUSTER,
     f"{HOSTS_V1}.ListHostPools": _OF_CLUSTER,
     f"{HOSTS_V1}.StartMaintenance": _MAINTAINED,

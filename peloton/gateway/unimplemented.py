@@ -46,6 +46,7 @@ SHORT = {
 """The names under which every client the original published calls these three."""
 
 WHY: dict[str, str] = {
+    "HostService.MoveHosts": "it would drain hosts; ChangeHostPool moves one without that",
     "InternalHostService.DisableKillTasks": (
         "it would hold on one daemon only; calls to any other could still end tasks"
     ),

@@ -83,7 +83,7 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "job rolling-restart a 1", "job stateless create -x", "hostmgr hostpool create x",
+        "job rolling-restart a 1", "job stateless create -x", "hostmgr disable-kill-tasks",
         "jobmgr throttled-pods", "watch job", "admin lock",
     ],
 )  # fmt: skip

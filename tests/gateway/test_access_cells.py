@@ -213,6 +213,7 @@ REQUESTS: dict[str, Made] = {
     f"{INTERNAL_HOSTS}.MarkHostDrained": lambda o, r, by: hostsvc.MarkHostDrainedRequest(
         hostname="nobody"
     ),
+    f"{INTERNAL_HOSTS}.GetHostPoolCapacity": lambda o, r, by: hostsvc.GetHostPoolCapacityRequest(),
     f"{INTERNAL_HOSTS}.GetTasksByHostState": lambda o, r, by: hostsvc.GetTasksByHostStateRequest(),
     f"{INTERNAL_HOSTS}.GetMesosMasterHostPort": lambda o, r, by: (
         hostsvc.MesosMasterHostPortRequest()
@@ -309,7 +310,15 @@ REQUESTS |= {
 REQUESTS |= {
     f"{service}.{name}": lambda o, r, by, name=name: host_request(name)  # type: ignore[misc]
     for service in HOST_SERVICES
-    for name in ("QueryHosts", "ListHostPools", "StartMaintenance", "CompleteMaintenance")
+    for name in (
+        "QueryHosts",
+        "ListHostPools",
+        "StartMaintenance",
+        "CompleteMaintenance",
+        "CreateHostPool",
+        "DeleteHostPool",
+        "ChangeHostPool",
+    )  # fmt: skip
 }
 
 
