@@ -200,6 +200,7 @@ _POOLED = _MAINTAINED._replace(objects=lambda sent: {"host_pool": sent.name})
 _MOVED = _MAINTAINED._replace(objects=_moved_host)
 _BY_ID = AccessRow(SEE, lambda sent: _job(sent.id.value))
 _BY_JOB_ID = AccessRow(SEE, lambda sent: _job(sent.jobId.value))
+_BY_NAMED_JOB = AccessRow(SEE, lambda sent: _job(sent.job_id.value))
 _BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
 _OF_CLUSTER = AccessRow(ADMINISTER, _cluster)
 
@@ -284,6 +285,7 @@ _FIRST: dict[str, AccessRow] = {
     f"{INTERNAL_TASKS}.GetTasksByHosts": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.KillTasks": _OF_CLUSTER._replace(objects=_killed),
     f"{INTERNAL_TASKS}.GetPreemptibleTasks": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.GetHostsByScores": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.UpdateTasksState": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.NotifyTaskUpdates": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.EnqueueGangs": _OF_CLUSTER,
@@ -291,6 +293,9 @@ _FIRST: dict[str, AccessRow] = {
     f"{INTERNAL_TASKS}.SetPlacements": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.GetPlacements": _OF_CLUSTER,
     f"{JOB_CACHE}.QueryJobCache": FILTERED,
+    f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": _BY_NAMED_JOB,
+    f"{JOB_CACHE}.GetThrottledPods": _OF_CLUSTER,
+    f"{JOB_CACHE}.RefreshJob": _BY_NAMED_JOB,
     f"{HOSTS}.QueryHosts": _OF_CLUSTER,
     f"{HOSTS}.ListHostPools": _OF_CLUSTER,
     f"{HOSTS}.StartMaintenance": _MAINTAINED,

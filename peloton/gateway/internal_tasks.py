@@ -20,6 +20,7 @@ from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.host_scores import HostScores
 from peloton.gateway.inventories import all_hosts, with_runs
 from peloton.gateway.job_query import ACTIVE
 from peloton.gateway.outside_schedulers import OutsideSchedulers
@@ -37,7 +38,7 @@ QUEUES = ("pending", "non-preemptible", "controller", "revocable")
 _STATES = {"NEW": "INITIALIZED", "POOL": "PENDING", "HOST": "PLACING", "LAUNCH": "LAUNCHING"}
 
 
-class ResourceManagerService(OutsideSchedulers):
+class ResourceManagerService(OutsideSchedulers, HostScores):
     """The calls; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:

@@ -243,12 +243,20 @@ REQUESTS: dict[str, Made] = {
     f"{INTERNAL_TASKS}.GetPreemptibleTasks": lambda o, r, by: (
         resmgrsvc.GetPreemptibleTasksRequest()
     ),
+    f"{INTERNAL_TASKS}.GetHostsByScores": lambda o, r, by: resmgrsvc.GetHostsByScoresRequest(),
     f"{INTERNAL_TASKS}.UpdateTasksState": lambda o, r, by: resmgrsvc.UpdateTasksStateRequest(),
     f"{INTERNAL_TASKS}.NotifyTaskUpdates": lambda o, r, by: resmgrsvc.NotifyTaskUpdatesRequest(),
     f"{INTERNAL_TASKS}.EnqueueGangs": lambda o, r, by: resmgrsvc.EnqueueGangsRequest(),
     f"{INTERNAL_TASKS}.DequeueGangs": lambda o, r, by: resmgrsvc.DequeueGangsRequest(),
     f"{INTERNAL_TASKS}.SetPlacements": lambda o, r, by: resmgrsvc.SetPlacementsRequest(),
     f"{INTERNAL_TASKS}.GetPlacements": lambda o, r, by: resmgrsvc.GetPlacementsRequest(),
+    f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": lambda o, r, by: (
+        jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest(job_id={"value": o.job(r, by)})
+    ),
+    f"{JOB_CACHE}.GetThrottledPods": lambda o, r, by: jobmgrsvc.GetThrottledPodsRequest(),
+    f"{JOB_CACHE}.RefreshJob": lambda o, r, by: jobmgrsvc.RefreshJobRequest(
+        job_id={"value": o.job(r, by)}
+    ),
     f"{JOB_CACHE}.QueryJobCache": lambda o, r, by: jobmgrsvc.QueryJobCacheRequest(),
     "grpc.health.v1.Health.Check": lambda o, r, by: health_pb2.HealthCheckRequest(),
     "grpc.health.v1.Health.Watch": lambda o, r, by: health_pb2.HealthCheckRequest(),
