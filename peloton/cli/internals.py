@@ -66,9 +66,12 @@ jobmgr = LazyGroup(
     name="jobmgr",
     help="Jobs as the job manager has them.",
     table={
-        "query-job-cache": LazyCommand(f"{__name__}:job_cache", "Jobs by exact name and labels.")
-    }
-    | entries("throttled-pods", "instance-availability"),
+        "query-job-cache": LazyCommand(f"{__name__}:job_cache", "Jobs by exact name and labels."),
+        "throttled-pods": LazyCommand(f"{__name__}:throttled_pods", "Pods that fail too often."),
+        "instance-availability": LazyCommand(
+            f"{__name__}:instance_availability", "Which instances of a job run as they should."
+        ),
+    },
 )
 
 
@@ -248,3 +251,27 @@ def job_cache(labels: str, name: str) -> None:
         show(OutputForms(answer, text="No result"))
         return
     show(OutputForms(answer, default="yaml", names=lambda: [o.job_id.value for o in answer.result]))
+
+
+@click.command("throttled-pods", cls=PelotonCommand)
+def throttled_pods() -> None:
+    """Print the pods of services that fail too often to be started again at once."""
+    with connected() as peloton:
+        answer = peloton.internals.throttled_pods()
+    names = [one.value for one in answer.throttled_pods]
+    show(OutputForms(answer, default="yaml", names=lambda: names))
+
+
+@click.command("instance-availability", cls=PelotonCommand)
+@click.argument("job")
+@click.option("-i", "--instances", default="", help="Only these, separated by commas.")
+def instance_availability(job: str, instances: str) -> None:
+    """Print which instances of the job JOB run as they should."""
+    words = [one.strip() for one in instances.split(",") if one.strip()]
+    for word in words:
+        if not (word.isascii() and word.isdigit() and int(word) < 1 << 32):
+            raise click.UsageError(f"--instances: {word!r} is no number of an instance")
+    with connected() as peloton:
+        answer = peloton.internals.availability(job, [*map(int, words)])
+    found = answer.instance_availability_map
+    show(OutputForms(answer, default="yaml", names=lambda: [str(one) for one in sorted(found)]))

@@ -157,6 +157,10 @@ def _hosts(sent: Any) -> Objects:
     return {"hosts": names[:SHOWN_HOSTS_MAX]}
 
 
+def _moved_host(sent: Any) -> Objects:
+    return {"host": sent.hostname, "from": sent.sourcePool, "to": sent.destinationPool}
+
+
 def _cluster(sent: Any) -> AccessTarget:
     return ClusterTarget()
 
@@ -192,8 +196,11 @@ POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamServ
 JOB_CACHE = "peloton.private.jobmgr.JobManagerService"
 
 _MAINTAINED = AccessRow(ADMINISTER, _cluster)._replace(objects=_hosts)
+_POOLED = _MAINTAINED._replace(objects=lambda sent: {"host_pool": sent.name})
+_MOVED = _MAINTAINED._replace(objects=_moved_host)
 _BY_ID = AccessRow(SEE, lambda sent: _job(sent.id.value))
 _BY_JOB_ID = AccessRow(SEE, lambda sent: _job(sent.jobId.value))
+_BY_NAMED_JOB = AccessRow(SEE, lambda sent: _job(sent.job_id.value))
 _BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
 _OF_CLUSTER = AccessRow(ADMINISTER, _cluster)
 
@@ -260,6 +267,11 @@ _FIRST: dict[str, AccessRow] = {
     f"{INTERNAL_HOSTS}.WatchEventStreamEvent": _OF_CLUSTER,
     f"{INTERNAL_HOSTS}.WatchHostSummaryEvent": _OF_CLUSTER,
     f"{INTERNAL_HOSTS}.CancelWatchEvent": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.GetDrainingHosts": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.MarkHostDrained": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.GetTasksByHostState": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.GetMesosMasterHostPort": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.GetHostPoolCapacity": _OF_CLUSTER,
     f"{EVENTS}.InitStream": _OF_CLUSTER,
     f"{EVENTS}.WaitForEvents": _OF_CLUSTER,
     f"{POD_EVENTS}.InitStream": _OF_CLUSTER,
@@ -272,11 +284,28 @@ _FIRST: dict[str, AccessRow] = {
     f"{INTERNAL_TASKS}.GetPendingTasks": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.GetTasksByHosts": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.KillTasks": _OF_CLUSTER._replace(objects=_killed),
+    f"{INTERNAL_TASKS}.GetPreemptibleTasks": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.GetHostsByScores": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.UpdateTasksState": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.NotifyTaskUpdates": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.EnqueueGangs": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.DequeueGangs": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.SetPlacements": _OF_CLUSTER,
+    f"{INTERNAL_TASKS}.GetPlacements": _OF_CLUSTER,
     f"{JOB_CACHE}.QueryJobCache": FILTERED,
+    f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": _BY_NAMED_JOB,
+    f"{JOB_CACHE}.GetThrottledPods": _OF_CLUSTER,
+    f"{JOB_CACHE}.RefreshJob": _BY_NAMED_JOB,
     f"{HOSTS}.QueryHosts": _OF_CLUSTER,
     f"{HOSTS}.ListHostPools": _OF_CLUSTER,
     f"{HOSTS}.StartMaintenance": _MAINTAINED,
     f"{HOSTS}.CompleteMaintenance": _MAINTAINED,
+    f"{HOSTS}.CreateHostPool": _POOLED,
+    f"{HOSTS}.DeleteHostPool": _POOLED,
+    f"{HOSTS}.ChangeHostPool": _MOVED,
+    f"{HOSTS_V1}.CreateHostPool": _POOLED,
+    f"{HOSTS_V1}.DeleteHostPool": _POOLED,
+    f"{HOSTS_V1}.ChangeHostPool": _MOVED,
     f"{HOSTS_V1}.QueryHosts": _OF_CLUSTER,
     f"{HOSTS_V1}.ListHostPools": _OF_CLUSTER,
     f"{HOSTS_V1}.StartMaintenance": _MAINTAINED,

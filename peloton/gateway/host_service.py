@@ -1,9 +1,8 @@
 """HostService of both generations: the hosts of the cluster, their maintenance and their pool.
 
 Turns the lists of inventories into HostInfo, and maintenance calls into goals of hosts. Both
-generations have the same messages in packages of their own, so one servicer serves either. There is
-one pool of hosts: what would make or change others is answered by `unimplemented.py`. It must not
-query hosts for a listing.
+generations have the same messages in packages of their own, so one servicer serves either. It must
+not query hosts for a listing.
 """
 
 from __future__ import annotations
@@ -20,21 +19,16 @@ from peloton.actors.host.messages import (
     CompleteMaintenance,
     StartMaintenance,
 )
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.state import Maintenance
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.inventories import all_hosts
+from peloton.gateway.host_pools import HostPoolCalls
+from peloton.gateway.host_states import wire_state
+from peloton.gateway.inventories import all_hosts, attributes
 from peloton.gateway.texts import client_name
 from peloton.runtime.vocabulary import Message, Refused, key
 
-DEFAULT_POOL = "default"
-_OF_MAINTENANCE = {
-    Maintenance.DRAINING: "HOST_STATE_DRAINING",
-    Maintenance.DRAINED: "HOST_STATE_DRAINED",
-    Maintenance.DOWN: "HOST_STATE_DOWN",
-}
 
-
-class HostService:
+class HostService(HostPoolCalls):
     """The calls; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient, *, host: Any, svc: Any) -> None:
@@ -59,26 +53,18 @@ class HostService:
         name = self._each(sent, context, message=CompleteMaintenance(), code_of=_code_of_complete)
         return self._svc.CompleteMaintenanceResponse(hostname=name)
 
-    def ListHostPools(self, sent: Any, context: Context) -> Any:
-        """The pools of hosts: one, which has every host."""
-        views = all_hosts(self._cluster_client, context)
-        hosts = [client_name(view.summary.host) for view in views]
-        pool = self._host.HostPoolInfo(name=DEFAULT_POOL, hosts=hosts)
-        return self._svc.ListHostPoolsResponse(pools=[pool])
-
     def _info(self, view: HostView) -> Any:
         states = self._host.HostState
-        name = "HOST_STATE_UP" if view.state == HostStates.UP else "HOST_STATE_UNKNOWN"
         down = view.maintenance != Maintenance.NONE
         info = self._host.HostInfo(
             hostname=client_name(view.summary.host),
-            state=states.Value(_OF_MAINTENANCE.get(view.maintenance, name)),
+            state=states.Value(wire_state(view)),
             goal_state=states.Value("HOST_STATE_DOWN" if down else "HOST_STATE_UP"),
         )
-        for label in view.summary.labels:
+        for label in attributes(view.summary):
             info.labels.add(key=label.key, value=label.value)
         if "current_pool" in info.DESCRIPTOR.fields_by_name:
-            info.current_pool = info.desired_pool = DEFAULT_POOL
+            info.current_pool = info.desired_pool = view.pool
         return info
 
     def _each(

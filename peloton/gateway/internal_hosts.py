@@ -14,6 +14,8 @@ from peloton.actors.resources import BadAmount, Resources
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.mesos.v1.master import master_pb2 as master
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.draining_hosts import DrainingHosts
+from peloton.gateway.host_pools import HostPoolCapacities
 from peloton.gateway.host_watches import HostWatches
 from peloton.gateway.inventories import all_hosts, by_kind, capacity_of, takes_work, with_runs
 from peloton.gateway.long_calls import LongCall
@@ -27,7 +29,7 @@ READY, UNKNOWN = "ready", "unknown"
 AGENT_VERSION = "peloton"
 
 
-class InternalHostService:
+class InternalHostService(DrainingHosts, HostPoolCapacities):
     """The calls; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient, watches: HostWatches) -> None:

@@ -20,8 +20,10 @@ from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.host_scores import HostScores
 from peloton.gateway.inventories import all_hosts, with_runs
 from peloton.gateway.job_query import ACTIVE
+from peloton.gateway.outside_schedulers import OutsideSchedulers
 from peloton.gateway.task_query import STATES, TaskListing
 from peloton.gateway.texts import client_name, known_job, pod_name, rfc3339
 from peloton.private.resmgr import resmgr_pb2 as resmgr
@@ -39,7 +41,7 @@ _AS_THEY_ARE = ("RUNNING", "KILLING", "PREEMPTING")
 _STATES = {"NEW": "INITIALIZED", "POOL": "PENDING", "HOST": "PLACING", "LAUNCH": "LAUNCHING"}
 
 
-class ResourceManagerService:
+class ResourceManagerService(OutsideSchedulers, HostScores):
     """The calls; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:

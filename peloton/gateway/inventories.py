@@ -15,6 +15,8 @@ from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
+from peloton.placement.conditions import HOST_POOL
+from peloton.placement.messages import HostSummary, Label
 from peloton.runtime.vocabulary import Key
 
 
@@ -41,6 +43,11 @@ def with_runs(
     for key, answer in zip(keys, answers, strict=True):
         if isinstance(answer, HostAnswer) and not answer.removed:
             yield key, answer
+
+
+def attributes(summary: HostSummary) -> list[Label]:
+    """The labels of the machine itself: its pool is none of them."""
+    return [label for label in summary.labels if label.key != HOST_POOL]
 
 
 def takes_work(view: HostView) -> bool:

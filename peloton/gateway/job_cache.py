@@ -1,18 +1,28 @@
-"""peloton.private.jobmgr.JobManagerService: jobs by name and labels, for tools.
+"""peloton.private.jobmgr.JobManagerService: jobs by name and labels, and how instances are.
 
-Turns listings into its messages. What shows a service's spec or the availability of its instances
-is not here: `unimplemented.py` answers it.
+Turns listings and views into its messages. It must not show a batch job as a service: the call for
+a service's spec is answered by `unimplemented.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from peloton.actors.job.messages import RefreshJob
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.spec import OLDER_LEVEL
+from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
-from peloton.gateway.texts import client_name
+from peloton.gateway.job_update import refuse
+from peloton.gateway.texts import client_name, known_job
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.runtime.core.listing import AMONG, PAIR, ListViews, Where
+from peloton.runtime.vocabulary import Refused
+
+NOT_FOUND = "job not found"
+AVAILABILITY = "InstanceAvailability_"
+ASKED_MAX = 100_000
 
 CACHED_JOBS_MAX = 100_000
 """Jobs in one answer; a query that finds more has to be narrower."""
@@ -24,6 +34,43 @@ class JobManagerService:
     def __init__(self, cluster_client: ClusterClient, *, jobs_max: int = CACHED_JOBS_MAX) -> None:
         self._cluster_client = cluster_client
         self._jobs_max = jobs_max
+
+    def RefreshJob(self, sent: jobmgrsvc.RefreshJobRequest, context: Context) -> Any:
+        """The job looks at its goal again; nothing is cached that could be stale."""
+        key = known_job(sent.job_id.value)
+        if key is None:
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        answer = self._cluster_client.ask(key, RefreshJob(), context=context)
+        # Daemons of an older version look at their goals just as often, without being asked.
+        if isinstance(answer, Refused) and answer.code != OLDER_LEVEL:
+            refuse(context, answer)
+        return jobmgrsvc.RefreshJobResponse()
+
+    def GetThrottledPods(self, sent: jobmgrsvc.GetThrottledPodsRequest, context: Context) -> Any:
+        """None: only pods of services are throttled, and there are no services yet."""
+        return jobmgrsvc.GetThrottledPodsResponse()
+
+    def GetInstanceAvailabilityInfoForJob(
+        self, sent: jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest, context: Context
+    ) -> Any:
+        """Whether each of these instances runs as it should; without any, all of the job's."""
+        job = self._cluster_client.job(known_job(sent.job_id.value), context)
+        if job is None:
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        if len(sent.instances) > ASKED_MAX:
+            text = f"more than {ASKED_MAX} instances"
+            end(context, Code.INVALID_ARGUMENT, text=text, field="instances")
+        wanted = frozenset(sent.instances)
+        found = jobmgrsvc.GetInstanceAvailabilityInfoForJobResponse()
+        of_instance = found.instance_availability_map
+        for instance in sent.instances:
+            of_instance[instance] = f"{AVAILABILITY}INVALID"  # unless it is found below
+        first, stop = (min(wanted), max(wanted) + 1) if wanted else (0, None)
+        views = self._cluster_client.instances(job, first, context=context, stop=stop)
+        for view in views:
+            if not wanted or view.instance in wanted:
+                of_instance[view.instance] = AVAILABILITY + availability(view)
+        return found
 
     def QueryJobCache(self, sent: jobmgrsvc.QueryJobCacheRequest, context: Context) -> Any:
         """The listed jobs of exactly that name, if one is given, that have all of the labels."""
@@ -41,3 +88,10 @@ class JobManagerService:
         for line in listed.items:
             found.result.add(job_id={"value": client_name(line.job)}, name=line.name)
         return found
+
+
+def availability(view: InstanceView) -> str:
+    """In the words of the original. A batch task has no health check: running, it is available."""
+    if view.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
+        return view.goal.name
+    return "AVAILABLE" if view.state == "RUNNING" else "UNAVAILABLE"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from peloton.actors.resources import Resources, amount
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
+from peloton.placement.conditions import HOST_POOL
 from peloton.placement.messages import Label
 
 MESOS_KINDS = (("cpus", "cpu"), ("mem", "memory"), ("disk", "disk"), ("gpus", "gpu"))
@@ -26,5 +27,7 @@ def mesos_resources(of: Resources) -> Iterator[mesos.Resource]:
 def mesos_attributes(labels: Iterable[Label]) -> Iterator[mesos.Attribute]:
     """The labels of a host as text attributes."""
     for label in labels:
+        if label.key == HOST_POOL:
+            continue  # that is none of the machine's own
         text = mesos.Value.Text(value=label.value)
         yield mesos.Attribute(name=label.key, type=mesos.Value.TEXT, text=text)

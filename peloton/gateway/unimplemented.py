@@ -45,6 +45,17 @@ SHORT = {
 }
 """The names under which every client the original published calls these three."""
 
+WHY: dict[str, str] = {
+    "TaskManager.DeletePodEvents": (
+        "an instance keeps its newest runs only, and their events go with them"
+    ),
+    "HostService.MoveHosts": "it would drain hosts; ChangeHostPool moves one without that",
+    "InternalHostService.DisableKillTasks": (
+        "it would hold on one daemon only; calls to any other could still end tasks"
+    ),
+}
+"""Why calls are refused that will not be served as long as this holds."""
+
 
 def services() -> dict[str, list[str]]:
     """Every service of the contract under its full names, with its methods."""
@@ -61,7 +72,13 @@ def services() -> dict[str, list[str]]:
 def refusals() -> dict[str, str]:
     """What is answered to each call of the contract that nothing serves, by its path."""
     return {
-        f"/{service}/{method}": f"{service.rpartition('.')[2]}.{method} is not supported yet"
+        f"/{service}/{method}": _refusal(f"{service.rpartition('.')[2]}.{method}")
         for service, methods in services().items()
         for method in methods
     }
+
+
+def _refusal(call: str) -> str:
+    why = WHY.get(call)
+    text = f"{call} is not supported yet"
+    return f"{text}: {why}" if why else text

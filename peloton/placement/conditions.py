@@ -14,6 +14,12 @@ from peloton.runtime.vocabulary import Key
 
 HOSTNAME = "hostname"
 EXCLUSIVE = "peloton/exclusive"
+HOST_POOL = "host_pool"
+"""The key of the label that says to which pool of hosts a host belongs; every host has it."""
+DEFAULT_HOST_POOL = "default"
+BATCH_HOST_POOLS = (DEFAULT_HOST_POOL, "shared", "batch_reserved")
+"""Pools that are open to all batch tasks. Hosts of any other one are only for tasks whose
+constraint names `HOST_POOL`."""
 
 # Ordered so that the least decides an "and". In an "or" the greatest decides, with not applicable
 # below a mismatch.
@@ -49,6 +55,23 @@ def opens_exclusive(constraint: Constraint | None) -> bool:
     )
 
 
+def opens_pools(constraint: Constraint | None) -> bool:
+    """Whether it names the pool of the host, so that hosts of each pool may be open to it."""
+    return constraint is not None and any(
+        leaf.kind == "host" and leaf.label.key == HOST_POOL for leaf in leaves(constraint)
+    )
+
+
+def pool_of(labels: tuple[Label, ...]) -> str:
+    """The pool that a host with these labels belongs to."""
+    return next((one.value for one in labels if one.key == HOST_POOL), DEFAULT_HOST_POOL)
+
+
+def closed_to(constraint: Constraint | None, labels: tuple[Label, ...]) -> bool:
+    """Whether a host is in a pool that a task with this constraint may not use."""
+    return pool_of(labels) not in BATCH_HOST_POOLS and not opens_pools(constraint)
+
+
 def truth(constraint: Constraint, count: Counter) -> int:
     """The truth of a constraint, by the counts of its leaves."""
     if constraint.form == "label":
@@ -78,6 +101,8 @@ def host_count(label: Label, *, host: Key, labels: tuple[Label, ...]) -> int:
     """How often a host has this label; every host has its name as a label, and no other one."""
     if label.key == HOSTNAME:
         return int(host.partition("/")[2] == label.value)
+    if label.key == HOST_POOL:
+        return int(pool_of(labels) == label.value)
     return labels.count(label)
 
 

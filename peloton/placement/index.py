@@ -15,7 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from peloton.placement.conditions import EXCLUSIVE, HOSTNAME
+from peloton.placement.conditions import (
+    BATCH_HOST_POOLS,
+    EXCLUSIVE,
+    HOST_POOL,
+    HOSTNAME,
+    pool_of,
+)
 from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
@@ -64,6 +70,7 @@ class HostIndex:
         self.up = np.zeros(0, np.bool_)
         self.has_gpu = np.zeros(0, np.bool_)
         self.exclusive = np.zeros(0, np.bool_)
+        self.pooled = np.zeros(0, np.bool_)  # in a pool of hosts that is not for every task
         self.knows_tasks = np.zeros(0, np.bool_)
         self.group = np.zeros(0, np.int64)  # hosts without GPU first, own part first
         self.names: list[Key] = []
@@ -232,13 +239,16 @@ class HostIndex:
             return
         self.has_host[row], self.up[row], self.has_gpu[row] = True, host.up, has_gpu
         self.exclusive[row] = any(label.key == EXCLUSIVE for label in host.labels)
+        pool = pool_of(host.labels)
+        self.pooled[row] = pool not in BATCH_HOST_POOLS
         self.group[row] = self._group(host.host, has_gpu)
         self._labels[row] = host.labels
         self.orders.touch([row])  # by the labels it had
         self.host_labels.replace(row, ())
         for label in host.labels:  # one by one: an attribute may have a value twice
-            if label.key != HOSTNAME:
+            if label.key not in (HOSTNAME, HOST_POOL):
                 self.host_labels.change(row, label, by=1)
+        self.host_labels.change(row, Label(HOST_POOL, pool), by=1)
         self._changed([row])
 
     def _receive_tasks(self, row: int, host: HostSummary) -> None:
@@ -302,6 +312,7 @@ class HostIndex:
         self.up = np.concatenate((self.up, more))
         self.has_gpu = np.concatenate((self.has_gpu, more))
         self.exclusive = np.concatenate((self.exclusive, more))
+        self.pooled = np.concatenate((self.pooled, more))
         self.knows_tasks = np.concatenate((self.knows_tasks, more))
         self.names += [Key("")] * extra
         self._inventory += [Key("")] * extra

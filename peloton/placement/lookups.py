@@ -43,7 +43,7 @@ KEPT_CHECKS_MAX = 256
 """Checks that are kept; all are dropped when there are more."""
 
 ANY_HOST = [hosts_name(Shape(Resources(gpu=gpu))) for gpu in (0, 1)]
-"""What identifies the hosts that are not exclusive, for members without GPU and with it."""
+"""What identifies the hosts that are open to all, for members without GPU and with it."""
 
 
 class _Required(NamedTuple):
@@ -134,7 +134,7 @@ class Lookups:
             return self._take(asked, own)
         if asked.scope is not None:
             order = self._with_label(asked, asked.scope)
-        elif asked.rows.opens_exclusive:
+        elif any(asked.rows.opens):
             order = None
         else:
             order = self._all_hosts(asked.known.need.shape, asked.sign)
@@ -150,7 +150,7 @@ class Lookups:
         return self._take(asked, own) if own.ready(asked.rows) else None
 
     def _all_hosts(self, shape: Shape, sign: int) -> KeptOrder | None:
-        """The order of all hosts that are not exclusive, if it is up to date."""
+        """The order of all hosts that are open to all, if it is up to date."""
         has_gpu = shape.resources.gpu > 0
         order = self._index.orders.of((sign, ANY_HOST[has_gpu], None))
         return order if order.ready(self._any_host[has_gpu]) else None
@@ -161,7 +161,7 @@ class Lookups:
         shape = Shape(asked.known.need.shape.resources, constraint=has_it)
         those = RowChecks(self._index, self._checks, shape=shape, scope=scope)
         hosts = hosts_name(shape)
-        if hosts == asked.known.hosts or those.opens_exclusive != asked.rows.opens_exclusive:
+        if hosts == asked.known.hosts or those.opens != asked.rows.opens:
             return None
         order = self._index.orders.of((asked.sign, hosts, scope))
         return order if order.ready(those) else None

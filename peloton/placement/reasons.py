@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from peloton.placement.conditions import MATCH, UNKNOWN, opens_exclusive, shape_depends_on_tasks
+from peloton.placement.conditions import (
+    MATCH,
+    UNKNOWN,
+    opens_exclusive,
+    opens_pools,
+    shape_depends_on_tasks,
+)
 from peloton.placement.constraints import allowance, possible, truths
 from peloton.placement.index import Fitting, Flags, HostIndex
 from peloton.placement.labels import Ints
@@ -166,6 +172,9 @@ class HostChecks:
         return np.zeros(self._index.size, np.bool_)
 
     def _closed(self, shape: Shape) -> Flags:
-        if opens_exclusive(shape.constraint):
-            return np.zeros(self._index.size, np.bool_)
-        return self._index.exclusive
+        closed: Flags = np.zeros(self._index.size, np.bool_)
+        if not opens_exclusive(shape.constraint):
+            closed |= self._index.exclusive
+        if not opens_pools(shape.constraint):
+            closed |= self._index.pooled
+        return closed

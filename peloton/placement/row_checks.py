@@ -19,6 +19,7 @@ from peloton.placement.conditions import (
     UNKNOWN,
     depends_on_tasks,
     opens_exclusive,
+    opens_pools,
 )
 from peloton.placement.constraints import allowance
 from peloton.placement.index import Flags, HostIndex
@@ -41,6 +42,7 @@ COMPARED: Mapping[str, Callable[[int, int], bool]] = {
 class RowChecks:
     """The checks of one shape; rows that have just refused it are `excluded`.
 
+    `opens`: whether exclusive hosts are open to it, and hosts of each pool.
     `scope`: a label that all hosts must have or the shape's constraint is not met.
     """
 
@@ -57,7 +59,7 @@ class RowChecks:
         self._excluded = excluded
         self._rows = None if scope is None else index.host_labels.rows(scope)
         self._rejects_gpu = checks.rejects_gpu(shape)
-        self.opens_exclusive = opens_exclusive(shape.constraint)
+        self.opens = opens_exclusive(shape.constraint), opens_pools(shape.constraint)
         self._plain = not (shape.constraint or shape.ports or shape.fixed_ports or shape.apart)
         self._truth: TruthAt | None = None
         self._own_count = False  # whether members change the truth for those that follow
@@ -79,7 +81,8 @@ class RowChecks:
         index = self._index
         if not index.up[row] or (self._rejects_gpu and index.has_gpu[row]):
             return False
-        return self.opens_exclusive or not index.exclusive[row]
+        exclusive, pools = self.opens
+        return (exclusive or not index.exclusive[row]) and (pools or not index.pooled[row])
 
     def room(self, row: int, most: int) -> int:
         """How many members an open host takes one after another, `most` at most."""

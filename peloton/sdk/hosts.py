@@ -50,6 +50,25 @@ class HostCalls:
         """The pools of hosts, with the hosts of each."""
         return self._wire.call(method("ListHostPools"), svc.ListHostPoolsRequest())
 
+    def create_pool(self, name: str) -> svc.CreateHostPoolResponse:
+        """A new pool of hosts, with none in it."""
+        request = svc.CreateHostPoolRequest(name=name)
+        return self._wire.call(method("CreateHostPool"), request, how=ONCE)
+
+    def delete_pool(self, name: str) -> svc.DeleteHostPoolResponse:
+        """No such pool of hosts any more: its hosts are in the default one."""
+        request = svc.DeleteHostPoolRequest(name=name)
+        return self._wire.call(method("DeleteHostPool"), request, how=ONCE)
+
+    def change_pool(
+        self, name: str, *, source: str, destination: str
+    ) -> svc.ChangeHostPoolResponse:
+        """The host leaves one pool for another."""
+        request = svc.ChangeHostPoolRequest(
+            hostname=name, sourcePool=source, destinationPool=destination
+        )
+        return self._wire.call(method("ChangeHostPool"), request, how=ONCE)
+
     def start_maintenance(self, name: str) -> svc.StartMaintenanceResponse:
         """The host grants nothing any more, its runs are moved, and then it is down."""
         request = svc.StartMaintenanceRequest(hostname=name)

@@ -24,6 +24,10 @@ def of_hosts(name: str) -> RpcName:
     return RpcName("hostmgr", hostsvc_pb2_grpc.InternalHostServiceStub, name)
 
 
+def of_jobs(name: str) -> RpcName:
+    return RpcName("jobmgr", jobmgrsvc_pb2_grpc.JobManagerServiceStub, name)
+
+
 def of_tasks(name: str) -> RpcName:
     return RpcName("resmgr", resmgrsvc_pb2_grpc.ResourceManagerServiceStub, name)
 
@@ -108,5 +112,17 @@ class InternalCalls:
         """The jobs of exactly that name that have all of these labels."""
         spec: dict[str, Any] = {"name": name}
         spec["labels"] = [{"key": key, "value": value} for key, value in (labels or {}).items()]
-        call = RpcName("jobmgr", jobmgrsvc_pb2_grpc.JobManagerServiceStub, "QueryJobCache")
-        return self._wire.call(call, jobmgrsvc.QueryJobCacheRequest(spec=spec))
+        return self._wire.call(of_jobs("QueryJobCache"), jobmgrsvc.QueryJobCacheRequest(spec=spec))
+
+    def throttled_pods(self) -> jobmgrsvc.GetThrottledPodsResponse:
+        """The pods of services that fail too often to be started again at once."""
+        return self._wire.call(of_jobs("GetThrottledPods"), jobmgrsvc.GetThrottledPodsRequest())
+
+    def availability(
+        self, job: str, instances: Sequence[int] = ()
+    ) -> jobmgrsvc.GetInstanceAvailabilityInfoForJobResponse:
+        """Whether these instances run as they should; without any, all of the job's."""
+        request = jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest(
+            job_id={"value": job}, instances=instances
+        )
+        return self._wire.call(of_jobs("GetInstanceAvailabilityInfoForJob"), request)

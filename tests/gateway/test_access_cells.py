@@ -209,6 +209,15 @@ REQUESTS: dict[str, Made] = {
         topic="hostSummary"
     ),
     f"{INTERNAL_HOSTS}.CancelWatchEvent": lambda o, r, by: hostsvc.CancelWatchRequest(),
+    f"{INTERNAL_HOSTS}.GetDrainingHosts": lambda o, r, by: hostsvc.GetDrainingHostsRequest(),
+    f"{INTERNAL_HOSTS}.MarkHostDrained": lambda o, r, by: hostsvc.MarkHostDrainedRequest(
+        hostname="nobody"
+    ),
+    f"{INTERNAL_HOSTS}.GetHostPoolCapacity": lambda o, r, by: hostsvc.GetHostPoolCapacityRequest(),
+    f"{INTERNAL_HOSTS}.GetTasksByHostState": lambda o, r, by: hostsvc.GetTasksByHostStateRequest(),
+    f"{INTERNAL_HOSTS}.GetMesosMasterHostPort": lambda o, r, by: (
+        hostsvc.MesosMasterHostPortRequest()
+    ),
     f"{EVENTS}.InitStream": lambda o, r, by: eventstream.InitStreamRequest(
         clientName="peloton-jobmgr"
     ),
@@ -230,6 +239,23 @@ REQUESTS: dict[str, Made] = {
     f"{INTERNAL_TASKS}.GetTasksByHosts": lambda o, r, by: resmgrsvc.GetTasksByHostsRequest(),
     f"{INTERNAL_TASKS}.KillTasks": lambda o, r, by: resmgrsvc.KillTasksRequest(
         tasks=[{"value": f"{o.job(r, by, fresh=True)}-0"}]
+    ),
+    f"{INTERNAL_TASKS}.GetPreemptibleTasks": lambda o, r, by: (
+        resmgrsvc.GetPreemptibleTasksRequest()
+    ),
+    f"{INTERNAL_TASKS}.GetHostsByScores": lambda o, r, by: resmgrsvc.GetHostsByScoresRequest(),
+    f"{INTERNAL_TASKS}.UpdateTasksState": lambda o, r, by: resmgrsvc.UpdateTasksStateRequest(),
+    f"{INTERNAL_TASKS}.NotifyTaskUpdates": lambda o, r, by: resmgrsvc.NotifyTaskUpdatesRequest(),
+    f"{INTERNAL_TASKS}.EnqueueGangs": lambda o, r, by: resmgrsvc.EnqueueGangsRequest(),
+    f"{INTERNAL_TASKS}.DequeueGangs": lambda o, r, by: resmgrsvc.DequeueGangsRequest(),
+    f"{INTERNAL_TASKS}.SetPlacements": lambda o, r, by: resmgrsvc.SetPlacementsRequest(),
+    f"{INTERNAL_TASKS}.GetPlacements": lambda o, r, by: resmgrsvc.GetPlacementsRequest(),
+    f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": lambda o, r, by: (
+        jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest(job_id={"value": o.job(r, by)})
+    ),
+    f"{JOB_CACHE}.GetThrottledPods": lambda o, r, by: jobmgrsvc.GetThrottledPodsRequest(),
+    f"{JOB_CACHE}.RefreshJob": lambda o, r, by: jobmgrsvc.RefreshJobRequest(
+        job_id={"value": o.job(r, by)}
     ),
     f"{JOB_CACHE}.QueryJobCache": lambda o, r, by: jobmgrsvc.QueryJobCacheRequest(),
     "grpc.health.v1.Health.Check": lambda o, r, by: health_pb2.HealthCheckRequest(),
@@ -292,7 +318,15 @@ REQUESTS |= {
 REQUESTS |= {
     f"{service}.{name}": lambda o, r, by, name=name: host_request(name)  # type: ignore[misc]
     for service in HOST_SERVICES
-    for name in ("QueryHosts", "ListHostPools", "StartMaintenance", "CompleteMaintenance")
+    for name in (
+        "QueryHosts",
+        "ListHostPools",
+        "StartMaintenance",
+        "CompleteMaintenance",
+        "CreateHostPool",
+        "DeleteHostPool",
+        "ChangeHostPool",
+    )  # fmt: skip
 }
 
 

@@ -66,6 +66,8 @@ CHANGES_MADE = {
       for verb in ("Create", "Delete", "Update")),
     *(f"{hosts}.{verb}Maintenance" for hosts in (HOSTS, HOSTS_V1)
       for verb in ("Start", "Complete")),
+    *(f"{hosts}.{verb}HostPool" for hosts in (HOSTS, HOSTS_V1)
+      for verb in ("Create", "Delete", "Change")),
     "peloton.private.resmgr.ResourceManagerService.KillTasks",
 }  # fmt: skip
 CHANGES_MADE |= {second for second, first in COUNTERPARTS.items() if first in CHANGES_MADE}

@@ -85,19 +85,6 @@ def test_of_a_list_all_are_tried_and_errors_are_combined(
     assert states(stub, svc, UP).keys() == {*HOSTS}
 
 
-def test_there_is_one_pool_of_hosts_and_no_other_can_be_made(
-    service: tuple[Deployment, Any, Any],
-) -> None:
-    _, stub, svc = service
-    (pool,) = stub.ListHostPools(svc.ListHostPoolsRequest()).pools
-    assert (pool.name, [*pool.hosts]) == ("default", [*HOSTS])
-    code, text = refused(stub.CreateHostPool, svc.CreateHostPoolRequest(name="more"))
-    assert (code, text) == (
-        CODE.UNIMPLEMENTED,
-        "HostService.CreateHostPool is not supported yet",
-    )
-
-
 def test_of_the_first_generation_a_host_says_its_pool(tmp_path: Path) -> None:
     with running(tmp_path) as deployment:
         stub = host_svc_pb2_grpc.HostServiceStub(deployment.channel)

@@ -81,7 +81,7 @@ def test_bytes_that_are_no_request_are_an_invalid_argument(
                 continue
             code, text = answered(well, method, data)
             if code == CODE.UNIMPLEMENTED:
-                assert text.endswith("is not supported yet") or text == "Method not found!", text
+                assert "is not supported yet" in text or text == "Method not found!", text
                 return
             assert code == CODE.INVALID_ARGUMENT, (data, code, text)
             assert method.input_type.full_name in text and "refused them" not in text, (data, text)

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.placement import lookups, order, orders
-from peloton.placement.conditions import EXCLUSIVE
+from peloton.placement.conditions import EXCLUSIVE, HOST_POOL
 from peloton.placement.constraints import allowance
 from peloton.placement.messages import (
     Constraint,
@@ -40,11 +40,13 @@ RACKS = 12
 
 
 def the_host(at: int, rng: random.Random, position: int) -> HostSummary:
-    """A host that may be exclusive, down, or tell nothing of its tasks."""
+    """A host that may be exclusive, pooled, down, or tell nothing of its tasks."""
     rack = at if rng.random() < 0.9 else at + 1
     labels = [Label("rack", f"r{rack % RACKS}"), Label("side", rng.choice("ab"))]
     if at % 17 == 0:
         labels.append(Label(EXCLUSIVE, "x"))
+    if at % 7 == 0:
+        labels.append(Label(HOST_POOL, rng.choice(["shared", "gold"])))
     running = {
         Label("app", rng.choice("uvw")): rng.randrange(1, 4) for _ in range(rng.randrange(3))
     }
@@ -70,6 +72,8 @@ def a_constraint(rng: random.Random, count: int) -> Constraint | None:
                 label("host", "hostname", f"h{rng.randrange(count)}"),
                 label("host", "hostname", f"h{rng.randrange(count)}", "equal", 0),
                 label("host", EXCLUSIVE, "x"),
+                label("host", HOST_POOL, rng.choice(["default", "shared", "gold"])),
+                label("host", HOST_POOL, "gold", "less", 1),
                 label("task", "app", rng.choice("uvw")),
                 label("task", "app", rng.choice("uvw"), "less", rng.randrange(1, 4)),
                 label("task", "job", f"j{rng.randrange(3)}", "less", rng.randrange(1, 3)),

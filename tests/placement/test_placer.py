@@ -98,6 +98,7 @@ def test_without_hosts_there_is_nothing_to_count() -> None:
 
 GOLD_ONLY = Shape(res(1), constraint=label("host", "peloton/exclusive", "gold"))
 EXCLUSIVE = (Label("peloton/exclusive", "gold"),)
+POOLED = (Label("host_pool", "mine"),)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,17 @@ EXCLUSIVE = (Label("peloton/exclusive", "gold"),)
         (
             host("h", res(9), labels=EXCLUSIVE),
             Shape(res(1), constraint=label("host", "peloton/exclusive", "silver")),
+            "mismatch_constraints",
+        ),
+        (host("h", res(9), labels=POOLED), ONE, "mismatch_constraints"),
+        (
+            host("h", res(9), labels=POOLED),
+            Shape(res(1), constraint=label("host", "host_pool", "default")),
+            "mismatch_constraints",
+        ),
+        (
+            host("h", res(9), labels=(*POOLED, *EXCLUSIVE)),
+            Shape(res(1), constraint=label("host", "host_pool", "mine")),
             "mismatch_constraints",
         ),
         (
@@ -152,6 +164,12 @@ def test_reason(given: object, shape: Shape, reason: str) -> None:
             host("h", res(9), labels=EXCLUSIVE),
             Shape(res(1), constraint=label("host", "peloton/exclusive", "gold")),
         ),
+        (
+            host("h", res(9), labels=POOLED),
+            Shape(res(1), constraint=label("host", "host_pool", "mine")),
+        ),
+        (host("h", res(9), labels=(Label("host_pool", "shared"),)), ONE),
+        (host("h", res(9)), Shape(res(1), constraint=label("host", "host_pool", "default"))),
         (host("h", res(9)), Shape(res(1), constraint=label("host", "hostname", "h"))),
         (host("h", res(9)), Shape(res(1), constraint=Constraint("and"))),
         (host("h", res(9)), Shape(res(0))),

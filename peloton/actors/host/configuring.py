@@ -17,9 +17,10 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.inventory.messages import HostPoolChanged, HostPoolSeen
 from peloton.actors.host.reports import held_runs, list_runs
 from peloton.actors.host.state import Host, HostStates, configuration, folded
-from peloton.runtime.vocabulary import At, Decision, Fact, Key, Refused, Send, kind_of
+from peloton.runtime.vocabulary import SENDER, At, Decision, Fact, Key, Refused, Send, kind_of
 
 
 def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
@@ -66,6 +67,29 @@ def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
     )
     request = Send(message.backend, m.ListRuns(at.key, at.epoch, (), at.now))
     return Decision((configured, f.HostReachable()), (request,), because="the host appeared")
+
+
+def set_pool(host: Host, message: m.SetHostPool, at: At) -> Decision:
+    """Belong to another pool of hosts; runs that are here stay.
+
+    Whoever gave the order to the owner of the pools may repeat it here, so as to wait for it.
+    """
+    sends = _pool_seen(message, at)
+    reply = HostPoolChanged(message.version)
+    if message.version <= host.pool_version:
+        return Decision(sends=sends, reply=reply, because="the order is known")
+    fact = f.HostPoolSet(message.pool, message.version)
+    return Decision(facts=(fact,), sends=sends, reply=reply, because="another pool of hosts")
+
+
+def no_host_for_pool(message: m.SetHostPool, at: At) -> Decision:
+    """There is nobody to tell."""
+    reply = HostPoolChanged(message.version)
+    return Decision(sends=_pool_seen(message, at), reply=reply, because="no such host")
+
+
+def _pool_seen(message: m.SetHostPool, at: At) -> tuple[Send, ...]:
+    return (Send(SENDER, HostPoolSeen(message.version)),) if at.sender is not None else ()
 
 
 def from_backend(

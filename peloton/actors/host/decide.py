@@ -19,6 +19,8 @@ from peloton.actors.host.configuring import (
     from_backend,
     host_appeared,
     new_host_appeared,
+    no_host_for_pool,
+    set_pool,
 )
 from peloton.actors.host.granting import granted
 from peloton.actors.host.ledger import (
@@ -172,6 +174,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.HostGone: host_gone,
     m.StartMaintenance: start,
     m.CompleteMaintenance: complete,
+    m.SetHostPool: set_pool,
     m.HostAppeared: host_appeared,
     m.HostLeft: from_backend(host_left),
     m.RunsStarted: from_backend(runs_started),
@@ -207,6 +210,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.HostGone: _nothing,
     m.StartMaintenance: no_host,
     m.CompleteMaintenance: no_host,
+    m.SetHostPool: no_host_for_pool,
     m.HostAppeared: new_host_appeared,
     m.HostLeft: _nothing,
     m.RunsStarted: _nothing,

@@ -151,6 +151,13 @@ class MaintenanceCompleted(Fact, frozen=True, gc=False, array_like=True):
     """The host may be used again."""
 
 
+class HostPoolSet(Fact, frozen=True, gc=False, array_like=True):
+    """The host belongs to this pool of hosts, by the order of this version."""
+
+    pool: str
+    version: int
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -171,4 +178,5 @@ FACTS: dict[int, type] = {
     17: HostDrained,
     18: HostTakenDown,
     19: MaintenanceCompleted,
+    20: HostPoolSet,
 }

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import pick_ports
 from peloton.actors.host.state import Host, Maintenance
-from peloton.placement.conditions import accepts, condition_text, depends_on_tasks
+from peloton.placement.conditions import accepts, closed_to, condition_text, depends_on_tasks
 from peloton.runtime.vocabulary import At, Bits
 
 LABELS_TOO_EARLY = "the cluster's feature level is too low for conditions on the tasks of a host"
@@ -42,6 +42,8 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
     if fits < count:
         short = ", ".join(spec.resources.short_of(host.free - spec.resources.times(fits)))
         count, reason = fits, f"insufficient resources on the host: {short}"
+    if closed_to(spec.constraint, host.all_labels):
+        return Granted(Bits(), (), f"the host is in the pool {host.pool}, which is not for it")
     count, reason = _by_constraint(host, spec, count=count, at=at, reason=reason)
     count, reason = _apart(host, launch, count=count, at=at, reason=reason)
     some = members.lowest(count) if count else Bits()
@@ -67,7 +69,7 @@ def _by_constraint(
     found = accepts(
         spec.constraint,
         spec.all_labels,
-        host=(at.key, host.labels),
+        host=(at.key, host.all_labels),
         running=host.running,
         most=count,
     )

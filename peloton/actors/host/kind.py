@@ -14,6 +14,7 @@ from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.facts import (
     FACTS,
     HostDrained,
+    HostPoolSet,
     HostTakenDown,
     MaintenanceCompleted,
     MaintenanceStarted,
@@ -21,7 +22,12 @@ from peloton.actors.host.facts import (
     SetForgotten,
 )
 from peloton.actors.host.goals import deadline, pursue, recall_s
-from peloton.actors.host.inventory.messages import HostView, inventory_key
+from peloton.actors.host.inventory.messages import (
+    LEVEL_HOST_POOLS,
+    HostPoolChanged,
+    HostView,
+    inventory_key,
+)
 from peloton.actors.host.state import EVOLVE, Host
 from peloton.runtime.vocabulary import Key, Kind
 
@@ -56,20 +62,19 @@ def kind(shards: int) -> Kind:
         parent=_parent(shards),
         inspect={m.GetHost: view.get_host},
         queries={501: m.GetHost},
-        answers={501: view.HostAnswer, 502: HostView, 503: m.MaintenanceSet},
+        answers={501: view.HostAnswer, 502: HostView, 503: m.MaintenanceSet, 504: HostPoolChanged},
         view=view.waiting,
         schema=2,
         upcasters={Host: {1: view.upcast}},
-        since=dict.fromkeys(
-            (
-                MaintenanceStarted,
-                HostDrained,
-                HostTakenDown,
-                MaintenanceCompleted,
-                m.MaintenanceSet,
-            ),
-            m.LEVEL_MAINTENANCE,
-        ),
+        since={
+            MaintenanceStarted: m.LEVEL_MAINTENANCE,
+            HostDrained: m.LEVEL_MAINTENANCE,
+            HostTakenDown: m.LEVEL_MAINTENANCE,
+            MaintenanceCompleted: m.LEVEL_MAINTENANCE,
+            m.MaintenanceSet: m.LEVEL_MAINTENANCE,
+            HostPoolSet: LEVEL_HOST_POOLS,
+            HostPoolChanged: LEVEL_HOST_POOLS,
+        },
         schemas_since={Host: {2: m.LEVEL_SETS}},
         downcasters={Host: {2: view.downcast}},
     )

@@ -163,6 +163,15 @@ class MaintenanceSet(Value, frozen=True, gc=False, array_like=True):
     phase: int
 
 
+class SetHostPool(Message, frozen=True, gc=False, array_like=True):
+    """First inventory to host: it belongs to this pool of hosts, as of this version."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    pool: str
+    version: int
+
+
 class HostAppeared(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: the machine is present, with this capacity, and available.
 
@@ -372,6 +381,7 @@ MESSAGES: dict[int, type] = {
     13: HostLeft,
     14: StartMaintenance,
     15: CompleteMaintenance,
+    16: SetHostPool,
 }
 
 BACKEND_MESSAGES: dict[int, type] = {

@@ -17,6 +17,7 @@ from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_cro
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.placement.conditions import HOST_POOL
 from peloton.placement.messages import HostSummary, Label
 from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
@@ -63,6 +64,18 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     keeper_at: str = ""  # its folder when it was compared last, for people
     running: immutables.Map[Label, int] = immutables.Map()  # of runs that hold resources, counted
     maintenance: Maintenance = Maintenance.NONE
+    pool: str = ""  # of hosts, as told last; "" as long as it was never told: the default one
+    pool_version: int = 0  # of the order that told it
+
+    @property
+    def all_labels(self) -> tuple[Label, ...]:
+        """The labels of its machine, and its pool."""
+        if not self.pool:
+            return self.labels
+        return (
+            *(one for one in self.labels if one.key != HOST_POOL),
+            Label(HOST_POOL, self.pool),
+        )
 
     @property
     def free(self) -> Resources:
@@ -87,7 +100,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
             position=self.version,
             capacity=self.capacity,
             free=self.free,
-            labels=self.labels,
+            labels=self.all_labels,
             up=self.grants,
             ports=self.free_ports,
             running=self._running_labels() if tasks else None,
@@ -325,6 +338,11 @@ def _maintenance(phase: Maintenance) -> Callable[[Host, Any], Host]:
     return lambda host, fact: replace(host, maintenance=phase, version=host.version + 1)
 
 
+def _pool_set(host: Host, fact: f.HostPoolSet) -> Host:
+    version = host.version + 1
+    return replace(host, pool=fact.pool, pool_version=fact.version, version=version)
+
+
 def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
     if fact.keeper:
         host = replace(host, keeper=fact.keeper, keeper_at=fact.keeper_at)
@@ -357,6 +375,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostDrained: _maintenance(Maintenance.DRAINED),
     f.HostTakenDown: _maintenance(Maintenance.DOWN),
     f.MaintenanceCompleted: _maintenance(Maintenance.NONE),
+    f.HostPoolSet: _pool_set,
 }
 
 

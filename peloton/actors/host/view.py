@@ -44,6 +44,8 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     keeper_at: str = ""
     running: immutables.Map[Label, int] = immutables.Map()
     maintenance: Maintenance = Maintenance.NONE
+    pool: str = ""
+    pool_version: int = 0
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

@@ -392,6 +392,7 @@ NOT_APPLIED = (
     hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered,
     hf.HostUnreachable, hf.HostReachable, hf.HostReconciled, jf.JobTallied, jf.SliceVanished,
     hf.MaintenanceStarted, hf.HostDrained, hf.HostTakenDown, hf.MaintenanceCompleted,
+    hf.HostPoolSet,
     jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,
     jf.InstancesStarted, jf.JobChanged, jf.ChangePieceGiven, jf.ChangePiecesDropped, jf.ArchivedIn,
     jf.OtherNoted, jf.OtherEnded, jf.WaiterNoted, jf.WaiterTold, jf.NameSettled,

@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from peloton.actors.host.inventory import pools
 from peloton.actors.host.inventory.facts import InventoryOpened
 from peloton.actors.host.inventory.messages import (
     PLACERS_ALL,
+    AssignHost,
+    DropHostPool,
+    HostPoolSeen,
     HostView,
     ListHosts,
+    MakeHostPool,
     OpenInventory,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
 from peloton.actors.respool.messages import ROOT, Capacity
+from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted
 from peloton.runtime.vocabulary import At, Decision, Send
 
@@ -47,11 +53,19 @@ def not_open(message: SnapshotWanted, at: At) -> Decision:
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     OpenInventory: already_open,
     SnapshotWanted: snapshot,
+    MakeHostPool: pools.make,
+    DropHostPool: pools.drop,
+    AssignHost: pools.assign,
+    HostPoolSeen: pools.seen,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     OpenInventory: opened,
     SnapshotWanted: not_open,
+    MakeHostPool: pools.not_there,
+    DropHostPool: pools.not_there,
+    AssignHost: pools.not_there,
+    HostPoolSeen: pools.not_there,
 }
 
 
@@ -82,6 +96,13 @@ def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView
     """Every host of the shard, by name."""
     hosts: Hosts = at.index
     return tuple(
-        HostView(host.summary(key), host.state, len(host.runs), host.because, host.maintenance)
+        HostView(
+            host.summary(key),
+            host.state,
+            len(host.runs),
+            host.because,
+            host.maintenance,
+            host.pool or DEFAULT_HOST_POOL,
+        )
         for key, host in sorted(hosts.hosts.items())
     )

@@ -1,15 +1,54 @@
-"""What an inventory journals: that it exists. All else is derived from its hosts.
+"""What an inventory journals: that it exists, and the first one the pools of hosts.
 
-A sum must not be a fact: it could drift from the hosts it is the sum of.
+All else is derived from its hosts. A sum must not be a fact: it could drift from the hosts it is
+the sum of.
 """
 
 from __future__ import annotations
 
-from peloton.runtime.vocabulary import Fact
+from peloton.runtime.vocabulary import Fact, Key
 
 
 class InventoryOpened(Fact, frozen=True, gc=False, array_like=True):
     """The inventory exists."""
 
 
-FACTS: dict[int, type] = {1: InventoryOpened}
+class HostPoolMade(Fact, frozen=True, gc=False, array_like=True):
+    """There is a pool of this name."""
+
+    name: str
+
+
+class HostPoolDropped(Fact, frozen=True, gc=False, array_like=True):
+    """No host may join the pool any more, and those of it are to leave."""
+
+    name: str
+
+
+class HostPoolEmptied(Fact, frozen=True, gc=False, array_like=True):
+    """Every host of a dropped pool was assigned elsewhere."""
+
+    name: str
+
+
+class HostAssigned(Fact, frozen=True, gc=False, array_like=True):
+    """The host belongs to the pool, and is to be told so."""
+
+    host: Key
+    pool: str
+
+
+class HostTold(Fact, frozen=True, gc=False, array_like=True):
+    """The host knows its pool."""
+
+    host: Key
+
+
+FACTS: dict[int, type] = {
+    1: InventoryOpened,
+    2: HostPoolMade,
+    3: HostPoolDropped,
+    4: HostPoolEmptied,
+    5: HostAssigned,
+    6: HostTold,
+}

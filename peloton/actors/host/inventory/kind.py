@@ -5,10 +5,11 @@ It must hold nothing but the table.
 
 from __future__ import annotations
 
+from peloton.actors.host.inventory import facts as f
 from peloton.actors.host.inventory import messages as m
 from peloton.actors.host.inventory.decide import ABSENT, DECIDE, list_hosts, report
-from peloton.actors.host.inventory.facts import FACTS
 from peloton.actors.host.inventory.goals import pursue
+from peloton.actors.host.inventory.pools import get_host_pools, owed
 from peloton.actors.host.inventory.state import EVOLVE, Hosts, Inventory
 from peloton.runtime.vocabulary import Kind
 
@@ -21,11 +22,24 @@ KIND = Kind(
     pursue=pursue,
     evolve=EVOLVE,
     messages=m.MESSAGES,
-    facts=FACTS,
+    facts=f.FACTS,
     partition=lambda key: int(key.partition("/")[2]),
     index=Hosts,
     report=report,
-    inspect={m.ListHosts: list_hosts},
-    queries={501: m.ListHosts},
-    answers={501: m.HostView},
+    owed=owed,
+    lazy=frozenset((f.HostTold,)),  # until then the order is owed, and answered by the host
+    inspect={m.ListHosts: list_hosts, m.GetHostPools: get_host_pools},
+    queries={501: m.ListHosts, 502: m.GetHostPools},
+    answers={501: m.HostView, 502: m.HostPools, 503: m.HostPoolChanged},
+    since=dict.fromkeys(
+        (
+            f.HostPoolMade,
+            f.HostPoolDropped,
+            f.HostPoolEmptied,
+            f.HostAssigned,
+            f.HostTold,
+            m.HostPoolChanged,
+        ),
+        m.LEVEL_HOST_POOLS,
+    ),
 )

@@ -1,11 +1,15 @@
 """Messages an inventory receives; those it sends to placers are in `placement.messages`.
 
+The first inventory also has the pools of hosts: it alone knows which there are and which host
+belongs to which, so that a pool cannot be deleted while a host is moved into it.
+
 None must concern a single run: hosts report those.
 """
 
 from __future__ import annotations
 
 from peloton.actors.host.state import HostStates, Maintenance
+from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import HostSummary, SnapshotWanted
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
 
@@ -29,11 +33,80 @@ class HostView(Value, frozen=True, gc=False, array_like=True):
     runs: int
     because: str = ""
     maintenance: Maintenance = Maintenance.NONE
+    pool: str = DEFAULT_HOST_POOL
 
 
-MESSAGES: dict[int, type] = {1: OpenInventory, 2: SnapshotWanted}
+LEVEL_HOST_POOLS = 2
+"""The feature level from which there are pools of hosts beside the default one."""
+HOST_POOLS_MAX = 1000
+
+# Codes of refusals.
+BAD_POOL = "BAD_POOL"
+POOL_EXISTS = "POOL_EXISTS"
+NO_POOL = "NO_POOL"
+WRONG_SOURCE = "WRONG_SOURCE"
+
+
+class MakeHostPool(Message, frozen=True, gc=False, array_like=True):
+    """Operator to the first inventory: there is to be a pool of this name."""
+
+    name: str
+
+
+class DropHostPool(Message, frozen=True, gc=False, array_like=True):
+    """Operator to the first inventory: no such pool any more; its hosts are the default pool's."""
+
+    name: str
+
+
+class AssignHost(Message, frozen=True, gc=False, array_like=True):
+    """Operator to the first inventory: the host leaves one pool for another.
+
+    Whoever sends it has made sure that the host exists.
+    """
+
+    host: Key
+    source: str
+    destination: str
+
+
+class HostPoolSeen(Message, frozen=True, gc=False, array_like=True):
+    """Host to the first inventory: it knows its pool as of this version."""
+
+    version: int
+
+
+class HostPoolChanged(Value, frozen=True, gc=False, array_like=True):
+    """Answer to the orders of operators; `version` is that of a host's order, or 0."""
+
+    version: int = 0
+
+
+class GetHostPools(Query, frozen=True, gc=False, array_like=True):
+    """The pools of hosts, as `HostPools`."""
+
+
+class HostPools(Value, frozen=True, gc=False, array_like=True):
+    """The names, the default one first, and the hosts that belong to another one, by key."""
+
+    names: tuple[str, ...]
+    members: tuple[tuple[Key, str], ...] = ()
+
+
+MESSAGES: dict[int, type] = {
+    1: OpenInventory,
+    2: SnapshotWanted,
+    3: MakeHostPool,
+    4: DropHostPool,
+    5: AssignHost,
+    6: HostPoolSeen,
+}
 
 
 def inventory_key(shard_number: int) -> Key:
     """The inventory of one hostmgr shard."""
     return key("inventory", shard_number)
+
+
+POOLS_OWNER = inventory_key(0)
+"""The inventory that has the pools of hosts."""

@@ -1,23 +1,82 @@
-"""The state of an inventory, which has no fields, and the index over its hosts."""
+"""The state of an inventory, and the index over its hosts.
+
+The state is empty but for the first inventory's, which has the pools of hosts. What a host itself
+reports must not be in the state: the index follows it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.host.inventory.facts import InventoryOpened
+import immutables
+import msgspec
+
+from peloton.actors.host.inventory import facts as f
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import Resources
+from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import HostDeltas
 from peloton.runtime.vocabulary import Key, Value
 
 
 class Inventory(Value, frozen=True, gc=False, array_like=True):
-    """An open inventory."""
+    """An open inventory.
+
+    `pools` are the names beside the default one, `dropped` those whose hosts have to leave.
+    `members` has the pool of each host that does not belong to the default one, `untold` the hosts
+    that may not know theirs, with the version of the order; `version` is that of the newest.
+    """
+
+    pools: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    members: immutables.Map[Key, str] = immutables.Map()
+    untold: immutables.Map[Key, int] = immutables.Map()
+    version: int = 0
+
+    def pool_of(self, host: Key) -> str:
+        """The pool that the host belongs to; once a pool is dropped, the default one."""
+        pool = self.members.get(host, DEFAULT_HOST_POOL)
+        return DEFAULT_HOST_POOL if pool in self.dropped else pool
+
+
+replace = msgspec.structs.replace
+
+
+def _assigned(inventory: Inventory, fact: f.HostAssigned) -> Inventory:
+    members, version = inventory.members, inventory.version + 1
+    if fact.pool != DEFAULT_HOST_POOL:
+        members = members.set(fact.host, fact.pool)
+    elif fact.host in members:
+        members = members.delete(fact.host)
+    untold = inventory.untold.set(fact.host, version)
+    return replace(inventory, members=members, untold=untold, version=version)
+
+
+def _told(inventory: Inventory, fact: f.HostTold) -> Inventory:
+    return replace(inventory, untold=inventory.untold.delete(fact.host))
+
+
+def _made(inventory: Inventory, fact: f.HostPoolMade) -> Inventory:
+    return replace(inventory, pools=tuple(sorted((*inventory.pools, fact.name))))
+
+
+def _dropped(inventory: Inventory, fact: f.HostPoolDropped) -> Inventory:
+    pools = tuple(one for one in inventory.pools if one != fact.name)
+    return replace(inventory, pools=pools, dropped=(*inventory.dropped, fact.name))
+
+
+def _emptied(inventory: Inventory, fact: f.HostPoolEmptied) -> Inventory:
+    return replace(inventory, dropped=tuple(x for x in inventory.dropped if x != fact.name))
 
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Inventory]] = {
-    InventoryOpened: lambda inventory, fact: Inventory()
+    f.InventoryOpened: lambda inventory, fact: Inventory(),
+    f.HostPoolMade: _made,
+    f.HostPoolDropped: _dropped,
+    f.HostPoolEmptied: _emptied,
+    f.HostAssigned: _assigned,
+    f.HostTold: _told,
 }
 
 

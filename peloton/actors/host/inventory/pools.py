@@ -1,0 +1,126 @@
+"""How the first inventory decides which pools of hosts there are, and which host is in which.
+
+Turns the orders of operators into facts, and those into orders to hosts, which are repeated until
+the host has answered. Each order has a version, of which a host obeys the newest only. A pool that
+is dropped vanishes at once; its hosts are told so a few at a time. Must not place anything: a host
+reports its pool as a label.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from peloton.actors.host.inventory import facts as f
+from peloton.actors.host.inventory import messages as m
+from peloton.actors.host.inventory.state import Inventory
+from peloton.actors.host.messages import SetHostPool
+from peloton.placement.conditions import DEFAULT_HOST_POOL
+from peloton.runtime.vocabulary import WAITING, At, Decision, Fact, Refused, Rest, Send
+
+POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
+UNTOLD_MAX = 100
+"""Hosts of a dropped pool that are moved at a time; each step looks at every member of a pool."""
+
+
+def make(inventory: Inventory, message: m.MakeHostPool, at: At) -> Decision:
+    """A new pool, without hosts."""
+    if at.level < m.LEVEL_HOST_POOLS:
+        return _too_early(at)
+    if not POOL_NAME.fullmatch(message.name):
+        text = "a name has 1 to 63 letters, digits, '-', '_' and '.', and begins with no mark"
+        return Decision(reply=Refused(m.BAD_POOL, text, "name"))
+    if message.name == DEFAULT_HOST_POOL or message.name in inventory.pools:
+        return Decision(reply=Refused(m.POOL_EXISTS, "host pool already exists", again=True))
+    if message.name in inventory.dropped:
+        text = "a host pool of that name is being deleted: its hosts have still to leave"
+        return Decision(reply=Refused(m.POOL_EXISTS, text, again=True))
+    if len(inventory.pools) >= m.HOST_POOLS_MAX:
+        text = f"there are {m.HOST_POOLS_MAX} host pools already"
+        return Decision(reply=Refused(m.BAD_POOL, text, again=True))
+    return Decision(facts=(f.HostPoolMade(message.name),), reply=m.HostPoolChanged())
+
+
+def drop(inventory: Inventory, message: m.DropHostPool, at: At) -> Decision:
+    """The pool is no more; `empty` moves its hosts."""
+    if message.name == DEFAULT_HOST_POOL:
+        return Decision(reply=Refused(m.BAD_POOL, "default pool can not be deleted", "name"))
+    if message.name not in inventory.pools:
+        return Decision(reply=Refused(m.NO_POOL, "host pool not found", again=True))
+    return Decision(facts=(f.HostPoolDropped(message.name),), reply=m.HostPoolChanged())
+
+
+def assign(inventory: Inventory, message: m.AssignHost, at: At) -> Decision:
+    """The host leaves `source`, which must be its pool, for a pool that there is."""
+    current = inventory.pool_of(message.host)
+    if message.source != current:
+        text = f"source pool mismatch: the host is in {current}"
+        return Decision(reply=Refused(m.WRONG_SOURCE, text, "sourcePool", again=True))
+    if message.destination != DEFAULT_HOST_POOL and message.destination not in inventory.pools:
+        text = f"invalid dest pool: {message.destination}"
+        return Decision(reply=Refused(m.NO_POOL, text, "destinationPool", again=True))
+    if message.destination == current:
+        return Decision(reply=m.HostPoolChanged(), because="the host is there")
+    version = inventory.version + 1
+    return Decision(
+        facts=(f.HostAssigned(message.host, message.destination),),
+        sends=(Send(message.host, SetHostPool(message.destination, version)),),
+        reply=m.HostPoolChanged(version),
+    )
+
+
+def seen(inventory: Inventory, message: m.HostPoolSeen, at: At) -> Decision:
+    """The host knows its pool, unless there is a newer order."""
+    assert at.sender is not None
+    if inventory.untold.get(at.sender) != message.version:
+        return Decision(because="an older order, or a repeat")
+    return Decision(facts=(f.HostTold(at.sender),))
+
+
+def empty(inventory: Inventory) -> Decision | Rest:
+    """Move the next hosts of a dropped pool to the default one."""
+    room = UNTOLD_MAX - len(inventory.untold)
+    if room <= 0:
+        return WAITING
+    name = inventory.dropped[0]
+    some = [host for host, pool in sorted(inventory.members.items()) if pool == name][:room]
+    facts: tuple[Fact, ...] = tuple(f.HostAssigned(host, DEFAULT_HOST_POOL) for host in some)
+    sends = tuple(
+        Send(host, SetHostPool(DEFAULT_HOST_POOL, version))
+        for version, host in enumerate(some, inventory.version + 1)
+    )
+    if len(some) < room:
+        facts = (*facts, f.HostPoolEmptied(name))
+    return Decision(facts=facts, sends=sends, because="a pool of hosts was deleted")
+
+
+def owed(inventory: Inventory) -> tuple[Send, ...]:
+    """Orders to the hosts that may not know their pool."""
+    return tuple(
+        Send(host, SetHostPool(inventory.pool_of(host), version))
+        for host, version in sorted(inventory.untold.items())
+    )
+
+
+def get_host_pools(inventory: Inventory, query: m.GetHostPools, at: At) -> m.HostPools:
+    """Which pools there are, and who is not in the default one."""
+    members = (
+        (host, pool)
+        for host, pool in sorted(inventory.members.items())
+        if pool not in inventory.dropped
+    )
+    return m.HostPools((DEFAULT_HOST_POOL, *inventory.pools), tuple(members))
+
+
+def not_there(message: Any, at: At) -> Decision:
+    """There is no inventory yet."""
+    text = "the cluster is still starting"
+    return Decision(reply=Refused(m.NO_POOL, text, again=True), because=text)
+
+
+def _too_early(at: At) -> Decision:
+    text = (
+        f"host pools need feature level {m.LEVEL_HOST_POOLS}, the cluster's is {at.level}: "
+        "upgrade every daemon, then `peloton features raise`"
+    )
+    return Decision(reply=Refused("LEVEL_TOO_LOW", text, again=True), because=text)
