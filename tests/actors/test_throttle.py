@@ -226,7 +226,10 @@ class World:
             for number in sorted(self.begun):
                 self.begin(number, 1000)
                 self.report(number)
+            self.release()  # as the job does upon each tally
             moment = next_release(self.job, self.rule)
+            if self.job.open:
+                continue
             if moment is None:
                 return
             assert moment > self.now
