@@ -22,6 +22,7 @@ from peloton.placement.messages import HostSummary, Label, Shape
 from peloton.placement.needs import Need
 from peloton.placement.news import HostNews
 from peloton.placement.orders import KeptOrders
+from peloton.placement.quarantines import Quarantines
 from peloton.runtime.vocabulary import Key, key
 
 Flags = npt.NDArray[np.bool_]
@@ -65,7 +66,7 @@ class HostIndex:
         self.has_gpu = np.zeros(0, np.bool_)
         self.exclusive = np.zeros(0, np.bool_)
         self.knows_tasks = np.zeros(0, np.bool_)
-        self.group = np.zeros(0, np.int64)  # hosts without GPU first, own part first
+        self.group = np.zeros(0, np.int64)  # quarantined last, without GPU first, own part first
         self.names: list[Key] = []
         self.rows: dict[Key, int] = {}
         self.host_labels, self.task_labels = LabelTable(), LabelTable()
@@ -73,6 +74,7 @@ class HostIndex:
         self.layout = 0  # rises when an empty cluster would fit other members than before
         self.news = HostNews()
         self.orders = KeptOrders(self, mend_rows)
+        self.quarantines = Quarantines()
         self._position_of_free: list[int] = []
         self._position_of_labels: list[int] = []
         self._position_of_tasks: list[int] = []
@@ -93,7 +95,7 @@ class HostIndex:
     @property
     def groups(self) -> int:
         """How many values `group` has."""
-        return 2 * self.parts
+        return 4 * self.parts
 
     def take_part(self, part: int, parts: int) -> None:
         """Start with part `part` of `parts` from now on."""
@@ -102,7 +104,7 @@ class HostIndex:
         if (part, parts) != (self.part, self.parts):
             self.part, self.parts = part, parts
             for name, row in self.rows.items():
-                self.group[row] = self._group(name, bool(self.has_gpu[row]))
+                self.group[row] = self._group(name, row)
             self._changed([*self.rows.values()])
 
     def host_counts(self, label: Label) -> Ints:
@@ -178,6 +180,7 @@ class HostIndex:
                 continue
             del self._members[self._inventory[row]][row]
             self.has_host[row] = self.up[row] = False
+            self.quarantines.mark(row, False)
             self.host_labels.replace(row, ())
             self.task_labels.replace(row, ())
             self.knows_tasks[row], self._running[row] = False, None
@@ -226,12 +229,14 @@ class HostIndex:
             host.labels == self._labels[row]
             and host.up == self.up[row]
             and has_gpu == self.has_gpu[row]
+            and host.quarantined == self.quarantines.marked[row]
             and self.has_host[row]
         ):
             return
         self.has_host[row], self.up[row], self.has_gpu[row] = True, host.up, has_gpu
         self.exclusive[row] = any(label.key == EXCLUSIVE for label in host.labels)
-        self.group[row] = self._group(host.host, has_gpu)
+        self.quarantines.mark(row, host.quarantined)
+        self.group[row] = self._group(host.host, row)
         self._labels[row] = host.labels
         self.host_labels.replace(row, ())
         for label in host.labels:  # one by one: an attribute may have a value twice
@@ -260,13 +265,14 @@ class HostIndex:
                 self.task_labels.change(row, label, by=count)
         self.news.more_reported([row])  # a constraint may hold now
 
-    def _group(self, host: Key, has_gpu: bool) -> int:
+    def _group(self, host: Key, row: int) -> int:
         part = zlib.crc32(host.encode()) % self.parts
-        return has_gpu * self.parts + (part - self.part) % self.parts
+        after = 2 * int(self.quarantines.marked[row]) + int(self.has_gpu[row])
+        return after * self.parts + (part - self.part) % self.parts
 
     def _changed(self, rows: list[int]) -> None:
         self.generation += 1
-        self.news.more_reported(rows)
+        self.news.more_reported([*rows, *self.quarantines.judge(self.up)])
         self.orders.touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
@@ -294,6 +300,7 @@ class HostIndex:
         self._free_cells = self.free.data
         self._in_flight_cells = self._in_flight.data
         self.news.grow(extra)
+        self.quarantines.grow(extra)
         more = np.zeros(extra, np.bool_)
         self.has_host = np.concatenate((self.has_host, more))
         self.up = np.concatenate((self.up, more))

@@ -18,6 +18,7 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
+from peloton.actors.host.state import Host
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.messages import SnapshotWanted
 from peloton.runtime.vocabulary import At, Decision, Send
@@ -78,10 +79,14 @@ def _tells_labels(at: At) -> bool:
     return at.level >= LEVEL_TASK_LABELS
 
 
+def _why(host: Host) -> str:
+    return host.because or (host.quarantine.text if host.quarantine is not None else "")
+
+
 def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:
     """Every host of the shard, by name."""
     hosts: Hosts = at.index
     return tuple(
-        HostView(host.summary(key), host.state, len(host.runs), host.because, host.maintenance)
+        HostView(host.summary(key), host.state, len(host.runs), _why(host), host.maintenance)
         for key, host in sorted(hosts.hosts.items())
     )
