@@ -292,7 +292,7 @@ class Daemon:
         policy = ArchivePolicy(settings.archive.after_s, settings.archive.forget_after_s)
         try:
             root = assemble(
-                kinds(settings.sizes, policy=policy),
+                kinds(settings.sizes, policy=policy, quarantine=settings.limits.quarantine_after),
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,

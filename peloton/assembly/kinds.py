@@ -34,8 +34,12 @@ def kinds(
     *,
     finished_jobs_max: int = job.FINISHED_JOBS_MAX,
     policy: ArchivePolicy = ArchivePolicy(),  # noqa: B008
+    quarantine: int = 0,
 ) -> dict[str, Kind]:
-    """Every kind by its name, for groups of these sizes."""
+    """Every kind by its name, for groups of these sizes.
+
+    Hosts are quarantined after `quarantine` failures of their own; 0: never.
+    """
     found = (
         job.kind(
             sizes["jobmgr"],
@@ -48,7 +52,7 @@ def kinds(
         task.KIND,
         respool.KIND,
         lot.KIND,
-        host.kind(sizes["hostmgr"]),
+        host.kind(sizes["hostmgr"], quarantine_after=quarantine),
         inventory.KIND,
     )
     return {kind.name: kind for kind in found}

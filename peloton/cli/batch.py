@@ -42,6 +42,10 @@ WAITS = (
         "2030-01-31T18:00:00Z.",
     ),
     click.option(
+        "--throttle", default="", metavar="N/UNIT",
+        help="Start at most N instances within any second, minute or hour: `10/s`, `200/m`, `5/h`.",
+    ),
+    click.option(
         "--unique", is_flag=True,
         help="Refuse the job while another of its pool with --unique has its name.",
     ),
@@ -59,6 +63,8 @@ def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, s
         found["after"] = ",".join(id_of(peloton, job) + colon + end for job, colon, end in parts)
     if options["deadline"]:
         found["deadline"] = options["deadline"]
+    if options["throttle"]:
+        found["throttle"] = options["throttle"]
     if options["unique"]:
         found["name_unique"] = "true"
     return [{"key": f"peloton.{key}", "value": value} for key, value in found.items()]

@@ -59,7 +59,7 @@ def _host_of(view: HostView) -> Any:
 def _state_of(view: HostView) -> str:
     """How far a maintenance is; and where the host is not up besides, also that."""
     if view.maintenance == Maintenance.NONE:
-        return view.state.name
+        return f"{view.state.name}, QUARANTINED" if view.summary.quarantined else view.state.name
     up = view.state == HostStates.UP
     return view.maintenance.name if up else f"{view.maintenance.name}, {view.state.name}"
 

@@ -1,7 +1,8 @@
 """Labels of a job by which clients say what the wire has no field for.
 
-Turns the labels `peloton.after`, `peloton.deadline` and `peloton.name_unique` into fields of the
-spec; all others are the client's own. Pure; whether other jobs exist is for others to find out.
+Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle` and `peloton.name_unique`
+into fields of the spec; all others are the client's own. Pure; whether other jobs exist is for
+others to find out.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from datetime import datetime
 from typing import Any
 
 from peloton.actors.job.name.messages import NAME_LENGTH_MAX
-from peloton.actors.job.spec import After, Deadline
+from peloton.actors.job.spec import INSTANCES_MAX, After, Deadline, Throttle
 from peloton.gateway.texts import known_job
 from peloton.gateway.translate_task import BadConfig
 
 AFTER, DEADLINE, UNIQUE = "peloton.after", "peloton.deadline", "peloton.name_unique"
+THROTTLE = "peloton.throttle"
 AFTER_MAX = 100
 """Jobs that one job may wait for."""
 AFTER_STATES = ("SUCCEEDED", "FAILED", "KILLED", "ENDED")
 DEADLINE_S_MAX = 10 * 366 * 86_400.0
 """Ten years: whatever is longer is meant to be none."""
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_RATE = re.compile(r"(\d{1,9})/([smh])", re.ASCII)
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -83,6 +86,16 @@ def _deadline(text: str) -> Deadline:
     return Deadline(text, at=max(moment.timestamp(), math.ulp(0.0)))
 
 
+def _throttle(text: str) -> Throttle:
+    """So many starts per second, minute or hour."""
+    found = _RATE.fullmatch(text)
+    count = int(found[1]) if found else 0
+    if found is None or not 1 <= count <= INSTANCES_MAX:
+        form = f"N/s, N/m or N/h with a whole N from 1 to {INSTANCES_MAX}, such as 10/s"
+        raise ValueError(f"{text!r} is not {form}")
+    return Throttle(text, count, _UNITS_S[found[2]])
+
+
 def _unique(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false")
@@ -98,5 +111,6 @@ def _check_name(name: str) -> None:
 _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     AFTER: ("after", _after),
     DEADLINE: ("deadline", _deadline),
+    THROTTLE: ("throttle", _throttle),
     UNIQUE: ("unique", _unique),
 }

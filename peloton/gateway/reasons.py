@@ -103,6 +103,8 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
         return _pool(view, lots.get(view.lot))
     if view.code == "LIMIT":
         return Reason("job-limit", _limited(job))
+    if view.code == "THROTTLE":
+        return Reason("throttle", _throttled(job), retry_at=job.next_start_at)
     if view.code == "NEVER":
         return Reason(NEVER_RUNS, view.because, known_at=view.counted_at, counts=view.counts)
     if view.code == "HOST":
@@ -125,6 +127,14 @@ def _limited(job: JobView) -> str:
     under_way = sum(counts.values()) - rest
     most = job.spec.maximum_running
     return f"maximumRunningInstances reached: {under_way} of at most {most} instances are active"
+
+
+def _throttled(job: JobView) -> str:
+    """What the throttle allows, and when; not known in the moment after a release."""
+    rule = job.spec.throttle
+    text = "waits for the throttle" + (f": {rule.text}" if rule is not None else "")
+    at = rfc3339(job.next_start_at)[:19]
+    return f"{text}, next at {at}Z" if at else text
 
 
 def outcome_text(view: InstanceView) -> str:

@@ -28,6 +28,7 @@ from peloton.placement.messages import HostSummary, Label, Shape
 from peloton.placement.needs import Need
 from peloton.placement.news import HostNews
 from peloton.placement.orders import KeptOrders
+from peloton.placement.quarantines import Quarantines
 from peloton.runtime.vocabulary import Key, key
 
 Flags = npt.NDArray[np.bool_]
@@ -72,7 +73,7 @@ class HostIndex:
         self.exclusive = np.zeros(0, np.bool_)
         self.pooled = np.zeros(0, np.bool_)  # in a pool of hosts that is not for every task
         self.knows_tasks = np.zeros(0, np.bool_)
-        self.group = np.zeros(0, np.int64)  # hosts without GPU first, own part first
+        self.group = np.zeros(0, np.int64)  # quarantined last, without GPU first, own part first
         self.names: list[Key] = []
         self.rows: dict[Key, int] = {}
         self.host_labels, self.task_labels = LabelTable(), LabelTable()
@@ -80,6 +81,7 @@ class HostIndex:
         self.layout = 0  # rises when an empty cluster would fit other members than before
         self.news = HostNews()
         self.orders = KeptOrders(self, mend_rows)
+        self.quarantines = Quarantines()
         self._position_of_free: list[int] = []
         self._position_of_labels: list[int] = []
         self._position_of_tasks: list[int] = []
@@ -100,7 +102,7 @@ class HostIndex:
     @property
     def groups(self) -> int:
         """How many values `group` has."""
-        return 2 * self.parts
+        return 4 * self.parts
 
     def take_part(self, part: int, parts: int) -> None:
         """Start with part `part` of `parts` from now on."""
@@ -109,7 +111,7 @@ class HostIndex:
         if (part, parts) != (self.part, self.parts):
             self.part, self.parts = part, parts
             for name, row in self.rows.items():
-                self.group[row] = self._group(name, bool(self.has_gpu[row]))
+                self.group[row] = self._group(name, row)
             self._changed([*self.rows.values()])
 
     def host_counts(self, label: Label) -> Ints:
@@ -186,6 +188,7 @@ class HostIndex:
             del self._members[self._inventory[row]][row]
             self.has_host[row] = self.up[row] = False
             self.orders.touch([row])  # by the labels it had
+            self.quarantines.mark(row, False)
             self.host_labels.replace(row, ())
             self.task_labels.replace(row, ())
             self.knows_tasks[row], self._running[row] = False, None
@@ -234,6 +237,7 @@ class HostIndex:
             host.labels == self._labels[row]
             and host.up == self.up[row]
             and has_gpu == self.has_gpu[row]
+            and host.quarantined == self.quarantines.marked[row]
             and self.has_host[row]
         ):
             return
@@ -241,7 +245,8 @@ class HostIndex:
         self.exclusive[row] = any(label.key == EXCLUSIVE for label in host.labels)
         pool = pool_of(host.labels)
         self.pooled[row] = pool not in BATCH_HOST_POOLS
-        self.group[row] = self._group(host.host, has_gpu)
+        self.quarantines.mark(row, host.quarantined)
+        self.group[row] = self._group(host.host, row)
         self._labels[row] = host.labels
         self.orders.touch([row])  # by the labels it had
         self.host_labels.replace(row, ())
@@ -273,13 +278,17 @@ class HostIndex:
         self.news.more_reported([row])  # a constraint may hold now
         self.orders.touch([row])
 
-    def _group(self, host: Key, has_gpu: bool) -> int:
+    def _group(self, host: Key, row: int) -> int:
         part = zlib.crc32(host.encode()) % self.parts
-        return has_gpu * self.parts + (part - self.part) % self.parts
+        after = 2 * int(self.quarantines.marked[row]) + int(self.has_gpu[row])
+        return after * self.parts + (part - self.part) % self.parts
 
     def _changed(self, rows: list[int]) -> None:
         self.generation += 1
-        self.news.more_reported(rows)
+        before = self.quarantines.left_out
+        self.news.more_reported([*rows, *self.quarantines.judge(self.up)])
+        if self.quarantines.left_out is not before:
+            self.orders.touch(np.flatnonzero(before != self.quarantines.left_out).tolist())
         self.orders.touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
@@ -307,6 +316,7 @@ class HostIndex:
         self._free_cells = self.free.data
         self._in_flight_cells = self._in_flight.data
         self.news.grow(extra)
+        self.quarantines.grow(extra)
         more = np.zeros(extra, np.bool_)
         self.has_host = np.concatenate((self.has_host, more))
         self.up = np.concatenate((self.up, more))

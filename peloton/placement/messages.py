@@ -86,6 +86,8 @@ class HostSummary(Value, frozen=True, gc=False, array_like=True):
     launches: int = 0
     """How many launches the host has decided so far, accepted or refused. It never falls; by it a
     placer knows that its proposals have arrived."""
+    quarantined: bool = False
+    """Suspected of failing whatever runs on it: left out, or used last (see `quarantines`)."""
 
 
 class HostDeltas(Message, frozen=True, gc=False, array_like=True):

@@ -32,6 +32,7 @@ MISMATCH_CONSTRAINTS = "mismatch_constraints"
 PORT_TAKEN = "port_taken"
 UNKNOWN_TASKS = "unknown_task_labels"
 HOST_LIMIT = "mismatch_max_host_limit"
+QUARANTINED = "quarantined"
 UNKNOWN_STRATEGY = "unknown_strategy"
 
 CHECK_REASONS = (
@@ -43,12 +44,13 @@ CHECK_REASONS = (
     PORT_TAKEN,
     UNKNOWN_TASKS,
     HOST_LIMIT,
+    QUARANTINED,
     UNKNOWN_STRATEGY,
 )
-"""Every reason, in the order in which they are reported. The last four are not the original's
+"""Every reason, in the order in which they are reported. The last five are not the original's
 checks: a fixed port that another task has, task labels that no inventory reports, hosts that
-already have their member of a spread wish, and a strategy that is not registered (counted once, not
-per host)."""
+already have their member of a spread wish, hosts that are left out as they fail whatever runs
+there, and a strategy that is not registered (counted once, not per host)."""
 
 OPEN_SETS_MAX = 256
 """Constraints whose hosts are cached."""
@@ -77,7 +79,8 @@ class HostChecks:
         name = open_key(shape)
         known = self._open.get(name)
         if known is None:
-            known = index.up & ~self._scarce(shape) & ~self._closed(shape)
+            known = index.up & ~index.quarantines.left_out
+            known = known & ~self._scarce(shape) & ~self._closed(shape)
             if shape.constraint is not None:
                 known &= possible(shape.constraint, index)
             if len(self._open) >= OPEN_SETS_MAX:
@@ -142,6 +145,7 @@ class HostChecks:
         refused = ~index.up
         refused[excluded] = True
         yield MISMATCH_STATUS, refused
+        yield QUARANTINED, index.quarantines.left_out
         yield NO_OFFER, self._no_offer()
         yield INSUFFICIENT, np.any(free[:PORTS] < np.array(need.least[:PORTS])[:, None], axis=0)
         yield SCARCE, self._scarce(need.shape)

@@ -81,6 +81,8 @@ class RowChecks:
         index = self._index
         if not index.up[row] or (self._rejects_gpu and index.has_gpu[row]):
             return False
+        if index.quarantines.left_out[row]:
+            return False
         exclusive, pools = self.opens
         return (exclusive or not index.exclusive[row]) and (pools or not index.pooled[row])
 

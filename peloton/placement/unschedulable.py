@@ -24,6 +24,7 @@ from peloton.placement.reasons import (
     MISMATCH_STATUS,
     NO_OFFER,
     PORT_TAKEN,
+    QUARANTINED,
     SCARCE,
     UNKNOWN_TASKS,
 )
@@ -40,6 +41,7 @@ _OTHERS = {
     SCARCE: "reserved for tasks that request a gpu",
     UNKNOWN_TASKS: "without known task labels",
     HOST_LIMIT: "at their limit of these instances",
+    QUARANTINED: "quarantined after failures of several jobs",
 }
 
 

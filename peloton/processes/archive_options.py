@@ -1,6 +1,6 @@
-"""Options of a minicluster that say how long ended jobs are kept.
+"""Options of a minicluster: how long ended jobs are kept, when a host is suspected.
 
-Turns what was typed into the setting of a daemon. It must not know what is done with it.
+Turns what was typed into settings of a daemon. It must not know what is done with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from peloton.settings.archive import (
     ArchiveSetting,
     archive_problems,
 )
+from peloton.settings.daemon import QUARANTINE_AFTER, QUARANTINE_AFTER_MAX, LimitSettings
 
+OFF = "off"
 Optioned = TypeVar("Optioned", bound=Callable[..., Any])
 
 
@@ -47,3 +49,28 @@ def archive_of(options: Mapping[str, object], texts: list[str]) -> ArchiveSettin
     )
     texts += archive_problems(archive, after="--archive-after", forget_after="--forget-after")
     return archive
+
+
+def quarantine_option(command: Optioned) -> Optioned:
+    """Add the option to a command."""
+    return click.option(
+        "--quarantine-after",
+        default=str(QUARANTINE_AFTER),
+        show_default=True,
+        metavar="N",
+        help="A host where runs of several jobs fail so often at their start, with no success "
+        "between, is left out for half an hour; 'off': none is.",
+    )(command)
+
+
+def limits_of(options: Mapping[str, object], texts: list[str]) -> LimitSettings:
+    """What it says; a problem is added to the texts."""
+    text = str(options["quarantine_after"])
+    count = 0 if text == OFF else int(text) if text.isdecimal() and text.isascii() else -1
+    if text != OFF and not 1 <= count <= QUARANTINE_AFTER_MAX:
+        texts.append(
+            f"--quarantine-after: {text!r} is neither a number from 1 to {QUARANTINE_AFTER_MAX} "
+            f"nor {OFF!r}"
+        )
+        return LimitSettings()
+    return LimitSettings(quarantine_after=count)

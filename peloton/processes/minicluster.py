@@ -16,7 +16,12 @@ from typing import TypeVar
 import click
 from click.core import ParameterSource
 
-from peloton.processes.archive_options import archive_of, archive_options
+from peloton.processes.archive_options import (
+    archive_of,
+    archive_options,
+    limits_of,
+    quarantine_option,
+)
 from peloton.processes.machine import this_machine
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
@@ -123,6 +128,7 @@ def command() -> click.Command:
     help="Ended runs whose files are kept. While tasks run, the number of their start counts.",
 )
 @archive_options
+@quarantine_option
 @click.option(
     "--task-user",
     default="",
@@ -229,6 +235,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         if not 0 <= count <= most:
             texts.append(f"--{name.replace('_', '-')}: {count} is not between 0 and {most}")
     archive = archive_of(options, texts)
+    limits = limits_of(options, texts)
     if texts:
         raise BadSetting(*texts)
     folder = _folder(options)
@@ -238,6 +245,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         listen=Listen(grpc=str(grpc), http=str(http), open_loopback=bool(options["open_loopback"])),
         access=AccessSetting(file=access),
         archive=archive,
+        limits=limits,
         backend=_backend(options, hosts, folder=folder),
     )
 

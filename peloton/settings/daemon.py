@@ -58,6 +58,7 @@ ALONE_SHARDS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 SHARDS_MAX = 4096
 EXCHANGE_DEFAULT = "127.0.0.1:5399"
 CHECKPOINT_BYTES_MIN = 1024 * 1024
+QUARANTINE_AFTER, QUARANTINE_AFTER_MAX = 10, 30
 SESSION_S_MIN, SESSION_S_MAX = 1.0, 300.0
 SERVER = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 
@@ -116,6 +117,7 @@ class LimitSettings(_Record, frozen=True):
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
     checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
+    quarantine_after: int = QUARANTINE_AFTER  # 0: hosts are never quarantined
 
 
 class DaemonSettings(_Record, frozen=True):
@@ -357,6 +359,8 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
     yield from _between(limits.receive_max_bytes, name, least=1024, most=2**31 - 1)
     name = "limits.checkpoint_bytes_min"
     yield from _between(limits.checkpoint_bytes_min, name, least=1, most=2**40)
+    name = "limits.quarantine_after"
+    yield from _between(limits.quarantine_after, name, least=0, most=QUARANTINE_AFTER_MAX)
     yield from archive_problems(
         found.archive, after="archive.after", forget_after="archive.forget_after"
     )

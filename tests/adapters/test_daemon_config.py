@@ -59,7 +59,7 @@ def test_the_example_shows_every_default_as_it_is() -> None:
         bare = line.lstrip()
         known = ("advertise", "session_timeout_s", "root", "port", "keyspace", "data_centre")
         known += ("username", "password_file", "ca_file", "shards", "limits", "receive_max_bytes")
-        known += ("checkpoint_bytes_min", "access", "audit_folder")
+        known += ("checkpoint_bytes_min", "quarantine_after", "access", "audit_folder")
         name = bare.removeprefix("#").strip().partition(":")[0]
         taken = bare.startswith("#") and name in known
         shown.append(line.replace("# ", "", 1) if taken else line)
@@ -196,6 +196,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     ),
     (ALONE, "shards.taskmgr", 3, r"^shards\.taskmgr: there are jobmgr, resmgr, hostmgr"),
     (ALONE, "shards.jobmgr", 0, r"^shards\.jobmgr: 0 is not between 1 and 4096"),
+    (ALONE, "limits.quarantine_after", 31, r"^limits\.quarantine_after: 31 is not between"),
     (ALONE, "limits.receive_max_bytes", 1, r"^limits\.receive_max_bytes: 1 is not between"),
 ]
 

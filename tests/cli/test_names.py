@@ -151,9 +151,11 @@ def test_jobs_are_stopped_by_state(peloton: Terminal) -> None:
 def test_what_a_job_waits_for_becomes_labels(peloton: Terminal) -> None:
     job = "5bd4ab6a-39f5-4a0c-8d2c-6a8e7f0b7a51"
     words = ["--after", f"{job}:ended", "--after", job[:-1] + "2", "--deadline", "2h", "--unique"]
+    words += ["--throttle", "10/s"]
     ran = peloton("run", "--pool", "/hello", *words, "--dry-run", "--", "ls")
     assert yaml.safe_load(ran.out)["labels"] == [
         {"key": "peloton.after", "value": f"{job}:ended,{job[:-1]}2"},
         {"key": "peloton.deadline", "value": "2h"},
+        {"key": "peloton.throttle", "value": "10/s"},
         {"key": "peloton.name_unique", "value": "true"},
     ]

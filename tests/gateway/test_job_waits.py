@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.job.spec import After, Deadline
+from peloton.actors.job.spec import After, Deadline, Throttle
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
@@ -34,6 +34,7 @@ def test_labels_become_fields() -> None:
     assert fields("deadline", "1h30m") == {"deadline": Deadline("1h30m", 5400.0)}
     moment = "2030-01-31T18:00:00Z"
     assert fields("deadline", moment) == {"deadline": Deadline(moment, at=1896112800.0)}
+    assert fields("throttle", "200/m") == {"throttle": Throttle("200/m", 200, 60.0)}
     assert fields("name_unique", "true") == {"unique": True}
     assert fields("other", "x") == {}
 
@@ -53,6 +54,14 @@ def test_labels_become_fields() -> None:
         ("deadline", "99999999h", "is not above 0 and at most"),
         ("deadline", "2030-01-31", "is not a length of time"),
         ("deadline", "2030-01-31T18:00:00", "is not a length of time"),
+        ("throttle", "", "is not N/s, N/m or N/h"),
+        ("throttle", "10", "is not N/s, N/m or N/h"),
+        ("throttle", "0/s", "from 1 to"),
+        ("throttle", "1.5/s", "is not N/s, N/m or N/h"),
+        ("throttle", "-1/s", "is not N/s, N/m or N/h"),
+        ("throttle", "10/d", "is not N/s, N/m or N/h"),
+        ("throttle", "100001/h", "from 1 to 100000"),
+        ("throttle", "10/s\n", "is not N/s, N/m or N/h"),
         ("name_unique", "yes", "neither true nor false"),
     ],
 )
@@ -121,6 +130,25 @@ def test_a_deadline_kills_and_is_named(deployment: Deployment) -> None:
     assert all("its deadline (1s)" in text for _, text in why(deployment, made))
     said = invalid(deployment, request(deployment, deadline="2001-01-01T00:00:00Z"))
     assert "peloton.deadline: 2001-01-01T00:00:00Z has passed" in said
+
+
+def test_an_array_with_a_throttle_says_what_it_waits_for(deployment: Deployment) -> None:
+    sent = request(deployment, throttle="2/h")
+    sent.config.instanceCount = 3
+    made = deployment.create(sent)
+
+    def waits() -> ops.Reason | None:
+        reasons = deployment.ops.Why(ops.WhyRequest(job_id=made)).reasons
+        return next((one for one in reasons if "next at" in one.text), None)
+
+    reason = deployment.until(waits)
+    assert reason.code == "throttle" and reason.text.startswith("waits for the throttle: 2/h, next")
+    deployment.until(lambda: deployment.job(made).runtime.taskStats["SUCCEEDED"] == 2)
+    assert deployment.job(made).runtime.taskStats["INITIALIZED"] == 1
+    stop(deployment, made)
+    assert deployment.ended(made).state == "KILLED"
+    said = invalid(deployment, request(deployment, throttle="fast"))
+    assert said.startswith("config.labels[0]: peloton.throttle: 'fast' is not N/s, N/m or N/h")
 
 
 def test_a_name_is_one_jobs_until_it_ends(deployment: Deployment) -> None:

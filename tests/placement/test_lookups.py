@@ -57,6 +57,7 @@ def the_host(at: int, rng: random.Random, position: int) -> HostSummary:
         up=rng.random() < 0.95,
         labels=tuple(labels),
         ports=rng.randrange(5),
+        quarantined=at % 23 == 0 and rng.random() < 0.5,
         running=tuple(sorted(running.items())) if rng.random() < 0.9 else None,
         launches=position,
     )

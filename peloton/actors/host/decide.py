@@ -32,6 +32,7 @@ from peloton.actors.host.ledger import (
     step,
 )
 from peloton.actors.host.maintenance import complete, no_host, start
+from peloton.actors.host.quarantine import QUARANTINE, quarantine_over
 from peloton.actors.host.reports import (
     backend_down,
     backend_up,
@@ -163,6 +164,12 @@ def owed(host: Host) -> tuple[Send, ...]:
     )
 
 
+def due(host: Host, message: Due, at: At) -> Decision:
+    """A time is over: that of an unreachable machine, or that of a quarantine."""
+    decide = quarantine_over if message.name == QUARANTINE else unreachable
+    return decide(host, message, at)
+
+
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.ConfigureHost: configure,
     m.Launch: launch,
@@ -180,7 +187,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.RunsStarted: from_backend(runs_started),
     m.RunsEnded: from_backend(runs_ended),
     m.RunsListed: from_backend(runs_listed),
-    Due: unreachable,
+    Due: due,
 }
 
 

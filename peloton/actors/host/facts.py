@@ -10,7 +10,7 @@ from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Label
-from peloton.runtime.vocabulary import Bits, Fact, Key
+from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
 
 class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
@@ -158,6 +158,37 @@ class HostPoolSet(Fact, frozen=True, gc=False, array_like=True):
     version: int
 
 
+class TroubleSign(Value, frozen=True, gc=False, array_like=True):
+    """A run of this job ended so that the host may be the cause; two points if it surely is."""
+
+    at: float
+    job: str
+    points: int
+
+
+class TroubleNoted(Fact, frozen=True, gc=False, array_like=True):
+    """More signs of trouble; those from `since` on count."""
+
+    signs: tuple[TroubleSign, ...]
+    since: float
+
+
+class TroubleOver(Fact, frozen=True, gc=False, array_like=True):
+    """A run has succeeded: earlier signs do not count any more."""
+
+
+class HostQuarantined(Fact, frozen=True, gc=False, array_like=True):
+    """For so long placers leave the host out; `text` says why."""
+
+    at: float
+    seconds: float
+    text: str
+
+
+class QuarantineEnded(Fact, frozen=True, gc=False, array_like=True):
+    """Placers use the host as any other."""
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -179,4 +210,8 @@ FACTS: dict[int, type] = {
     18: HostTakenDown,
     19: MaintenanceCompleted,
     20: HostPoolSet,
+    21: TroubleNoted,
+    22: TroubleOver,
+    23: HostQuarantined,
+    24: QuarantineEnded,
 }

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from peloton.actors.host.maintenance import drain
 from peloton.actors.host.messages import PingBackend
+from peloton.actors.host.quarantine import QUARANTINE
 from peloton.actors.host.reports import list_runs
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
@@ -113,7 +114,10 @@ def _poll(host: Host, at: At) -> Send:
 
 
 def deadline(host: Host) -> tuple[str, float] | None:
-    """Seconds for which the backend may be unavailable before the machine is considered lost."""
+    """Seconds for which the backend may be unavailable before the machine is considered lost; or
+    else for which placers leave it out, which begin anew once it is reachable."""
     if host.state == HostStates.UNREACHABLE:
         return "unreachable", host.unreachable_timeout_s
+    if host.quarantine is not None:
+        return QUARANTINE, host.quarantine.seconds
     return None

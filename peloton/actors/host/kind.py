@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 from peloton.actors.host import messages as m
 from peloton.actors.host import view
+from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.facts import (
     FACTS,
     HostDrained,
     HostPoolSet,
+    HostQuarantined,
     HostTakenDown,
     MaintenanceCompleted,
     MaintenanceStarted,
+    QuarantineEnded,
     RunsForgotten,
     SetForgotten,
+    TroubleNoted,
+    TroubleOver,
 )
 from peloton.actors.host.goals import deadline, pursue, recall_s
 from peloton.actors.host.inventory.messages import (
@@ -28,8 +34,10 @@ from peloton.actors.host.inventory.messages import (
     HostView,
     inventory_key,
 )
+from peloton.actors.host.quarantine import watching
+from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.state import EVOLVE, Host
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import At, Decision, Key, Kind
 
 
 def _partition(key: Key) -> str:
@@ -41,13 +49,24 @@ def _parent(shards: int) -> Callable[[Key, object], Key]:
     return lambda key, state: inventories[zlib.crc32(_partition(key).encode()) % shards]
 
 
-def kind(shards: int) -> Kind:
-    """The kind, for a cluster whose hostmgr group has `shards` shards."""
+def _watched(after: int) -> dict[type, Callable[[Any, Any, At], Decision]]:
+    """What is decided upon reports that have ends."""
+    return {
+        m.RunsEnded: from_backend(watching(runs_ended, after=after)),
+        m.RunsListed: from_backend(watching(runs_listed, after=after)),
+    }
+
+
+def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
+    """The kind, for a cluster whose hostmgr group has `shards` shards.
+
+    A host is quarantined after so many failures that are its own; 0: never.
+    """
     return Kind(
         name="host",
         group="hostmgr",
         state=Host,
-        decide=DECIDE,
+        decide={**DECIDE, **_watched(quarantine_after)},
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
@@ -66,15 +85,21 @@ def kind(shards: int) -> Kind:
         view=view.waiting,
         schema=2,
         upcasters={Host: {1: view.upcast}},
-        since={
-            MaintenanceStarted: m.LEVEL_MAINTENANCE,
-            HostDrained: m.LEVEL_MAINTENANCE,
-            HostTakenDown: m.LEVEL_MAINTENANCE,
-            MaintenanceCompleted: m.LEVEL_MAINTENANCE,
-            m.MaintenanceSet: m.LEVEL_MAINTENANCE,
-            HostPoolSet: LEVEL_HOST_POOLS,
-            HostPoolChanged: LEVEL_HOST_POOLS,
-        },
+        since={HostPoolSet: LEVEL_HOST_POOLS, HostPoolChanged: LEVEL_HOST_POOLS}
+        | dict.fromkeys(
+            (
+                MaintenanceStarted,
+                HostDrained,
+                HostTakenDown,
+                MaintenanceCompleted,
+                m.MaintenanceSet,
+                TroubleNoted,
+                TroubleOver,
+                HostQuarantined,
+                QuarantineEnded,
+            ),
+            m.LEVEL_MAINTENANCE,
+        ),
         schemas_since={Host: {2: m.LEVEL_SETS}},
         downcasters={Host: {2: view.downcast}},
     )

@@ -21,6 +21,9 @@ from peloton.placement.conditions import HOST_POOL
 from peloton.placement.messages import HostSummary, Label
 from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
+SIGNS_MAX = 64
+"""Signs of trouble that a host remembers."""
+
 
 class HostStates(enum.IntEnum):
     """How far the host and its backend agree."""
@@ -66,6 +69,8 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     maintenance: Maintenance = Maintenance.NONE
     pool: str = ""  # of hosts, as told last; "" as long as it was never told: the default one
     pool_version: int = 0  # of the order that told it
+    trouble: tuple[f.TroubleSign, ...] = ()  # since a run has succeeded, the last ones
+    quarantine: f.HostQuarantined | None = None  # while placers leave it out
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -105,6 +110,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
             ports=self.free_ports,
             running=self._running_labels() if tasks else None,
             launches=self.launches,
+            quarantined=self.quarantine is not None,
         )
 
     def _running_labels(self) -> tuple[tuple[Label, int], ...] | None:
@@ -319,7 +325,8 @@ def _lost(host: Host, fact: f.HostLost) -> Host:
 def _removed(host: Host, fact: f.HostRemoved) -> Host:
     # A person gave the runs up, so if the host comes back any keeper may have its next ones.
     host = replace(_lost(host, f.HostLost(fact.reason)), removed=True)
-    return replace(host, keeper="", keeper_at="", maintenance=Maintenance.NONE)
+    host = replace(host, keeper="", keeper_at="", maintenance=Maintenance.NONE)
+    return replace(host, trouble=(), quarantine=None)
 
 
 def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:
@@ -341,6 +348,21 @@ def _maintenance(phase: Maintenance) -> Callable[[Host, Any], Host]:
 def _pool_set(host: Host, fact: f.HostPoolSet) -> Host:
     version = host.version + 1
     return replace(host, pool=fact.pool, pool_version=fact.version, version=version)
+
+
+def _completed(host: Host, fact: f.MaintenanceCompleted) -> Host:
+    # Whatever the host was suspected of, its operator has looked after it.
+    host = replace(host, trouble=(), quarantine=None)
+    return _maintenance(Maintenance.NONE)(host, fact)
+
+
+def _troubled(host: Host, fact: f.TroubleNoted) -> Host:
+    recent = tuple(sign for sign in host.trouble if sign.at >= fact.since)
+    return replace(host, trouble=(*recent, *fact.signs)[-SIGNS_MAX:])
+
+
+def _quarantine(host: Host, quarantine: f.HostQuarantined | None) -> Host:
+    return replace(host, trouble=(), quarantine=quarantine, version=host.version + 1)
 
 
 def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
@@ -374,7 +396,11 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.MaintenanceStarted: _maintenance_started,
     f.HostDrained: _maintenance(Maintenance.DRAINED),
     f.HostTakenDown: _maintenance(Maintenance.DOWN),
-    f.MaintenanceCompleted: _maintenance(Maintenance.NONE),
+    f.MaintenanceCompleted: _completed,
+    f.TroubleNoted: _troubled,
+    f.TroubleOver: lambda host, fact: replace(host, trouble=()),
+    f.HostQuarantined: _quarantine,
+    f.QuarantineEnded: lambda host, fact: _quarantine(host, None),
     f.HostPoolSet: _pool_set,
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import immutables
 
+from peloton.actors.host.facts import HostQuarantined, TroubleSign
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost
@@ -46,6 +47,8 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     maintenance: Maintenance = Maintenance.NONE
     pool: str = ""
     pool_version: int = 0
+    trouble: tuple[TroubleSign, ...] = ()
+    quarantine: HostQuarantined | None = None
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

@@ -75,7 +75,7 @@ def start(job: Job, message: m.StartInstances, at: At) -> Decision:
     facts: tuple[Fact, ...] = (f.InstancesStarted(tuple(members), at.now, at.who),)
     because = "Task restart API request" if message.again else "Task start API request"
     reply = m.InstancesOrdered(_ranges(members))
-    return _ordered(job, facts, reply=reply, because=because)
+    return _ordered(job, facts, reply=reply, because=because, now=at.now)
 
 
 def add_change(job: Job, message: m.AddChange, at: At) -> Decision:
@@ -118,7 +118,7 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
     added = spec.instances - known.instances
     facts: tuple[Fact, ...] = (f.JobChanged(spec, tuple(pieces.items()), at.now, at.who),)
     reply = m.JobUpdated(added, spec.config_version)
-    return _ordered(job, facts, reply=reply, because=f"updated: {added} more instances")
+    return _ordered(job, facts, reply=reply, because=f"updated: {added} more instances", now=at.now)
 
 
 def refresh(job: Job, message: m.RefreshJob, at: At) -> Decision:
@@ -134,10 +134,12 @@ def refresh(job: Job, message: m.RefreshJob, at: At) -> Decision:
     )
 
 
-def _ordered(job: Job, facts: tuple[Fact, ...], *, reply: Any, because: str) -> Decision:
+def _ordered(
+    job: Job, facts: tuple[Fact, ...], *, reply: Any, because: str, now: float
+) -> Decision:
     """The decision upon these facts: what they free is granted, and the slices get new goals."""
     ordered = evolved_by(job, facts)
-    raised, folded, _ = raise_grants(ordered)
+    raised, folded, _ = raise_grants(ordered, now=now)
     slices = Bits.span(0, folded.slices) - folded.confirmed
     sends = goals_of(folded, slices)
     return Decision(facts=(*facts, *raised), sends=sends, reply=reply, because=because)

@@ -14,7 +14,7 @@ import immutables
 from peloton.actors.job import archiving, changes, waiting
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
-from peloton.actors.job.grants import count_of, limited
+from peloton.actors.job.grants import count_of, metered
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.orders import (
     asked_first,
@@ -22,6 +22,7 @@ from peloton.actors.job.orders import (
     evolve,
     goals_of,
     missing,
+    raise_grants,
     said_at_end,
     sender_of,
     slices_in,
@@ -103,8 +104,11 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     for fact in facts:
         job = evolve(job, fact)
     folded = evolve(job, made)
+    raised: tuple[Fact, ...] = ()
+    if spec.throttle is not None:
+        raised, folded, _ = raise_grants(folded, now=at.now)
     return Decision(
-        facts=(*facts, made),
+        facts=(*facts, made, *raised),
         sends=(*goals_of(folded, Bits.span(0, folded.slices)), *asked_first(folded)),
         reply=m.JobCreated(at.key),
     )
@@ -120,7 +124,7 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
         return Decision(reply=reply, because="it is being stopped already")
     # Members that wait for their restart end without any change of a task, which were tallied.
-    tallied = at.level >= LEVEL_CHANGES and limited(job.spec)
+    tallied = at.level >= LEVEL_CHANGES and metered(job.spec)
     if ranges == whole:
         if job.state in TERMINAL_JOB_STATES:
             return Decision(reply=reply, because="it has ended")
@@ -185,7 +189,7 @@ def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
     known = job.reports.get(message.number)
     version = known.version if known is not None else 0
     fact = f.JobTallied(message.number, version, message.tally, at.now, message.version)
-    return tallied_by(job, (*facts, fact))
+    return tallied_by(job, (*facts, fact), now=at.now)
 
 
 def tally(job: Job, message: SliceTally, at: At) -> Decision:
@@ -201,7 +205,7 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
     if known is not None and known.tally == message.tally and (awaited is None or goal < awaited):
         return Decision()
     fact = f.JobTallied(message.number, message.version, message.tally, at.now, goal)
-    return tallied_by(job, (fact,))
+    return tallied_by(job, (fact,), now=at.now)
 
 
 def slice_gone(job: Job, message: SliceGone, at: At) -> Decision:
@@ -221,9 +225,12 @@ def drop(job: Job, message: m.DropPieces, at: At) -> Decision:
 
 
 def due(job: Job, message: Due, at: At) -> Decision:
-    """A deadline passed: that of the job, or that of pieces whose rest was not sent."""
-    if message.name.startswith(waiting.DEADLINE):
+    """A deadline passed: that of the job, of its throttle, or of pieces that were not completed."""
+    name = message.name.partition(" ")[0]
+    if name == waiting.DEADLINE:
         return waiting.deadline_passed(job, at)
+    if name == waiting.THROTTLE:
+        return waiting.throttle_passed(job, at)
     text = f"its client did not send all pieces within {PIECES_TIMEOUT_S:g} s"
     if job.spec is not None:
         return Decision(facts=(f.ChangePiecesDropped(at.now),), because=text)
@@ -232,12 +239,13 @@ def due(job: Job, message: Due, at: At) -> Decision:
 
 def deadline(job: Job) -> tuple[str, float] | None:
     """How long pieces of an incomplete job or update, which take memory, are kept; or the
-    deadline of the job, where that comes first."""
+    deadline of the job or its throttle, where that comes first."""
     pieces = (PIECES, PIECES_TIMEOUT_S) if job.spec is None or job.pieces else None
-    own = waiting.deadline_of(job)
-    if pieces is None or own is None:
-        return pieces or own
-    return min(pieces, own, key=lambda one: one[1])
+    own, starts = waiting.deadline_of(job), waiting.throttle_of(job)
+    if own is None and starts is None:
+        return pieces
+    some = [one for one in (pieces, own, starts) if one is not None]
+    return min(some, key=lambda one: one[1])
 
 
 def _nothing(message: Any, at: At) -> Decision:

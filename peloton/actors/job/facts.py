@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from peloton.actors.job.slice.messages import Tally
 from peloton.actors.job.spec import JobSpec, Override
-from peloton.runtime.vocabulary import Bits, Fact, Key
+from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
 
 class OverridesGiven(Fact, frozen=True, gc=False, array_like=True):
@@ -79,10 +79,18 @@ class SliceVanished(Fact, frozen=True, gc=False, array_like=True):
     number: int
 
 
+class StartsReleased(Value, frozen=True, gc=False, array_like=True):
+    """How many instances of these slices may have begun in all, by the throttle of their job."""
+
+    at: float
+    totals: tuple[tuple[int, int], ...]
+
+
 class GrantsRaised(Fact, frozen=True, gc=False, array_like=True):
-    """How many instances these slices may have active at once."""
+    """How many instances these slices may have active at once, and how many may have begun."""
 
     grants: tuple[tuple[int, int], ...]
+    released: StartsReleased | None = None
 
 
 class InstancesStarted(Fact, frozen=True, gc=False, array_like=True):

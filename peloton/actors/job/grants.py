@@ -36,6 +36,11 @@ def limited(spec: JobSpec) -> bool:
     return 0 < spec.maximum_running < spec.instances
 
 
+def metered(spec: JobSpec) -> bool:
+    """Whether instances begin only when the job allows it: by its limit, or by its throttle."""
+    return limited(spec) or spec.throttle is not None
+
+
 def count_of(spec: JobSpec, number: int) -> int:
     """The instances of one slice."""
     return max(min(SLICE_SIZE, spec.instances - number * SLICE_SIZE), 0)

@@ -267,6 +267,7 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     part_stops: tuple[tuple[int, StopRecord], ...] = ()  # the last one of each slice, by its number
     created_by: str = ""  # the text of a principal
     held: str = ""  # what the job waits for before it begins
+    next_start_at: float | None = None  # of an instance that waits for the throttle
 
 
 MESSAGES: dict[int, type] = {

@@ -5,14 +5,17 @@ Turns a state into the goals that its slices are to hold. Must not decide upon a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
-from peloton.actors.job.grants import count_of, higher, limited
+from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
+from peloton.actors.job.record import known_use
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening, slice_key
 from peloton.actors.job.state import EVOLVE, Job, known_uses
+from peloton.actors.job.throttle import to_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, unnoted
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
@@ -45,12 +48,12 @@ def evolve(job: Job | None, fact: Fact) -> Job:
     return evolved
 
 
-def tallied_by(job: Job, facts: tuple[Fact, ...]) -> Decision:
+def tallied_by(job: Job, facts: tuple[Fact, ...], *, now: float) -> Decision:
     """What these facts of a tally mean for the job, and for the grants of its slices."""
     folded = evolved_by(job, facts)
     terminal = folded.state in TERMINAL_JOB_STATES
     ended = f"the job ended as {folded.state.name}" if terminal else ""
-    raised, folded, touched = raise_grants(folded)
+    raised, folded, touched = raise_grants(folded, now=now)
     if not raised:
         return Decision(facts=facts, sends=said_at_end(folded), because=ended)
     return Decision(
@@ -92,15 +95,33 @@ def _about_name(job: Job, *, asks: bool) -> tuple[Send, ...]:
     return (Send(name_key(spec.pool, spec.name), (ClaimName if asks else FreeName)(job.key)),)
 
 
-def raise_grants(job: Job) -> tuple[tuple[Fact, ...], Job, Bits]:
-    """The fact that gives slices what others cannot use, the job after it, and these slices."""
-    if job.goal != m.JobGoals.SUCCEEDED or job.spec is None or not limited(job.spec):
+def raise_grants(job: Job, *, now: float) -> tuple[tuple[Fact, ...], Job, Bits]:
+    """The fact that gives slices what others cannot use, and what the throttle allows by now; the
+    job after it, and these slices."""
+    spec = job.spec
+    if job.goal != m.JobGoals.SUCCEEDED or spec is None or not metered(spec):
         return (), job, Bits()
-    more = higher(job.spec, job.grants, uses=known_uses(job))
-    if not more:
+    more = higher(spec, job.grants, uses=known_uses(job)) if limited(spec) else ()
+    totals = _releasable(job, job.grants.update(dict(more)), now=now)
+    if not (more or totals):
         return (), job, Bits()
-    raised = f.GrantsRaised(more)
-    return (raised,), evolved_by(job, (raised,)), Bits.of(*(number for number, _ in more))
+    raised = f.GrantsRaised(more, f.StartsReleased(now, totals) if totals else None)
+    touched = Bits.of(*(number for number, _ in (*more, *totals)))
+    return (raised,), evolved_by(job, (raised,)), touched
+
+
+def _releasable(job: Job, grants: Mapping[int, int], *, now: float) -> tuple[tuple[int, int], ...]:
+    """How many members of slices may have begun in all, where that is more than it was."""
+    spec = job.spec
+    if spec is None or spec.throttle is None or job.throttled is None or job.held:
+        return ()
+
+    def room(number: int) -> int:
+        if not limited(spec):
+            return count_of(spec, number)
+        return grants.get(number, 0) - known_use(job, number).active
+
+    return to_release(job.throttled, spec.throttle, now=now, room=room)
 
 
 def goals_of(job: Job, slices: Bits) -> tuple[Send, ...]:
@@ -143,7 +164,13 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
         grant=job.grants.get(number, 0) if limited(spec) else None,
         restarts=job.restarts.get(number, ()),
         tallied=number in job.awaited,
+        begins=_begins(job, number),
     )
+
+
+def _begins(job: Job, number: int) -> int | None:
+    starts = job.throttled.slices.get(number) if job.throttled is not None else None
+    return starts.released if starts is not None else None
 
 
 def clipped(ranges: tuple[tuple[int, int], ...], instances: int) -> tuple[tuple[int, int], ...]:

@@ -1,8 +1,4 @@
-"""The state of a job, and how facts change it.
-
-Its size must not grow with the instances, but for two things bounded by slices: their last
-reports, and which of their members are stopped. Overrides are kept only until their slice has them.
-"""
+"""How facts change the state of a job. Must not decide anything."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ import immutables
 from msgspec.structs import replace
 
 from peloton.actors.job import facts as f
+from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.grants import (
     Use,
@@ -25,101 +22,14 @@ from peloton.actors.job.grants import (
     use_of,
 )  # fmt: skip
 from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
-from peloton.actors.job.slice.messages import Tally, slices_of
-from peloton.actors.job.spec import JobSpec, Override
-from peloton.actors.job.totals import TERMINAL_JOB_STATES, has_begun, job_state_of, total
+from peloton.actors.job.record import Job as Job
+from peloton.actors.job.record import SliceReport, counts_of, known_use
+from peloton.actors.job.record import known_uses as known_uses
+from peloton.actors.job.slice.messages import slices_of
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.totals import TERMINAL_JOB_STATES, has_begun, job_state_of
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.runtime.vocabulary import Bits, Key, Value
-
-
-class SliceReport(Value, frozen=True, gc=False, array_like=True):
-    """The last tally of a slice."""
-
-    version: int
-    tally: Tally
-    goal: int = 0  # the version of the goal that the slice held
-
-
-class Job(Value, frozen=True, gc=False, array_like=True):
-    """One job. `version` numbers its goals; a slice is confirmed when it holds the newest.
-
-    `restarts`: by slice, members to restart with the version of the order, until it is confirmed.
-    `awaited`: by slice, the version of an order by which instances run that had ended, or did not
-    exist: the job has not ended before a tally of that version or a later one.
-    """
-
-    key: Key = Key("")
-    spec: JobSpec | None = None  # None while the job is incomplete
-    pool_path: str = ""
-    goal: JobGoals = JobGoals.SUCCEEDED
-    state: JobStates = JobStates.INITIALIZED
-    version: int = 1
-    desired_state_version: int = 1
-    confirmed: Bits = Bits()
-    gone: Bits = Bits()
-    stopped: immutables.Map[int, Bits] = immutables.Map()
-    overrides: immutables.Map[int, tuple[Override, ...]] = immutables.Map()
-    reports: immutables.Map[int, SliceReport] = immutables.Map()
-    created_at: float = 0.0
-    started_at: float = 0.0
-    completed_at: float = 0.0
-    updated_at: float = 0.0
-    stop: StopRecord | None = None  # of the whole job
-    part_stops: immutables.Map[int, StopRecord] = immutables.Map()  # the last one of each slice
-    grants: immutables.Map[int, int] = immutables.Map()  # by slice; only where there is a limit
-    created_by: str = ""  # while the job is incomplete, who sends its pieces
-    restarts: immutables.Map[int, tuple[tuple[int, Bits], ...]] = immutables.Map()
-    awaited: immutables.Map[int, int] = immutables.Map()
-    uses: immutables.Map[int, Use] = immutables.Map()  # by slice; only where there is a limit
-    pieces: immutables.Map[int, tuple[Override, ...]] = immutables.Map()  # of an update to come
-    pieces_by: str = ""  # who sends them
-    period: Key = Key("")  # of the archive, that has it
-    archived_end: float = 0.0  # and with which end
-    waits: w.Waits = w.Waits()
-
-    @property
-    def held(self) -> bool:
-        """Whether the job may not begin yet: its slices are not told its goal."""
-        return self.waits.holds and self.goal in (JobGoals.SUCCEEDED, JobGoals.RUNNING)
-
-    @property
-    def slices(self) -> int:
-        """How many slices hold the instances."""
-        return slices_of(self.spec.instances) if self.spec is not None else 0
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Instances by state."""
-        return dict(sorted(_counts(self.spec, self.reports).items()))
-
-
-def known_use(job: Job, number: int) -> Use:
-    """What is known of the use of one slice of a job with a limit."""
-    use, report = job.uses.get(number), job.reports.get(number)
-    assert job.spec is not None
-    if use is not None:
-        return use
-    if report is not None:  # stored by a version that derived it each time
-        return use_of(report.tally, job.grants.get(number, 0))
-    return Use(0, count_of(job.spec, number))
-
-
-def known_uses(job: Job) -> dict[int, Use]:
-    """The same of all slices."""
-    return {number: known_use(job, number) for number in range(job.slices)}
-
-
-def _counts(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
-    counts = total(reports[number].tally for number in sorted(reports))
-    if spec is not None and spec.maximum_running and limited(spec):
-        # A slice without a grant has no tasks yet, and so sends no tally.
-        unreported = [
-            number for number in range(slices_of(spec.instances)) if number not in reports
-        ]
-        waiting = sum(count_of(spec, number) for number in unreported)
-        if waiting:
-            counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + waiting
-    return counts
+from peloton.runtime.vocabulary import Bits
 
 
 def _given(job: Job | None, fact: f.OverridesGiven) -> Job:
@@ -140,6 +50,7 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         created_by=fact.who,
         grants=immutables.Map(first(fact.spec) if limited(fact.spec) else ()),
         waits=w.first_waits(fact.spec, fact.at),
+        throttled=t.first_starts(fact.spec),
     )
 
 
@@ -194,6 +105,7 @@ def _confirmed(job: Job, number: int) -> Job:
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
     spec = job.spec
     assert spec is not None
+    job = _told(job, fact)
     if job.version == 1 and fact.number == 0 and 0 not in job.confirmed:
         job = _confirmed(job, 0)  # there was no other goal: who has tasks holds it
     tally = fact.tally
@@ -204,9 +116,9 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     awaited, uses = job.awaited, job.uses
     if fact.goal >= awaited.get(fact.number, 0):
         awaited = awaited.delete(fact.number) if fact.number in awaited else awaited
-        if spec.maximum_running and limited(spec):
+        if limited(spec):
             uses = uses.set(fact.number, use_of(fact.tally, job.grants.get(fact.number, 0)))
-    counts = _counts(spec, reports)
+    counts = counts_of(spec, reports)
     controller = reports[0].tally.controller if 0 in reports else ""
     state = job_state_of(counts, spec.instances, known=job.state, controller=controller)
     if awaited and state in TERMINAL_JOB_STATES:
@@ -221,6 +133,17 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
         completed_at=_last_end(job, fact, reports=reports) if state in TERMINAL_JOB_STATES else 0.0,
         updated_at=fact.at,
     )
+
+
+def _told(job: Job, fact: f.JobTallied) -> Job:
+    """What the tally says of starts; the next release is timed from it."""
+    starts, known = fact.tally.starts, job.throttled
+    if starts is None or known is None or job.spec is None or job.spec.throttle is None:
+        return job
+    rule = job.spec.throttle
+    told = t.told(known, rule, number=fact.number, starts=starts)
+    told = t.without_old(told, rule, now=fact.at)
+    return replace(job, throttled=told, waits=w.timed(job.waits, fact.at))
 
 
 def _first_start(job: Job, fact: f.JobTallied) -> float:
@@ -238,7 +161,20 @@ def _raised(job: Job, fact: f.GrantsRaised) -> Job:
     grants, touched = job.grants, Bits()
     for number, grant in fact.grants:
         grants, touched = grants.set(number, grant), touched | Bits.of(number)
-    return replace(job, grants=grants, version=job.version + 1, confirmed=job.confirmed - touched)
+    throttled, waits, released = job.throttled, job.waits, fact.released
+    if released is not None and throttled is not None and job.spec and job.spec.throttle:
+        throttled = t.without_old(throttled, job.spec.throttle, now=released.at)
+        throttled = t.released(throttled, released.totals)
+        waits = w.timed(waits, released.at)
+        touched = touched | Bits.of(*(number for number, _ in released.totals))
+    return replace(
+        job,
+        grants=grants,
+        throttled=throttled,
+        waits=waits,
+        version=job.version + 1,
+        confirmed=job.confirmed - touched,
+    )
 
 
 def _started(job: Job, fact: f.InstancesStarted) -> Job:
@@ -308,6 +244,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
         pieces=immutables.Map(),
         pieces_by="",
         waits=w.timed(job.waits, fact.at),
+        throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
     )
 

@@ -8,7 +8,7 @@ from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary,
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import by_version, used
-from peloton.actors.job.waiting import what_holds
+from peloton.actors.job.waiting import next_start_of, what_holds
 from peloton.runtime.vocabulary import Absent, At, Bits, Key
 
 
@@ -91,6 +91,7 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         part_stops=tuple((number, job.part_stops[number]) for number in sorted(job.part_stops)),
         created_by=job.created_by,
         held=what_holds(job),
+        next_start_at=next_start_of(job),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
-from peloton.actors.job.grants import limited
+from peloton.actors.job.grants import metered
 from peloton.actors.job.name.messages import (
     LEVEL_ARRAYS,
     FreeName,
@@ -19,9 +19,10 @@ from peloton.actors.job.name.messages import (
     NameGranted,
     NameRefused,
 )
-from peloton.actors.job.orders import asked_first, evolved_by, goals_of, said_at_end
+from peloton.actors.job.orders import asked_first, evolved_by, goals_of, raise_grants, said_at_end
 from peloton.actors.job.spec import After
 from peloton.actors.job.state import Job
+from peloton.actors.job.throttle import next_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, moment_of
 from peloton.actors.task.messages import LEVEL_CHANGES
@@ -30,7 +31,9 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Send
 WAITERS_MAX = 1000
 """Jobs that may await the end of one job."""
 ANY_END = "ENDED"
-DEADLINE = "deadline"
+DEADLINE, THROTTLE = "deadline", "throttle"
+STARTS_AFTER_S = 0.001
+"""The runtime counts whole milliseconds: so much later a period is over in any case."""
 
 
 def from_level(decide: Callable[[Job, Any, At], Decision]) -> Callable[[Job, Any, At], Decision]:
@@ -87,7 +90,7 @@ def told(job: Job, message: m.EndTold, at: At) -> Decision:
     facts = (f.OtherEnded(message.other),)
     after = _after(job, message.other)
     if message.state.name in _ends(after) or not job.held:
-        return _released(job, facts, also=(heard,))
+        return _released(job, facts, at=at, also=(heard,))
     name = message.other.partition("/")[2]
     how = message.text or f"it ended as {message.state.name}"
     reason = f"job {name} did not end as {after.state} ({how}), and this one was to begin after it"
@@ -112,7 +115,7 @@ def granted(job: Job, message: NameGranted, at: At) -> Decision:
         return Decision()
     if job.waits.name != NameStates.ASKED:
         return granted_absent(message, at)
-    return _released(job, (f.NameSettled(True),))
+    return _released(job, (f.NameSettled(True),), at=at)
 
 
 def granted_absent(message: NameGranted, at: At) -> Decision:
@@ -152,12 +155,37 @@ def deadline_of(job: Job) -> tuple[str, float] | None:
         return None
     if job.goal not in (m.JobGoals.SUCCEEDED, m.JobGoals.RUNNING):
         return None
-    moment = moment_of(job.spec.deadline, job.created_at)
+    return _timed(DEADLINE, job, moment=moment_of(job.spec.deadline, job.created_at))
+
+
+def throttle_of(job: Job) -> tuple[str, float] | None:
+    """When further instances may begin, if some wait for it."""
+    moment = next_start_of(job)
+    return None if moment is None else _timed(THROTTLE, job, moment=moment + STARTS_AFTER_S)
+
+
+def next_start_of(job: Job) -> float | None:
+    """When the next instance may begin by the throttle; None if none waits for it."""
+    if job.throttled is None or job.spec is None or job.spec.throttle is None or job.held:
+        return None
+    if job.goal != m.JobGoals.SUCCEEDED:
+        return None
+    return next_release(job.throttled, job.spec.throttle)
+
+
+def throttle_passed(job: Job, at: At) -> Decision:
+    """Further instances may begin."""
+    raised, folded, touched = raise_grants(job, now=at.now)
+    sends = goals_of(folded, touched)
+    return Decision(facts=raised, sends=sends, because="the throttle allows more starts")
+
+
+def _timed(name: str, job: Job, *, moment: float | None) -> tuple[str, float] | None:
+    """A deadline at this moment. The runtime counts it anew once it has another name."""
     if moment is None:
         return None
-    # The runtime counts on while the name stays: what is counted from another moment needs another.
-    timed_from = job.waits.timed_from
-    return f"{DEADLINE} from {timed_from}", max(moment - timed_from, 0.0)
+    since = job.waits.timed_from
+    return f"{name} {since!r}", max(moment - since, 0.0)
 
 
 def ended_by_itself(
@@ -165,7 +193,7 @@ def ended_by_itself(
 ) -> Decision:
     """The job stops all its instances, for a reason that clients see."""
     assert job.spec is not None
-    tallied = at.level >= LEVEL_CHANGES and limited(job.spec)
+    tallied = at.level >= LEVEL_CHANGES and metered(job.spec)
     facts = (*facts, f.StopOrdered(at.now, "", tallied, reason))
     folded = evolved_by(job, facts)
     goals = goals_of(folded, Bits.span(0, folded.slices))
@@ -191,11 +219,15 @@ def what_holds(job: Job) -> str:
     return "waits for " + " and for ".join(others)
 
 
-def _released(job: Job, facts: tuple[Fact, ...], *, also: tuple[Send, ...] = ()) -> Decision:
+def _released(
+    job: Job, facts: tuple[Fact, ...], *, at: At, also: tuple[Send, ...] = ()
+) -> Decision:
     """The decision upon these facts: if nothing holds the job any more, it begins."""
     folded = evolved_by(job, facts)
     goals: tuple[Send, ...] = ()
     if job.held and not folded.held:
+        raised, folded, _ = raise_grants(folded, now=at.now)
+        facts = (*facts, *raised)
         goals = goals_of(folded, Bits.span(0, folded.slices))
     return Decision(facts=facts, sends=(*also, *goals), because="it may begin" if goals else "")
 

@@ -30,7 +30,8 @@ class Waits(Value, frozen=True, gc=False, array_like=True):
     """`others` are the jobs whose end is awaited, and whether each has noted that.
 
     `waiters` are the jobs that await the end of this one. `timed_from` is the moment from which
-    the runtime counts the present deadline; `deadline_over`: it was started again after it.
+    the runtime counts the present deadline, whose name says it; `deadline_over`: it was started
+    again after it.
     """
 
     others: immutables.Map[Key, bool] = immutables.Map()

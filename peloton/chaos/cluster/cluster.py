@@ -55,6 +55,7 @@ class ClusterSetup(NamedTuple):
     unreachable_timeout_s: float = 60.0
     """After so long out of reach a host counts as lost."""
     finished_jobs_max: int = FINISHED_JOBS_MAX
+    quarantine_after: int = 0
     furnish_s_max: float = 0.0
     host_capacity: Resources = HOST_CAPACITY
     checked: bool = True
@@ -82,7 +83,12 @@ class SimulatedCluster:
         sizes: Mapping[str, int] = SIZES,
         setup: ClusterSetup = ClusterSetup(),  # noqa: B008
     ) -> None:
-        found = kinds(sizes, finished_jobs_max=setup.finished_jobs_max, policy=setup.policy)
+        found = kinds(
+            sizes,
+            finished_jobs_max=setup.finished_jobs_max,
+            policy=setup.policy,
+            quarantine=setup.quarantine_after,
+        )
         self.twice = TwiceCheck(restarts)
         if setup.twice:
             found = self.twice.watched(found)

@@ -23,6 +23,7 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
+from peloton.actors.host.state import Host
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted
@@ -92,6 +93,10 @@ def _tells_labels(at: At) -> bool:
     return at.level >= LEVEL_TASK_LABELS
 
 
+def _why(host: Host) -> str:
+    return host.because or (host.quarantine.text if host.quarantine is not None else "")
+
+
 def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:
     """Every host of the shard, by name."""
     hosts: Hosts = at.index
@@ -100,7 +105,7 @@ def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView
             host.summary(key),
             host.state,
             len(host.runs),
-            host.because,
+            _why(host),
             host.maintenance,
             host.pool or DEFAULT_HOST_POOL,
         )

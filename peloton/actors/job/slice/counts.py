@@ -43,7 +43,8 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
     end frees a grant for other slices, and how those ended that will not act any more.
 
     A slice that has begun all its instances uses no more of its grant than it has active ones: what
-    it frees is granted to other slices by its tally, so each end is reported at once.
+    it frees is granted to other slices by its tally, so each end is reported at once. With a
+    throttle the job has to release the next start upon each end.
     """
     begun, active = False, 0
     for task, raw in index.classes.items() if index is not None else ():
@@ -57,7 +58,8 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
     waiting = bool(slice_.held.raw or (slice_.closed and slice_.waiting.raw))
     if not (active or waiting):
         return True, 0, tuple(sorted(index.count(client_state).items()))
-    ends_free_grants = slice_.grant is not None and not waiting
+    throttled = slice_.begins is not None
+    ends_free_grants = slice_.grant is not None and (throttled or not waiting)
     return False, active if ends_free_grants else 0, ()
 
 
@@ -92,6 +94,7 @@ def tally(slice_: Slice, at: At) -> Tally:
         times=_times(slice_, at),
         active=active,
         versions=_versions(slice_, at),
+        starts=slice_.starts,
     )
 
 

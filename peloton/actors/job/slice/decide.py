@@ -6,7 +6,7 @@ members that still wait for a host. Must not decide for a single task: it addres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -50,27 +50,25 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
         return Decision(sends=(gone,), because="deleted before it was opened")
     if message.opening is None:
         return Decision(because="a goal without `opening` opens no slice")
-    opened = f.SliceOpened(message.job, message.number, message.opening, message.grant is not None)
+    opened = f.SliceOpened(message.job, message.number, message.opening, _metered(message))
     rows, members = spec_rows(message.number, message.opening)
     unborn = Slice(message.job, message.number, message.opening.count, rows, closed=members)
     new = Bits.span(0, message.opening.count)
     if opened.limited:
         new = _to_end(message, new)  # all others begin when the grant allows it: `goals.begin`
+    facts: tuple[Fact, ...] = (opened, _goal_fact(message))
+    if opened.limited and new:
+        facts = (*facts, f.MembersBegun(new))
     sends: list[Send] = []
     if message.number or message.version > 1 or opened.limited:
         # All its members are about to begin.
-        counts = Tally((("INITIALIZED", message.opening.count),), active=len(new))
+        starts = _fold(None, facts).starts if message.begins is not None else None
+        counts = Tally((("INITIALIZED", message.opening.count),), active=len(new), starts=starts)
         counted = counts if message.tallied else None
         sends = [Send(message.job, m.SliceOpen(message.number, message.version, counted))]
     # Else it is the first slice of a job that begins: its first tally says that it is open.
     for goal, some in _by_goal(message, new):
         sends += create(unborn, message.version, goal=goal, some=some)
-    facts: tuple[Fact, ...] = (
-        opened,
-        f.SliceGoalSet(message.version, message.goal, message.stopped, message.grant),
-    )
-    if opened.limited and new:
-        facts = (*facts, f.MembersBegun(new))
     return Decision(facts=facts, sends=tuple(sends))
 
 
@@ -84,8 +82,8 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     if opening is not None and limits:
         facts.append(f.RunsLimited(opening.max_running_s))
     if opening is not None and opening.count > slice_.count:
-        facts.append(f.SliceGrown(opening, message.grant is not None))
-    facts.append(f.SliceGoalSet(message.version, message.goal, message.stopped, message.grant))
+        facts.append(f.SliceGrown(opening, _metered(message)))
+    facts.append(_goal_fact(message))
     begun = Bits.span(0, slice_.count) - slice_.waiting
     now, held = _restarts(slice_, message, at=at, begun=begun)
     if (held, now) != (slice_.held, slice_.reviving):
@@ -140,7 +138,7 @@ def _restarts(slice_: Slice, message: m.SetSliceGoal, *, at: At, begun: Bits) ->
         if version > slice_.version:
             some = some | (members & begun)
     some = some - message.stopped
-    if message.grant is None:
+    if not _metered(message):
         return some, Bits()
     active = unended(slice_, at.index)
     return some & active, some - active
@@ -151,11 +149,21 @@ def _confirm(slice_: Slice, message: m.SetSliceGoal, at: At) -> Send:
     return Send(slice_.job, m.SliceOpen(slice_.number, slice_.version, counts))
 
 
-def _fold(slice_: Slice, facts: list[Fact]) -> Slice:
+def _metered(message: m.SetSliceGoal) -> bool:
+    """Whether members begin only when the job allows it."""
+    return message.grant is not None or message.begins is not None
+
+
+def _goal_fact(message: m.SetSliceGoal) -> f.SliceGoalSet:
+    return f.SliceGoalSet(
+        message.version, message.goal, message.stopped, message.grant, message.begins
+    )
+
+
+def _fold(slice_: Slice | None, facts: Iterable[Fact]) -> Slice:
     for fact in facts:
-        evolved = EVOLVE[type(fact)](slice_, fact)
-        assert evolved is not None
-        slice_ = evolved
+        slice_ = EVOLVE[type(fact)](slice_, fact)
+    assert slice_ is not None
     return slice_
 
 

@@ -26,12 +26,17 @@ class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
     goal: TaskGoals
     stopped: Bits
     grant: int | None = None
+    begins: int | None = None  # how many may have begun in all
 
 
 class MembersBegun(Fact, frozen=True, gc=False, array_like=True):
-    """These instances of a limited slice begin to exist, or are restarted."""
+    """These instances of a limited slice begin to exist, or are restarted.
+
+    `at`: when, if they count against the throttle of their job.
+    """
 
     members: Bits
+    at: float | None = None
 
 
 class SliceGrown(Fact, frozen=True, gc=False, array_like=True):

@@ -167,20 +167,23 @@ def active_of(slice_: Slice, index: Any) -> int:
 
 
 def begin(slice_: Slice, at: At) -> Decision | None:
-    """Begin or restart members that waited for others to end, the lowest first, up to the grant."""
+    """Begin or restart members that waited, the lowest first, up to grant and throttle."""
     if not (slice_.closed or slice_.held.raw):
         return None
     waiting = slice_.waiting | slice_.held
     active = active_of(slice_, at.index)
     grant = slice_.grant if slice_.grant is not None else slice_.count
-    some = waiting.lowest(max(grant - active, 0))
+    throttled = slice_.begins is not None
+    left = slice_.begins - slice_.begun if slice_.begins is not None else slice_.count
+    some = waiting.lowest(max(min(grant - active, left), 0))
     if not some:
         return None
     sends = create(slice_, slice_.version, goal=slice_.goal, some=some - slice_.held)
     sends += restart(slice_, slice_.version, goal=slice_.goal, some=some & slice_.held)
     because = counted(len(some), "instance may begin", many="instances may begin")
     because += f": {active} of at most {grant} are active"
-    return Decision(facts=(MembersBegun(some),), sends=tuple(sends), because=because)
+    begun = MembersBegun(some, at.now if throttled else None)
+    return Decision(facts=(begun,), sends=tuple(sends), because=because)
 
 
 def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:

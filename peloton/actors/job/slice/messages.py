@@ -96,7 +96,8 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     `grant`: how many members may be active at once; None for no limit. A higher count in `opening`
     adds members; the others keep their configs. `restarts`: members that are to begin a new run,
     disjoint, with the version of the goal that ordered it; orders that the slice has confirmed are
-    left out. `tallied`: the confirmation is to hold a tally.
+    left out. `tallied`: the confirmation is to hold a tally. `begins`: how many members may have
+    begun in all, by the job's throttle; None for no throttle.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -109,6 +110,7 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     grant: int | None = None
     restarts: tuple[tuple[int, Bits], ...] = ()
     tallied: bool = False
+    begins: int | None = None
 
 
 class HostRefused(Message, frozen=True, gc=False, array_like=True):
@@ -116,6 +118,18 @@ class HostRefused(Message, frozen=True, gc=False, array_like=True):
 
     reason: str
     summary: HostSummary | None = None
+
+
+class StartsUsed(Value, frozen=True, gc=False, array_like=True):
+    """How a slice uses what the throttle of its job allows.
+
+    `begun`: how many members have begun, and will not use that; `waiting`: how many are to begin;
+    `begun_at`: when the last one began.
+    """
+
+    begun: int
+    waiting: int
+    begun_at: float = 0.0
 
 
 class Tally(Value, frozen=True, gc=False, array_like=True):
@@ -130,6 +144,7 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     times: tuple[float, ...] = ()  # first start, last end, and usage by `USAGE_KINDS`, as known
     active: int = -1
     versions: tuple[tuple[int, int], ...] = ()
+    starts: StartsUsed | None = None  # only where there is a throttle
 
 
 class SliceOpen(Message, frozen=True, gc=False, array_like=True):
@@ -190,7 +205,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     `because` is why it has not reached its goal, `code` the same as one word: it waits for its
     pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
     for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
-    ("LIMIT"); "NEW" before it requests admission, or "" when it runs or has ended.
+    ("LIMIT") or for the throttle ("THROTTLE"); "NEW" before it requests admission, or
+    "" when it runs or has ended.
     """
 
     instance: int

@@ -15,7 +15,13 @@ import msgspec
 
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.job.slice import facts as f
-from peloton.actors.job.slice.messages import Command, SliceOpening, TaskConfig, effective
+from peloton.actors.job.slice.messages import (
+    Command,
+    SliceOpening,
+    StartsUsed,
+    TaskConfig,
+    effective,
+)
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, lot_key
 from peloton.actors.task.messages import SLICE_SIZE, Policy, TaskGoals
@@ -53,6 +59,9 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     closed: tuple[Bits, ...] = ()  # by row: members that do not exist yet for lack of a grant
     held: Bits = Bits()  # ended members that are to be restarted, and wait for lack of a grant
     reviving: Bits = Bits()  # members that were told of their restart since the goal changed
+    begins: int | None = None  # how many may have begun in all, by the job's throttle
+    begun: int = 0  # how many have, or will not
+    begun_at: float = 0.0  # when the last one did
 
     @property
     def waiting(self) -> Bits:
@@ -63,6 +72,13 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
         for members in self.closed:
             raw |= members.raw
         return Bits(raw)
+
+    @property
+    def starts(self) -> StartsUsed | None:
+        """How it uses what the throttle allows; None without one."""
+        if self.begins is None:
+            return None
+        return StartsUsed(self.begun, len(self.waiting | self.held), self.begun_at)
 
 
 NO_MEMBERS = Bits()
@@ -198,26 +214,40 @@ def _limited(slice_: Slice, fact: f.RunsLimited) -> Slice:
 
 def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
     closed = tuple(members - fact.members for members in slice_.closed)
-    return msgspec.structs.replace(
+    begun = slice_.begun + (len(fact.members) if fact.at is not None else 0)
+    after = msgspec.structs.replace(
         slice_,
         closed=closed if any(closed) else (),
         held=slice_.held - fact.members,
         reviving=slice_.reviving | (slice_.held & fact.members),
+        begun=begun,
+        begun_at=slice_.begun_at if fact.at is None else fact.at,
     )
+    return _without_spare(after)
 
 
 def _restarts(slice_: Slice, fact: f.RestartsOrdered) -> Slice:
-    return msgspec.structs.replace(slice_, held=fact.held, reviving=fact.reviving)
+    return _without_spare(msgspec.structs.replace(slice_, held=fact.held, reviving=fact.reviving))
 
 
 def _goal(slice_: Slice, fact: f.SliceGoalSet) -> Slice:
-    return msgspec.structs.replace(
+    after = msgspec.structs.replace(
         slice_,
         version=fact.version,
         goal=fact.goal,
         stopped=fact.stopped,
         grant=fact.grant,
+        begins=fact.begins,
     )
+    return _without_spare(after)
+
+
+def _without_spare(slice_: Slice) -> Slice:
+    """The slice without starts that nobody waits for any more: they are given to other slices."""
+    starts = slice_.starts
+    if starts is None or slice_.begins is None or slice_.begins - starts.begun <= starts.waiting:
+        return slice_
+    return msgspec.structs.replace(slice_, begun=slice_.begins - starts.waiting)
 
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {

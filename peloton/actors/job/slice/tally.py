@@ -13,6 +13,7 @@ import msgspec
 from peloton.actors.delays import throttle_s
 from peloton.actors.job.slice.counts import INITIALIZED, client_state, tally
 from peloton.actors.job.slice.decide import why_unplaced
+from peloton.actors.job.slice.goals import active_of
 from peloton.actors.job.slice.messages import (
     InstanceView,
     ListInstances,
@@ -25,8 +26,9 @@ from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
 from peloton.runtime.vocabulary import At, Bits, Key, Send
 
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
-LAUNCH, NEW, LIMIT = "LAUNCH", "NEW", "LIMIT"
+LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
 LIMIT_TEXT = "waits for others of its job to end: as many are active as may run at once"
+THROTTLE_TEXT = "waits for the throttle of its job"
 UNSCHEDULABLE_TEXT = "no host could run it at the last check, and it holds no resources of its pool"
 
 
@@ -46,13 +48,14 @@ def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[Instanc
 def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
     """Those of these members that there are, ascending."""
     found: dict[int, InstanceView] = {}
+    not_begun = _why_not_begun(slice_, at)
     for state, raw in at.index.split(wanted.raw & at.index.present):
         for member in Bits(raw):
             view = _view(slice_, member, task=state, at=at)
-            found[member] = _held(view) if member in slice_.held else view
+            found[member] = _held(view, why=not_begun) if member in slice_.held else view
     for row, members in zip(slice_.specs, slice_.closed, strict=False):
         for member in members & wanted:
-            found[member] = _not_begun(slice_, member, row=row)
+            found[member] = _not_begun(slice_, member, row=row, why=not_begun)
     return tuple(found[member] for member in sorted(found))
 
 
@@ -91,20 +94,30 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
     )
 
 
-def _held(view: InstanceView) -> InstanceView:
-    """An ended member that is restarted once others of its job have ended."""
+def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:
+    """Code and text of members that have not begun, or not again."""
+    starts = slice_.starts
+    if starts is None or not starts.waiting:
+        return LIMIT, LIMIT_TEXT
+    grant = slice_.grant if slice_.grant is not None else slice_.count
+    reached = grant <= active_of(slice_, at.index)
+    return (LIMIT, LIMIT_TEXT) if reached else (THROTTLE, THROTTLE_TEXT)
+
+
+def _held(view: InstanceView, *, why: tuple[str, str]) -> InstanceView:
+    """An ended member that is restarted once its job allows it."""
     return msgspec.structs.replace(
         view,
         state=INITIALIZED,
         goal=TaskGoals.SUCCEEDED,
         ended_at=None,
         outcome=None,
-        code=LIMIT,
-        because=LIMIT_TEXT,
+        code=why[0],
+        because=why[1],
     )
 
 
-def _not_begun(slice_: Slice, member: int, *, row: SpecRow) -> InstanceView:
+def _not_begun(slice_: Slice, member: int, *, row: SpecRow, why: tuple[str, str]) -> InstanceView:
     return InstanceView(
         instance=slice_.number * SLICE_SIZE + member,
         state=INITIALIZED,
@@ -119,8 +132,8 @@ def _not_begun(slice_: Slice, member: int, *, row: SpecRow) -> InstanceView:
         outcome=None,
         runs=(),
         config=row.config,
-        code=LIMIT,
-        because=LIMIT_TEXT,
+        code=why[0],
+        because=why[1],
         config_version=row.config_version,
     )
 

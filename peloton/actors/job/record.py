@@ -1,0 +1,110 @@
+"""What a job is at a moment: the record that facts change, and what follows from it.
+
+Its size must not grow with the instances, but for two things bounded by slices: their last
+reports, and which of their members are stopped. Overrides are kept only until their slice has them.
+"""
+
+from __future__ import annotations
+
+import immutables
+
+from peloton.actors.job.grants import Use, count_of, metered, use_of
+from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
+from peloton.actors.job.slice.messages import Tally, slices_of
+from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.throttle import Throttled
+from peloton.actors.job.totals import total
+from peloton.actors.job.waits import Waits
+from peloton.runtime.vocabulary import Bits, Key, Value
+
+
+class SliceReport(Value, frozen=True, gc=False, array_like=True):
+    """The last tally of a slice."""
+
+    version: int
+    tally: Tally
+    goal: int = 0  # the version of the goal that the slice held
+
+
+class Job(Value, frozen=True, gc=False, array_like=True):
+    """One job. `version` numbers its goals; a slice is confirmed when it holds the newest.
+
+    `restarts`: by slice, members to restart with the version of the order, until it is confirmed.
+    `awaited`: by slice, the version of an order by which instances run that had ended, or did not
+    exist: the job has not ended before a tally of that version or a later one.
+    """
+
+    key: Key = Key("")
+    spec: JobSpec | None = None  # None while the job is incomplete
+    pool_path: str = ""
+    goal: JobGoals = JobGoals.SUCCEEDED
+    state: JobStates = JobStates.INITIALIZED
+    version: int = 1
+    desired_state_version: int = 1
+    confirmed: Bits = Bits()
+    gone: Bits = Bits()
+    stopped: immutables.Map[int, Bits] = immutables.Map()
+    overrides: immutables.Map[int, tuple[Override, ...]] = immutables.Map()
+    reports: immutables.Map[int, SliceReport] = immutables.Map()
+    created_at: float = 0.0
+    started_at: float = 0.0
+    completed_at: float = 0.0
+    updated_at: float = 0.0
+    stop: StopRecord | None = None  # of the whole job
+    part_stops: immutables.Map[int, StopRecord] = immutables.Map()  # the last one of each slice
+    grants: immutables.Map[int, int] = immutables.Map()  # by slice; only where there is a limit
+    created_by: str = ""  # while the job is incomplete, who sends its pieces
+    restarts: immutables.Map[int, tuple[tuple[int, Bits], ...]] = immutables.Map()
+    awaited: immutables.Map[int, int] = immutables.Map()
+    uses: immutables.Map[int, Use] = immutables.Map()  # by slice; only where there is a limit
+    pieces: immutables.Map[int, tuple[Override, ...]] = immutables.Map()  # of an update to come
+    pieces_by: str = ""  # who sends them
+    period: Key = Key("")  # of the archive, that has it
+    archived_end: float = 0.0  # and with which end
+    waits: Waits = Waits()
+    throttled: Throttled | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the job may not begin yet: its slices are not told its goal."""
+        return self.waits.holds and self.goal in (JobGoals.SUCCEEDED, JobGoals.RUNNING)
+
+    @property
+    def slices(self) -> int:
+        """How many slices hold the instances."""
+        return slices_of(self.spec.instances) if self.spec is not None else 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Instances by state."""
+        return dict(sorted(counts_of(self.spec, self.reports).items()))
+
+
+def known_use(job: Job, number: int) -> Use:
+    """What is known of the use of one slice of a job with a limit."""
+    use, report = job.uses.get(number), job.reports.get(number)
+    assert job.spec is not None
+    if use is not None:
+        return use
+    if report is not None:  # stored by a version that derived it each time
+        return use_of(report.tally, job.grants.get(number, 0))
+    return Use(0, count_of(job.spec, number))
+
+
+def known_uses(job: Job) -> dict[int, Use]:
+    """The same of all slices."""
+    return {number: known_use(job, number) for number in range(job.slices)}
+
+
+def counts_of(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
+    """Instances by state, by what slices report."""
+    counts = total(reports[number].tally for number in sorted(reports))
+    if spec is not None and metered(spec):
+        # A slice of which none may begin has no tasks yet, and so sends no tally.
+        unreported = [
+            number for number in range(slices_of(spec.instances)) if number not in reports
+        ]
+        waiting = sum(count_of(spec, number) for number in unreported)
+        if waiting:
+            counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + waiting
+    return counts
