@@ -388,7 +388,7 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
 }
 NOT_APPLIED = (
     tf.AdmissionRequested, tf.AdmissionQueued, tf.AdmissionGranted, tf.AdmissionReleasing,
-    tf.AdmissionReleased, tf.TaskThrottled, tf.TaskUnschedulable, jf.GrantsRaised,
+    tf.AdmissionReleased, tf.RunLimitSet, tf.TaskThrottled, tf.TaskUnschedulable, jf.GrantsRaised,
     hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered,
     hf.HostUnreachable, hf.HostReachable, hf.HostReconciled, jf.JobTallied, jf.SliceVanished,
     hf.MaintenanceStarted, hf.HostDrained, hf.HostTakenDown, hf.MaintenanceCompleted,
