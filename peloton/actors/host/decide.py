@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.host import facts as f
+from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host.configuring import (
     appear,
@@ -20,7 +21,9 @@ from peloton.actors.host.configuring import (
     host_appeared,
     new_host_appeared,
 )
+from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.granting import granted
+from peloton.actors.host.holding import due, hold, not_held, release
 from peloton.actors.host.ledger import (
     RunEvent,
     RunPhase,
@@ -39,7 +42,6 @@ from peloton.actors.host.reports import (
     runs_ended,
     runs_listed,
     runs_started,
-    unreachable,
 )
 from peloton.actors.host.state import Host, folded
 from peloton.actors.task import messages as t
@@ -177,7 +179,11 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.RunsStarted: from_backend(runs_started),
     m.RunsEnded: from_backend(runs_ended),
     m.RunsListed: from_backend(runs_listed),
-    Due: unreachable,
+    hm.HoldHost: hold,
+    hm.ReleaseHold: release,
+    hm.LaunchForeign: launch_foreign,
+    hm.KillForeign: kill_foreign,
+    Due: due,
 }
 
 
@@ -212,5 +218,9 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunsStarted: _nothing,
     m.RunsEnded: _nothing,
     m.RunsListed: _nothing,
+    hm.HoldHost: no_host,
+    hm.ReleaseHold: not_held,
+    hm.LaunchForeign: no_host,
+    hm.KillForeign: none_there,
     Due: _nothing,
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 import immutables
 
+from peloton.actors.host.hold_messages import HostHold
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost
@@ -44,6 +45,8 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     keeper_at: str = ""
     running: immutables.Map[Label, int] = immutables.Map()
     maintenance: Maintenance = Maintenance.NONE
+    hold: HostHold | None = None
+    foreign: int = 0
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from peloton.actors.host.inventory.facts import InventoryOpened
 from peloton.actors.host.inventory.messages import (
     PLACERS_ALL,
@@ -18,9 +20,10 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
+from peloton.actors.host.state import Host
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.messages import SnapshotWanted
-from peloton.runtime.vocabulary import At, Decision, Send
+from peloton.runtime.vocabulary import At, Decision, Key, Send
 
 
 def opened(message: OpenInventory, at: At) -> Decision:
@@ -81,7 +84,13 @@ def _tells_labels(at: At) -> bool:
 def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:
     """Every host of the shard, by name."""
     hosts: Hosts = at.index
-    return tuple(
-        HostView(host.summary(key), host.state, len(host.runs), host.because, host.maintenance)
-        for key, host in sorted(hosts.hosts.items())
-    )
+    return tuple(_view(key, host) for key, host in sorted(hosts.hosts.items()))
+
+
+def _view(key: Key, host: Host) -> HostView:
+    summary = host.summary(key)
+    view = HostView(summary, host.state, len(host.runs), host.because, host.maintenance)
+    if host.hold is None and not host.foreign:
+        return view
+    hold = "" if host.hold is None else host.hold.name
+    return replace(view, hold=hold, held=host.unused - host.free, foreign=host.foreign)

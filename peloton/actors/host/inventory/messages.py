@@ -6,6 +6,7 @@ None must concern a single run: hosts report those.
 from __future__ import annotations
 
 from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.resources import Resources
 from peloton.placement.messages import HostSummary, SnapshotWanted
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
 
@@ -29,6 +30,9 @@ class HostView(Value, frozen=True, gc=False, array_like=True):
     runs: int
     because: str = ""
     maintenance: Maintenance = Maintenance.NONE
+    hold: str = ""  # the name of its hold
+    held: Resources = Resources()  # what it has: neither free nor used
+    foreign: int = 0  # runs that no task has
 
 
 MESSAGES: dict[int, type] = {1: OpenInventory, 2: SnapshotWanted}
