@@ -17,6 +17,8 @@ from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.runtime.vocabulary import Key
 
+READY, PLACING, UNKNOWN = "ready", "placing", "unknown"
+
 
 def all_hosts(cluster_client: ClusterClient, context: Context) -> list[HostView]:
     """Every host, by name: one inventory that cannot answer makes the whole call unavailable."""
@@ -48,6 +50,18 @@ def takes_work(view: HostView) -> bool:
     return view.summary.up
 
 
+def status_of(view: HostView) -> str:
+    """The status of a host in the original's words."""
+    if not takes_work(view):
+        return UNKNOWN
+    return PLACING if view.hold else READY
+
+
+def unused_of(view: HostView) -> Resources:
+    """What no run holds: it is free, or a caller holds it."""
+    return view.summary.free + view.held
+
+
 def capacity_of(views: Iterable[HostView]) -> tuple[Resources, Resources]:
     """What the hosts have in all, and what runs hold of it.
 
@@ -56,7 +70,7 @@ def capacity_of(views: Iterable[HostView]) -> tuple[Resources, Resources]:
     total, free = Resources(), Resources()
     for view in views:
         if view.state != HostStates.LOST and view.maintenance == Maintenance.NONE:
-            total, free = total + view.summary.capacity, free + view.summary.free
+            total, free = total + view.summary.capacity, free + unused_of(view)
     return total, total - free
 
 

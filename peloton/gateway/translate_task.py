@@ -158,11 +158,15 @@ _CONDITIONS = {
 def _constraint_of(sent: task.TaskConfig, field: str) -> Constraint | None:
     if not sent.HasField("constraint"):
         return None
-    found = _constraint(sent.constraint, f"{field}.constraint")
+    return to_constraint(sent.constraint, f"{field}.constraint")
+
+
+def to_constraint(sent: task.Constraint, field: str) -> Constraint:
+    """The record of a constraint; raises BadConfig, naming the field."""
+    found = _constraint(sent, field)
     count = sum(1 for _ in leaves(found))
     if count > CONDITIONS_MAX:
-        text = f"{count} conditions, the limit is {CONDITIONS_MAX}"
-        raise BadConfig(f"{field}.constraint", text)
+        raise BadConfig(field, f"{count} conditions, the limit is {CONDITIONS_MAX}")
     return found
 
 

@@ -36,8 +36,11 @@ from tests.gateway.hostile import bytes_of
 
 CODE = grpc.StatusCode
 FAILURES = {CODE.INTERNAL, CODE.UNKNOWN, CODE.DATA_LOSS, CODE.DEADLINE_EXCEEDED, CODE.CANCELLED}
-INTERNAL_LISTS = ("StartMaintenance", "CompleteMaintenance")
-"""These answer a list with a wrong host with INTERNAL, as the original does."""
+INTERNAL_LISTS = (
+    "StartMaintenance", "CompleteMaintenance", "GetHosts", "LaunchTasks", "AcquireHosts",
+    "TerminateLeases", "LaunchPods", "KillPods",
+)  # fmt: skip
+"""These answer what is wrong, or about what is not there, with INTERNAL, as the original does."""
 ANSWER_S_MAX = 20.0
 WAITS = ("Watch", "WaitJob", "WatchEventStreamEvent", "WatchHostSummaryEvent")
 """Well-formed requests of these wait for what may never happen."""
