@@ -8,7 +8,7 @@ not launch without a hold, nor touch a run of a job that is not its instance's p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from peloton.actors.host.foreign_names import FOREIGN_ID_MAX, is_foreign_id
 from peloton.actors.host.hold_messages import (
@@ -18,9 +18,9 @@ from peloton.actors.host.hold_messages import (
     KillForeign,
     LaunchForeign,
 )
-from peloton.actors.host.messages import Port, RunSpec
+from peloton.actors.host.messages import RunSpec
 from peloton.actors.job.messages import JobStopped, StopJob
-from peloton.actors.job.spec import TaskConfig
+from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.resources import BadAmount, Resources
 from peloton.actors.task.messages import SLICE_SIZE, parse_pod
@@ -34,7 +34,7 @@ from peloton.gateway.principals import principal_of
 from peloton.gateway.run_as import NotPermitted, RunAs, run_as
 from peloton.gateway.second_services import recast
 from peloton.gateway.texts import known_job
-from peloton.gateway.translate_task import LATER, PORT_MAX, BadConfig, to_config
+from peloton.gateway.translate_task import LATER, BadConfig, to_config
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Refused, key
 
@@ -54,20 +54,33 @@ _CONTAINER_FIELDS = frozenset((
 # ---- launches ----
 
 
-def launch(
-    cluster_client: ClusterClient, hold: tuple[str, str], runs: Sequence[Any], *, context: Context
-) -> Refused | None:
-    """Start runs on a hold, given as host and name; or why the host did not.
+class RunWanted(NamedTuple):
+    """One run of a launch: the caller's id of it, what to run, and numbers of its ports by name.
 
-    Each run is its id, its config, its ports by name, and the path of all that.
+    `field` is the path of all that in the request.
     """
+
+    task: str
+    config: task.TaskConfig
+    ports: Mapping[str, int]
+    field: str
+
+
+def launch_runs(
+    cluster_client: ClusterClient,
+    hold: tuple[str, str],
+    *,
+    runs: Sequence[RunWanted],
+    context: Context,
+) -> Refused | None:
+    """Start runs on a hold, given as host and name; or why the host did not."""
     host, name = hold
     if len(runs) > LAUNCH_RUNS_MAX:
         text = f"{len(runs)} runs, the limit of one launch is {LAUNCH_RUNS_MAX}"
         end(context, Code.INVALID_ARGUMENT, text=text)
     by = run_as(principal_of(context))
     try:
-        message = LaunchForeign(name, tuple(_foreign(*run, by=by) for run in runs))
+        message = LaunchForeign(name, tuple(_foreign(run, by=by) for run in runs))
     except (BadConfig, BadAmount) as error:
         end(context, Code.INVALID_ARGUMENT, text=str(error))
     except NotPermitted as error:
@@ -81,47 +94,42 @@ def refused_code(refused: Refused) -> Any:
     return Code.INTERNAL if refused.code == NO_HOLD else Code.FAILED_PRECONDITION
 
 
-def _foreign(
-    name: str, config: task.TaskConfig, /, ports: Mapping[str, int], field: str, *, by: RunAs
-) -> ForeignRun:
-    if not is_foreign_id(name):
-        text = f"{name!r} is not 1 to {FOREIGN_ID_MAX} letters, digits, - and _"
-        raise BadConfig(f"{field}.id", text)
-    found = to_config(config, f"{field}.config", by=by)
+def _foreign(run: RunWanted, *, by: RunAs) -> ForeignRun:
+    if not is_foreign_id(run.task):
+        text = f"{run.task!r} is not 1 to {FOREIGN_ID_MAX} letters, digits, - and _"
+        raise BadConfig(f"{run.field}.id", text)
+    found = to_config(_numbered(run), f"{run.field}.config", by=by)
     if found.command is None:
-        raise BadConfig(f"{field}.config.command", "required field is missing")
-    return ForeignRun(name, _run_spec(found, ports, field=field))
+        raise BadConfig(f"{run.field}.config.command", "required field is missing")
+    return ForeignRun(run.task, _run_spec(found, found.command))
 
 
-def _run_spec(config: TaskConfig, given: Mapping[str, int], *, field: str) -> RunSpec:
-    command = config.command
-    assert command is not None
+def _numbered(run: RunWanted) -> task.TaskConfig:
+    """The config with the numbers that the caller has picked; the host picks the others."""
+    config = task.TaskConfig()
+    config.CopyFrom(run.config)
+    names = {port.name for port in config.ports}
+    for name in sorted(run.ports):
+        if name not in names:
+            raise BadConfig(f"{run.field}.ports[{name}]", "the config has no port of this name")
+    for port in config.ports:
+        port.value = port.value or run.ports.get(port.name, 0)
+    return config
+
+
+def _run_spec(config: TaskConfig, command: Command) -> RunSpec:
     return RunSpec(
         resources=config.resources or Resources(),
         value=command.value,
         shell=command.shell,
         arguments=command.arguments,
         environment=command.environment,
-        ports=_numbered(config.ports, given, field=f"{field}.ports"),
+        ports=config.ports,
         kill_grace_s=GRACE_S if config.kill_grace_s is None else config.kill_grace_s,
         image=config.image,
         user=command.user,
         caller=command.caller,
         labels=tuple(Label(name, value) for name, value in config.labels),
-    )
-
-
-def _numbered(ports: tuple[Port, ...], given: Mapping[str, int], *, field: str) -> tuple[Port, ...]:
-    """The ports with the numbers that the caller has picked; the host picks the others."""
-    names = {port.name for port in ports}
-    for name in sorted(given):
-        if name not in names:
-            raise BadConfig(f"{field}[{name}]", "the config has no port of this name")
-        if given[name] > PORT_MAX:
-            raise BadConfig(f"{field}[{name}]", f"must be ≤ {PORT_MAX}, got {given[name]}")
-    return tuple(
-        port if port.number else Port(port.name, given.get(port.name, 0), port.env)
-        for port in ports
     )
 
 
@@ -180,7 +188,9 @@ def _refuse_others(sent: Any, field: str, *, known: frozenset[str]) -> None:
 # ---- kills ----
 
 
-def kill(cluster_client: ClusterClient, names: Iterable[str], *, context: Context) -> list[str]:
+def kill_runs(
+    cluster_client: ClusterClient, names: Iterable[str], *, context: Context
+) -> list[str]:
     """End these runs; the names that are of no run."""
     left = dict.fromkeys(names)
     foreign = tuple(name for name in left if is_foreign_id(name))

@@ -13,8 +13,14 @@ from peloton.actors.resources import BadAmount, Resources, amount, millionths
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.event_streams import PodEvents
-from peloton.gateway.foreign_runs import config_of_pod, kill, launch, refused_code
-from peloton.gateway.host_offers import Wanted, acquire, release
+from peloton.gateway.foreign_runs import (
+    RunWanted,
+    config_of_pod,
+    kill_runs,
+    launch_runs,
+    refused_code,
+)
+from peloton.gateway.host_offers import Wanted, hold_hosts, release_holds
 from peloton.gateway.inventories import all_hosts, by_kind, capacity_of, status_of, unused_of
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.second_services import recast
@@ -67,7 +73,7 @@ class HostManagerService:
         """Lease hosts that suit, with all they have free."""
         if not sent.HasField("filter"):
             end(context, Code.INTERNAL, text="invalid host filter")
-        found = acquire(self._cluster_client, _wanted_by(sent.filter, context), context=context)
+        found = hold_hosts(self._cluster_client, _wanted_by(sent.filter, context), context=context)
         answer = hostmgr_svc.AcquireHostsResponse()
         for held in found.hosts:
             summary = answer.hosts.add(lease_id={"value": held.name}).host_summary
@@ -86,7 +92,7 @@ class HostManagerService:
         """Give hosts back; those that could not be are named together."""
         pairs = [(one.hostname, one.lease_id.value) for one in sent.leases]
         texts = ["a lease without its id or its hostname"] if not all(map(all, pairs)) else []
-        for lease, answer in release(self._cluster_client, pairs, context=context):
+        for lease, answer in release_holds(self._cluster_client, pairs, context=context):
             if not (isinstance(answer, HoldReleased) and answer.known):
                 texts.append(f"{lease} is no lease of this host")
         if texts:
@@ -103,15 +109,11 @@ class HostManagerService:
             if missing:
                 end(context, Code.INTERNAL, text=text)
         try:
-            runs = [
-                (one.pod_id.value, config_of_pod(one.spec, f"pods[{at}].spec"), one.ports,
-                 f"pods[{at}]")
-                for at, one in enumerate(sent.pods)
-            ]  # fmt: skip
+            runs = [_run_wanted(pod, f"pods[{at}]") for at, pod in enumerate(sent.pods)]
         except BadConfig as error:
             end(context, Code.INVALID_ARGUMENT, text=str(error))
         lease = (sent.hostname, sent.lease_id.value)
-        refused = launch(self._cluster_client, lease, runs, context=context)
+        refused = launch_runs(self._cluster_client, lease, runs=runs, context=context)
         if isinstance(refused, Refused):
             end(context, refused_code(refused), text=f"launch pods failed: {refused.text}")
         return hostmgr_svc.LaunchPodsResponse()
@@ -119,7 +121,7 @@ class HostManagerService:
     def KillPods(self, sent: hostmgr_svc.KillPodsRequest, context: Context) -> Any:
         """End runs: what was launched here at its host, and a job's through the job."""
         names = [one.value for one in sent.pod_ids]
-        missing = kill(self._cluster_client, names, context=context)
+        missing = kill_runs(self._cluster_client, names, context=context)
         if missing:
             end(context, Code.INTERNAL, text=f"no run of these ids: {', '.join(missing)}")
         return hostmgr_svc.KillPodsResponse()
@@ -127,6 +129,11 @@ class HostManagerService:
     async def GetEvents(self, sent: hostmgr_svc.GetEventsRequest, call: LongCall) -> Any:
         """The newest starts and ends of runs that are kept for the event streams."""
         return hostmgr_svc.GetEventsResponse(events=await self._events.kept(call))
+
+
+def _run_wanted(pod: hostmgr.LaunchablePod, field: str) -> RunWanted:
+    config = config_of_pod(pod.spec, f"{field}.spec")
+    return RunWanted(pod.pod_id.value, config, pod.ports, field)
 
 
 def _wanted_by(by: hostmgr.HostFilter, context: Context) -> Wanted:

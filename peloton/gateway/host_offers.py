@@ -51,7 +51,7 @@ class Acquired(NamedTuple):
     counts: dict[str, int]
 
 
-def acquire(cluster_client: ClusterClient, wanted: Wanted, *, context: Context) -> Acquired:
+def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Context) -> Acquired:
     """Hold hosts that suit. None is an answer, too."""
     most = min(wanted.most or HOLDS_MAX, HOLDS_MAX)
     held: list[HostHeld] = []
@@ -87,7 +87,9 @@ def _result(answer: Any, context: Context) -> str:
     return answer.code if answer.code in RESULTS else NOT_READY
 
 
-def matching(cluster_client: ClusterClient, wanted: Wanted, *, context: Context) -> list[HostView]:
+def matching_hosts(
+    cluster_client: ClusterClient, wanted: Wanted, *, context: Context
+) -> list[HostView]:
     """The hosts that would suit if nothing ran there. Conditions on tasks are not regarded."""
     found = [
         view
@@ -109,7 +111,7 @@ def _ordered(views: list[HostView], wanted: Wanted) -> list[HostView]:
     return sorted(views, key=rank)
 
 
-def release(
+def release_holds(
     cluster_client: ClusterClient, holds: Iterable[tuple[str, str]], *, context: Context
 ) -> Iterator[tuple[str, Any]]:
     """Give back holds, by host and name; each with the answer of its host."""

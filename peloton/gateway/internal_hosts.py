@@ -16,8 +16,8 @@ from peloton.actors.resources import BadAmount, Resources
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.mesos.v1.master import master_pb2 as master
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.foreign_runs import kill, launch, refused_code
-from peloton.gateway.host_offers import Wanted, acquire, matching, release
+from peloton.gateway.foreign_runs import RunWanted, kill_runs, launch_runs, refused_code
+from peloton.gateway.host_offers import Wanted, hold_hosts, matching_hosts, release_holds
 from peloton.gateway.host_watches import HostWatches
 from peloton.gateway.inventories import (
     all_hosts,
@@ -114,7 +114,7 @@ class InternalHostService:
     def AcquireHostOffers(self, sent: hostsvc.AcquireHostOffersRequest, context: Context) -> Any:
         """Hold hosts that suit, with all they have free, for `HOLD_S`."""
         wanted = _wanted(sent, context, no_filter=Code.INVALID_ARGUMENT)
-        found = acquire(self._cluster_client, wanted, context=context)
+        found = hold_hosts(self._cluster_client, wanted, context=context)
         answer = hostsvc.AcquireHostOffersResponse()
         for held in found.hosts:
             name = client_name(held.summary.host)
@@ -132,7 +132,7 @@ class InternalHostService:
     def ReleaseHostOffers(self, sent: hostsvc.ReleaseHostOffersRequest, context: Context) -> Any:
         """Give hosts back; an offer that is not held any more is tolerated."""
         holds = ((offer.hostname, offer.id.value) for offer in sent.hostOffers)
-        for _ in release(self._cluster_client, holds, context=context):
+        for _ in release_holds(self._cluster_client, holds, context=context):
             pass
         return hostsvc.ReleaseHostOffersResponse()
 
@@ -140,7 +140,7 @@ class InternalHostService:
         """The hosts that suit by all that they have, whatever runs there. Nothing is held."""
         wanted = _wanted(sent, context, no_filter=Code.INTERNAL)
         found = hostsvc.GetHostsResponse()
-        for view in matching(self._cluster_client, wanted, context=context):
+        for view in matching_hosts(self._cluster_client, wanted, context=context):
             name = client_name(view.summary.host)
             found.hosts.add(
                 hostname=name,
@@ -169,11 +169,11 @@ class InternalHostService:
                 field = f"tasks[{at}].volume"
                 end(context, Code.INVALID_ARGUMENT, text="is not supported yet", field=field)
         runs = [
-            (one.taskId.value, one.config, one.ports, f"tasks[{at}]")
+            RunWanted(one.taskId.value, one.config, one.ports, f"tasks[{at}]")
             for at, one in enumerate(sent.tasks)
         ]
         hold = (sent.hostname, sent.id.value)
-        refused = launch(self._cluster_client, hold, runs, context=context)
+        refused = launch_runs(self._cluster_client, hold, runs=runs, context=context)
         if refused is not None:
             text = f"claim for launch failed: {refused.text}"
             end(context, refused_code(refused), text=text)
@@ -186,7 +186,7 @@ class InternalHostService:
             nothing = hostsvc.InvalidTaskIDs(message="Empty task ids")
             return hostsvc.KillTasksResponse(error=Error(invalidTaskIDs=nothing))
         names = [one.value for one in sent.taskIds]
-        missing = kill(self._cluster_client, names, context=context)
+        missing = kill_runs(self._cluster_client, names, context=context)
         if not missing:
             return hostsvc.KillTasksResponse()
         failure = hostsvc.KillFailure(
