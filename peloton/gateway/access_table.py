@@ -6,7 +6,8 @@ trust a request: what names no object is left to the method, which has to refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton.actors.respool.messages import ROOT, GetPool, pool_key
@@ -161,6 +162,14 @@ def _moved_host(sent: Any) -> Objects:
     return {"host": sent.hostname, "from": sent.sourcePool, "to": sent.destinationPool}
 
 
+def _names(hosts: Iterable[Any]) -> list[str]:
+    return [one.hostname for one in islice(hosts, SHOWN_HOSTS_MAX)]
+
+
+def _nothing_named(sent: Any) -> Objects:
+    return {}
+
+
 def _cluster(sent: Any) -> AccessTarget:
     return ClusterTarget()
 
@@ -272,6 +281,23 @@ _FIRST: dict[str, AccessRow] = {
     f"{INTERNAL_HOSTS}.GetTasksByHostState": _OF_CLUSTER,
     f"{INTERNAL_HOSTS}.GetMesosMasterHostPort": _OF_CLUSTER,
     f"{INTERNAL_HOSTS}.GetHostPoolCapacity": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.AcquireHostOffers": _OF_CLUSTER._replace(
+        objects=_nothing_named,
+        made=lambda answer: {"hosts": _names(answer.hostOffers)} if answer.hostOffers else {},
+    ),
+    f"{INTERNAL_HOSTS}.ReleaseHostOffers": _OF_CLUSTER._replace(
+        objects=lambda sent: {"hosts": _names(sent.hostOffers)}
+    ),
+    f"{INTERNAL_HOSTS}.GetHosts": _OF_CLUSTER,
+    f"{INTERNAL_HOSTS}.LaunchTasks": _OF_CLUSTER._replace(
+        objects=lambda sent: {
+            "host": sent.hostname,
+            "tasks": [one.taskId.value for one in sent.tasks[:SHOWN_RANGES_MAX]],
+        }
+    ),
+    f"{INTERNAL_HOSTS}.KillTasks": _OF_CLUSTER._replace(
+        objects=lambda sent: {"tasks": [one.value for one in sent.taskIds[:SHOWN_RANGES_MAX]]}
+    ),
     f"{EVENTS}.InitStream": _OF_CLUSTER,
     f"{EVENTS}.WaitForEvents": _OF_CLUSTER,
     f"{POD_EVENTS}.InitStream": _OF_CLUSTER,
@@ -279,6 +305,24 @@ _FIRST: dict[str, AccessRow] = {
     f"{HOST_MANAGER}.GetEvents": _OF_CLUSTER,
     f"{HOST_MANAGER}.ClusterCapacity": _OF_CLUSTER,
     f"{HOST_MANAGER}.GetHostCache": _OF_CLUSTER,
+    f"{HOST_MANAGER}.AcquireHosts": _OF_CLUSTER._replace(
+        objects=_nothing_named,
+        made=lambda answer: (
+            {"hosts": _names(one.host_summary for one in answer.hosts)} if answer.hosts else {}
+        ),
+    ),
+    f"{HOST_MANAGER}.TerminateLeases": _OF_CLUSTER._replace(
+        objects=lambda sent: {"hosts": _names(sent.leases)}
+    ),
+    f"{HOST_MANAGER}.LaunchPods": _OF_CLUSTER._replace(
+        objects=lambda sent: {
+            "host": sent.hostname,
+            "pods": [one.pod_id.value for one in sent.pods[:SHOWN_RANGES_MAX]],
+        }
+    ),
+    f"{HOST_MANAGER}.KillPods": _OF_CLUSTER._replace(
+        objects=lambda sent: {"pods": [one.value for one in sent.pod_ids[:SHOWN_RANGES_MAX]]}
+    ),
     f"{INTERNAL_TASKS}.GetActiveTasks": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.GetOrphanTasks": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.GetPendingTasks": _OF_CLUSTER,

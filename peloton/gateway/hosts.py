@@ -48,7 +48,7 @@ def _host_of(view: HostView) -> Any:
     return ops.Host(
         name=client_name(summary.host),
         state=_state_of(view),
-        text=view.because,
+        text=view.because or ("held for a caller" if view.hold else ""),
         capacity=_amounts(summary.capacity),
         free=_amounts(summary.free),
         runs=view.runs,

@@ -1,13 +1,15 @@
-"""peloton.private.hostmgr.hostsvc.InternalHostService: what tools read of the hosts.
+"""peloton.private.hostmgr.hostsvc.InternalHostService: hosts as tools read and use them.
 
-Turns the views of inventories into offers, agents and capacities. An offer here is what a host
-has free at the moment of the call; it must not promise that anything is held.
+Turns the views of inventories into offers, agents and capacities, and asks for offers into holds.
+An offer that was not acquired is what a host has free at the moment of the call; it must not
+promise that anything is held.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.resources import BadAmount, Resources
@@ -15,18 +17,29 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.mesos.v1.master import master_pb2 as master
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.draining_hosts import DrainingHosts
+from peloton.gateway.foreign_runs import RunWanted, kill_runs, launch_runs, refused_code
+from peloton.gateway.host_offers import Wanted, hold_hosts, matching_hosts, release_holds
 from peloton.gateway.host_pools import HostPoolCapacities
 from peloton.gateway.host_watches import HostWatches
-from peloton.gateway.inventories import all_hosts, by_kind, capacity_of, takes_work, with_runs
+from peloton.gateway.inventories import (
+    all_hosts,
+    by_kind,
+    capacity_of,
+    status_of,
+    takes_work,
+    unused_of,
+    with_runs,
+)
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.mesos_resources import mesos_attributes, mesos_resources
 from peloton.gateway.texts import client_name
-from peloton.gateway.translate_task import resources_of
+from peloton.gateway.translate_task import BadConfig, resources_of, to_constraint
+from peloton.placement.filters import HostWant
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 
 FRAMEWORK = "peloton"
-READY, UNKNOWN = "ready", "unknown"
 AGENT_VERSION = "peloton"
+TIGHTEST = hostsvc.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST
 
 
 class InternalHostService(DrainingHosts, HostPoolCapacities):
@@ -50,7 +63,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities):
     def GetOutstandingOffers(
         self, sent: hostsvc.GetOutstandingOffersRequest, context: Context
     ) -> Any:
-        """What each host has free, as an offer."""
+        """What each host has free, or a caller holds there, as an offer."""
         hosts = all_hosts(self._cluster_client, context)
         offers = [_offer(view) for view in hosts if takes_work(view) and _has_any(view)]
         if not offers:
@@ -81,9 +94,9 @@ class InternalHostService(DrainingHosts, HostPoolCapacities):
             runs = sorted(name for name, run in host.runs.items() if run.phase in HOLDING)
             found.hosts.add(
                 hostname=client_name(key),
-                resources=mesos_resources(view.summary.free),
-                status=READY if takes_work(view) else UNKNOWN,
-                tasks=[mesos.TaskID(value=run) for run in runs],
+                resources=mesos_resources(unused_of(view)),
+                status=status_of(view),
+                tasks=[mesos.TaskID(value=shown_run(run)) for run in runs],
             )
         return found
 
@@ -100,6 +113,90 @@ class InternalHostService(DrainingHosts, HostPoolCapacities):
             return hostsvc.GetMesosAgentInfoResponse(error=error)
         return hostsvc.GetMesosAgentInfoResponse(agents=found)
 
+    def AcquireHostOffers(self, sent: hostsvc.AcquireHostOffersRequest, context: Context) -> Any:
+        """Hold hosts that suit, with all they have free, for `HOLD_S`."""
+        wanted = _wanted(sent, context, no_filter=Code.INVALID_ARGUMENT)
+        found = hold_hosts(self._cluster_client, wanted, context=context)
+        answer = hostsvc.AcquireHostOffersResponse()
+        for held in found.hosts:
+            name = client_name(held.summary.host)
+            answer.hostOffers.add(
+                hostname=name,
+                agentId={"value": name},
+                resources=mesos_resources(held.resources),
+                attributes=mesos_attributes(held.summary.labels),
+                id={"value": held.name},
+            )
+        for result, count in found.counts.items():
+            answer.filterResultCounts[result.lower()] = count
+        return answer
+
+    def ReleaseHostOffers(self, sent: hostsvc.ReleaseHostOffersRequest, context: Context) -> Any:
+        """Give hosts back; an offer that is not held any more is tolerated."""
+        holds = ((offer.hostname, offer.id.value) for offer in sent.hostOffers)
+        for _ in release_holds(self._cluster_client, holds, context=context):
+            pass
+        return hostsvc.ReleaseHostOffersResponse()
+
+    def GetHosts(self, sent: hostsvc.GetHostsRequest, context: Context) -> Any:
+        """The hosts that suit by all that they have, whatever runs there. Nothing is held."""
+        wanted = _wanted(sent, context, no_filter=Code.INTERNAL)
+        found = hostsvc.GetHostsResponse()
+        for view in matching_hosts(self._cluster_client, wanted, context=context):
+            name = client_name(view.summary.host)
+            found.hosts.add(
+                hostname=name,
+                agentId={"value": name},
+                resources=mesos_resources(view.summary.capacity),
+                attributes=mesos_attributes(view.summary.labels),
+            )
+        if not found.hosts:
+            text = "could not return matching hosts: no host matches the filter"
+            end(context, Code.INTERNAL, text=text)
+        return found
+
+    def LaunchTasks(self, sent: hostsvc.LaunchTasksRequest, context: Context) -> Any:
+        """Start these on a host that was acquired, which is used up by it."""
+        for missing, text in (
+            (not sent.tasks, "empty task list"),
+            (not sent.agentId.value, "empty agent id"),
+            (not sent.hostname, "empty hostname"),
+            (not sent.id.value, "empty host offer"),
+        ):
+            if missing:
+                text = f"validate launch tasks failed: {text}"
+                end(context, Code.INVALID_ARGUMENT, text=text)
+        for at, one in enumerate(sent.tasks):
+            if one.HasField("volume"):
+                field = f"tasks[{at}].volume"
+                end(context, Code.INVALID_ARGUMENT, text="is not supported yet", field=field)
+        runs = [
+            RunWanted(one.taskId.value, one.config, one.ports, f"tasks[{at}]")
+            for at, one in enumerate(sent.tasks)
+        ]
+        hold = (sent.hostname, sent.id.value)
+        refused = launch_runs(self._cluster_client, hold, runs=runs, context=context)
+        if refused is not None:
+            text = f"claim for launch failed: {refused.text}"
+            end(context, refused_code(refused), text=text)
+        return hostsvc.LaunchTasksResponse()
+
+    def KillTasks(self, sent: hostsvc.KillTasksRequest, context: Context) -> Any:
+        """End runs: what was launched here at its host, and a job's through the job."""
+        Error = hostsvc.KillTasksResponse.Error
+        if not sent.taskIds:
+            nothing = hostsvc.InvalidTaskIDs(message="Empty task ids")
+            return hostsvc.KillTasksResponse(error=Error(invalidTaskIDs=nothing))
+        names = [one.value for one in sent.taskIds]
+        missing = kill_runs(self._cluster_client, names, context=context)
+        if not missing:
+            return hostsvc.KillTasksResponse()
+        failure = hostsvc.KillFailure(
+            message=f"no run of these ids: {', '.join(missing)}",
+            taskIds=[mesos.TaskID(value=one) for one in missing],
+        )
+        return hostsvc.KillTasksResponse(error=Error(killFailure=failure))
+
     async def WatchEventStreamEvent(self, sent: hostsvc.WatchEventRequest, call: LongCall) -> None:
         """What becomes of runs, from now on."""
         await self._watches.watch_statuses(sent, call)
@@ -115,13 +212,36 @@ class InternalHostService(DrainingHosts, HostPoolCapacities):
         return hostsvc.CancelWatchResponse()
 
 
+def _wanted(sent: Any, context: Context, *, no_filter: Code) -> Wanted:
+    """What a filter asks for. Both calls have it, and differ in how they refuse none."""
+    if not sent.HasField("filter"):
+        text = "invalid host filter" if no_filter is Code.INTERNAL else "invalid filter: missing"
+        end(context, no_filter, text=text)
+    by = sent.filter
+    try:
+        wants = by.resourceConstraint
+        need = resources_of(wants.minimum, "filter.resourceConstraint.minimum")
+        constraint = None
+        if by.HasField("schedulingConstraint"):
+            constraint = to_constraint(by.schedulingConstraint, "filter.schedulingConstraint")
+    except (BadAmount, BadConfig) as error:
+        end(context, Code.INVALID_ARGUMENT, text=f"invalid filter: {error}")
+    return Wanted(
+        HostWant(need, wants.numPorts, constraint, wants.revocable),
+        most=by.quantity.maxHosts,
+        first=frozenset(hint.hostname for hint in by.hint.hostHint),
+        tightest_first=by.hint.rankHint
+        == hostsvc.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST,
+    )
+
+
 def _compares(view: HostView, wanted: Resources, *, less: bool) -> bool:
-    free = view.summary.free
+    free = unused_of(view)
     return free.within(wanted) if less else wanted.within(free)
 
 
 def _has_any(view: HostView) -> bool:
-    return any(each > 0 for each in view.summary.free.amounts())
+    return any(each > 0 for each in unused_of(view).amounts())
 
 
 def _offer(view: HostView) -> mesos.Offer:
@@ -129,11 +249,11 @@ def _offer(view: HostView) -> mesos.Offer:
     name = client_name(summary.host)
     return mesos.Offer(
         # Another offer as soon as the host has changed: nobody can take it for the present one.
-        id=mesos.OfferID(value=f"{name}-{summary.position}"),
+        id=mesos.OfferID(value=view.hold or f"{name}-{summary.position}"),
         framework_id=mesos.FrameworkID(value=FRAMEWORK),
         agent_id=mesos.AgentID(value=name),
         hostname=name,
-        resources=mesos_resources(summary.free),
+        resources=mesos_resources(unused_of(view)),
         attributes=mesos_attributes(summary.labels),
     )
 
@@ -152,5 +272,5 @@ def _agent(view: HostView) -> master.Response.GetAgents.Agent:
         active=takes_work(view),
         version=AGENT_VERSION,
         total_resources=mesos_resources(summary.capacity),
-        allocated_resources=mesos_resources(summary.capacity - summary.free),
+        allocated_resources=mesos_resources(summary.capacity - unused_of(view)),
     )

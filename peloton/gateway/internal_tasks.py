@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.ledger import HOLDING, LedgerRun
 from peloton.actors.job.messages import JobStopped, StopJob
 from peloton.actors.job.slice.messages import FindInstances, InstanceView
@@ -194,13 +195,14 @@ def _missing(name: str) -> resmgrsvc.TasksNotFound:
 
 
 def _task(run: LedgerRun, host: str) -> resmgr.Task:
-    task_id, _, _ = run.pod.rpartition("-")
+    shown = shown_run(run.pod)
+    task_id, _, _ = shown.rpartition("-")
     job, _, _ = task_id.rpartition("-")
     of = run.resources
     return resmgr.Task(
         id={"value": task_id},
         jobId={"value": job},
-        taskId={"value": run.pod},
+        taskId={"value": shown},
         resource=task.ResourceConfig(
             cpuLimit=amount(of.cpu),
             memLimitMb=amount(of.memory),

@@ -19,6 +19,8 @@ from peloton.placement.conditions import HOST_POOL
 from peloton.placement.messages import HostSummary, Label
 from peloton.runtime.vocabulary import Key
 
+READY, PLACING, UNKNOWN = "ready", "placing", "unknown"
+
 
 def all_hosts(cluster_client: ClusterClient, context: Context) -> list[HostView]:
     """Every host, by name: one inventory that cannot answer makes the whole call unavailable."""
@@ -55,6 +57,18 @@ def takes_work(view: HostView) -> bool:
     return view.summary.up
 
 
+def status_of(view: HostView) -> str:
+    """The status of a host in the original's words."""
+    if not takes_work(view):
+        return UNKNOWN
+    return PLACING if view.hold else READY
+
+
+def unused_of(view: HostView) -> Resources:
+    """What no run holds: it is free, or a caller holds it."""
+    return view.summary.free + view.held
+
+
 def capacity_of(views: Iterable[HostView]) -> tuple[Resources, Resources]:
     """What the hosts have in all, and what runs hold of it.
 
@@ -63,7 +77,7 @@ def capacity_of(views: Iterable[HostView]) -> tuple[Resources, Resources]:
     total, free = Resources(), Resources()
     for view in views:
         if view.state != HostStates.LOST and view.maintenance == Maintenance.NONE:
-            total, free = total + view.summary.capacity, free + view.summary.free
+            total, free = total + view.summary.capacity, free + unused_of(view)
     return total, total - free
 
 

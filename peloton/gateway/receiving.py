@@ -7,12 +7,14 @@ not know what a request is for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from peloton.gateway.completions import CoreCall
 from peloton.gateway.guard import CallCode, CallEnded, Guard
+from peloton.gateway.required_fields import missing_fields
 from peloton.gateway.wire_faults import first_fault
 
 MISSING_MAX = 10
@@ -58,7 +60,7 @@ def parsed(kind: Any, data: bytes) -> Any:
     # Types of Mesos have fields that must be there. The parser accepts what lacks them, and raises
     # as soon as it is to be written again.
     if not found.IsInitialized():
-        missing = ", ".join(sorted(found.FindInitializationErrors())[:MISSING_MAX])
+        missing = ", ".join(sorted(islice(missing_fields(found), MISSING_MAX)))
         text = f"the bytes are no {kind.DESCRIPTOR.full_name}: required fields are missing: "
         raise CallEnded(CallCode.INVALID_ARGUMENT, text + missing)
     return found

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from peloton.actors.host import facts as f
+from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.task.messages import End, RunOutcome, pod_id
 from peloton.gateway.feed import ClusterFeed, FeedMark, OutOfReach
 from peloton.gateway.guard import CallEnded
@@ -169,7 +170,7 @@ def statuses_of(change: Change) -> Iterator[RunStatus]:
     for fact in line.facts:
         if isinstance(fact, f.ProcessesStarted):
             for run in fact.runs:
-                yield RunStatus(run, host, "RUNNING", line.at)
+                yield RunStatus(shown_run(run), host, "RUNNING", line.at)
         elif isinstance(fact, f.SetStarted):
             for member in fact.members:
                 run = pod_id(fact.crowd, member, run=fact.run)
@@ -177,7 +178,8 @@ def statuses_of(change: Change) -> Iterator[RunStatus]:
         elif isinstance(fact, f.ProcessesEnded):
             for end in fact.ends:
                 at = line.at if end.at is None else end.at
-                yield RunStatus(end.run, host, STATES[end.outcome.end], at, end.outcome)
+                run, state = shown_run(end.run), STATES[end.outcome.end]
+                yield RunStatus(run, host, state, at, end.outcome)
         elif isinstance(fact, f.SetEnded):
             at, state = line.at if fact.at is None else fact.at, STATES[fact.outcome.end]
             for member in fact.members:

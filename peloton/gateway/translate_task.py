@@ -15,6 +15,7 @@ from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import Resources, millionths
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.required_fields import missing_fields
 from peloton.gateway.run_as import UNKNOWN, RunAs
 from peloton.placement.conditions import leaves
 from peloton.placement.messages import Constraint, Label
@@ -42,9 +43,8 @@ class BadConfig(ValueError):
 def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> TaskConfig:
     """The record of a config, for a caller; raises BadConfig, BadAmount or NotPermitted, naming
     the field."""
-    missing = sent.FindInitializationErrors()  # type: ignore[attr-defined]
-    if missing:
-        raise BadConfig(f"{field}.{missing[0]}", "required field is missing")
+    for missing in missing_fields(sent):
+        raise BadConfig(f"{field}.{missing}", "required field is missing")
     _refuse_unsupported(sent, field)
     raw = sent.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
@@ -158,11 +158,15 @@ _CONDITIONS = {
 def _constraint_of(sent: task.TaskConfig, field: str) -> Constraint | None:
     if not sent.HasField("constraint"):
         return None
-    found = _constraint(sent.constraint, f"{field}.constraint")
+    return to_constraint(sent.constraint, f"{field}.constraint")
+
+
+def to_constraint(sent: task.Constraint, field: str) -> Constraint:
+    """The record of a constraint; raises BadConfig, naming the field."""
+    found = _constraint(sent, field)
     count = sum(1 for _ in leaves(found))
     if count > CONDITIONS_MAX:
-        text = f"{count} conditions, the limit is {CONDITIONS_MAX}"
-        raise BadConfig(f"{field}.constraint", text)
+        raise BadConfig(field, f"{count} conditions, the limit is {CONDITIONS_MAX}")
     return found
 
 

@@ -16,12 +16,7 @@ from typing import TypeVar
 import click
 from click.core import ParameterSource
 
-from peloton.processes.archive_options import (
-    archive_of,
-    archive_options,
-    limits_of,
-    quarantine_option,
-)
+from peloton.processes import archive_options as kept
 from peloton.processes.machine import this_machine
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
@@ -127,8 +122,8 @@ def command() -> click.Command:
     show_default=True,
     help="Ended runs whose files are kept. While tasks run, the number of their start counts.",
 )
-@archive_options
-@quarantine_option
+@kept.archive_options
+@kept.quarantine_option
 @click.option(
     "--task-user",
     default="",
@@ -234,8 +229,8 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         count = int(_number(options, name))
         if not 0 <= count <= most:
             texts.append(f"--{name.replace('_', '-')}: {count} is not between 0 and {most}")
-    archive = archive_of(options, texts)
-    limits = limits_of(options, texts)
+    archive = kept.archive_of(options, texts)
+    limits = kept.limits_of(options, texts)
     if texts:
         raise BadSetting(*texts)
     folder = _folder(options)

@@ -228,6 +228,34 @@ REQUESTS: dict[str, Made] = {
     f"{POD_EVENTS}.WaitForEvents": lambda o, r, by: eventstreamsvc.WaitForEventsRequest(),
     f"{HOST_MANAGER}.GetEvents": lambda o, r, by: hostmgr_svc.GetEventsRequest(),
     f"{HOST_MANAGER}.ClusterCapacity": lambda o, r, by: hostmgr_svc.ClusterCapacityRequest(),
+    f"{INTERNAL_HOSTS}.AcquireHostOffers": lambda o, r, by: hostsvc.AcquireHostOffersRequest(
+        filter={"resourceConstraint": {"minimum": {"cpuLimit": 1e6}}}  # no host has so much
+    ),
+    f"{INTERNAL_HOSTS}.ReleaseHostOffers": lambda o, r, by: hostsvc.ReleaseHostOffersRequest(),
+    f"{INTERNAL_HOSTS}.GetHosts": lambda o, r, by: hostsvc.GetHostsRequest(filter={}),
+    f"{INTERNAL_HOSTS}.LaunchTasks": lambda o, r, by: hostsvc.LaunchTasksRequest(
+        hostname="nobody",
+        agentId={"value": "nobody"},
+        id={"value": "none"},
+        tasks=[{"taskId": {"value": "t"}, "config": {"command": {"value": "true"}}}],
+    ),
+    f"{INTERNAL_HOSTS}.KillTasks": lambda o, r, by: hostsvc.KillTasksRequest(
+        taskIds=[{"value": f"{o.job(r, by, fresh=True)}-0-1"}]
+    ),
+    f"{HOST_MANAGER}.AcquireHosts": lambda o, r, by: hostmgr_svc.AcquireHostsRequest(
+        filter={"resource_constraint": {"minimum": {"cpu_limit": 1e6}}}
+    ),
+    f"{HOST_MANAGER}.TerminateLeases": lambda o, r, by: hostmgr_svc.TerminateLeasesRequest(),
+    f"{HOST_MANAGER}.LaunchPods": lambda o, r, by: hostmgr_svc.LaunchPodsRequest(
+        hostname="nobody",
+        lease_id={"value": "none"},
+        pods=[
+            {"pod_id": {"value": "t"}, "spec": {"containers": [{"entrypoint": {"value": "true"}}]}}
+        ],
+    ),
+    f"{HOST_MANAGER}.KillPods": lambda o, r, by: hostmgr_svc.KillPodsRequest(
+        pod_ids=[{"value": f"{o.job(r, by, fresh=True)}-0-1"}]
+    ),
     f"{HOST_MANAGER}.GetHostCache": lambda o, r, by: hostmgr_svc.GetHostCacheRequest(),
     f"{INTERNAL_TASKS}.GetActiveTasks": lambda o, r, by: resmgrsvc.GetActiveTasksRequest(
         jobID=o.job(r, by)

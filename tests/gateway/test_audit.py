@@ -22,8 +22,10 @@ from peloton.gateway import audit
 from peloton.gateway.access_table import (
     ACCESS_TABLE,
     COUNTERPARTS,
+    HOST_MANAGER,
     HOSTS,
     HOSTS_V1,
+    INTERNAL_HOSTS,
     JOBS_2,
     POOLS_2,
     POOLS_V1,
@@ -69,6 +71,10 @@ CHANGES_MADE = {
     *(f"{hosts}.{verb}HostPool" for hosts in (HOSTS, HOSTS_V1)
       for verb in ("Create", "Delete", "Change")),
     "peloton.private.resmgr.ResourceManagerService.KillTasks",
+    *(f"{INTERNAL_HOSTS}.{name}"
+      for name in ("AcquireHostOffers", "ReleaseHostOffers", "LaunchTasks", "KillTasks")),
+    *(f"{HOST_MANAGER}.{name}"
+      for name in ("AcquireHosts", "TerminateLeases", "LaunchPods", "KillPods")),
 }  # fmt: skip
 CHANGES_MADE |= {second for second, first in COUNTERPARTS.items() if first in CHANGES_MADE}
 

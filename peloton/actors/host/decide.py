@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.host import facts as f
+from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host.configuring import (
     appear,
@@ -22,7 +23,9 @@ from peloton.actors.host.configuring import (
     no_host_for_pool,
     set_pool,
 )
+from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.granting import granted
+from peloton.actors.host.holding import expired, hold, hold_deadline, not_held, release
 from peloton.actors.host.ledger import (
     RunEvent,
     RunPhase,
@@ -165,7 +168,9 @@ def owed(host: Host) -> tuple[Send, ...]:
 
 
 def due(host: Host, message: Due, at: At) -> Decision:
-    """A time is over: that of an unreachable machine, or that of a quarantine."""
+    """A time is over: that of an unreachable machine, of a hold, or of a quarantine."""
+    if host.hold is not None and message.name == hold_deadline(host.hold)[0]:
+        return expired(host.hold)
     decide = quarantine_over if message.name == QUARANTINE else unreachable
     return decide(host, message, at)
 
@@ -187,6 +192,10 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.RunsStarted: from_backend(runs_started),
     m.RunsEnded: from_backend(runs_ended),
     m.RunsListed: from_backend(runs_listed),
+    hm.HoldHost: hold,
+    hm.ReleaseHold: release,
+    hm.LaunchForeign: launch_foreign,
+    hm.KillForeign: kill_foreign,
     Due: due,
 }
 
@@ -223,5 +232,9 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunsStarted: _nothing,
     m.RunsEnded: _nothing,
     m.RunsListed: _nothing,
+    hm.HoldHost: no_host,
+    hm.ReleaseHold: not_held,
+    hm.LaunchForeign: no_host,
+    hm.KillForeign: none_there,
     Due: _nothing,
 }

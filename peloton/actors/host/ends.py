@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.ledger import (
     RunEvent,
     RunPhase,
@@ -87,8 +88,9 @@ def started_facts(starts: Starts) -> tuple[Fact, ...]:
 
 
 def start_reports(starts: Starts) -> tuple[Send, ...]:
-    """The messages to the tasks."""
-    return tuple(Send(crowd, start, Bits(raw)) for (crowd, start), raw in starts.items())
+    """The messages to the tasks, which foreign runs have not."""
+    told = ((*name, raw) for name, raw in starts.items() if not is_foreign(name[0]))
+    return tuple(Send(crowd, start, Bits(raw)) for crowd, start, raw in told)
 
 
 def joined(*some: Ends) -> Ends:
@@ -167,5 +169,6 @@ def ended_facts(ends: Ends) -> tuple[Fact, ...]:
 
 
 def end_reports(ends: Ends) -> tuple[Send, ...]:
-    """The messages to the tasks."""
-    return tuple(Send(crowd, end, Bits(raw)) for (crowd, end), raw in ends.items())
+    """The messages to the tasks, which foreign runs have not."""
+    told = ((*name, raw) for name, raw in ends.items() if not is_foreign(name[0]))
+    return tuple(Send(crowd, end, Bits(raw)) for crowd, end, raw in told)

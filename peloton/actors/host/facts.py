@@ -6,6 +6,7 @@ runs names each of them; a fact about many members of a crowd names the set.
 
 from __future__ import annotations
 
+from peloton.actors.host.hold_messages import HostHold
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
@@ -189,6 +190,19 @@ class QuarantineEnded(Fact, frozen=True, gc=False, array_like=True):
     """Placers use the host as any other."""
 
 
+class HoldTaken(Fact, frozen=True, gc=False, array_like=True):
+    """All that runs leave free is held for a caller."""
+
+    hold: HostHold
+
+
+class HoldEnded(Fact, frozen=True, gc=False, array_like=True):
+    """The hold of this name is over: used, given back, or ended by time or maintenance."""
+
+    name: str
+    reason: str
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -214,4 +228,6 @@ FACTS: dict[int, type] = {
     22: TroubleOver,
     23: HostQuarantined,
     24: QuarantineEnded,
+    25: HoldTaken,
+    26: HoldEnded,
 }

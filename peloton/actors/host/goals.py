@@ -15,6 +15,7 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from peloton.actors.host.holding import expired, hold_deadline
 from peloton.actors.host.maintenance import drain
 from peloton.actors.host.messages import PingBackend
 from peloton.actors.host.quarantine import QUARANTINE
@@ -84,6 +85,8 @@ def recall_s(notes: HostNotes) -> float | None:
 
 def pursue(host: Host, at: At) -> Decision | Rest:
     """The next step towards the goal; without one, a poll of the backend when it is due."""
+    if host.hold is not None and at.now >= host.hold.until:
+        return expired(host.hold)  # the deadline of an unreachable host had taken its place
     step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
     if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
         step = TABLE[host.state][goal_of(host)](host)
@@ -114,10 +117,13 @@ def _poll(host: Host, at: At) -> Send:
 
 
 def deadline(host: Host) -> tuple[str, float] | None:
-    """Seconds for which the backend may be unavailable before the machine is considered lost; or
-    else for which placers leave it out, which begin anew once it is reachable."""
+    """Seconds for which the backend may be unavailable before the machine is considered lost; of
+    any other host, those for which it is held, or else for which placers leave it out, which begin
+    anew once that was the case."""
     if host.state == HostStates.UNREACHABLE:
         return "unreachable", host.unreachable_timeout_s
+    if host.hold is not None:
+        return hold_deadline(host.hold)
     if host.quarantine is not None:
         return QUARANTINE, host.quarantine.seconds
     return None

@@ -16,6 +16,7 @@ from peloton.placement.conditions import accepts, closed_to, condition_text, dep
 from peloton.runtime.vocabulary import At, Bits
 
 LABELS_TOO_EARLY = "the cluster's feature level is too low for conditions on the tasks of a host"
+HELD = "host is held for another caller"
 NO_PORT = "no free port on the host"
 
 Ports = tuple[tuple[int, ...], ...]
@@ -37,6 +38,8 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
     if not host.grants:
         because = host.maintenance if host.maintenance != Maintenance.NONE else host.state
         return Granted(Bits(), (), f"host is {because.name.lower()}")
+    if host.hold is not None:
+        return Granted(Bits(), (), HELD)
     count, reason = len(members), ""
     fits = spec.resources.fits(host.free)
     if fits < count:

@@ -6,15 +6,18 @@ Must hold nothing but the table.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host import view
 from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.facts import (
     FACTS,
+    HoldEnded,
+    HoldTaken,
     HostDrained,
     HostPoolSet,
     HostQuarantined,
@@ -38,6 +41,25 @@ from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.state import EVOLVE, Host
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
+
+SINCE: Mapping[type, int] = {
+    **dict.fromkeys(
+        (
+            *(MaintenanceStarted, HostDrained, HostTakenDown, MaintenanceCompleted),
+            *(m.MaintenanceSet, TroubleNoted, TroubleOver, HostQuarantined, QuarantineEnded),
+        ),
+        m.LEVEL_MAINTENANCE,
+    ),
+    **dict.fromkeys((HostPoolSet, HostPoolChanged), LEVEL_HOST_POOLS),
+    **dict.fromkeys(
+        (
+            *(HoldTaken, HoldEnded, hm.HostHeld, hm.HoldReleased),
+            *(hm.ForeignLaunched, hm.ForeignKilled),
+        ),
+        hm.LEVEL_HOLDS,
+    ),
+}
+"""The feature levels of classes that earlier versions do not know."""
 
 
 def _partition(key: Key) -> str:
@@ -70,7 +92,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
-        messages=m.MESSAGES,
+        messages={**m.MESSAGES, **hm.HOLD_MESSAGES},
         facts=FACTS,
         partition=_partition,
         deadline=deadline,
@@ -81,25 +103,20 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         parent=_parent(shards),
         inspect={m.GetHost: view.get_host},
         queries={501: m.GetHost},
-        answers={501: view.HostAnswer, 502: HostView, 503: m.MaintenanceSet, 504: HostPoolChanged},
+        answers={
+            501: view.HostAnswer,
+            502: HostView,
+            503: m.MaintenanceSet,
+            504: HostPoolChanged,
+            505: hm.HostHeld,
+            506: hm.HoldReleased,
+            507: hm.ForeignLaunched,
+            508: hm.ForeignKilled,
+        },
         view=view.waiting,
         schema=2,
         upcasters={Host: {1: view.upcast}},
-        since={HostPoolSet: LEVEL_HOST_POOLS, HostPoolChanged: LEVEL_HOST_POOLS}
-        | dict.fromkeys(
-            (
-                MaintenanceStarted,
-                HostDrained,
-                HostTakenDown,
-                MaintenanceCompleted,
-                m.MaintenanceSet,
-                TroubleNoted,
-                TroubleOver,
-                HostQuarantined,
-                QuarantineEnded,
-            ),
-            m.LEVEL_MAINTENANCE,
-        ),
+        since=SINCE,
         schemas_since={Host: {2: m.LEVEL_SETS}},
         downcasters={Host: {2: view.downcast}},
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.hold_messages import HostHold
 from peloton.actors.host.ledger import RunPhase, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
 from peloton.actors.host.state import Host, Maintenance
@@ -39,12 +40,17 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
         for name in names_of(crowd, some.members.raw, run=some.run)
     )
     order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
+    started = f.MaintenanceStarted(HOST_MAINTENANCE)
     return Decision(
-        facts=(f.MaintenanceStarted(HOST_MAINTENANCE),),
+        facts=(started,) if host.hold is None else (_hold_ended(host.hold), started),
         sends=(Send(host.backend, order),) if stops else (),
         reply=m.MaintenanceSet(int(Maintenance.DRAINING)),
         because="maintenance was started",
     )
+
+
+def _hold_ended(hold: HostHold) -> f.HoldEnded:
+    return f.HoldEnded(hold.name, HOST_MAINTENANCE)
 
 
 def complete(host: Host, message: m.CompleteMaintenance, at: At) -> Decision:

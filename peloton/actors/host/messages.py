@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Constraint, Label, port_label
@@ -265,7 +266,8 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
 
         Computed on demand: in ten thousand queued orders it would take ten times their size.
         """
-        task, pod = self.run.rpartition("-")[0], self.run
+        pod = shown_run(self.run)
+        task = pod.rpartition("-")[0]
         job, _, instance = task.rpartition("-")
         pairs = zip(self.spec.ports, self.ports, strict=True)
         return (

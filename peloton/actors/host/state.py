@@ -13,6 +13,8 @@ import immutables
 import msgspec
 
 from peloton.actors.host import facts as f
+from peloton.actors.host.foreign_names import is_foreign
+from peloton.actors.host.hold_messages import HostHold
 from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_crowd
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
 from peloton.actors.resources import Resources
@@ -71,6 +73,8 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     pool_version: int = 0  # of the order that told it
     trouble: tuple[f.TroubleSign, ...] = ()  # since a run has succeeded, the last ones
     quarantine: f.HostQuarantined | None = None  # while placers leave it out
+    hold: HostHold | None = None  # while there is one, all that is unused is the holder's
+    foreign: int = 0  # runs that no task has
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -83,9 +87,14 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         )
 
     @property
-    def free(self) -> Resources:
+    def unused(self) -> Resources:
         """The resources that no run holds."""
         return self.capacity - self.used
+
+    @property
+    def free(self) -> Resources:
+        """The resources that may be granted to tasks: neither runs nor a hold have them."""
+        return self.unused if self.hold is None else Resources()
 
     @property
     def grants(self) -> bool:
@@ -107,7 +116,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
             free=self.free,
             labels=self.all_labels,
             up=self.grants,
-            ports=self.free_ports,
+            ports=self.free_ports if self.hold is None else 0,
             running=self._running_labels() if tasks else None,
             launches=self.launches,
             quarantined=self.quarantine is not None,
@@ -197,6 +206,7 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
         ports_taken=ports_taken(host) + picked,
         launches=host.launches + len(fact.members),
         running=_counted(host.running, alike, by=len(fact.members)),
+        foreign=host.foreign + is_foreign(fact.crowd),
     )
 
 
@@ -253,17 +263,27 @@ _End = tuple[Key, int, Bits, RunOutcome, float | None, float | None]
 
 def _end(host: Host, ends: Iterable[_End]) -> Host:
     runs, used, taken = host.runs, host.used, ports_taken(host)
-    running = host.running
+    running, foreign = host.running, host.foreign
     for crowd, run, members, outcome, at, started_at in ends:
         before: list[RunSet] = []
-        to = _ender(before, outcome, at=at, started_at=started_at)
+        to: Callable[[RunSet], RunSet | None]
+        if is_foreign(crowd):  # no task has to see the end
+            foreign, to = foreign - 1, before.append
+        else:
+            to = _ender(before, outcome, at=at, started_at=started_at)
         runs = runs.change(crowd, members, run=run, to=to)
         for each in before:
             used = used - each.resources.times(len(each.members))
             taken -= sum(in_range(host, port) for port in each.ports)
             running = _counted(running, each, by=-len(each.members))
     return replace(
-        host, runs=runs, used=used, version=host.version + 1, ports_taken=taken, running=running
+        host,
+        runs=runs,
+        used=used,
+        version=host.version + 1,
+        ports_taken=taken,
+        running=running,
+        foreign=foreign,
     )
 
 
@@ -319,7 +339,8 @@ def _lost(host: Host, fact: f.HostLost) -> Host:
     outcome = lost_outcome(fact.reason)
     held = [(crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING]
     host = _end(host, [(crowd, one.run, one.members, outcome, None, None) for crowd, one in held])
-    return replace(host, state=HostStates.LOST, because=fact.reason, version=host.version + 1)
+    host = replace(host, state=HostStates.LOST, because=fact.reason, hold=None)
+    return replace(host, version=host.version + 1)
 
 
 def _removed(host: Host, fact: f.HostRemoved) -> Host:
@@ -365,6 +386,14 @@ def _quarantine(host: Host, quarantine: f.HostQuarantined | None) -> Host:
     return replace(host, trouble=(), quarantine=quarantine, version=host.version + 1)
 
 
+def _hold_taken(host: Host, fact: f.HoldTaken) -> Host:
+    return replace(host, hold=fact.hold, version=host.version + 1)
+
+
+def _hold_ended(host: Host, fact: f.HoldEnded) -> Host:
+    return replace(host, hold=None, version=host.version + 1)
+
+
 def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
     if fact.keeper:
         host = replace(host, keeper=fact.keeper, keeper_at=fact.keeper_at)
@@ -402,6 +431,8 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostQuarantined: _quarantine,
     f.QuarantineEnded: lambda host, fact: _quarantine(host, None),
     f.HostPoolSet: _pool_set,
+    f.HoldTaken: _hold_taken,
+    f.HoldEnded: _hold_ended,
 }
 
 

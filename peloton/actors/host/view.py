@@ -12,6 +12,7 @@ from typing import Any
 import immutables
 
 from peloton.actors.host.facts import HostQuarantined, TroubleSign
+from peloton.actors.host.hold_messages import HostHold
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost
@@ -49,6 +50,8 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     pool_version: int = 0
     trouble: tuple[TroubleSign, ...] = ()
     quarantine: HostQuarantined | None = None
+    hold: HostHold | None = None
+    foreign: int = 0
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

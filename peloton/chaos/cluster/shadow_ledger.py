@@ -389,12 +389,12 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
 NOT_APPLIED = (
     tf.AdmissionRequested, tf.AdmissionQueued, tf.AdmissionGranted, tf.AdmissionReleasing,
     tf.AdmissionReleased, tf.RunLimitSet, tf.TaskThrottled, tf.TaskUnschedulable, jf.GrantsRaised,
-    hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered,
+    hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered, hf.HoldEnded,
     hf.HostUnreachable, hf.HostReachable, hf.HostReconciled, jf.JobTallied, jf.SliceVanished,
     hf.MaintenanceStarted, hf.HostDrained, hf.HostTakenDown, hf.MaintenanceCompleted,
     hf.HostPoolSet,
     jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,
     jf.InstancesStarted, jf.JobChanged, jf.ChangePieceGiven, jf.ChangePiecesDropped, jf.ArchivedIn,
-    jf.OtherNoted, jf.OtherEnded, jf.WaiterNoted, jf.WaiterTold, jf.NameSettled,
+    jf.OtherNoted, jf.OtherEnded, jf.WaiterNoted, jf.WaiterTold, jf.NameSettled, hf.HoldTaken,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""

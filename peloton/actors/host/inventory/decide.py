@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from peloton.actors.host.inventory import pools
 from peloton.actors.host.inventory.facts import InventoryOpened
 from peloton.actors.host.inventory.messages import (
@@ -27,7 +29,7 @@ from peloton.actors.host.state import Host
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted
-from peloton.runtime.vocabulary import At, Decision, Send
+from peloton.runtime.vocabulary import At, Decision, Key, Send
 
 
 def opened(message: OpenInventory, at: At) -> Decision:
@@ -100,14 +102,20 @@ def _why(host: Host) -> str:
 def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:
     """Every host of the shard, by name."""
     hosts: Hosts = at.index
-    return tuple(
-        HostView(
-            host.summary(key),
-            host.state,
-            len(host.runs),
-            _why(host),
-            host.maintenance,
-            host.pool or DEFAULT_HOST_POOL,
-        )
-        for key, host in sorted(hosts.hosts.items())
+    return tuple(_view(key, host) for key, host in sorted(hosts.hosts.items()))
+
+
+def _view(key: Key, host: Host) -> HostView:
+    summary = host.summary(key)
+    view = HostView(
+        summary,
+        host.state,
+        len(host.runs),
+        _why(host),
+        host.maintenance,
+        host.pool or DEFAULT_HOST_POOL,
     )
+    if host.hold is None and not host.foreign:
+        return view
+    hold = "" if host.hold is None else host.hold.name
+    return replace(view, hold=hold, held=host.unused - host.free, foreign=host.foreign)

@@ -9,6 +9,7 @@ None must concern a single run: hosts report those.
 from __future__ import annotations
 
 from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.resources import Resources
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import HostSummary, SnapshotWanted
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
@@ -34,6 +35,9 @@ class HostView(Value, frozen=True, gc=False, array_like=True):
     because: str = ""
     maintenance: Maintenance = Maintenance.NONE
     pool: str = DEFAULT_HOST_POOL
+    hold: str = ""  # the name of its hold
+    held: Resources = Resources()  # what it has: neither free nor used
+    foreign: int = 0  # runs that no task has
 
 
 LEVEL_HOST_POOLS = 2

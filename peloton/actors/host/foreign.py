@@ -1,0 +1,91 @@
+"""Runs that callers launch on their holds: in the ledger as any other, but of no task.
+
+Turns (host, message) into ledger facts, orders for the backend and answers. Their starts and ends
+are told to nobody but those who follow the host, and an end takes them out of the ledger. It must
+not start anything without a hold: a late repeat of a launch would start what has ended.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host import facts as f
+from peloton.actors.host import hold_messages as hm
+from peloton.actors.host import messages as m
+from peloton.actors.host.foreign_names import foreign_crowd, foreign_number
+from peloton.actors.host.granting import NO_PORT
+from peloton.actors.host.ledger import NO_SETS, RunEvent, RunStep, names_of, pick_ports, step
+from peloton.actors.host.maintenance import no_host
+from peloton.actors.host.state import Host
+from peloton.actors.resources import Resources
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send
+
+LAUNCHED = "launched"
+_ONE = Bits.of(0)
+
+
+def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
+    """Start all of these on the room that is held, or none."""
+    if host.removed:
+        return no_host(message, at)
+    if host.hold is None or host.hold.name != message.hold:
+        text = f"host offer {message.hold} is not held, or was used already"
+        return Decision(reply=Refused(hm.NO_HOLD, text), because=text)
+    problem = _problem(host, message)
+    if problem:
+        return _cannot(problem)
+    taken = {port for _, held in host.runs.sets() for port in held.ports}
+    run, facts, starts = foreign_number(message.hold), list[Fact](), list[m.StartRun]()
+    facts.append(f.HoldEnded(message.hold, LAUNCHED))
+    for each in message.runs:
+        crowd, spec = foreign_crowd(each.task), each.spec
+        ports = pick_ports(spec.ports, taken, span=host.ports) if spec.ports else ()
+        if len(ports) < len(spec.ports):
+            return _cannot(f"{each.task}: {NO_PORT}, or one is taken")
+        (name,) = names_of(crowd, _ONE.raw, run=run)
+        accepted = f.RunsAccepted(crowd, _ONE, run, spec, at.now, (ports,) if ports else ())
+        facts.append(accepted)
+        starts.append(m.StartRun(name, spec, ports))
+    order = m.StartRuns(at.key, at.epoch, tuple(starts), host.keeper)
+    reply = hm.ForeignLaunched(tuple(each.run for each in starts))
+    sends = (Send(host.backend, order),)
+    return Decision(facts=tuple(facts), sends=sends, reply=reply, because="launched on a hold")
+
+
+def _problem(host: Host, message: hm.LaunchForeign) -> str:
+    """Why these cannot be launched, but for ports; empty if nothing is wrong."""
+    if not host.grants:
+        return "the host is not ready"
+    tasks = [each.task for each in message.runs]
+    for task in tasks:
+        if host.runs.grouped.get(foreign_crowd(task)) or tasks.count(task) > 1:
+            return f"{task} is on the host already"
+    need = sum((each.spec.resources for each in message.runs), Resources())
+    if not need.within(host.unused):
+        return f"insufficient resources on the host: {', '.join(need.short_of(host.unused))}"
+    return ""
+
+
+def _cannot(text: str) -> Decision:
+    return Decision(reply=Refused(hm.CANNOT_LAUNCH, text, again=True), because=text)
+
+
+def kill_foreign(host: Host, message: hm.KillForeign, at: At) -> Decision:
+    """End those of these ids that are here."""
+    known, orders, stops = list[str](), list[str](), list[str]()
+    for task in dict.fromkeys(message.tasks):
+        crowd = foreign_crowd(task)
+        for some in host.runs.grouped.get(crowd, NO_SETS):
+            known.append(task)
+            names = names_of(crowd, some.members.raw, run=some.run)
+            stops += names
+            orders += names if step(some, RunEvent.KILL) == RunStep.KILL else []
+    order = m.StopRuns(at.key, at.epoch, tuple(stops), message.grace_s)
+    return Decision(
+        facts=(f.KillOrdered(tuple(orders)),) if orders else (),
+        sends=(Send(host.backend, order),) if stops else (),
+        reply=hm.ForeignKilled(tuple(known)),
+    )
+
+
+def none_there(message: hm.KillForeign, at: At) -> Decision:
+    """There is no such host, so none of them."""
+    return Decision(reply=hm.ForeignKilled(()), because="no such host")

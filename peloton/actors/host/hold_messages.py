@@ -1,0 +1,106 @@
+"""Messages about holds: who wants a host whole, gives it back, or launches runs of its own there.
+
+A hold has a name, by which its holder gives it back or uses it. None of these comes from a task of
+a job: those launch without a hold. They must not name a run by anything but its caller's id.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host.messages import RunSpec
+from peloton.actors.resources import Resources
+from peloton.placement.filters import HostWant
+from peloton.placement.messages import HostSummary
+from peloton.runtime.vocabulary import Message, Value
+
+LEVEL_HOLDS = 3
+"""The feature level from which a host may be held: an earlier version would grant its room."""
+FOREIGN_GRACE_S = 30.0
+
+# Codes of refusals.
+NO_HOLD = "NO_HOLD"
+CANNOT_LAUNCH = "CANNOT_LAUNCH"
+
+
+class HostHold(Value, frozen=True, gc=False, array_like=True):
+    """Who has all that runs leave free on a host, for how long, and what that was at the start."""
+
+    name: str
+    holder: str
+    resources: Resources
+    until: float
+    seconds: float
+
+
+class HoldHost(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to host: grant nothing to anybody else for so many seconds.
+
+    Answered `HostHeld`, a repeat as well, or refused with the first reason why it does not suit.
+    """
+
+    name: str
+    holder: str
+    seconds: float
+    want: HostWant = HostWant()
+
+
+class HostHeld(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `HoldHost`: what is held, until when, and the host as it is otherwise."""
+
+    name: str
+    resources: Resources
+    until: float
+    summary: HostSummary
+
+
+class ReleaseHold(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to host: the hold of this name is not wanted any more."""
+
+    name: str
+
+
+class HoldReleased(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `ReleaseHold`; without such a hold there was nothing to do."""
+
+    known: bool
+
+
+class ForeignRun(Value, frozen=True, gc=False, array_like=True):
+    """A run that its caller placed: the caller's id of it, and what to run."""
+
+    task: str
+    spec: RunSpec
+
+
+class LaunchForeign(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to host: start these, all or none. The hold ends with it."""
+
+    hold: str
+    runs: tuple[ForeignRun, ...]
+
+
+class ForeignLaunched(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `LaunchForeign`: the names of the runs, in order."""
+
+    runs: tuple[str, ...]
+
+
+class KillForeign(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to host: end the foreign runs of these ids."""
+
+    tasks: tuple[str, ...]
+    grace_s: float = FOREIGN_GRACE_S
+
+
+class ForeignKilled(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `KillForeign`: the ids that the host has."""
+
+    tasks: tuple[str, ...]
+
+
+HOLD_MESSAGES: dict[int, type] = {
+    17: HoldHost,
+    18: ReleaseHold,
+    19: LaunchForeign,
+    20: KillForeign,
+}
+"""Those of the host, beyond `MESSAGES`."""

@@ -1,0 +1,137 @@
+"""Hosts that callers of the private services ask for: found in lists, and held by the hosts.
+
+Turns what is wanted into holds, with counts of the hosts by the first check that failed. Lists may
+be stale, so each host decides again when it is to be held. A call that ends before it has answered
+leaves holds that end by their time. It must not hold more hosts than were asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from peloton.actors.host.hold_messages import HoldHost, HostHeld, ReleaseHold
+from peloton.actors.host.inventory.messages import HostView
+from peloton.actors.host.messages import LEVEL_TOO_LOW
+from peloton.gateway.cluster_client import (
+    ASKS_IN_FLIGHT_MAX,
+    ClusterClient,
+    Code,
+    Context,
+    end,
+)
+from peloton.gateway.inventories import all_hosts, takes_work
+from peloton.gateway.texts import client_name
+from peloton.placement.filters import BEYOND_MOST, NOT_READY, RESULTS, SUITS, HostWant, suits
+from peloton.runtime.vocabulary import Key, Message, Refused, key
+
+HOLD_S = 300.0
+"""After so long a host that was neither used nor given back is free again, as in the original."""
+HOLDS_MAX = 1000
+"""Hosts that one call may hold; what is beyond counts as not wanted."""
+
+
+class Wanted(NamedTuple):
+    """What a caller asks for: which hosts first, and how many at most (0: no limit)."""
+
+    want: HostWant
+    most: int = 0
+    first: frozenset[str] = frozenset()
+    tightest_first: bool = False
+
+
+class Acquired(NamedTuple):
+    """The hosts that are held now, and how many hosts each check has ruled out."""
+
+    hosts: list[HostHeld]
+    counts: dict[str, int]
+
+
+def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Context) -> Acquired:
+    """Hold hosts that suit. None is an answer, too."""
+    most = min(wanted.most or HOLDS_MAX, HOLDS_MAX)
+    held: list[HostHeld] = []
+    counts: Counter[str] = Counter()
+    suitable: list[Key] = []
+    for view in _ordered(all_hosts(cluster_client, context), wanted):
+        ready = takes_work(view) and not view.hold
+        result = suits(view.summary, wanted.want, ready=ready, room=view.summary.free)
+        if result == SUITS:
+            suitable.append(view.summary.host)
+        else:
+            counts[result] += 1
+    holder = cluster_client.permissions.whose(context).text
+    rest = iter(suitable)
+    while len(held) < most:
+        some = [*itertools.islice(rest, min(ASKS_IN_FLIGHT_MAX, most - len(held)))]
+        if not some:
+            break
+        asks = [(host, HoldHost(str(uuid.uuid4()), holder, HOLD_S, wanted.want)) for host in some]
+        for answer in tell_each(cluster_client, asks, context=context):
+            counts[_result(answer, context)] += 1
+            held += [answer] if isinstance(answer, HostHeld) else []
+    counts[BEYOND_MOST] += sum(1 for _ in rest)
+    return Acquired(held, {name: count for name, count in sorted(counts.items()) if count})
+
+
+def _result(answer: Any, context: Context) -> str:
+    if isinstance(answer, HostHeld):
+        return SUITS
+    assert isinstance(answer, Refused)
+    if answer.code == LEVEL_TOO_LOW:
+        end(context, Code.FAILED_PRECONDITION, text=answer.text)
+    return answer.code if answer.code in RESULTS else NOT_READY
+
+
+def matching_hosts(
+    cluster_client: ClusterClient, wanted: Wanted, *, context: Context
+) -> list[HostView]:
+    """The hosts that would suit if nothing ran there. Conditions on tasks are not regarded."""
+    found = [
+        view
+        for view in _ordered(all_hosts(cluster_client, context), wanted)
+        if suits(view.summary, wanted.want, ready=takes_work(view), room=view.summary.capacity)
+        == SUITS
+    ]
+    return found[: wanted.most or None]
+
+
+def _ordered(views: list[HostView], wanted: Wanted) -> list[HostView]:
+    """Hinted hosts first, then by name, or those with the least free first."""
+
+    def rank(view: HostView) -> tuple[bool, tuple[int, ...]]:
+        free = view.summary.free
+        amounts = (free.gpu, free.cpu, free.memory, free.disk) if wanted.tightest_first else ()
+        return client_name(view.summary.host) not in wanted.first, amounts
+
+    return sorted(views, key=rank)
+
+
+def release_holds(
+    cluster_client: ClusterClient, holds: Iterable[tuple[str, str]], *, context: Context
+) -> Iterator[tuple[str, Any]]:
+    """Give back holds, by host and name; each with the answer of its host."""
+    pairs = [*dict.fromkeys(pair for pair in holds if all(pair))]
+    asks = [(key("host", host), ReleaseHold(name)) for host, name in pairs]
+    answers = tell_each(cluster_client, asks, context=context)
+    for (_, name), answer in zip(pairs, answers, strict=True):
+        yield name, answer
+
+
+def tell_each(
+    cluster_client: ClusterClient, asks: Iterable[tuple[Key, Message]], *, context: Context
+) -> Iterator[Any]:
+    """The answers to commands, in order; a few are sent ahead."""
+    who = cluster_client.permissions.whose(context).text
+    waiting: deque[Future[Any]] = deque()
+    rest = iter(asks)
+    for to, message in itertools.islice(rest, ASKS_IN_FLIGHT_MAX):
+        waiting.append(cluster_client.cluster.ask(to, message, who=who))
+    while waiting:
+        yield cluster_client.wait(waiting.popleft(), context, safe=False, changes=True)
+        for to, message in itertools.islice(rest, 1):
+            waiting.append(cluster_client.cluster.ask(to, message, who=who))

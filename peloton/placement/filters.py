@@ -1,0 +1,58 @@
+"""Whether one host suits a caller who asks for whole hosts, and the first reason why not.
+
+Turns (host, what is wanted) into the name of a result, those of the original's host filter. The
+gateway filters lists by it, and the host settles it. It must not rank hosts.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.resources import Resources
+from peloton.placement.conditions import EXCLUSIVE, accepts, depends_on_tasks, opens_exclusive
+from peloton.placement.messages import Constraint, HostSummary
+from peloton.runtime.vocabulary import Value
+
+SUITS = "MATCH"
+NOT_READY = "MISMATCH_STATUS"
+NOTHING_FREE = "NO_OFFER"
+TOO_SMALL = "INSUFFICIENT_OFFER_RESOURCES"
+SCARCE = "SCARCE_RESOURCES"
+UNSUITABLE = "MISMATCH_CONSTRAINTS"
+BEYOND_MOST = "MISMATCH_MAX_HOST_LIMIT"
+RESULTS = frozenset((SUITS, NOT_READY, NOTHING_FREE, TOO_SMALL, SCARCE, UNSUITABLE, BEYOND_MOST))
+
+
+class HostWant(Value, frozen=True, gc=False, array_like=True):
+    """What a host must have; `revocable`: its cpu must be, which that of no host is yet."""
+
+    resources: Resources = Resources()
+    ports: int = 0
+    constraint: Constraint | None = None
+    revocable: bool = False
+
+
+def suits(summary: HostSummary, want: HostWant, *, ready: bool, room: Resources) -> str:
+    """The first check that fails, of a host with so much room; `SUITS` if none does.
+
+    A condition on tasks is left to the host where its summary does not tell their labels.
+    """
+    if not ready:
+        return NOT_READY
+    if not any(each > 0 for each in room.amounts()):
+        return NOTHING_FREE
+    if not want.resources.within(room) or (want.revocable and want.resources.cpu):
+        return TOO_SMALL
+    if summary.capacity.gpu and not want.resources.gpu:
+        return SCARCE
+    if want.ports > summary.ports:
+        return TOO_SMALL
+    return SUITS if _allowed(summary, want.constraint) else UNSUITABLE
+
+
+def _allowed(summary: HostSummary, constraint: Constraint | None) -> bool:
+    exclusive = any(label.key == EXCLUSIVE for label in summary.labels)
+    if exclusive and not opens_exclusive(constraint):
+        return False
+    if constraint is None or (summary.running is None and depends_on_tasks(constraint)):
+        return True
+    place, running = (summary.host, summary.labels), dict(summary.running or ())
+    return accepts(constraint, (), host=place, running=running, most=1) > 0
