@@ -22,6 +22,7 @@ from peloton.gateway.http import HttpServer
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import ServerOptions, build_server
+from peloton.notify_settings import AllowedUrls
 from peloton.port_holder import port_holder
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.condition import NotReadyReason
@@ -128,6 +129,7 @@ class ClientListeners:
                     receive_max_bytes=self._settings.limits.receive_max_bytes,
                     permissions=self._permissions,
                     audit=audit,
+                    notify=AllowedUrls(self._settings.notify.allow),
                 ),
             )
         except RuntimeError as error:  # taken since the check above

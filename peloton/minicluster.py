@@ -33,6 +33,7 @@ from peloton.backend_settings import (
 )
 from peloton.config import Address, BadSetting, HostSetting
 from peloton.machine import this_machine
+from peloton.notify_options import notify_of, notify_options
 from peloton.settings import DaemonSettings, JournalSetting, Listen, Sqlite
 from peloton.start_options import SettingNames, StartOptions
 
@@ -164,6 +165,7 @@ def command() -> click.Command:
     type=click.Path(dir_okay=False, path_type=Path),
     help="YAML file of permissions per pool (docs/access.md); without one everybody may do all.",
 )
+@notify_options
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option(
@@ -229,6 +231,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         if not 0 <= count <= most:
             texts.append(f"--{name.replace('_', '-')}: {count} is not between 0 and {most}")
     archive = archive_of(options, texts)
+    notify = notify_of(options, texts)
     if texts:
         raise BadSetting(*texts)
     folder = _folder(options)
@@ -238,6 +241,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         listen=Listen(grpc=str(grpc), http=str(http), open_loopback=bool(options["open_loopback"])),
         access=AccessSetting(file=access),
         archive=archive,
+        notify=notify,
         backend=_backend(options, hosts, folder=folder),
     )
 

@@ -31,6 +31,7 @@ from peloton.gateway.hidden import answer_of_nothing
 from peloton.gateway.listing import gather
 from peloton.gateway.permissions import Permissions, Rights
 from peloton.gateway.texts import client_name
+from peloton.notify_settings import NO_URLS, AllowedUrls
 from peloton.runtime.core.listing import Best, Listed, ListViews
 from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
 
@@ -73,9 +74,17 @@ def end(
 class ClusterClient:
     """The requests of one server's calls to one cluster."""
 
-    def __init__(self, cluster: ClusterPort, permissions: Permissions | None = None) -> None:
-        """Without `permissions` every caller may do everything."""
+    def __init__(
+        self,
+        cluster: ClusterPort,
+        permissions: Permissions | None = None,
+        *,
+        notify: AllowedUrls = NO_URLS,
+    ) -> None:
+        """Without `permissions` every caller may do everything. `notify`: where ends of jobs may
+        be told."""
         self.cluster = cluster
+        self.notify = notify
         self.permissions = permissions if permissions is not None else Permissions()
 
     def wait(

@@ -17,6 +17,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.job_labels import NOTIFY
 from peloton.gateway.job_waits import OthersFirst
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
@@ -101,6 +102,10 @@ class Creation:
         except NotPermitted as error:
             code = Code.PERMISSION_DENIED
             end(self._context, code, text=str(error), field=error.field)
+        if wanted.spec.notify is not None:
+            why = self._cluster_client.notify.why_not(wanted.spec.notify.url)
+            if why:
+                return self._invalid(f"config.labels: {NOTIFY}: {why}")
         warn_of_limits(wanted, pools, context=self._context)
         return wanted, pools[0]
 

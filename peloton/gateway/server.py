@@ -49,6 +49,7 @@ from peloton.gateway.serving import Server
 from peloton.gateway.short_names import add_short
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
+from peloton.notify_settings import NO_URLS, AllowedUrls
 from peloton.ops.v1 import ops_pb2
 
 MESSAGES_IN_FLIGHT = 3
@@ -64,11 +65,13 @@ class ServerOptions(NamedTuple):
     """What a server may be given besides.
 
     `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
+    `notify` has the URLs where ends of jobs may be told.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
     permissions: Permissions | None = None
     audit: AuditLog | None = None
+    notify: AllowedUrls = NO_URLS
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -88,7 +91,7 @@ def build_server(
     then a listing names all files, and else the customary ones. Raises RuntimeError when an address
     cannot be had, and UnlistedMethod for a method without a row in the table of access.
     """
-    cluster_client = ClusterClient(cluster, options.permissions)
+    cluster_client = ClusterClient(cluster, options.permissions, notify=options.notify)
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)

@@ -31,6 +31,8 @@ from peloton.gateway.http import OPEN, HttpServer
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
 from peloton.kinds import kinds
+from peloton.notifier import Notifier
+from peloton.notify_settings import LOOPBACK, AllowedUrls
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.placement.messages import Label
 from peloton.placer_service import PlacerService
@@ -173,10 +175,14 @@ def running(
         clock=SystemClock(),
         services={"placer": PlacerService(inventories), backend.key: backend},
     )
+    allowed = AllowedUrls([LOOPBACK])
+    notifier = Notifier(allowed, cluster="test", report=print)
     http = server = None
     try:
         region = root.region
         root.opened.result(WAIT_S_MAX)
+        region.register_service(notifier.key, notifier, outward=True)
+        notifier.start(region.tell)
         region.tell([Envelope(ROOT, OpenRoot())])
         region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])
         labels = (Label("rack", "r1"),)
@@ -192,7 +198,7 @@ def running(
             ["127.0.0.1:0"],
             authentication=Authentication.open(),
             boxes=SandboxFiles(runs, (http.address.host, http.address.port)),
-            options=options._replace(receive_max_bytes=RECEIVE_BYTES_MAX),
+            options=options._replace(receive_max_bytes=RECEIVE_BYTES_MAX, notify=allowed),
         )
         server.start()
         api = f"127.0.0.1:{ports[0]}"
@@ -204,6 +210,7 @@ def running(
         if http is not None:
             http.close()
         root.stop()
+        notifier.close()
 
 
 def _wait_for_room(region: Any, inventories: list[Any]) -> None:

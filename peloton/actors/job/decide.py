@@ -265,6 +265,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     NameGranted: waiting.from_level(waiting.granted),
     NameRefused: waiting.from_level(waiting.refused),
     NameFreed: waiting.from_level(waiting.freed),
+    m.NoticeHandled: waiting.from_level(waiting.told_outside),
     Due: due,
 }
 
@@ -291,6 +292,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     NameGranted: waiting.granted_absent,
     NameRefused: _nothing,
     NameFreed: _nothing,
+    m.NoticeHandled: _nothing,
     Due: _nothing,
 }
 

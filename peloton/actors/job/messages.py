@@ -168,6 +168,39 @@ class EndHeard(Message, frozen=True, gc=False, array_like=True):
     waiter: Key
 
 
+class Notice(Value, frozen=True, gc=False, array_like=True):
+    """One end of a job, as it is told outside. `number` counts them; `counts` are by state."""
+
+    number: int
+    state: JobStates
+    counts: tuple[tuple[str, int], ...]
+    started_at: float
+    completed_at: float
+
+
+class PostNotice(Message, frozen=True, gc=False, array_like=True):
+    """Job to the notifier of its daemon: tell this end to who listens at `url`."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    job: Key
+    url: str
+    notice: Notice
+    name: str
+    owner: str
+    pool_path: str
+    instances: int
+    created_at: float
+
+
+class NoticeHandled(Message, frozen=True, gc=False, array_like=True):
+    """Answer to `PostNotice`: it was told, or given up; `text` says how or why."""
+
+    number: int
+    posted: bool
+    text: str = ""
+
+
 class GetJob(Query, frozen=True, gc=False, array_like=True):
     """The job, as `JobView`."""
 
@@ -292,6 +325,7 @@ MESSAGES: dict[int, type] = {
     20: NameGranted,
     21: NameRefused,
     22: NameFreed,
+    23: NoticeHandled,
 }
 ANSWERS: dict[int, type] = {
     1: JobCreated,
@@ -303,6 +337,11 @@ ANSWERS: dict[int, type] = {
     7: JobUpdated,
     8: JobRefreshed,
 }
+
+
+NOTIFIER = key("notifier", "webhooks")
+"""Each daemon with jobs has one of its own."""
+NOTIFIER_MESSAGES: dict[int, type] = {1: PostNotice}
 
 
 def job_key(job_id: str) -> Key:

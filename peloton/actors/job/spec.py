@@ -41,6 +41,13 @@ class Deadline(Value, frozen=True, gc=False, array_like=True):
     at: float = 0.0  # seconds since the epoch
 
 
+class Notify(Value, frozen=True, gc=False, array_like=True):
+    """Where the end of a job is told; `states`: only where it ended so, empty for any end."""
+
+    url: str
+    states: tuple[str, ...] = ()
+
+
 class JobSpec(Value, frozen=True, gc=False, array_like=True):
     """What a client wants. Constant size: overrides are sent separately, by slice."""
 
@@ -66,6 +73,7 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     after: tuple[After, ...] = ()
     deadline: Deadline | None = None
     unique: bool = False  # no other such job of the pool has its name before it has ended
+    notify: Notify | None = None
 
 
 def check_spec(spec: JobSpec) -> Refused | None:
@@ -91,13 +99,13 @@ def check_spec(spec: JobSpec) -> Refused | None:
 
 def check_waits(spec: JobSpec, *, now: float, level: int) -> Refused | None:
     """The first rule that what the job wants besides its instances breaks, at this moment."""
-    if not (spec.after or spec.deadline or spec.unique):
+    if not (spec.after or spec.deadline or spec.unique or spec.notify):
         return None
     if level < LEVEL_ARRAYS:
         text = (
-            "a job cannot wait for others, have a deadline or hold its name while the cluster may "
-            "hold daemons of an older version: an operator has to raise its feature level to "
-            f"{LEVEL_ARRAYS}"
+            "a job cannot wait for others, have a deadline, hold its name or tell its end while "
+            "the cluster may hold daemons of an older version: an operator has to raise its "
+            f"feature level to {LEVEL_ARRAYS}"
         )
         return Refused(OLDER_LEVEL, text, "config.labels", again=True)
     if spec.deadline is not None and 0 < spec.deadline.at <= now:
@@ -120,6 +128,7 @@ def updated(known: JobSpec, wanted: JobSpec) -> JobSpec:
         after=known.after,
         deadline=known.deadline,
         unique=known.unique,
+        notify=known.notify,
         config_version=known.config_version + 1,
     )
 
