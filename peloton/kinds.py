@@ -15,6 +15,7 @@ from peloton.actors.job.name import kind as name
 from peloton.actors.job.slice import kind as slice_
 from peloton.actors.respool import kind as respool
 from peloton.actors.respool.lot import kind as lot
+from peloton.actors.schedule import kind as schedule
 from peloton.actors.task import kind as task
 from peloton.placement.messages import PLACER_MESSAGES
 from peloton.runtime.vocabulary import Kind
@@ -49,6 +50,7 @@ def kinds(
         ),
         archive.kind(policy.forget_after_s),
         name.KIND,
+        schedule.KIND,
         slice_.KIND,
         task.KIND,
         respool.KIND,

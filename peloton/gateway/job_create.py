@@ -55,6 +55,15 @@ class Creation:
         parsed = self._parsed(self._cluster_client.pool(self._pool_query(), self._context))
         return parsed if isinstance(parsed, job.CreateResponse) else self._create(*parsed)
 
+    def wanted(self) -> tuple[ParsedJob, PoolView] | str:
+        """What would be created, or why it cannot be: for a job that is made later."""
+        parsed = self._named() or self._parsed(
+            self._cluster_client.pool(self._pool_query(), self._context)
+        )
+        if isinstance(parsed, job.CreateResponse):
+            return str(parsed.error.invalidConfig.message)
+        return parsed
+
     def at_once(self) -> bytes | Later | None:
         """As `answer`, without waiting; None where more than one answer has to be waited for."""
         pools = self._cluster_client.cluster.read(ROOT, self._pool_query())

@@ -44,13 +44,14 @@ from peloton.gateway.private_services import private_services
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import SandboxFiles
+from peloton.gateway.schedules import Schedules
 from peloton.gateway.second_services import JobService, ResourcePoolService, TaskService
 from peloton.gateway.serving import Server
 from peloton.gateway.short_names import add_short
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.notify_settings import NO_URLS, AllowedUrls
-from peloton.ops.v1 import ops_pb2
+from peloton.ops.v1 import ops_pb2, schedules_pb2
 
 MESSAGES_IN_FLIGHT = 3
 """So many of the longest messages may be coming in at once, over all calls; one may be at work."""
@@ -129,6 +130,7 @@ def _services(
         (respool_svc_v1_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], pools_v1),
         *_host_services(cluster_client),
         (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(cluster_client, feed)),
+        (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
         *private_services(cluster_client, feed),
     ]
 

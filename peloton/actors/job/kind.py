@@ -90,6 +90,7 @@ KIND = Kind(
             m.RefreshJob,
             m.ForgetJob,
             m.AwaitEnd,
+            m.MakeJob,
         )
     ),  # fmt: skip
     fresh=lambda message: isinstance(message, m.CreateJob) and message.drawn,

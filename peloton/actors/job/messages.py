@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
-from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.spec import JobSpec as JobSpec
+from peloton.actors.job.spec import Override as Override
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value, key
 
 
@@ -201,6 +202,30 @@ class NoticeHandled(Message, frozen=True, gc=False, array_like=True):
     text: str = ""
 
 
+class MakeJob(Message, frozen=True, gc=False, array_like=True):
+    """Schedule to the job of one of its moments: exist. `who` is the principal that wants it."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    spec: JobSpec
+    overrides: tuple[tuple[int, tuple[Override, ...]], ...]
+    pool_path: str
+    who: str
+
+
+class JobIsMade(Message, frozen=True, gc=False, array_like=True):
+    """Answer to `MakeJob`: it exists."""
+
+    job: Key
+
+
+class JobNotMade(Message, frozen=True, gc=False, array_like=True):
+    """Answer to `MakeJob`: there cannot be such a job, and why."""
+
+    job: Key
+    text: str
+
+
 class GetJob(Query, frozen=True, gc=False, array_like=True):
     """The job, as `JobView`."""
 
@@ -326,6 +351,7 @@ MESSAGES: dict[int, type] = {
     21: NameRefused,
     22: NameFreed,
     23: NoticeHandled,
+    24: MakeJob,
 }
 ANSWERS: dict[int, type] = {
     1: JobCreated,
