@@ -8,9 +8,6 @@ actor or a shell could: it takes resources in one order and releases them in the
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
-import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -31,6 +28,8 @@ from peloton.assembly.folders import (
 )
 from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
 from peloton.assembly.listeners import ClientListeners, with_chosen_ports
+from peloton.assembly.machine import process_name
+from peloton.assembly.notifier import furnish_notifier
 from peloton.assembly.placer_service import PlacerService
 from peloton.assembly.process_log import log_line
 from peloton.assembly.servers import open_cassandra, open_zookeeper
@@ -275,9 +274,7 @@ class Daemon:
         if outside.membership is not None and exchange is not None:
             address = settings.listen.advertise or exchange.address
             node = MemberNode(address, tuple(settings.roles))
-            fleet = FleetPorts(
-                _process_name(), node, outside.membership, exchange, SERVICE_MESSAGES
-            )
+            fleet = FleetPorts(process_name(), node, outside.membership, exchange, SERVICE_MESSAGES)
         self._collector = Collector()
         drivers = Threads(SystemClock(), on_idle=self._collector.idle)
         if fleet is None:
@@ -312,6 +309,8 @@ class Daemon:
         region.routes.roles["placer"] = "placement"  # whether or not we have one ourselves
         if "placement" in settings.roles:
             region.register_service("placer", PlacerService(self._inventories), role="placement")
+        if "jobmgr" in settings.roles:
+            self._undo.append(furnish_notifier(settings, region, report=log_line).close)
         if "hostmgr" not in settings.roles:
             return None
         backend = self._make_backend()
@@ -393,8 +392,3 @@ class Daemon:
             if isinstance(failure, Failure):
                 name = getattr(step, "__qualname__", repr(step))
                 log_line(f"warning: {name} failed: {failure.error}")
-
-
-def _process_name() -> str:
-    """Unique for ever: pids and the host names of containers are reused."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

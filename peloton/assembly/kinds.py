@@ -10,15 +10,21 @@ from peloton.actors.host import kind as host
 from peloton.actors.host.inventory import kind as inventory
 from peloton.actors.host.messages import BACKEND_MESSAGES
 from peloton.actors.job import kind as job
+from peloton.actors.job.messages import NOTIFIER_MESSAGES
 from peloton.actors.job.name import kind as name
 from peloton.actors.job.slice import kind as slice_
 from peloton.actors.respool import kind as respool
 from peloton.actors.respool.lot import kind as lot
+from peloton.actors.schedule import kind as schedule
 from peloton.actors.task import kind as task
 from peloton.placement.messages import PLACER_MESSAGES
 from peloton.runtime.vocabulary import Kind
 
-SERVICE_MESSAGES = {"placer": PLACER_MESSAGES, "backend": BACKEND_MESSAGES}
+SERVICE_MESSAGES = {
+    "placer": PLACER_MESSAGES,
+    "backend": BACKEND_MESSAGES,
+    "notifier": NOTIFIER_MESSAGES,
+}
 """Messages that ephemeral services receive from other daemons, by the prefix of their keys."""
 
 
@@ -48,6 +54,7 @@ def kinds(
         ),
         archive.kind(policy.forget_after_s),
         name.KIND,
+        schedule.KIND,
         slice_.KIND,
         task.KIND,
         respool.KIND,

@@ -27,6 +27,7 @@ from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.shells.region import Region
 from peloton.settings.config import Address, BadSetting
 from peloton.settings.daemon import DaemonSettings
+from peloton.settings.notify import AllowedUrls
 from peloton.settings.start_options import StartOptions
 
 CALLS_GRACE_S = 0.5
@@ -128,6 +129,7 @@ class ClientListeners:
                     receive_max_bytes=self._settings.limits.receive_max_bytes,
                     permissions=self._permissions,
                     audit=audit,
+                    notify=AllowedUrls(self._settings.notify.allow),
                 ),
             )
         except RuntimeError as error:  # taken since the check above

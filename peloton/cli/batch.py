@@ -49,6 +49,11 @@ WAITS = (
         "--unique", is_flag=True,
         help="Refuse the job while another of its pool with --unique has its name.",
     ),
+    click.option(
+        "--notify", default="", metavar="URL",
+        help="POST the end of the job to URL, or, as `URL STATE,STATE`, only such an end. The "
+        "operator says which URLs may be called.",
+    ),
 )  # fmt: skip
 """What a job may want of others; labels of the job say it."""
 
@@ -67,6 +72,8 @@ def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, s
         found["throttle"] = options["throttle"]
     if options["unique"]:
         found["name_unique"] = "true"
+    if options["notify"]:
+        found["notify"] = options["notify"]
     return [{"key": f"peloton.{key}", "value": value} for key, value in found.items()]
 
 

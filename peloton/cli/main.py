@@ -24,6 +24,7 @@ from peloton.sdk.errors import NO_CONNECTION, PelotonError
 NOUNS: dict[str, LazyCommand] = {
     "run": LazyCommand("peloton.cli.run:run", "Run a command as a job: its output, its exit code."),
     "map": LazyCommand("peloton.cli.map_:map_", "Run many commands as one job, with progress."),
+    "cron": LazyCommand("peloton.cli.cron:cron", "Schedules: jobs at moments of a clock."),
     "respool": LazyCommand(
         "peloton.cli.respool:respool", "Resource pools: create, update, dump, delete."
     ),

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton.actors.respool.messages import ROOT, GetPool, pool_key
+from peloton.actors.schedule.messages import schedule_key
 from peloton.gateway import second_services as second
 from peloton.gateway.actor_keys import BadKey, parse_key
 from peloton.gateway.texts import known_job
@@ -47,11 +48,19 @@ class RenamedPoolTarget(NamedTuple):
     name: str
 
 
+class ScheduleTarget(NamedTuple):
+    """A schedule; it is its pool's and its creator's, as its jobs are."""
+
+    schedule: Key
+
+
 class ClusterTarget(NamedTuple):
     """The cluster as a whole: its hosts, and calls of operators."""
 
 
-AccessTarget: TypeAlias = JobTarget | PoolTarget | NewPoolTarget | RenamedPoolTarget | ClusterTarget
+AccessTarget: TypeAlias = (
+    JobTarget | ScheduleTarget | PoolTarget | NewPoolTarget | RenamedPoolTarget | ClusterTarget
+)
 Objects: TypeAlias = Mapping[str, Any]
 
 
@@ -100,6 +109,8 @@ def _actor(sent: Any) -> AccessTarget | None:
     kind, _, name = key.partition("/")
     if kind == "respool":
         return _pool(name)
+    if kind == "schedule":
+        return ScheduleTarget(key)
     return _job(name.partition("/")[0]) if kind in OF_JOBS else ClusterTarget()
 
 
@@ -197,6 +208,7 @@ POOLS_V1 = "peloton.api.v1alpha.respool.ResourcePoolService"
 HOSTS, HOSTS_V1 = "peloton.api.v0.host.svc.HostService", "peloton.api.v1alpha.host.svc.HostService"
 JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
 POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
+SCHEDULES = "peloton.ops.v1.Schedules"
 INTERNAL_HOSTS = "peloton.private.hostmgr.hostsvc.InternalHostService"
 HOST_MANAGER = "peloton.private.hostmgr.v1alpha.svc.HostManagerService"
 INTERNAL_TASKS = "peloton.private.resmgr.ResourceManagerService"
@@ -212,6 +224,10 @@ _BY_JOB_ID = AccessRow(SEE, lambda sent: _job(sent.jobId.value))
 _BY_NAMED_JOB = AccessRow(SEE, lambda sent: _job(sent.job_id.value))
 _BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
 _OF_CLUSTER = AccessRow(ADMINISTER, _cluster)
+_SCHEDULE = AccessRow(SEE, lambda sent: ScheduleTarget(schedule_key(sent.name)))
+_CHANGED_SCHEDULE = _SCHEDULE._replace(
+    permission=STOP, objects=lambda sent: {"schedule": sent.name}
+)
 
 _FIRST: dict[str, AccessRow] = {
     f"{JOBS}.Create": AccessRow(
@@ -269,6 +285,16 @@ _FIRST: dict[str, AccessRow] = {
     f"{OPS}.ForgetHost": AccessRow(
         ADMINISTER, _cluster, objects=lambda sent: {"host": sent.name, "lose_runs": sent.lose_runs}
     ),
+    f"{SCHEDULES}.CreateSchedule": AccessRow(
+        SUBMIT,
+        lambda sent: _pool_at(sent.schedule.pool),
+        objects=lambda sent: {"schedule": sent.schedule.name, "pool": sent.schedule.pool},
+    ),
+    f"{SCHEDULES}.GetSchedule": _SCHEDULE,
+    f"{SCHEDULES}.ListSchedules": FILTERED,
+    f"{SCHEDULES}.PauseSchedule": _CHANGED_SCHEDULE,
+    f"{SCHEDULES}.ResumeSchedule": _CHANGED_SCHEDULE,
+    f"{SCHEDULES}.DeleteSchedule": _CHANGED_SCHEDULE,
     f"{INTERNAL_HOSTS}.ClusterCapacity": _OF_CLUSTER,
     f"{INTERNAL_HOSTS}.GetHostsByQuery": _OF_CLUSTER,
     f"{INTERNAL_HOSTS}.GetMesosAgentInfo": _OF_CLUSTER,

@@ -103,5 +103,6 @@ FORMS: dict[str, _Form] = {
     "respool": _Form("ID", lambda pool: ActorKey(pool_key(pool))),
     "lot": _Form("JOB/NUMBER/SHAPE", _lot),
     "host": _Form("NAME", lambda name: ActorKey(key("host", name))),
+    "schedule": _Form("NAME", lambda name: ActorKey(key("schedule", name))),
     "inventory": _Form("NUMBER", _inventory),
 }

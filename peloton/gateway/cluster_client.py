@@ -33,6 +33,7 @@ from peloton.gateway.permissions import Permissions, Rights
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import Best, Listed, ListViews
 from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
+from peloton.settings.notify import NO_URLS, AllowedUrls
 
 CALL_ASK_S_MAX = 15.0
 """How long one request may take, even if the client's deadline is later."""
@@ -73,9 +74,17 @@ def end(
 class ClusterClient:
     """The requests of one server's calls to one cluster."""
 
-    def __init__(self, cluster: ClusterPort, permissions: Permissions | None = None) -> None:
-        """Without `permissions` every caller may do everything."""
+    def __init__(
+        self,
+        cluster: ClusterPort,
+        permissions: Permissions | None = None,
+        *,
+        notify: AllowedUrls = NO_URLS,
+    ) -> None:
+        """Without `permissions` every caller may do everything. `notify`: where ends of jobs may
+        be told."""
         self.cluster = cluster
+        self.notify = notify
         self.permissions = permissions if permissions is not None else Permissions()
 
     def wait(

@@ -16,6 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView
+from peloton.actors.schedule.messages import GetSchedule, ScheduleView
 from peloton.gateway.access_table import (
     AccessRow,
     ClusterTarget,
@@ -23,6 +24,7 @@ from peloton.gateway.access_table import (
     NewPoolTarget,
     PoolTarget,
     RenamedPoolTarget,
+    ScheduleTarget,
 )
 from peloton.gateway.audit import AuditEntry, AuditLog, AuditNote, ReadAnswer
 from peloton.gateway.calls import CallContext
@@ -113,7 +115,7 @@ class Gate:
 
         def look(key: Key, query: Query) -> Any:
             found = read(key, query)
-            if not isinstance(found, JobView | tuple):
+            if not isinstance(found, JobView | ScheduleView | tuple):
                 raise _Waits
             return found
 
@@ -158,6 +160,8 @@ class Gate:
             return
         if isinstance(target, JobTarget):
             self._check_job(target, context, rights=rights, look=look)
+        elif isinstance(target, ScheduleTarget):
+            self._check_schedule(target, context, rights=rights, look=look)
         elif isinstance(target, ClusterTarget):
             self._deny(context, Permission.ADMINISTER, path=ROOT_PATH)
         else:
@@ -170,7 +174,21 @@ class Gate:
         if not isinstance(view, JobView):
             context.hide()  # there may be something left of it, such as its story
             return
-        path, by = view.summary.pool_path or ROOT_PATH, view.created_by
+        path = view.summary.pool_path or ROOT_PATH
+        self._check_owned(path, context, rights=rights, by=view.created_by)
+
+    def _check_schedule(
+        self, target: ScheduleTarget, context: CallContext, *, rights: Rights, look: Look
+    ) -> None:
+        view = look(target.schedule, GetSchedule())
+        if not isinstance(view, ScheduleView):
+            context.hide()
+            return
+        line = view.summary
+        self._check_owned(line.pool_path, context, rights=rights, by=line.created_by)
+
+    def _check_owned(self, path: str, context: CallContext, *, rights: Rights, by: str) -> None:
+        """What somebody has created in the pool at this path."""
         permission = self._row.permission
         assert permission is not None
         if not rights.may_with_job(Permission.SEE, path, created_by=by):

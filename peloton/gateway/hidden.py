@@ -12,6 +12,7 @@ from peloton.actors.job.messages import DeleteJob, RefreshJob, StartInstances, S
 from peloton.actors.respool.messages import CreatePool, DeletePool, UpdatePool, pool_key
 from peloton.actors.respool.rules import NOT_FOUND, check
 from peloton.actors.respool.tree import Tree
+from peloton.actors.schedule.messages import DeleteSchedule, PauseSchedule
 from peloton.runtime.vocabulary import Message, Query, Refused
 
 NEW_POOL = pool_key("new")
@@ -25,6 +26,8 @@ def answer_of_nothing(message: Message | Query) -> Any:
     if isinstance(message, CreatePool):
         # It is the parent that does not exist; errors of the config itself come first.
         return check(Tree(), NEW_POOL, config=message.config)
+    if isinstance(message, PauseSchedule | DeleteSchedule):
+        return Refused(NOT_FOUND, "schedule not found", "name")
     if isinstance(message, UpdatePool | DeletePool):
         return Refused(NOT_FOUND, "resource pool not found", "id")
     assert isinstance(message, DeleteJob | StopJob | StartInstances | RefreshJob), message

@@ -17,6 +17,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.job_labels import NOTIFY
 from peloton.gateway.job_waits import OthersFirst
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
@@ -53,6 +54,15 @@ class Creation:
             return refused
         parsed = self._parsed(self._cluster_client.pool(self._pool_query(), self._context))
         return parsed if isinstance(parsed, job.CreateResponse) else self._create(*parsed)
+
+    def wanted(self) -> tuple[ParsedJob, PoolView] | str:
+        """What would be created, or why it cannot be: for a job that is made later."""
+        parsed = self._named() or self._parsed(
+            self._cluster_client.pool(self._pool_query(), self._context)
+        )
+        if isinstance(parsed, job.CreateResponse):
+            return str(parsed.error.invalidConfig.message)
+        return parsed
 
     def at_once(self) -> bytes | Later | None:
         """As `answer`, without waiting; None where more than one answer has to be waited for."""
@@ -101,6 +111,10 @@ class Creation:
         except NotPermitted as error:
             code = Code.PERMISSION_DENIED
             end(self._context, code, text=str(error), field=error.field)
+        if wanted.spec.notify is not None:
+            why = self._cluster_client.notify.why_not(wanted.spec.notify.url)
+            if why:
+                return self._invalid(f"config.labels: {NOTIFY}: {why}")
         warn_of_limits(wanted, pools, context=self._context)
         return wanted, pools[0]
 

@@ -1,8 +1,8 @@
 """Labels of a job by which clients say what the wire has no field for.
 
-Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle` and `peloton.name_unique`
-into fields of the spec; all others are the client's own. Pure; whether other jobs exist is for
-others to find out.
+Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique` and
+`peloton.notify` into fields of the spec; all others are the client's own. Pure; whether other jobs
+exist, and which URLs the operator allows, is for others to find out.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from datetime import datetime
 from typing import Any
 
 from peloton.actors.job.name.messages import NAME_LENGTH_MAX
-from peloton.actors.job.spec import INSTANCES_MAX, After, Deadline, Throttle
+from peloton.actors.job.spec import INSTANCES_MAX, After, Deadline, Notify, Throttle
 from peloton.gateway.texts import known_job
 from peloton.gateway.translate_task import BadConfig
+from peloton.settings.notify import url_parts
 
 AFTER, DEADLINE, UNIQUE = "peloton.after", "peloton.deadline", "peloton.name_unique"
 THROTTLE = "peloton.throttle"
+NOTIFY = "peloton.notify"
 AFTER_MAX = 100
 """Jobs that one job may wait for."""
-AFTER_STATES = ("SUCCEEDED", "FAILED", "KILLED", "ENDED")
+ANY_END = "ENDED"
+AFTER_STATES = ("SUCCEEDED", "FAILED", "KILLED", ANY_END)
 DEADLINE_S_MAX = 10 * 366 * 86_400.0
 """Ten years: whatever is longer is meant to be none."""
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
@@ -102,6 +105,19 @@ def _unique(text: str) -> bool:
     return text == "true"
 
 
+def _notify(text: str) -> Notify:
+    """`URL`, or `URL STATE,STATE`."""
+    url, _, wanted = text.partition(" ")
+    url_parts(url)
+    states = [state.upper() for state in wanted.replace(" ", "").split(",")] if wanted else []
+    for state in states:
+        if state not in AFTER_STATES:
+            raise ValueError(f"{state!r} is not one of {', '.join(AFTER_STATES)}")
+    if ANY_END in states:
+        return Notify(url)
+    return Notify(url, tuple(dict.fromkeys(states)))
+
+
 def _check_name(name: str) -> None:
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
         text = f"the job needs a name of 1 to {NAME_LENGTH_MAX} printable characters"
@@ -113,4 +129,5 @@ _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     DEADLINE: ("deadline", _deadline),
     THROTTLE: ("throttle", _throttle),
     UNIQUE: ("unique", _unique),
+    NOTIFY: ("notify", _notify),
 }

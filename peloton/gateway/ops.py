@@ -19,6 +19,7 @@ from peloton.actors.job.slice import messages as slice_messages
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool import messages as respool_messages
 from peloton.actors.respool.lot import messages as lot_messages
+from peloton.actors.schedule import messages as schedule_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.actor_keys import ActorKey, BadKey, parse_key
@@ -56,6 +57,7 @@ NAMES: dict[str, dict[int, type]] = {
     "lot": lot_messages.MESSAGES,
     "host": host_messages.MESSAGES,
     "inventory": inventory_messages.MESSAGES,
+    "schedule": schedule_messages.MESSAGES,
 }
 
 

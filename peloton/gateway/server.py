@@ -43,13 +43,15 @@ from peloton.gateway.private_services import private_services
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import SandboxFiles
+from peloton.gateway.schedules import Schedules
 from peloton.gateway.second_services import JobService, ResourcePoolService, TaskService
 from peloton.gateway.serving import Server
 from peloton.gateway.short_names import add_short
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
-from peloton.ops.v1 import ops_pb2
+from peloton.ops.v1 import ops_pb2, schedules_pb2
 from peloton.settings.config import RECEIVE_MAX_BYTES
+from peloton.settings.notify import NO_URLS, AllowedUrls
 
 MESSAGES_IN_FLIGHT = 3
 """So many of the longest messages may be coming in at once, over all calls; one may be at work."""
@@ -64,11 +66,13 @@ class ServerOptions(NamedTuple):
     """What a server may be given besides.
 
     `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
+    `notify` has the URLs where ends of jobs may be told.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
     permissions: Permissions | None = None
     audit: AuditLog | None = None
+    notify: AllowedUrls = NO_URLS
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -88,7 +92,7 @@ def build_server(
     then a listing names all files, and else the customary ones. Raises RuntimeError when an address
     cannot be had, and UnlistedMethod for a method without a row in the table of access.
     """
-    cluster_client = ClusterClient(cluster, options.permissions)
+    cluster_client = ClusterClient(cluster, options.permissions, notify=options.notify)
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
@@ -126,6 +130,7 @@ def _services(
         (respool_svc_v1_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], pools_v1),
         *_host_services(cluster_client),
         (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(cluster_client, feed)),
+        (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
         *private_services(cluster_client, feed),
     ]
 

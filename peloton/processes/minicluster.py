@@ -16,8 +16,9 @@ from typing import TypeVar
 import click
 from click.core import ParameterSource
 
+from peloton.assembly.machine import this_machine
 from peloton.processes import archive_options as kept
-from peloton.processes.machine import this_machine
+from peloton.processes.notify_options import notify_of, notify_options
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
 from peloton.settings.backend import (
@@ -165,6 +166,7 @@ def command() -> click.Command:
     type=click.Path(dir_okay=False, path_type=Path),
     help="YAML file of permissions per pool (docs/access.md); without one everybody may do all.",
 )
+@notify_options
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option(
@@ -231,6 +233,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
             texts.append(f"--{name.replace('_', '-')}: {count} is not between 0 and {most}")
     archive = kept.archive_of(options, texts)
     limits = kept.limits_of(options, texts)
+    notify = notify_of(options, texts)
     if texts:
         raise BadSetting(*texts)
     folder = _folder(options)
@@ -241,6 +244,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         access=AccessSetting(file=access),
         archive=archive,
         limits=limits,
+        notify=notify,
         backend=_backend(options, hosts, folder=folder),
     )
 

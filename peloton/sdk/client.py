@@ -21,6 +21,7 @@ from peloton.sdk.internals import InternalCalls
 from peloton.sdk.jobs import JobQuery, Jobs
 from peloton.sdk.ops import OpsCalls, WaitResult
 from peloton.sdk.pools import PoolCalls
+from peloton.sdk.schedules import ScheduleCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
 from peloton.sdk.wire import SERVICES, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
@@ -67,6 +68,7 @@ class Client:
         self.tasks = TaskCalls(self._wire)
         self.hosts = HostCalls(self._wire)
         self.ops = OpsCalls(self._wire)
+        self.schedules = ScheduleCalls(self._wire)
         self.internals = InternalCalls(self._wire)
 
     @classmethod

@@ -48,6 +48,7 @@ from peloton.settings.config import (
     same_port,
     with_places,
 )
+from peloton.settings.notify import NotifySetting, notify_problems
 
 GROUP_NAMES = ("jobmgr", "resmgr", "hostmgr")
 """Roles that own shards."""
@@ -135,6 +136,7 @@ class DaemonSettings(_Record, frozen=True):
     limits: LimitSettings = LimitSettings()
     archive: ArchiveSetting = ArchiveSetting()
     access: AccessSetting = AccessSetting()
+    notify: NotifySetting = NotifySetting()
 
     @property
     def alone(self) -> bool:
@@ -364,6 +366,7 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
     yield from archive_problems(
         found.archive, after="archive.after", forget_after="archive.forget_after"
     )
+    yield from notify_problems(found.notify, "notify.allow")
     if found.backend.process is not None:
         yield from _process(found.backend.process)
     if found.zookeeper is not None:

@@ -22,6 +22,7 @@ from peloton.actors.job.name import goals as name_
 from peloton.actors.job.slice import goals as slice_
 from peloton.actors.respool import goals as respool
 from peloton.actors.respool.lot import goals as lot
+from peloton.actors.schedule import goals as schedule
 from peloton.actors.task import goals as task
 from peloton.actors.task.messages import Policy, TaskGoals
 from peloton.actors.task.state import Admission, Task, TaskStates
@@ -36,6 +37,7 @@ TABLES: Mapping[str, tuple[Any, type[enum.Enum], type[enum.Enum]]] = {
     "slice": (slice_.TABLE, slice_.SliceStates, TaskGoals),
     "task": (task.TABLE, TaskStates, TaskGoals),
     "name": (name_.TABLE, name_.HolderStates, name_.NameGoals),
+    "schedule": (schedule.TABLE, schedule.ScheduleStates, schedule.ScheduleGoals),
     "respool": (respool.TABLE, respool.PoolStates, respool.PoolGoals),
     "lot": (lot.TABLE, lot.LotStates, lot.LotGoals),
     "host": (host.TABLE, HostStates, host.HostGoals),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.processes import machine
+from peloton.assembly import machine
 
 
 @pytest.fixture

@@ -159,3 +159,10 @@ def test_what_a_job_waits_for_becomes_labels(peloton: Terminal) -> None:
         {"key": "peloton.throttle", "value": "10/s"},
         {"key": "peloton.name_unique", "value": "true"},
     ]
+
+
+def test_where_an_end_is_told_becomes_a_label(peloton: Terminal) -> None:
+    words = ["--notify", "https://example.com/x FAILED", "--cpus", "1", "--mem", "1g"]
+    ran = peloton("run", "--pool", "/hello", *words, "--dry-run", "--", "ls")
+    labels = yaml.safe_load(ran.out)["labels"]
+    assert labels == [{"key": "peloton.notify", "value": "https://example.com/x FAILED"}]

@@ -24,6 +24,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.assembly.kinds import kinds
+from peloton.assembly.notifier import Notifier
 from peloton.assembly.placer_service import PlacerService
 from peloton.assembly.readiness import Readiness
 from peloton.backends import simulated
@@ -40,6 +41,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.root import start
 from peloton.runtime.vocabulary import Kind, key
 from peloton.settings.config import Address
+from peloton.settings.notify import LOOPBACK, AllowedUrls
 from tests.channels import CHANNEL
 
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
@@ -173,10 +175,14 @@ def running(
         clock=SystemClock(),
         services={"placer": PlacerService(inventories), backend.key: backend},
     )
+    allowed = AllowedUrls([LOOPBACK])
+    notifier = Notifier(allowed, cluster="test", report=print)
     http = server = None
     try:
         region = root.region
         root.opened.result(WAIT_S_MAX)
+        region.register_service(notifier.key, notifier, outward=True)
+        notifier.start(region.tell)
         region.tell([Envelope(ROOT, OpenRoot())])
         region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])
         labels = (Label("rack", "r1"),)
@@ -192,7 +198,7 @@ def running(
             ["127.0.0.1:0"],
             authentication=Authentication.open(),
             boxes=SandboxFiles(runs, (http.address.host, http.address.port)),
-            options=options._replace(receive_max_bytes=RECEIVE_BYTES_MAX),
+            options=options._replace(receive_max_bytes=RECEIVE_BYTES_MAX, notify=allowed),
         )
         server.start()
         api = f"127.0.0.1:{ports[0]}"
@@ -204,6 +210,7 @@ def running(
         if http is not None:
             http.close()
         root.stop()
+        notifier.close()
 
 
 def _wait_for_room(region: Any, inventories: list[Any]) -> None:

@@ -41,6 +41,7 @@ from peloton.gateway.access_table import (
     INTERNAL_TASKS,
     JOB_CACHE,
     POD_EVENTS,
+    SCHEDULES,
 )
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.gates import Gates, UnlistedMethod
@@ -50,6 +51,8 @@ from peloton.gateway.permissions import Permissions
 from peloton.gateway.serving import Server
 from peloton.gateway.unimplemented import MODULES
 from peloton.ops.v1 import ops_pb2 as ops
+from peloton.ops.v1 import schedules_pb2 as wire
+from peloton.ops.v1 import schedules_pb2_grpc
 from peloton.private.eventstream import eventstream_pb2 as eventstream
 from peloton.private.eventstream.v1alpha.eventstreamsvc import eventstreamsvc_pb2 as eventstreamsvc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
@@ -85,7 +88,12 @@ UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 def services() -> list[ServiceDescriptor]:
     """All that a server may serve."""
-    modules = (*MODULES, _module(ops.DESCRIPTOR), _module(health_pb2.DESCRIPTOR))
+    modules = (
+        *MODULES,
+        _module(ops.DESCRIPTOR),
+        _module(wire.DESCRIPTOR),
+        _module(health_pb2.DESCRIPTOR),
+    )
     found = [one for each in modules for one in each.DESCRIPTOR.services_by_name.values()]
     return [*found, *reflection_pb2.DESCRIPTOR.services_by_name.values()]
 
@@ -121,6 +129,17 @@ class Objects:
         if fresh or key not in self._jobs:
             self._jobs[key] = self._fleet.job(PATHS[relation], creator)
         return self._jobs[key]
+
+    def schedule(self, relation: str, by: Principal) -> str:
+        """The name of a new schedule."""
+        name = unknown_id()
+        if relation != "unknown":
+            made = wire.Schedule(name=name, cron="@yearly", pool=PATHS[relation])
+            made.job.CopyFrom(create_request("").config)
+            stub = schedules_pb2_grpc.SchedulesStub(self._fleet.open.channel)
+            said = said_by(by) if relation == "own" else None
+            stub.CreateSchedule(wire.CreateScheduleRequest(schedule=made), metadata=said)
+        return name
 
     def pool(self, relation: str) -> str:
         """The id of a pool."""
@@ -194,6 +213,20 @@ REQUESTS: dict[str, Made] = {
     f"{OPS}.Story": lambda o, r, by: ops.StoryRequest(key=f"job/{o.job(r, by)}"),
     f"{OPS}.ListQuarantine": lambda o, r, by: ops.ListQuarantineRequest(),
     f"{OPS}.Redrive": lambda o, r, by: ops.RedriveRequest(key=f"job/{o.job(r, by)}"),
+    f"{SCHEDULES}.CreateSchedule": lambda o, r, by: wire.CreateScheduleRequest(
+        schedule=wire.Schedule(name="x", cron="@yearly", pool=path_of(r))
+    ),
+    f"{SCHEDULES}.GetSchedule": lambda o, r, by: wire.GetScheduleRequest(name=o.schedule(r, by)),
+    f"{SCHEDULES}.ListSchedules": lambda o, r, by: wire.ListSchedulesRequest(),
+    f"{SCHEDULES}.PauseSchedule": lambda o, r, by: wire.PauseScheduleRequest(
+        name=o.schedule(r, by)
+    ),
+    f"{SCHEDULES}.ResumeSchedule": lambda o, r, by: wire.ResumeScheduleRequest(
+        name=o.schedule(r, by)
+    ),
+    f"{SCHEDULES}.DeleteSchedule": lambda o, r, by: wire.DeleteScheduleRequest(
+        name=o.schedule(r, by)
+    ),
     f"{OPS}.ListHosts": lambda o, r, by: ops.ListHostsRequest(),
     f"{OPS}.ForgetHost": lambda o, r, by: ops.ForgetHostRequest(name="nobody"),
     f"{INTERNAL_HOSTS}.ClusterCapacity": lambda o, r, by: hostsvc.ClusterCapacityRequest(),
@@ -439,8 +472,9 @@ def _first(
 
 def _shown(fleet: Guarded, objects: Objects, method: str, by: Principal) -> Iterator[str]:
     is_pools = method.startswith((POOLS, POOLS_2, POOLS_V1))
+    made = objects.schedule if method.startswith(SCHEDULES) else objects.job
     ids = {
-        relation: objects.pool(relation) if is_pools else objects.job(relation, by)
+        relation: objects.pool(relation) if is_pools else made(relation, by)
         for relation in RELATIONS
     }
     code, text, data = fleet.call(method, REQUESTS[method](objects, "own", by), by)

@@ -29,6 +29,7 @@ from peloton.gateway.access_table import (
     JOBS_2,
     POOLS_2,
     POOLS_V1,
+    SCHEDULES,
     AccessRow,
 )
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
@@ -63,6 +64,7 @@ CHANGES_MADE = {
     f"{JOBS}.Update", f"{JOBS}.Restart", f"{JOBS}.Start", f"{JOBS}.Stop",
     f"{POOLS}.CreateResourcePool", f"{POOLS}.DeleteResourcePool", f"{POOLS}.UpdateResourcePool",
     f"{OPS}.Redrive", f"{OPS}.ForgetHost",
+    *(f"{SCHEDULES}.{verb}Schedule" for verb in ("Create", "Pause", "Resume", "Delete")),
     f"{JOBS_2}.CreateJob",
     *(f"{pools}.{verb}ResourcePool" for pools in (POOLS_2, POOLS_V1)
       for verb in ("Create", "Delete", "Update")),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import immutables
+from msgspec.structs import replace
 
 from peloton.actors.job import archiving, changes, waiting
 from peloton.actors.job import facts as f
@@ -33,7 +34,7 @@ from peloton.actors.job.spec import check_instances, check_spec, check_waits
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import LEVEL_CHANGES
-from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Due, Fact, Refused, Send
+from peloton.runtime.vocabulary import SELF, SENDER, At, Bits, Decision, Due, Fact, Refused, Send
 
 EXISTS, NOT_TERMINAL = "ALREADY_EXISTS", "NOT_TERMINAL"
 INCOMPLETE = changes.INCOMPLETE
@@ -112,6 +113,23 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
         sends=(*goals_of(folded, Bits.span(0, folded.slices)), *asked_first(folded)),
         reply=m.JobCreated(at.key),
     )
+
+
+def make_first(message: m.MakeJob, at: At) -> Decision:
+    """Create the job of a moment of a schedule."""
+    created = m.CreateJob(message.spec, message.overrides, pool_path=message.pool_path)
+    decision = _create(None, created, replace(at, who=message.who))
+    answer: m.JobIsMade | m.JobNotMade = m.JobIsMade(at.key)
+    if isinstance(decision.reply, Refused):
+        if decision.reply.again:
+            return Decision(because=decision.reply.text)  # it is owed, and so sent again
+        answer = m.JobNotMade(at.key, f"{decision.reply.field}: {decision.reply.text}")
+    return replace(decision, reply=None, sends=(*decision.sends, Send(SENDER, answer)))
+
+
+def make(job: Job, message: m.MakeJob, at: At) -> Decision:
+    """The moment has its job: nobody else can have made one with this id."""
+    return Decision(sends=(Send(SENDER, m.JobIsMade(at.key)),), because="it is made already")
 
 
 def stop(job: Job, message: m.StopJob, at: At) -> Decision:
@@ -275,6 +293,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     NameGranted: waiting.from_level(waiting.granted),
     NameRefused: waiting.from_level(waiting.refused),
     NameFreed: waiting.from_level(waiting.freed),
+    m.NoticeHandled: waiting.from_level(waiting.told_outside),
+    m.MakeJob: make,
     Due: due,
 }
 
@@ -301,6 +321,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     NameGranted: waiting.granted_absent,
     NameRefused: _nothing,
     NameFreed: _nothing,
+    m.NoticeHandled: _nothing,
+    m.MakeJob: make_first,
     Due: _nothing,
 }
 

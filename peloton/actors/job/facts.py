@@ -155,6 +155,13 @@ class NameSettled(Fact, frozen=True, gc=False, array_like=True):
     held: bool
 
 
+class NoticeSettled(Fact, frozen=True, gc=False, array_like=True):
+    """The end of this number was told outside, or that was given up."""
+
+    number: int
+    posted: bool
+
+
 class JobForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The job is deleted."""
 
@@ -187,4 +194,5 @@ FACTS: dict[int, type] = {
     18: WaiterNoted,
     19: WaiterTold,
     20: NameSettled,
+    21: NoticeSettled,
 }

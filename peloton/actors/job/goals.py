@@ -28,7 +28,7 @@ def settle(job: Job) -> Decision | Rest:
 
 def finish_deletion(job: Job) -> Decision | Rest:
     """Forget the job once no slice is left, and nobody waits for its end or its name."""
-    if len(job.gone) < job.slices or job.waits.waiters or job.waits.has_name:
+    if len(job.gone) < job.slices or job.waits.keeps:
         return WAITING
     return Decision(facts=(JobForgotten(),), because="deleted")
 

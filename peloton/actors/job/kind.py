@@ -18,6 +18,7 @@ from peloton.actors.job.facts import (
     InstancesStarted,
     JobChanged,
     NameSettled,
+    NoticeSettled,
     OtherEnded,
     OtherNoted,
     SliceConfirmed,
@@ -46,10 +47,10 @@ def _partition(key: Key) -> str:
 
 def _ended(job: Job, index: object) -> bool:
     # Such a job sends nothing more: all slices have confirmed its goal, all have ended, and whoever
-    # awaited the end knows it.
+    # awaited the end knows it, inside and outside.
     confirmed = len(job.confirmed) == job.slices
-    quiet = not (job.waits.waiters or job.waits.has_name)
-    return job.spec is not None and job.state in TERMINAL_JOB_STATES and confirmed and quiet
+    ended = job.spec is not None and job.state in TERMINAL_JOB_STATES
+    return ended and confirmed and not job.waits.keeps
 
 
 KIND = Kind(
@@ -89,6 +90,7 @@ KIND = Kind(
             m.RefreshJob,
             m.ForgetJob,
             m.AwaitEnd,
+            m.MakeJob,
         )
     ),  # fmt: skip
     fresh=lambda message: isinstance(message, m.CreateJob) and message.drawn,
@@ -108,7 +110,8 @@ KIND = Kind(
         ),
         ArchivedIn: LEVEL_ARCHIVE,
         **dict.fromkeys(
-            (OtherNoted, OtherEnded, WaiterNoted, WaiterTold, NameSettled), LEVEL_ARRAYS
+            (OtherNoted, OtherEnded, WaiterNoted, WaiterTold, NameSettled, NoticeSettled),
+            LEVEL_ARRAYS,
         ),
     },
     unfinished=lambda job: job.spec is None,

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
-from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.spec import JobSpec as JobSpec
+from peloton.actors.job.spec import Override as Override
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value, key
 
 
@@ -168,6 +169,63 @@ class EndHeard(Message, frozen=True, gc=False, array_like=True):
     waiter: Key
 
 
+class Notice(Value, frozen=True, gc=False, array_like=True):
+    """One end of a job, as it is told outside. `number` counts them; `counts` are by state."""
+
+    number: int
+    state: JobStates
+    counts: tuple[tuple[str, int], ...]
+    started_at: float
+    completed_at: float
+
+
+class PostNotice(Message, frozen=True, gc=False, array_like=True):
+    """Job to the notifier of its daemon: tell this end to who listens at `url`."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    job: Key
+    url: str
+    notice: Notice
+    name: str
+    owner: str
+    pool_path: str
+    instances: int
+    created_at: float
+
+
+class NoticeHandled(Message, frozen=True, gc=False, array_like=True):
+    """Answer to `PostNotice`: it was told, or given up; `text` says how or why."""
+
+    number: int
+    posted: bool
+    text: str = ""
+
+
+class MakeJob(Message, frozen=True, gc=False, array_like=True):
+    """Schedule to the job of one of its moments: exist. `who` is the principal that wants it."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    spec: JobSpec
+    overrides: tuple[tuple[int, tuple[Override, ...]], ...]
+    pool_path: str
+    who: str
+
+
+class JobIsMade(Message, frozen=True, gc=False, array_like=True):
+    """Answer to `MakeJob`: it exists."""
+
+    job: Key
+
+
+class JobNotMade(Message, frozen=True, gc=False, array_like=True):
+    """Answer to `MakeJob`: there cannot be such a job, and why."""
+
+    job: Key
+    text: str
+
+
 class GetJob(Query, frozen=True, gc=False, array_like=True):
     """The job, as `JobView`."""
 
@@ -293,6 +351,8 @@ MESSAGES: dict[int, type] = {
     20: NameGranted,
     21: NameRefused,
     22: NameFreed,
+    23: NoticeHandled,
+    24: MakeJob,
 }
 ANSWERS: dict[int, type] = {
     1: JobCreated,
@@ -304,6 +364,11 @@ ANSWERS: dict[int, type] = {
     7: JobUpdated,
     8: JobRefreshed,
 }
+
+
+NOTIFIER = key("notifier", "webhooks")
+"""Each daemon with jobs has one of its own."""
+NOTIFIER_MESSAGES: dict[int, type] = {1: PostNotice}
 
 
 def job_key(job_id: str) -> Key:

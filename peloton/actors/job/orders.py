@@ -84,7 +84,25 @@ def said_at_end(job: Job) -> tuple[Send, ...]:
     # The name of a job that is deleted is free once nothing of it runs.
     if len(job.gone) >= job.slices if deleted else ended:
         told += _about_name(job, asks=False)
-    return told
+    return (*told, *_outside(job))
+
+
+def _outside(job: Job) -> tuple[Send, ...]:
+    """The end that is to be told to who is no actor."""
+    notice, spec = job.waits.notice, job.spec
+    if notice is None or spec is None or spec.notify is None:
+        return ()
+    post = m.PostNotice(
+        job=job.key,
+        url=spec.notify.url,
+        notice=notice,
+        name=spec.name,
+        owner=spec.owner,
+        pool_path=job.pool_path,
+        instances=spec.instances,
+        created_at=job.created_at,
+    )
+    return (Send(m.NOTIFIER, post),)
 
 
 def _about_name(job: Job, *, asks: bool) -> tuple[Send, ...]:

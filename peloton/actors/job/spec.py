@@ -49,6 +49,13 @@ class Throttle(Value, frozen=True, gc=False, array_like=True):
     period_s: float
 
 
+class Notify(Value, frozen=True, gc=False, array_like=True):
+    """Where the end of a job is told; `states`: only where it ended so, empty for any end."""
+
+    url: str
+    states: tuple[str, ...] = ()
+
+
 class JobSpec(Value, frozen=True, gc=False, array_like=True):
     """What a client wants. Constant size: overrides are sent separately, by slice."""
 
@@ -75,6 +82,7 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     deadline: Deadline | None = None
     unique: bool = False  # no other such job of the pool has its name before it has ended
     throttle: Throttle | None = None
+    notify: Notify | None = None
 
 
 def check_spec(spec: JobSpec) -> Refused | None:
@@ -100,11 +108,12 @@ def check_spec(spec: JobSpec) -> Refused | None:
 
 def check_waits(spec: JobSpec, *, now: float, level: int) -> Refused | None:
     """The first rule that what the job wants besides its instances breaks, at this moment."""
-    if not (spec.after or spec.deadline or spec.unique or spec.throttle):
+    if not (spec.after or spec.deadline or spec.unique or spec.throttle or spec.notify):
         return None
     if level < LEVEL_ARRAYS:
         text = (
-            "a job cannot wait for others, have a deadline or a throttle, or hold its name while "
+            "a job cannot wait for others, have a deadline or a throttle, hold its name or tell "
+            "its end while "
             "the cluster may hold daemons of an older version: an operator has to raise its "
             f"feature level to {LEVEL_ARRAYS}"
         )
@@ -130,6 +139,7 @@ def updated(known: JobSpec, wanted: JobSpec) -> JobSpec:
         deadline=known.deadline,
         unique=known.unique,
         throttle=known.throttle,
+        notify=known.notify,
         config_version=known.config_version + 1,
     )
 

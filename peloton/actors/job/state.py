@@ -21,13 +21,13 @@ from peloton.actors.job.grants import (
     unended_of,
     use_of,
 )  # fmt: skip
-from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
+from peloton.actors.job.messages import JobGoals, JobStates, Notice, StopRecord
 from peloton.actors.job.record import Job as Job
 from peloton.actors.job.record import SliceReport, counts_of, known_use
 from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.totals import TERMINAL_JOB_STATES, has_begun, job_state_of
+from peloton.actors.job.totals import TERMINAL_JOB_STATES, began, job_state_of
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Bits
 
@@ -123,16 +123,21 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     state = job_state_of(counts, spec.instances, known=job.state, controller=controller)
     if awaited and state in TERMINAL_JOB_STATES:
         state = JobStates.KILLING if job.goal == JobGoals.KILLED else JobStates.PENDING
-    return replace(
+    folded = replace(
         job,
         reports=reports,
         state=state,
         awaited=awaited,
         uses=uses,
-        started_at=_first_start(job, fact) if has_begun(counts) else job.started_at,
+        started_at=began(counts, job.started_at, at=fact.at, times=fact.tally.times),
         completed_at=_last_end(job, fact, reports=reports) if state in TERMINAL_JOB_STATES else 0.0,
         updated_at=fact.at,
     )
+    if state == job.state or state not in TERMINAL_JOB_STATES:
+        return folded
+    counted = tuple(sorted(counts.items()))
+    end = Notice(0, state, counted, folded.started_at, folded.completed_at)
+    return replace(folded, waits=w.noticed(folded.waits, spec, end=end))
 
 
 def _told(job: Job, fact: f.JobTallied) -> Job:
@@ -144,12 +149,6 @@ def _told(job: Job, fact: f.JobTallied) -> Job:
     told = t.told(known, rule, number=fact.number, starts=starts)
     told = t.without_old(told, rule, now=fact.at)
     return replace(job, throttled=told, waits=w.timed(job.waits, fact.at))
-
-
-def _first_start(job: Job, fact: f.JobTallied) -> float:
-    """The first start of an instance; the time of the first report of one until that is told."""
-    known, told = job.started_at or fact.at, fact.tally.times[:1]
-    return min(known, told[0]) if told and told[0] else known
 
 
 def _last_end(job: Job, fact: f.JobTallied, *, reports: immutables.Map[int, SliceReport]) -> float:
@@ -334,4 +333,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.WaiterNoted: _waits(lambda waits, fact: w.awaited_by(waits, fact.waiter)),
     f.WaiterTold: _waits(lambda waits, fact: w.told(waits, fact.waiter)),
     f.NameSettled: _waits(_name),
+    f.NoticeSettled: _waits(lambda waits, fact: w.told_outside(waits, fact.number)),
 }

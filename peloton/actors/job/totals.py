@@ -83,3 +83,11 @@ def has_begun(counts: Mapping[str, int]) -> bool:
         if count and name in BEGUN:
             return True
     return False
+
+
+def began(counts: Mapping[str, int], known: float, *, at: float, times: tuple[float, ...]) -> float:
+    """The first start of an instance; the time of the first report of one until that is told."""
+    if not has_begun(counts):
+        return known
+    known = known or at
+    return min(known, times[0]) if times and times[0] else known

@@ -1,6 +1,6 @@
-"""How a job decides what concerns others: jobs it waits for or that wait for it, and its name.
+"""How a job decides what concerns others: jobs it waits for or that wait for it, its name, a URL.
 
-No job asks another more than once: who is asked notes it, and tells its end when it comes. Both
+No job asks another more than once: who is asked notes it, and tells its end when it comes. All
 messages are owed until they are answered. Must not address a task.
 """
 
@@ -137,6 +137,16 @@ def refused(job: Job, message: NameRefused, at: At) -> Decision:
 def freed(job: Job, message: NameFreed, at: At) -> Decision:
     """The name is no longer the job's."""
     return Decision(facts=(f.NameSettled(False),) if job.waits.has_name else ())
+
+
+def told_outside(job: Job, message: m.NoticeHandled, at: At) -> Decision:
+    """The notifier has told the end, or given it up."""
+    notice = job.waits.notice
+    if notice is None or notice.number != message.number:
+        return Decision()
+    how = "was told" if message.posted else "could not be told, and will not be"
+    because = f"its end {how}: {message.text}"
+    return Decision(facts=(f.NoticeSettled(message.number, message.posted),), because=because)
 
 
 def deadline_passed(job: Job, at: At) -> Decision:

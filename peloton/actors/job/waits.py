@@ -1,4 +1,4 @@
-"""What a job waits for besides its own instances: other jobs, its name, its deadline; its waiters.
+"""What a job waits for besides its own instances, and who waits for it: jobs, its name, a URL.
 
 Part of the state of a job, with the functions that facts need. Must not decide anything.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import immutables
 import msgspec
 
+from peloton.actors.job.messages import Notice
 from peloton.actors.job.spec import Deadline, JobSpec
 from peloton.runtime.vocabulary import Key, Value
 
@@ -31,7 +32,7 @@ class Waits(Value, frozen=True, gc=False, array_like=True):
 
     `waiters` are the jobs that await the end of this one. `timed_from` is the moment from which
     the runtime counts the present deadline, whose name says it; `deadline_over`: it was started
-    again after it.
+    again after it. `notice` is the end that is to be told outside; `notices` counts all there were.
     """
 
     others: immutables.Map[Key, bool] = immutables.Map()
@@ -39,11 +40,18 @@ class Waits(Value, frozen=True, gc=False, array_like=True):
     name: NameStates = NameStates.NONE
     timed_from: float = 0.0
     deadline_over: bool = False
+    notice: Notice | None = None
+    notices: int = 0
 
     @property
     def holds(self) -> bool:
         """Whether the job may not begin yet."""
         return bool(self.others) or self.name == NameStates.ASKED
+
+    @property
+    def keeps(self) -> bool:
+        """Whether somebody else has to be told something before the job may go."""
+        return bool(self.waiters) or self.has_name or self.notice is not None
 
     @property
     def has_name(self) -> bool:
@@ -92,6 +100,22 @@ def started_again(waits: Waits, *, at: float, moment: float | None) -> Waits:
     """Instances begin a new run. A deadline that has passed does not hold for it."""
     over = waits.deadline_over or (moment is not None and at >= moment)
     return replace(waits, timed_from=at, deadline_over=over)
+
+
+def noticed(waits: Waits, spec: JobSpec | None, *, end: Notice) -> Waits:
+    """The job has ended so. If that is to be told, an older end that was not told yet is not."""
+    notify = spec.notify if spec is not None else None
+    if notify is None or (notify.states and end.state.name not in notify.states):
+        return waits
+    number = waits.notices + 1
+    return replace(waits, notice=replace(end, number=number), notices=number)
+
+
+def told_outside(waits: Waits, number: int) -> Waits:
+    """The end of this number need not be told any more."""
+    if waits.notice is None or waits.notice.number != number:
+        return waits
+    return replace(waits, notice=None)
 
 
 def moment_of(deadline: Deadline | None, created_at: float) -> float | None:

@@ -1,4 +1,4 @@
-"""What this machine has, for the one host of a minicluster.
+"""What this machine has, for the one host of a minicluster; and the name of a process on it.
 
 Turns the kernel's figures into the size of a host, less what the machine itself needs. Must not
 start or limit anything.
@@ -7,7 +7,9 @@ start or limit anything.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+import socket
 from pathlib import Path
 
 from peloton.settings.config import HOST_NAME_PREFIX, HostSetting
@@ -71,3 +73,8 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="ascii")
     except OSError:
         return ""
+
+
+def process_name() -> str:
+    """Unique for ever: pids and the host names of containers are reused."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -1,0 +1,1 @@
+"""A schedule: it makes a job at each of its moments."""

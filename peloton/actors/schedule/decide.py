@@ -1,0 +1,232 @@
+"""How a schedule decides commands of clients, its moments, and what its jobs tell it.
+
+Each moment makes one job: its id follows from schedule and moment, so a repeat finds it there.
+After a time without an owner only the last moment counts. Must not know more of a job than its
+answers say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.job.messages import (
+    AwaitEnd,
+    AwaitNoted,
+    EndHeard,
+    EndTold,
+    JobIsMade,
+    JobNotMade,
+    MakeJob,
+    StopJob,
+    job_key,
+)
+from peloton.actors.schedule import facts as f
+from peloton.actors.schedule import messages as m
+from peloton.actors.schedule.cron import Moments
+from peloton.actors.schedule.state import EVOLVE, NO_JOB_YET, Schedule
+from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Fact, Key, Refused, Send
+
+EXISTS, NOT_FOUND, INVALID = "ALREADY_EXISTS", "NOT_FOUND", "INVALID_SCHEDULE"
+OLDER_LEVEL = "OLDER_LEVEL"
+
+
+def create_first(message: m.CreateSchedule, at: At) -> Decision:
+    """Create it, if it has a moment at all."""
+    if at.level < m.LEVEL_SCHEDULES:
+        text = f"there are schedules from feature level {m.LEVEL_SCHEDULES} on: raise it first"
+        return Decision(reply=Refused(OLDER_LEVEL, text, again=True), because=text)
+    spec = message.spec
+    try:
+        next_at = Moments(spec.cron, spec.zone).after(at.now)
+    except ValueError as error:  # the owner may have other time zones than who checked it
+        return Decision(reply=Refused(INVALID, str(error), "cron"), because=str(error))
+    if next_at is None:
+        text = f"{spec.cron!r} never comes"
+        return Decision(reply=Refused(INVALID, text, "cron"), because=text)
+    made = f.ScheduleMade(at.key, spec, message.paused, at.now, at.who, next_at)
+    return Decision(facts=(made,), reply=m.ScheduleChanged())
+
+
+def create(schedule: Schedule, message: m.CreateSchedule, at: At) -> Decision:
+    """Its name is taken."""
+    text = f"schedule {at.key.partition('/')[2]} already exists"
+    return Decision(reply=Refused(EXISTS, text, "name"), because=text)
+
+
+def pause(schedule: Schedule, message: m.PauseSchedule, at: At) -> Decision:
+    """Make no more jobs, or go on with the next moment from now."""
+    if schedule.paused == message.paused:
+        return Decision(reply=m.ScheduleChanged(), because="it is so already")
+    spec = schedule.spec
+    next_at = Moments(spec.cron, spec.zone).after(at.now) or 0.0
+    return Decision(
+        facts=(f.SchedulePaused(message.paused, at.now, next_at),), reply=m.ScheduleChanged()
+    )
+
+
+def delete(schedule: Schedule, message: m.DeleteSchedule, at: At) -> Decision:
+    """Its jobs go on."""
+    return Decision(facts=(f.ScheduleDeleted(),), reply=m.ScheduleChanged())
+
+
+def due(schedule: Schedule, message: Due, at: At) -> Decision:
+    """A moment has come, perhaps long ago: the last one makes a job, if it may."""
+    moments = Moments(schedule.spec.cron, schedule.spec.zone)
+    moment = max(moments.last(at.now) or 0.0, schedule.next_at)
+    next_at = moments.after(max(moment, at.now)) or 0.0
+    why = _why_not(schedule, at.now - moment)
+    job = NO_JOB_YET if why else _job_of(schedule, moment)
+    return _decided(schedule, (f.MomentCome(moment, job, why, at.now, next_at),), because=why)
+
+
+def _why_not(schedule: Schedule, late_s: float) -> str:
+    """Why a moment makes no job; empty where it does."""
+    spec = schedule.spec
+    if 0 < spec.starting_deadline_s < late_s:
+        return f"it came {late_s:.0f} s late, the limit is {spec.starting_deadline_s:g} s"
+    if schedule.making:
+        return f"job {_id(schedule.making)} of the moment before is not made yet"
+    if schedule.active and spec.overlap == m.Overlaps.SKIP:
+        return f"job {_id(schedule.active)} of the moment before has not ended"
+    return ""
+
+
+def _job_of(schedule: Schedule, moment: float) -> Key:
+    """The one job of this moment, as a UUID. A later schedule of the name has others."""
+    text = f"{schedule.key}\n{schedule.created_at!r}\n{moment!r}"
+    found = hashlib.sha256(text.encode()).hexdigest()
+    # The digits of version and variant are those of an id made from a name.
+    return job_key(f"{found[:8]}-{found[8:12]}-5{found[13:16]}-8{found[17:20]}-{found[20:32]}")
+
+
+def made(schedule: Schedule, message: JobIsMade, at: At) -> Decision:
+    """The job of the moment is there."""
+    if schedule.making != message.job:
+        return Decision()
+    return _decided(schedule, (f.JobSettled(message.job, True, "", at.now),))
+
+
+def not_made(schedule: Schedule, message: JobNotMade, at: At) -> Decision:
+    """There cannot be such a job: nothing else is tried for this moment."""
+    if schedule.making != message.job:
+        return Decision()
+    fact = f.JobSettled(message.job, False, message.text, at.now)
+    return _decided(schedule, (fact,), because=message.text)
+
+
+def noted(schedule: Schedule, message: AwaitNoted, at: At) -> Decision:
+    """The last job will tell its end."""
+    if schedule.active != message.other or schedule.awaited:
+        return Decision()
+    return Decision(facts=(f.EndAwaited(message.other),))
+
+
+def told(schedule: Schedule, message: EndTold, at: At) -> Decision:
+    """A job has ended."""
+    if schedule.active != message.other:
+        return Decision(sends=(Send(SENDER, EndHeard(at.key)),))
+    heard = Send(SENDER, EndHeard(at.key))
+    return _decided(schedule, (f.EndKnown(message.other),), also=(heard,))
+
+
+def told_absent(message: EndTold, at: At) -> Decision:
+    """The schedule is no more: nobody wants to know it."""
+    return Decision(sends=(Send(SENDER, EndHeard(at.key)),), because="no such schedule")
+
+
+def owed(schedule: Schedule) -> tuple[Send, ...]:
+    """What its jobs have not answered yet."""
+    sends: list[Send] = []
+    if schedule.stops:
+        sends.append(Send(schedule.active, StopJob()))
+    if schedule.active and not schedule.awaited:
+        sends.append(Send(schedule.active, AwaitEnd()))
+    if schedule.making and not schedule.stops:
+        spec = schedule.spec
+        make = MakeJob(spec.job, spec.overrides, spec.pool_path, schedule.created_by)
+        sends.append(Send(schedule.making, make))
+    return tuple(sends)
+
+
+def deadline(schedule: Schedule) -> tuple[str, float] | None:
+    """The next moment, in seconds from when it was computed."""
+    if schedule.paused or not schedule.next_at:
+        return None
+    return f"moment {schedule.next_at}", max(schedule.next_at - schedule.timed_from, 0.0)
+
+
+def schedule_line(name: Key, schedule: Schedule) -> m.ScheduleSummary:
+    """The schedule in a listing."""
+    spec = schedule.spec
+    return m.ScheduleSummary(
+        schedule=name,
+        cron=spec.cron,
+        zone=spec.zone,
+        pool_path=spec.pool_path,
+        overlap=spec.overlap,
+        starting_deadline_s=spec.starting_deadline_s,
+        paused=schedule.paused,
+        next_at=0.0 if schedule.paused else schedule.next_at,
+        created_at=schedule.created_at,
+        created_by=schedule.created_by,
+        made=schedule.made,
+        skipped=schedule.skipped,
+        last=schedule.runs[-1] if schedule.runs else None,
+    )
+
+
+def get_schedule(schedule: Schedule, query: m.GetSchedule, at: At) -> m.ScheduleView:
+    """The details."""
+    line, raw = schedule_line(at.key, schedule), schedule.spec.raw
+    return m.ScheduleView(line, raw, schedule.runs, schedule.skip, schedule.making)
+
+
+def _decided(
+    schedule: Schedule,
+    facts: tuple[Fact, ...],
+    *,
+    also: tuple[Send, ...] = (),
+    because: str = "",
+) -> Decision:
+    """These facts, and what is owed after them."""
+    folded: Any = schedule
+    for fact in facts:
+        folded = EVOLVE[type(fact)](folded, fact)
+    return Decision(facts=facts, sends=(*also, *owed(folded)), because=because)
+
+
+def _id(job: Key) -> str:
+    return job.partition("/")[2]
+
+
+def _missing(message: Any, at: At) -> Decision:
+    return Decision(reply=Refused(NOT_FOUND, "schedule not found", "name"))
+
+
+def _nothing(message: Any, at: At) -> Decision:
+    return Decision(because="no such schedule")
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    m.CreateSchedule: create,
+    m.PauseSchedule: pause,
+    m.DeleteSchedule: delete,
+    JobIsMade: made,
+    JobNotMade: not_made,
+    AwaitNoted: noted,
+    EndTold: told,
+    Due: due,
+}
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    m.CreateSchedule: create_first,
+    m.PauseSchedule: _missing,
+    m.DeleteSchedule: _missing,
+    JobIsMade: _nothing,
+    JobNotMade: _nothing,
+    AwaitNoted: _nothing,
+    EndTold: told_absent,
+    Due: _nothing,
+}

@@ -1,0 +1,38 @@
+"""The kind "schedule", as registered with the runtime. Must hold nothing but the table."""
+
+from __future__ import annotations
+
+from peloton.actors.schedule import messages as m
+from peloton.actors.schedule.decide import (
+    ABSENT,
+    DECIDE,
+    deadline,
+    get_schedule,
+    owed,
+    schedule_line,
+)
+from peloton.actors.schedule.facts import FACTS
+from peloton.actors.schedule.goals import pursue
+from peloton.actors.schedule.state import EVOLVE, Schedule
+from peloton.runtime.vocabulary import OWN_STATE, Kind
+
+KIND = Kind(
+    name="schedule",
+    group="jobmgr",
+    state=Schedule,
+    decide=DECIDE,
+    absent=ABSENT,
+    pursue=pursue,
+    evolve=EVOLVE,
+    messages=m.MESSAGES,
+    facts=FACTS,
+    answers=m.ANSWERS,
+    queries=m.QUERIES,
+    partition=lambda key: key,
+    owed=owed,
+    deadline=deadline,
+    inspect={m.GetSchedule: get_schedule},
+    depends=lambda query: OWN_STATE,
+    view=schedule_line,
+    since=dict.fromkeys((*FACTS.values(), m.ScheduleChanged), m.LEVEL_SCHEDULES),
+)

@@ -1,0 +1,133 @@
+"""Messages a schedule receives from clients and from its jobs, its queries and answers.
+
+None may grow with what the schedule has done: of its jobs the last ones are kept.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from peloton.actors.job.messages import (
+    AwaitNoted,
+    EndTold,
+    JobIsMade,
+    JobNotMade,
+    JobSpec,
+    Override,
+)
+from peloton.actors.job.name.messages import LEVEL_ARRAYS
+from peloton.runtime.vocabulary import Key, Message, Query, Value, key
+
+LEVEL_SCHEDULES = LEVEL_ARRAYS
+"""Feature level from which there are schedules."""
+RUNS_KEPT = 10
+"""Jobs that a schedule knows it has made."""
+SPEC_BYTES_MAX = 256 * 1024
+"""Of the job of a schedule, as a client sends it: each moment sends it again."""
+
+
+class Overlaps(enum.IntEnum):
+    """What to do at a moment while the job of an earlier one has not ended."""
+
+    SKIP = 0
+    ALLOW = 1
+    REPLACE = 2  # stop that one; begin once it has ended
+
+
+class ScheduleSpec(Value, frozen=True, gc=False, array_like=True):
+    """What a client wants. `raw` is the job's config as it was sent."""
+
+    cron: str
+    zone: str
+    pool_path: str
+    job: JobSpec
+    overrides: tuple[tuple[int, tuple[Override, ...]], ...] = ()
+    overlap: Overlaps = Overlaps.SKIP
+    starting_deadline_s: float = 0.0  # 0: however late
+    raw: bytes = b""
+
+
+class CreateSchedule(Message, frozen=True, gc=False, array_like=True):
+    """Client to a schedule that does not exist yet."""
+
+    spec: ScheduleSpec
+    paused: bool = False
+
+
+class PauseSchedule(Message, frozen=True, gc=False, array_like=True):
+    """Client: make no jobs, or make them again; moments between are not made up for."""
+
+    paused: bool
+
+
+class DeleteSchedule(Message, frozen=True, gc=False, array_like=True):
+    """Client: the schedule is no more; its jobs stay."""
+
+
+class GetSchedule(Query, frozen=True, gc=False, array_like=True):
+    """The schedule, as `ScheduleView`."""
+
+
+class ScheduleChanged(Value, frozen=True, gc=False, array_like=True):
+    """Answer to all commands."""
+
+
+class MadeJob(Value, frozen=True, gc=False, array_like=True):
+    """A job that was made, for this moment, at that time."""
+
+    job: Key
+    moment: float
+    at: float
+
+
+class SkippedMoment(Value, frozen=True, gc=False, array_like=True):
+    """A moment without a job, and why."""
+
+    moment: float
+    why: str
+
+
+class ScheduleSummary(Value, frozen=True, gc=False, array_like=True):
+    """A schedule in a listing. Times are seconds since the epoch, 0.0 for none."""
+
+    schedule: Key
+    cron: str
+    zone: str
+    pool_path: str
+    overlap: Overlaps
+    starting_deadline_s: float
+    paused: bool
+    next_at: float
+    created_at: float
+    created_by: str  # the text of a principal
+    made: int
+    skipped: int
+    last: MadeJob | None = None
+
+
+class ScheduleView(Value, frozen=True, gc=False, array_like=True):
+    """A schedule as clients see it; of its jobs the newest last."""
+
+    summary: ScheduleSummary
+    raw: bytes
+    runs: tuple[MadeJob, ...]
+    skip: SkippedMoment | None = None
+    making: Key = Key("")
+
+
+MESSAGES: dict[int, type] = {
+    1: CreateSchedule,
+    2: PauseSchedule,
+    3: DeleteSchedule,
+    4: JobIsMade,
+    5: JobNotMade,
+    6: AwaitNoted,
+    7: EndTold,
+}
+QUERIES: dict[int, type] = {501: GetSchedule}
+ANSWERS: dict[int, type] = {1: ScheduleChanged, 501: ScheduleView, 502: ScheduleSummary}
+
+
+def schedule_key(name: str) -> Key:
+    """The key of a schedule by its name."""
+    return key("schedule", name)

@@ -1,0 +1,154 @@
+"""`peloton cron`: schedules, which make a job at each of their moments.
+
+Must not compute a moment: the cluster does.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from peloton.cli import job_checks
+from peloton.cli.lazy import LazyCommand, LazyGroup
+from peloton.cli.options import PelotonCommand
+from peloton.cli.output import OutputForms, show
+from peloton.cli.session import connected, refusal_texts, spec_in
+from peloton.cli.values import duration
+
+HERE = "peloton.cli.cron"
+OVERLAPS = ("skip", "allow", "replace")
+HEADER = ("Name", "Cron", "Time Zone", "Pool", "Next", "Made", "Skipped", "Last Job")
+TEXTS = {"NOT_FOUND": "Schedule {name}: not found", "ALREADY_EXISTS": "{m}"}
+
+cron = LazyGroup(
+    name="cron",
+    help="Schedules: jobs at moments of a clock.",
+    table={
+        "create": LazyCommand(f"{HERE}:create", "A new schedule for the job in a YAML file."),
+        "list": LazyCommand(f"{HERE}:list_", "All schedules."),
+        "show": LazyCommand(f"{HERE}:show_", "One schedule, and the last jobs it made."),
+        "pause": LazyCommand(f"{HERE}:pause", "Make no jobs."),
+        "resume": LazyCommand(f"{HERE}:resume", "Make jobs again, from the next moment on."),
+        "delete": LazyCommand(f"{HERE}:delete", "Delete a schedule; its jobs stay."),
+    },
+)
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("name")
+@click.argument("expression")
+@click.argument("respool")
+@click.argument("config")
+@click.option("--zone", default="UTC", show_default=True, help="Time zone, as Europe/Berlin.")
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    default=OVERLAPS[0],
+    show_default=True,
+    help="While the job before has not ended: make none, make one all the same, or stop that one.",
+)
+@click.option(
+    "--starting-deadline",
+    "late_s",
+    type=duration,
+    metavar="TIME",
+    help="A moment that comes later than this, as nothing ran, makes no job.  [default: any]",
+)
+@click.option("--paused", is_flag=True, help="Make no jobs until it is resumed.")
+def create(
+    name: str, expression: str, respool: str, config: str, **options: Any
+) -> None:  # fmt: skip
+    """Make the job in the YAML file CONFIG in the pool RESPOOL at the moments of EXPRESSION.
+
+    EXPRESSION has five fields: minute, hour, day of the month, month, day of the week.
+
+    \b
+    peloton cron create nightly '30 2 * * *' /default job.yaml
+    """
+    from peloton.sdk.schedules import Timing
+
+    timing = Timing(
+        cron=expression,
+        zone=options["zone"],
+        overlap=options["overlap"],
+        starting_deadline_s=options["late_s"] or 0.0,
+        paused=options["paused"],
+    )
+    with spec_in(config) as given, connected() as peloton, refusal_texts(TEXTS, name=name):
+        job_checks.check(given)
+        spec = job_checks.with_default_resource(peloton, respool, spec=given)
+        answer = peloton.schedules.create(name, respool, config=spec, timing=timing)
+    show(OutputForms(answer, text=f"Schedule {name} created", names=lambda: [name]))
+
+
+@click.command("list", cls=PelotonCommand)
+def list_() -> None:
+    """List all schedules."""
+    with connected() as peloton:
+        answer = peloton.schedules.all()
+    show(
+        OutputForms(
+            answer,
+            header=HEADER,
+            rows=lambda: map(_row, answer.schedules),
+            names=lambda: [one.schedule.name for one in answer.schedules],
+            nothing="No schedules.",
+        )
+    )
+
+
+@click.command("show", cls=PelotonCommand)
+@click.argument("name")
+def show_(name: str) -> None:
+    """Print the schedule NAME, and the last jobs that it made."""
+    with connected() as peloton, refusal_texts(TEXTS, name=name):
+        info = peloton.schedules.get(name).info
+    lines = [f"{head}: {value}" for head, value in zip(HEADER, _row(info), strict=True)]
+    lines.append(f"Overlap: {OVERLAPS[info.schedule.overlap]}")
+    if info.skipped_at:
+        lines.append(f"Last Skipped: {_time(info.skipped_at)}, {info.skipped_because}")
+    lines += [f"Job: {_time(one.moment)} {one.job_id}" for one in reversed(info.jobs)]
+    show(OutputForms(info, lines=lines, names=lambda: [one.job_id for one in info.jobs]))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("name")
+def pause(name: str) -> None:
+    """Make no jobs of the schedule NAME until it is resumed."""
+    with connected() as peloton, refusal_texts(TEXTS, name=name):
+        answer = peloton.schedules.pause(name)
+    show(OutputForms(answer, text=f"Schedule {name} paused", names=lambda: [name]))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("name")
+def resume(name: str) -> None:
+    """Make jobs of the schedule NAME again; what was left out is not made up for."""
+    with connected() as peloton, refusal_texts(TEXTS, name=name):
+        answer = peloton.schedules.resume(name)
+    show(OutputForms(answer, text=f"Schedule {name} resumed", names=lambda: [name]))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("name")
+def delete(name: str) -> None:
+    """Delete the schedule NAME; the jobs that it made stay."""
+    with connected() as peloton, refusal_texts(TEXTS, name=name):
+        answer = peloton.schedules.delete(name)
+    show(OutputForms(answer, text=f"Schedule {name} deleted", names=lambda: [name]))
+
+
+def _row(info: Any) -> tuple[object, ...]:
+    schedule = info.schedule
+    upcoming = "paused" if schedule.paused else _time(info.next_at)
+    last = info.jobs[-1].job_id if info.jobs else ""
+    return (
+        schedule.name, schedule.cron, schedule.time_zone, schedule.pool, upcoming, info.made,
+        info.skipped, last,
+    )  # fmt: skip
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""

@@ -1,0 +1,80 @@
+"""Schedules: create, get, list, pause, resume, delete.
+
+Must not compute a moment: the cluster does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from peloton.ops.v1 import schedules_pb2 as wire
+from peloton.ops.v1 import schedules_pb2_grpc
+from peloton.sdk import specs
+from peloton.sdk.jobs import built
+from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
+
+OVERLAPS = ("skip", "allow", "replace")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When a schedule makes a job, and when not."""
+
+    cron: str
+    zone: str = "UTC"
+    overlap: str = OVERLAPS[0]
+    starting_deadline_s: float = 0.0
+    paused: bool = False
+
+
+def _rpc(name: str) -> RpcName:
+    return RpcName("api", schedules_pb2_grpc.SchedulesStub, name)
+
+
+class ScheduleCalls:
+    """The calls of peloton.ops.v1.Schedules."""
+
+    def __init__(self, connection: Wire) -> None:
+        self._wire = connection
+
+    def create(
+        self, name: str, pool: str, *, config: Any, timing: Timing, request_key: str | None = None
+    ) -> wire.CreateScheduleResponse:
+        """A new schedule; `config` is the spec of its jobs, see `specs`."""
+        schedule = wire.Schedule(
+            name=name,
+            cron=timing.cron,
+            time_zone=timing.zone,
+            pool=pool,
+            overlap=OVERLAPS.index(timing.overlap),
+            starting_deadline_s=timing.starting_deadline_s,
+            paused=timing.paused,
+            job=built(config),
+        )
+        request = wire.CreateScheduleRequest(schedule=schedule)
+        with specs.spelled_as(config):
+            return self._wire.call(_rpc("CreateSchedule"), request, how=keyed(request_key))
+
+    def get(self, name: str) -> wire.GetScheduleResponse:
+        """One, with the last jobs it made."""
+        return self._wire.call(_rpc("GetSchedule"), wire.GetScheduleRequest(name=name))
+
+    def all(self) -> wire.ListSchedulesResponse:
+        """All that the caller may see."""
+        return self._wire.call(_rpc("ListSchedules"), wire.ListSchedulesRequest())
+
+    def pause(self, name: str) -> wire.PauseScheduleResponse:
+        """It makes no jobs until it is resumed."""
+        request = wire.PauseScheduleRequest(name=name)
+        return self._wire.call(_rpc("PauseSchedule"), request, how=ONCE)
+
+    def resume(self, name: str) -> wire.ResumeScheduleResponse:
+        """It makes jobs again, from the next moment on."""
+        request = wire.ResumeScheduleRequest(name=name)
+        return self._wire.call(_rpc("ResumeSchedule"), request, how=ONCE)
+
+    def delete(self, name: str) -> wire.DeleteScheduleResponse:
+        """Its jobs stay."""
+        request = wire.DeleteScheduleRequest(name=name)
+        return self._wire.call(_rpc("DeleteSchedule"), request, how=ONCE)
