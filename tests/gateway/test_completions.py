@@ -494,8 +494,9 @@ def test_small_requests_pass_though_slow_ones_take_all_the_room(reading: Reading
 def test_a_slow_read_leaves_the_lane_if_others_wait(reading: Reading) -> None:
     slow = [reading.hold() for _ in range(5)]
     assert reading.quick(b"1", timeout=WAIT_S_MAX) == b"1"
-    assert [each.is_active() for each in slow] == [True] * 4 + [False]
+    # To be told so takes the client a moment: `code` waits for it.
     assert slow[4].code() is CODE.RESOURCE_EXHAUSTED and "in flight" in slow[4].details()
+    assert [each.is_active() for each in slow] == [True] * 4 + [False]
 
 
 @pytest.mark.parametrize("reading", [IntakePace(lane_s=9.0, read_s_max=0.3)], indirect=True)

@@ -15,6 +15,7 @@ import time
 OWN = (
     "peloton.runtime.adapters.system_clock",
     "peloton.gateway.audit",
+    "peloton.gateway.host_scores",
     "peloton.gateway.job_manager",
     "peloton.gateway.ops",
     "peloton.backends.keeper_folder",

@@ -79,6 +79,28 @@ NOT_SENT = {
         "nobody assigns a host to another pool: test_host_pools repeats and loses the order",
     ),
     **dict.fromkeys(
+        [("host", name) for name in ("HoldHost", "ReleaseHold", "LaunchForeign", "KillForeign")],
+        "a client's",
+    ),
+    **dict.fromkeys(
+        [("schedule", name) for name in ("CreateSchedule", "PauseSchedule", "DeleteSchedule")],
+        "a client's",
+    ),
+    **dict.fromkeys(
+        [
+            ("job", "MakeJob"),
+            ("schedule", "JobIsMade"),
+            ("schedule", "JobNotMade"),
+            ("schedule", "AwaitNoted"),
+            ("schedule", "EndTold"),
+        ],
+        "there is no schedule: test_schedules has one, with deaths of its daemon",
+    ),
+    **dict.fromkeys(
+        [("job", "NoticeHandled"), ("notifier", "PostNotice")],
+        "no job tells its end outside: test_notify and test_notifier have some",
+    ),
+    **dict.fromkeys(
         [
             ("job", "AwaitEnd"),
             ("job", "AwaitNoted"),

@@ -391,10 +391,10 @@ NOT_APPLIED = (
     tf.AdmissionReleased, tf.RunLimitSet, tf.TaskThrottled, tf.TaskUnschedulable, jf.GrantsRaised,
     hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered, hf.HoldEnded,
     hf.HostUnreachable, hf.HostReachable, hf.HostReconciled, jf.JobTallied, jf.SliceVanished,
-    hf.MaintenanceStarted, hf.HostDrained, hf.HostTakenDown, hf.MaintenanceCompleted,
-    hf.HostPoolSet,
+    hf.MaintenanceStarted, hf.HostDrained, hf.HostTakenDown, hf.MaintenanceCompleted, hf.HoldTaken,
+    hf.HostPoolSet, hf.TroubleNoted, hf.TroubleOver, hf.HostQuarantined, hf.QuarantineEnded,
     jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,
     jf.InstancesStarted, jf.JobChanged, jf.ChangePieceGiven, jf.ChangePiecesDropped, jf.ArchivedIn,
-    jf.OtherNoted, jf.OtherEnded, jf.WaiterNoted, jf.WaiterTold, jf.NameSettled, hf.HoldTaken,
+    jf.OtherNoted, jf.OtherEnded, jf.WaiterNoted, jf.WaiterTold, jf.NameSettled, jf.NoticeSettled,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""
