@@ -563,3 +563,17 @@ def test_without_a_reservation_a_limit_for_controllers_admits_none() -> None:
     put(found, "c", lot(A, 1, controller=True))
     put(found, "free", lot(A, 1, size=0, controller=True))
     assert admit(found) == [("free", 1)]
+
+
+def test_a_cluster_that_is_too_small_is_waited_for() -> None:
+    """Hosts come back: that there are none now is no proof that a task never runs."""
+    found = tree(a=config("a", limit=200))
+    put(found, "big", lot(A, 1, size=150))
+    assert admit(found) == []
+    waits = found.waits(Key("lot/big"))
+    assert waits.because == (
+        "requested 150 cpu, but the cluster capacity is 100: it waits for more hosts"
+    )
+    assert (waits.rule, waits.never) == ("capacity", False)
+    found.put(ROOT, old=found.pools[ROOT], new=root(160))
+    assert admit(found) == [("big", 1)]

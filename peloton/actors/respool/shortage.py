@@ -75,8 +75,10 @@ def _of_limits(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | No
         if short:
             kind = next(iter(short))
             most = f"the {_name(tree, above)} is {_shown(kind, tree.limit(above))}"
-            text = f"requested {_shown(kind, need)} {kind}, but {most}: it can never be admitted"
-            return Shortage(_rule(above), text, True)
+            text = f"requested {_shown(kind, need)} {kind}, but {most}"
+            if above == ROOT:  # hosts come, and come back: that is no proof of never
+                return Shortage(CAPACITY, f"{text}: it waits for more hosts")
+            return Shortage(LIMIT, f"{text}: it can never be admitted", True)
     return None
 
 
@@ -106,7 +108,7 @@ def _of_use(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
                 f"{_shown(kind, free)} of {_shown(kind, most_now)} free"
             )
             text += _holder(tree, above, kind=kind)
-            return Shortage(_rule(above), text)
+            return Shortage(CAPACITY if above == ROOT else LIMIT, text)
     return None
 
 
@@ -114,10 +116,6 @@ def _holder(tree: PoolLimits, pool: Key, *, kind: str) -> str:
     """The job that holds most of what is missing."""
     job, held = tree.holder(pool, Resources.KINDS.index(kind))
     return f"; job {job} holds {_number(held)}{UNITS[kind]}" if held else ""
-
-
-def _rule(pool: Key) -> str:
-    return CAPACITY if pool == ROOT else LIMIT
 
 
 def _name(tree: PoolLimits, pool: Key) -> str:
