@@ -179,7 +179,7 @@ def levels_are_shown_of_this_cluster_only(cluster: Cluster) -> None:
     """A config that was copied from another cluster, with only the journal changed."""
     shown = typed("features", "show", "--config", str(cluster.folder / "two.yaml"))
     assert (shown.code, shown.err) == (0, "")
-    assert "knows level 2" in shown.out and "level   0, this version knows 2" in shown.out
+    assert "knows level 3" in shown.out and "level   0, this version knows 3" in shown.out
     copy = cluster.folder / "copy.yaml"
     copy.write_text(yaml.safe_dump(cluster.settings() | {"cluster": "other"}))
     for command in ("show", "raise"):

@@ -92,6 +92,7 @@ class HostReconciled(Fact, frozen=True, gc=False, array_like=True):
 
     keeper: str = ""
     keeper_at: str = ""
+    at: float = 0.0
 
 
 class HostLost(Fact, frozen=True, gc=False, array_like=True):

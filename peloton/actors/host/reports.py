@@ -9,6 +9,12 @@ that were accepted after it was requested; what goes wrong otherwise:
 2. the backend answers with an empty list, starts the run, and begins to end it gracefully
 3. the list arrives: the run counts as lost, its resources are granted again, and it still runs
 
+Nor may a list take for lost what started since another list was compared:
+
+1. two lists are requested; the machine writes both, then the late order to start run R comes
+2. the first list is compared and the host is up; R is reported started; then the second list comes
+3. R counts as lost, its next run starts, and R still runs
+
 Nor may the list of another keeper be applied than the one that has the runs:
 
 1. keeper X of this host runs R; the shard moves to a daemon whose keeper folder is another one
@@ -118,7 +124,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     compared = _compared(message, host, running=running, ended=ended, late=late)
     orphans = [*strange, *_unowned(host, running)]
     all_ends = joined(ends, compared.missing)
-    facts = _reconciled(host, message, agreed=not orphans and compared.all)
+    facts = _reconciled(host, message, now=at.now, agreed=not orphans and compared.all)
     facts = (*facts, *started_facts(compared.started), *ended_facts(all_ends))
     sends = (*start_reports(compared.started), *end_reports(all_ends))
     orders = _orders(host, at, again=compared.again, stops=(*compared.kills, *orphans))
@@ -167,6 +173,9 @@ def _compared(
         raw, name = some.members.raw, (crowd, some.run)
         listed = raw & running.get(name, 0)
         unlisted = raw & ~listed & ~ended.get(name, 0)
+        if unlisted and message.asked_at < host.reconciled_at and some.phase != RunPhase.ACCEPTED:
+            # Another list came before this one, and the run may have started in between.
+            skipped, unlisted = True, 0
         if unlisted and some.since >= message.asked_at:
             # Accepted when the list was requested or later: the list may be older. An owner that
             # takes over in the instant of its predecessor's last frame has such a run, and the
@@ -188,11 +197,11 @@ def _compared(
     return _Compared(again, missing, started, kills, all=not skipped)
 
 
-def _reconciled(host: Host, message: m.RunsListed, *, agreed: bool) -> tuple[Fact, ...]:
+def _reconciled(host: Host, message: m.RunsListed, *, now: float, agreed: bool) -> tuple[Fact, ...]:
     """Also for a host of an earlier version that is up and has not journaled its keeper yet."""
     adopts = host.state == HostStates.UP and bool(message.keeper) and not host.keeper
     if adopts or (agreed and host.state == HostStates.RECONCILING):
-        return (f.HostReconciled(message.keeper, message.keeper_at),)
+        return (f.HostReconciled(message.keeper, message.keeper_at, now),)
     return ()
 
 

@@ -75,6 +75,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     quarantine: f.HostQuarantined | None = None  # while placers leave it out
     hold: HostHold | None = None  # while there is one, all that is unused is the holder's
     foreign: int = 0  # runs that no task has
+    reconciled_at: float = 0.0  # a list that was requested earlier proves no run lost
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -397,6 +398,7 @@ def _hold_ended(host: Host, fact: f.HoldEnded) -> Host:
 def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
     if fact.keeper:
         host = replace(host, keeper=fact.keeper, keeper_at=fact.keeper_at)
+    host = replace(host, reconciled_at=fact.at)
     return _state(HostStates.UP)(host, fact)
 
 
