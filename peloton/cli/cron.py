@@ -5,6 +5,7 @@ Must not compute a moment: the cluster does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -117,27 +118,27 @@ def show_(name: str) -> None:
 @click.argument("name")
 def pause(name: str) -> None:
     """Make no jobs of the schedule NAME until it is resumed."""
-    with connected() as peloton, refusal_texts(TEXTS, name=name):
-        answer = peloton.schedules.pause(name)
-    show(OutputForms(answer, text=f"Schedule {name} paused", names=lambda: [name]))
+    _order(name, lambda schedules: schedules.pause(name), done="paused")
 
 
 @click.command(cls=PelotonCommand)
 @click.argument("name")
 def resume(name: str) -> None:
     """Make jobs of the schedule NAME again; what was left out is not made up for."""
-    with connected() as peloton, refusal_texts(TEXTS, name=name):
-        answer = peloton.schedules.resume(name)
-    show(OutputForms(answer, text=f"Schedule {name} resumed", names=lambda: [name]))
+    _order(name, lambda schedules: schedules.resume(name), done="resumed")
 
 
 @click.command(cls=PelotonCommand)
 @click.argument("name")
 def delete(name: str) -> None:
     """Delete the schedule NAME; the jobs that it made stay."""
+    _order(name, lambda schedules: schedules.delete(name), done="deleted")
+
+
+def _order(name: str, call: Callable[[Any], Any], *, done: str) -> None:
     with connected() as peloton, refusal_texts(TEXTS, name=name):
-        answer = peloton.schedules.delete(name)
-    show(OutputForms(answer, text=f"Schedule {name} deleted", names=lambda: [name]))
+        answer = call(peloton.schedules)
+    show(OutputForms(answer, text=f"Schedule {name} {done}", names=lambda: [name]))
 
 
 def _row(info: Any) -> tuple[object, ...]:

@@ -39,7 +39,6 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 
 FRAMEWORK = "peloton"
 AGENT_VERSION = "peloton"
-TIGHTEST = hostsvc.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST
 
 
 class InternalHostService(DrainingHosts, HostPoolCapacities):
