@@ -32,9 +32,11 @@ class Census(NamedTuple):
         if there != {*marks.values()} or len(self.members) != len(marks):
             return f"members {[*self.members]}, wanted {sorted(marks.values())}"
         for shard in SHARD_IDS:
-            owner, first = self.owners.get(shard, ""), ranked(shard, self.members)[0]
-            if owner != first:
-                return f"{shard.group}-{shard.number} is {owner or 'nobody'}'s, not {first}'s"
+            owner, fit = self.owners.get(shard, ""), ranked(shard, self.members)
+            if not fit:
+                return f"no member may own {shard.group}-{shard.number}: {[*self.members.values()]}"
+            if owner != fit[0]:
+                return f"{shard.group}-{shard.number} is {owner or 'nobody'}'s, not {fit[0]}'s"
         return ""
 
     def of(self, daemon: DaemonProcess) -> list[ShardId]:
