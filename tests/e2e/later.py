@@ -10,6 +10,7 @@ A text that is not found any more is an error: a copy without its fields would p
 
 from __future__ import annotations
 
+import ast
 import shutil
 from pathlib import Path
 
@@ -18,33 +19,26 @@ import peloton
 SAID = "deltas with a mark"
 """What a daemon of the later version writes to its log when a placer heard one of another."""
 
+FIELDS = (
+    ("actors/task/messages.py", "Ended", 'mark: str = ""'),
+    ("actors/task/facts.py", "RunEnded", 'mark: str = ""'),
+    ("actors/task/state.py", "Task", 'mark: str = ""'),
+    ("actors/host/state.py", "Host", "accepted: int = 0"),
+    ("placement/messages.py", "HostDeltas", 'mark: str = ""'),
+)
+"""Module, class and field. It comes last, as it must in a release: values are coded by place."""
+
 CHANGES = (
     # A host tells the tasks that end its own name, and they keep it.
     (
-        "actors/task/messages.py",
-        "    started_at: float | None = None\n\n\nclass RunGone",
-        '    started_at: float | None = None\n    mark: str = ""\n\n\nclass RunGone',
-    ),
-    (
         "actors/host/ends.py",
         "return t.Ended(some.run, outcome, ended_at, started_at)",
-        "return t.Ended(some.run, outcome, ended_at, started_at, str(at.key))",
+        "return t.Ended(some.run, outcome, ended_at, started_at, mark=str(at.key))",
     ),
     (
         "actors/task/decide.py",
         "(f.RunEnded(outcome, message.at),)",
-        "(f.RunEnded(outcome, message.at, message.mark),)",
-    ),
-    (
-        "actors/task/facts.py",
-        "    outcome: RunOutcome\n    at: float | None = None\n",
-        '    outcome: RunOutcome\n    at: float | None = None\n    mark: str = ""\n',
-    ),
-    (
-        "actors/task/state.py",
-        "    unschedulable: bool = False  # no host could run it: it requests no admission\n",
-        "    unschedulable: bool = False  # no host could run it: it requests no admission\n"
-        '    mark: str = ""\n',
+        "(f.RunEnded(outcome, message.at, mark=message.mark),)",
     ),
     (
         "actors/task/state.py",
@@ -54,21 +48,11 @@ CHANGES = (
     # A host counts what it ever accepted.
     (
         "actors/host/state.py",
-        '    keeper_at: str = ""  # its folder',
-        '    keeper_at: str = ""\n    accepted: int = 0  # its folder',
-    ),
-    (
-        "actors/host/state.py",
         "    need, runs = fact.spec.resources, host.runs\n",
         "    need, runs = fact.spec.resources, host.runs\n"
         "    host = replace(host, accepted=host.accepted + len(fact.members))\n",
     ),
     # Inventories mark what they tell placers.
-    (
-        "placement/messages.py",
-        "    gone: tuple[Key, ...] = ()  # hosts that were deleted;",
-        '    gone: tuple[Key, ...] = ()\n    mark: str = ""  # hosts that were deleted;',
-    ),
     (
         "actors/host/inventory/state.py",
         "HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone)",
@@ -90,9 +74,30 @@ def later_copy(folder: Path) -> Path:
     source = Path(peloton.__file__).parent
     target = folder / "peloton"
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, owner, field in FIELDS:
+        text = (target / name).read_text(encoding="utf-8")
+        (target / name).write_text(_with_field(text, owner, field), encoding="utf-8")
     for name, old, new in CHANGES:
         text = (target / name).read_text(encoding="utf-8")
         if text.count(old) != 1:
             raise ValueError(f"{name}: {text.count(old)} times, not once: {old!r}")
         (target / name).write_text(text.replace(old, new), encoding="utf-8")
     return folder
+
+
+def _with_field(text: str, owner: str, field: str) -> str:
+    """A module with one more field behind all others of a class."""
+    found = [
+        node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and node.name == owner
+    ]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} classes {owner}, not one")
+    last = max(
+        node.end_lineno or 0
+        for node in found[0].body
+        if isinstance(node, ast.AnnAssign) and "ClassVar" not in ast.unparse(node.annotation)
+    )
+    lines = text.splitlines(keepends=True)
+    return "".join([*lines[:last], f"    {field}\n", *lines[last:]])

@@ -32,7 +32,7 @@ from peloton.runtime.core.ownership import ranked
 from peloton.runtime.ports import MemberNode, ShardId
 from peloton.settings.daemon import ALONE_SHARDS
 from tests.e2e.cluster import wait_for
-from tests.e2e.later import CHANGES, SAID, later_copy
+from tests.e2e.later import CHANGES, FIELDS, SAID, later_copy
 from tests.e2e.storms import WITHIN_S, left_over, nemesis
 
 WORDS = "add,remove,upgrade,downgrade"
@@ -167,8 +167,9 @@ def test_a_frame_of_a_later_version_is_told_from_ours() -> None:
 
 def test_the_later_version_can_be_made(tmp_path: Path) -> None:
     folder = later_copy(tmp_path)
-    for name, _, new in CHANGES:
-        assert new in (folder / "peloton" / name).read_text(encoding="utf-8")
+    texts = [(name, new) for name, _, new in CHANGES] + [(name, field) for name, _, field in FIELDS]
+    for name, text in texts:
+        assert text in (folder / "peloton" / name).read_text(encoding="utf-8")
 
 
 # ---- all of it ----
