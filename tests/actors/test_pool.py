@@ -516,6 +516,17 @@ def test_controllers_beyond_their_limit_wait_and_block_nobody() -> None:
     assert (waits.rule, waits.never) == ("limit", False)
 
 
+def test_a_controller_that_lacks_room_is_admitted_once_there_is() -> None:
+    found = tree(a=with_controllers(), b=config("b", limit=99))
+    found.put(ROOT, old=found.pools[ROOT], new=root(2))
+    put(found, "held", lot(B, 2))
+    assert admit(found) == [("held", 2)]
+    put(found, "c", lot(A, 1, arrived=1.0, controller=True))
+    assert admit(found) == []
+    put(found, "held", None)
+    assert admit(found) == [("c", 1)], "what was freed elsewhere reaches it"
+
+
 def test_a_controller_that_ends_makes_room_for_the_next_in_order() -> None:
     found = tree(a=with_controllers())
     for number in range(4):
