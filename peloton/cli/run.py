@@ -85,7 +85,7 @@ def followed(peloton: Client, job: str, *, instances: int, options: Any) -> Any:
     if instances == 1:
         with Live(peloton, job):
             return attend.attend(peloton, job, seen=lambda now: None, can_detach=can_detach)
-    collected = Collected(peloton, job, count=instances, tag=True)
+    collected = Collected(peloton, job, count=instances, tags=[*map(str, range(instances))])
     if instances > KEPT_MAX:
         hint(f"more than {KEPT_MAX} instances: what they print is not shown; see `task logs`")
         return attend.attend(peloton, job, seen=lambda now: None, can_detach=can_detach)
