@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from peloton.assembly.task_images import engine_of
 from peloton.backends.keeper.group_places import FoundPlace, find_place
 from peloton.backends.keeper.limits import ENFORCE, OFF
 from peloton.backends.process import TaskLimits
@@ -78,7 +79,8 @@ def task_limits(settings: DaemonSettings) -> TaskLimits:
     process = settings.backend.process
     if process is None:
         return TaskLimits()
-    return TaskLimits(process.limits, process.cpu_quota, process.task_pids, process.images)
+    limits = TaskLimits(process.limits, process.cpu_quota, process.task_pids, process.images)
+    return limits._replace(engine=engine_of(settings))
 
 
 def _mode(settings: DaemonSettings) -> str:

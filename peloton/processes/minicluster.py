@@ -53,6 +53,7 @@ NAMES = SettingNames(
     keeper_folder="--data-dir",
     task_user="--task-user",
     limits="--limits",
+    images="--images",
     backend="--backend",
     other_backend="Start it with --backend {known}, or name another --data-dir; --fresh begins "
     "anew, and ends all tasks of the old cluster",
@@ -153,7 +154,8 @@ def command() -> click.Command:
     type=click.Choice(IMAGES_MODES),
     default="ignore",
     show_default=True,
-    help="A task with a container image: run its command without, or let it fail.",
+    help="A task with a container image: run its command without, run it as a container of podman "
+    "or docker, or let it fail.",
 )
 @click.option(
     "--accept-rollback",
@@ -339,6 +341,7 @@ def _number(options: dict[str, object], name: str) -> float:
 
 def _check(settings: DaemonSettings, start: StartOptions) -> int:
     """Print everything that would prevent the start; the exit code."""
+    from peloton.assembly.task_images import engine_text
     from peloton.assembly.task_limits import machine_text
     from peloton.processes.foreground import CANNOT_START
     from peloton.processes.preflight import of_daemon
@@ -351,6 +354,7 @@ def _check(settings: DaemonSettings, start: StartOptions) -> int:
     click.echo(f"{_hosts_text(settings)}, data in {_data_folder(settings)}")
     if settings.backend.process is not None:
         click.echo(machine_text())
+        click.echo(engine_text())
     return 0
 
 

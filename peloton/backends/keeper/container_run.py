@@ -134,14 +134,14 @@ class Watcher:
             if engine.stop:
                 return {"is": STOPPED}
             if status != 0:
-                return {"is": NO_IMAGE, "text": text or f"pull: status {status}"}
+                return {"is": NO_IMAGE, "text": _why(text, f"pull: status {status}")}
         kept = int(self._told["environment_fd"])
         status, text = engine.call(*self._told["create"], kept_fd=kept, stoppable=True)
         engine.pause(0.0)
         if engine.stop:
             return {"is": STOPPED}
         if status != 0:
-            return {"is": NO_CREATE, "text": text or f"create: status {status}"}
+            return {"is": NO_CREATE, "text": _why(text, f"create: status {status}")}
         return None
 
     def _started(self, arguments: list[str]) -> dict[str, Any]:
@@ -150,8 +150,8 @@ class Watcher:
         if shown.status in _UNSTARTED:
             if self._engine.stop:
                 return {"is": STOPPED}
-            text = shown.text or self._said()
-            return {"is": NOT_STARTED, "status": max(status, 0) or 126, "text": text}
+            text = _why(shown.text or self._said(), f"start: status {status}")
+            return {"is": NOT_STARTED, "status": shown.code, "text": text}
         return self._followed(shown)
 
     def _followed(self, shown: Shown) -> dict[str, Any]:
@@ -249,10 +249,16 @@ def _sweep(told: dict[str, Any]) -> None:
 
 
 def _text_of(file: int) -> str:
-    """The end of what was written, in one line."""
+    """The end of what was written."""
     size = os.fstat(file).st_size
-    data = os.pread(file, _TEXT_BYTES_MAX, max(0, size - _TEXT_BYTES_MAX))
-    return " ".join(data.decode(errors="replace").split())[-_TEXT_CHARS_MAX:]
+    return os.pread(file, _TEXT_BYTES_MAX, max(0, size - _TEXT_BYTES_MAX)).decode(errors="replace")
+
+
+def _why(text: str, otherwise: str = "") -> str:
+    """What an engine says of its failure, in one line: its attempts and warnings come before."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("Error")]
+    return (errors or lines or [otherwise])[-1][:_TEXT_CHARS_MAX]
 
 
 def main() -> None:

@@ -206,8 +206,7 @@ def _ulimits() -> dict[str, tuple[int, int]]:
     """As runs without a container have them: the keeper's. Engines have their own, which they may
     not be allowed to set."""
     kinds = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-    found = {name: resource.getrlimit(number) for name, number in kinds.items()}
-    return {name: pair for name, pair in found.items() if min(pair) >= 0}
+    return {name: resource.getrlimit(number) for name, number in kinds.items()}
 
 
 def _output(place: str, name: str, *, uid: int) -> int:

@@ -12,6 +12,7 @@ from . import kinds
 from .container_run import ENDED, NO_CREATE, NO_IMAGE, NOT_STARTED, STOPPED
 from .kinds import KeeperRun
 from .limits import memory_limit_mb
+from .processes import NOT_FOUND_STATUS, NOT_RUNNABLE_STATUS
 
 SIGNAL_BASE = 128
 """What engines add to the number of the signal that ended a container."""
@@ -65,7 +66,9 @@ def container_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int 
     if kind == STOPPED or run.kill_requested:
         return RunExit(kinds.KILLED, kinds.KILL_REQUESTED, text or "not started yet"), None
     if kind == NOT_STARTED:
-        return RunExit(kinds.FAILED, kinds.NOT_RUNNABLE, text), status
+        # As a shell says it; other numbers are the engine's own.
+        known = status if status in (NOT_RUNNABLE_STATUS, NOT_FOUND_STATUS) else None
+        return RunExit(kinds.FAILED, kinds.NOT_RUNNABLE, text), known
     outcome, reason = _NOT_MADE.get(kind, (kinds.LOST, kinds.CONTAINER_GONE))
     return RunExit(outcome, reason, text), None
 

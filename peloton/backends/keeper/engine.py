@@ -51,8 +51,8 @@ class RunUser(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a container is at home: the keeper's mark, the sandbox, the keeper's own limits of
-    open files and of processes (soft and hard), by the names that engines give them."""
+    """Where a container is at home: the keeper's mark, the sandbox, and the keeper's own limits
+    (soft and hard, -1 for none), by the names that engines give them."""
 
     mark: str
     sandbox: str

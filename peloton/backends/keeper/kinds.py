@@ -44,9 +44,9 @@ class KeeperRun:
     be reported, as a keeper killed at that moment would lose an end that was reported.
     `limits` is what the request says of them, but for memory; empty if it says nothing.
     `over_limit` is the message of a run that is killed for more than it may use, `note` is added to
-    that of any end. `grouped`: it is in a control group. `container`: its engine, image and user id,
-    where it is one; then `pid` is its watcher's (`container_run.py`), of which `watchers` have been
-    started in vain.
+    that of any end. `grouped`: it is in a control group. `container`: engine, image and user id of
+    one that is a container; then `pid` is its watcher's (`container_run.py`), and `watchers` have
+    died before that one.
     """
 
     __slots__ = (
