@@ -9,6 +9,7 @@ Images are the files in `images`; `pull` knows those in `registry`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -90,7 +91,9 @@ class Fake:
         if os.fork() == 0:
             os.setsid()  # it must not end with the client's group
             if os.fork() == 0:
-                self._shim(name, config)
+                # As an engine's: nothing of the client's environment.
+                words = [sys.executable, "-I", __file__, str(self.state), "shim", name]
+                os.execve(sys.executable, words, {"PATH": "/bin:/usr/bin"})
             os._exit(0)
         os.wait()
         while not (self._folder(name) / "pid").exists():
@@ -128,13 +131,16 @@ class Fake:
     def do_rm(self, options: list[str]) -> int:
         name = options[-1]
         if self._status(name).startswith("running"):
-            os.killpg(int((self._folder(name) / "pid").read_text()), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(int((self._folder(name) / "pid").read_text()), signal.SIGKILL)
             self._wait(name)
         shutil.rmtree(self._folder(name), ignore_errors=True)
         return 0
 
-    def _shim(self, name: str, config: dict[str, Any]) -> None:
-        """As an engine has one: it outlives the client, and knows the exit code."""
+    def do_shim(self, options: list[str]) -> int:
+        """It outlives the client, and knows the exit code."""
+        name = options[-1]
+        config = json.loads((self._folder(name) / "config").read_text())
         pid = os.fork()
         if pid == 0:
             os.setsid()
@@ -145,7 +151,7 @@ class Fake:
         self._write(name, "pid", str(pid))
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         self._write(name, "status", f"exited {code if code >= 0 else 128 - code}")
-        os._exit(0)
+        return 0
 
     def _wait(self, name: str) -> int:
         while (status := self._status(name)).startswith("running"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
 import subprocess
 import tarfile
@@ -16,6 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from peloton.backends.keeper.containers import ulimits
 
 _APPLETS = ("sh", "sleep", "echo", "true", "ls", "id", "cat", "env", "touch")
 _TRIAL_S_MAX = 60.0
@@ -81,11 +82,7 @@ def _program(folder: Path, podman: Path, *, runtime: str) -> Path:
 
 def _works(program: Path, archive: Path, *, image: str) -> bool:
     """Whether a container runs as the keeper starts them."""
-    limits = [
-        f"--ulimit={name}={low}:{high}"
-        for name, number in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
-        for low, high in [resource.getrlimit(number)]
-    ]
+    limits = [f"--ulimit={name}={low}:{high}" for name, (low, high) in ulimits().items()]
     run = ["run", "--rm", "--network=host", "--memory=67108864b", *limits, image, "true"]
     try:
         for words in (["import", str(archive), image], run):

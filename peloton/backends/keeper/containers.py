@@ -52,13 +52,17 @@ class Containers:
             self._mark = f"{keeper_id(self._folder, self._disk)}-{number}"
         return self._mark
 
+    def owned(self, run: KeeperRun) -> None:
+        """Note whose its sandbox is: it is in the journal, for a successor."""
+        account: Account | None = run.command.get("account")
+        run.container["uid"] = account.uid if account is not None else os.geteuid()
+
     def start(self, run: KeeperRun, sandbox: str) -> int:
         """The pid of its watcher. Raises ContainerRefused, SpawnFailed."""
         account: Account | None = run.command.get("account")
         user = _user(run, account)
-        run.container["uid"] = account.uid if account is not None else os.geteuid()
         place = f"{self._folder}/{sandbox}"
-        create = engine.create_arguments(run, Place(self.mark, place, _ulimits()), user=user)
+        create = engine.create_arguments(run, Place(self.mark, place, ulimits()), user=user)
         variables = engine.environment_file(run.command["environment"])
         opened: list[int] = []
         try:
@@ -202,11 +206,16 @@ def _user(run: KeeperRun, account: Account | None) -> RunUser | None:
     return None
 
 
-def _ulimits() -> dict[str, tuple[int, int]]:
+def ulimits() -> dict[str, tuple[int, int]]:
     """As runs without a container have them: the keeper's. Engines have their own, which they may
     not be allowed to set."""
     kinds = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-    return {name: resource.getrlimit(number) for name, number in kinds.items()}
+    found = {name: resource.getrlimit(number) for name, number in kinds.items()}
+    with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
+        most = int(file.read())
+    # podman lowers its own limit to this number, which is none, and may not raise it again.
+    low, high = (min(limit, most) if limit >= 0 else most for limit in found["nproc"])
+    return {**found, "nproc": (low, high)}
 
 
 def _output(place: str, name: str, *, uid: int) -> int:

@@ -210,6 +210,8 @@ class Runs:
             except OSError as trouble:
                 self._not_started(run, f"sandbox: {trouble}")
             self._choose_account(run)
+            if run.container:
+                self.containers.owned(run)
             run.recorded = True
             batch.append(run)
         return batch
