@@ -12,10 +12,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ class Fake:
             os._exit(0)
         os.wait()
         while not (self._folder(name) / "pid").exists():
-            time.sleep(0.01)
+            select.select([], [], [], 0.01)
         return self._wait(name)
 
     def do_attach(self, options: list[str]) -> int:
@@ -155,7 +155,7 @@ class Fake:
 
     def _wait(self, name: str) -> int:
         while (status := self._status(name)).startswith("running"):
-            time.sleep(0.01)
+            select.select([], [], [], 0.01)
         return int(status.split()[1]) if status else 1
 
     def _entry(self, text: str) -> list[str]:

@@ -81,7 +81,6 @@ def daemon(config_: Path, roles: str | None, *, check: bool, **orders: bool) -> 
 
 def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> int:
     """Print everything that would prevent the start; the exit code."""
-    from peloton.assembly.task_images import engine_text
     from peloton.assembly.task_limits import machine_text
     from peloton.processes.foreground import CANNOT_START
     from peloton.processes.preflight import of_daemon
@@ -94,7 +93,6 @@ def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> in
     click.echo(f"{file}: cluster {settings.cluster}, roles {','.join(settings.roles)}")
     if settings.backend.process is not None and "hostmgr" in settings.roles:
         click.echo(machine_text())
-        click.echo(engine_text())
     return 0
 
 

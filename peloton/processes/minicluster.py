@@ -130,8 +130,7 @@ def command() -> click.Command:
     "--task-user",
     default="",
     metavar="NAME",
-    help="Where this runs as root: the account of tasks that name none. Without it they run as "
-    "root.",
+    help="Where this runs as root: the account of tasks that name none, else they run as root.",
 )
 @click.option(
     "--limits",
@@ -154,8 +153,7 @@ def command() -> click.Command:
     type=click.Choice(IMAGES_MODES),
     default="ignore",
     show_default=True,
-    help="A task with a container image: run its command without, run it as a container of podman "
-    "or docker, or let it fail.",
+    help="A task with an image: run it without, as a container (podman, docker), or let it fail.",
 )
 @click.option(
     "--accept-rollback",
@@ -341,7 +339,6 @@ def _number(options: dict[str, object], name: str) -> float:
 
 def _check(settings: DaemonSettings, start: StartOptions) -> int:
     """Print everything that would prevent the start; the exit code."""
-    from peloton.assembly.task_images import engine_text
     from peloton.assembly.task_limits import machine_text
     from peloton.processes.foreground import CANNOT_START
     from peloton.processes.preflight import of_daemon
@@ -354,7 +351,6 @@ def _check(settings: DaemonSettings, start: StartOptions) -> int:
     click.echo(f"{_hosts_text(settings)}, data in {_data_folder(settings)}")
     if settings.backend.process is not None:
         click.echo(machine_text())
-        click.echo(engine_text())
     return 0
 
 

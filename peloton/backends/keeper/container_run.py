@@ -39,7 +39,7 @@ _TEXT_CHARS_MAX = 500
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them, and a child would inherit that
 
 
-class Shown(NamedTuple):
+class SeenContainer(NamedTuple):
     """A container as its engine shows it."""
 
     status: str
@@ -154,7 +154,7 @@ class Watcher:
             return {"is": NOT_STARTED, "status": shown.code, "text": text}
         return self._followed(shown)
 
-    def _followed(self, shown: Shown) -> dict[str, Any]:
+    def _followed(self, shown: SeenContainer) -> dict[str, Any]:
         """Until it has ended. A client may end before its container does."""
         pause_s = _RETRY_S
         while shown.status not in _OVER:
@@ -185,7 +185,7 @@ class Watcher:
             engine.pause(pause_s if wanted > told else _LOOK_S)
         return status
 
-    def _look(self) -> Shown:
+    def _look(self) -> SeenContainer:
         """The container; waits for an engine that does not answer."""
         engine, pause_s = self._engine, _RETRY_S
         while True:
@@ -193,11 +193,11 @@ class Watcher:
             words = shown[1].strip().split(" ", 3)
             if shown[0] == 0 and len(words) > 2 and words[1].lstrip("-").isdigit():
                 rest = words[3].strip() if len(words) > 3 else ""
-                return Shown(words[0], int(words[1]), words[2] == "true", rest)
+                return SeenContainer(words[0], int(words[1]), words[2] == "true", rest)
             label = f"--filter=label={self._told['label']}"
             listed = engine.call("ps", "--all", label, "--format={{.Names}}")
             if listed[0] == 0 and self._name not in listed[1].split():
-                return Shown(GONE)
+                return SeenContainer(GONE)
             engine.pause(pause_s)
             pause_s = min(2 * pause_s, _RETRY_S_MAX)
 

@@ -58,8 +58,7 @@ def container_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int 
     if kind == ENDED:
         found = exit_of(run, status)
         if status > SIGNAL_BASE:
-            signalled = f", the container's signal {_signal_name(status - SIGNAL_BASE)}"
-            found = found._replace(message=found.message + signalled)
+            found = found._replace(message=f"{found.message}{_signalled(run, status)}")
         return found, status
     if run.over_limit:
         return RunExit(kinds.FAILED, run.over_reason, run.over_limit), None
@@ -71,6 +70,15 @@ def container_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int 
         return RunExit(kinds.FAILED, kinds.NOT_RUNNABLE, text), known
     outcome, reason = _NOT_MADE.get(kind, (kinds.LOST, kinds.CONTAINER_GONE))
     return RunExit(outcome, reason, text), None
+
+
+def _signalled(run: KeeperRun, status: int) -> str:
+    """What is known of a container that was ended by a signal. Not every engine tells of memory."""
+    said = f", the container's signal {_signal_name(status - SIGNAL_BASE)}"
+    asked = run.kill_requested or run.over_limit
+    if status - SIGNAL_BASE == signal.SIGKILL and run.memory_mb > 0 and not asked:
+        return f"{said}, perhaps out of memory: limit {memory_limit_mb(run):g} MB"
+    return said
 
 
 def _signal_name(number: int) -> str:

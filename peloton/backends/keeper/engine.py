@@ -33,7 +33,8 @@ _DIGEST = r"@[A-Za-z0-9]+:[0-9a-fA-F]{32,128}"
 _IMAGE = re.compile(f"(?:{_HOST}/)?{_PART}(?:/{_PART})*(?:{_TAG})?(?:{_DIGEST})?")
 # podman reads `dir:x` as the folder x of this machine, not as an image `dir` with a tag.
 _TRANSPORTS = re.compile(
-    "(atomic|containers-storage|dir|docker-archive|docker-daemon|oci|oci-archive|ostree|sif|tarball):"
+    "(atomic|containers-storage|dir|docker-archive|docker-daemon|oci|oci-archive|ostree|sif"
+    "|tarball):"
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
