@@ -106,7 +106,7 @@ class Engine:
             return
 
 
-class Watcher:
+class ContainerWatcher:
     """Of one container."""
 
     def __init__(self, told: dict[str, Any]) -> None:
@@ -270,9 +270,9 @@ def main() -> None:
     if told["mode"] == SWEEP:
         _sweep(told)
     elif told["mode"] == RESUME:
-        Watcher(told).resume()
+        ContainerWatcher(told).resume()
     else:
-        Watcher(told).run()
+        ContainerWatcher(told).run()
 
 
 if __name__ == "__main__":
