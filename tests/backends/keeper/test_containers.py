@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -185,6 +186,43 @@ def test_a_keeper_removes_containers_of_its_own_that_it_does_not_know(
     (folder / "journal").write_text("")  # as if its records were never written
     daemon_of(epoch=2)
     procs.until(lambda: not containers(engine), "it to be removed")
+
+
+def test_a_folder_that_is_removed_takes_its_containers_along(
+    contained: Any, engine: Path, folder: Path, procs: Any
+) -> None:
+    launch(contained, "r-0-1", LIVE, engine=engine)
+    procs.until(lambda: up(contained, "r-0-1"), "it to run")
+    contained.runs.close()
+    procs.until(lambda: procs.removed(folder), "the folder to be gone")
+    procs.until(lambda: not containers(engine), "the container to be removed")
+
+
+def test_a_sandbox_that_is_too_large_ends_its_container(contained: Any, engine: Path) -> None:
+    limits = RunLimits("try", disk_mb=1.0)
+    fill = "i=0; while [ $i -lt 40000 ]; do echo 0123456789012345678901234567890123456789; "
+    wait = "i=$((i + 1)); done > filled; while :; do sleep 0.05; done"
+    launch(contained, "r-0-1", fill + wait, engine=engine, limits=limits)
+    end = contained.end("r-0-1")
+    assert (end.outcome, end.reason) == ("FAILED", kinds.DISK_LIMIT), end
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a task as another account")
+def test_a_container_of_another_account_has_its_sandbox(
+    open_folder: Path, new_daemon: Callable[..., Any], engine: Path, procs: Any
+) -> None:
+    nobody = pwd.getpwnam("nobody")
+    daemon = new_daemon(open_folder)
+    try:
+        launch(daemon, "r-0-1", "echo mine; id -u; touch made", engine=engine, user="nobody")
+        assert daemon.end("r-0-1").outcome == "SUCCEEDED"
+        assert daemon.sandbox("r-0-1").stat().st_uid == nobody.pw_uid
+        isolated = "tests" not in engine.read_text()  # the stand-in changes no user
+        uid = nobody.pw_uid if isolated else os.geteuid()
+        assert daemon.output("r-0-1").split() == ["mine", str(uid)]
+        assert (daemon.sandbox("r-0-1") / "made").stat().st_uid == uid
+    finally:
+        daemon.runs.close()
 
 
 def test_a_keeper_of_an_earlier_version_refuses_a_container() -> None:
