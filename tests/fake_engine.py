@@ -121,6 +121,8 @@ class Fake:
         return 0
 
     def do_ps(self, options: list[str]) -> int:
+        if "--quiet" in options:
+            return 0
         wanted = [one.partition("label=")[2] for one in options if one.startswith("--filter=")]
         for folder in sorted((self.state / "containers").iterdir()):
             labels = json.loads((folder / "config").read_text())["labels"]

@@ -20,11 +20,10 @@ from typing import Any, NamedTuple
 
 DESCRIPTION_FD = 4
 RUN, RESUME, SWEEP = "run", "resume", "sweep"
-ENDED, NO_IMAGE, NO_CREATE, NOT_STARTED, STOPPED, GONE = (
-    "ended", "image", "create", "start", "stopped", "gone",
-)  # fmt: skip
-"""How it ended: with a status; without its image; not made; not started; stopped before; removed by
-others."""
+ENDED, STOPPED, GONE = "ended", "stopped", "gone"
+NO_IMAGE, NO_CREATE, NOT_STARTED, NO_ENGINE = "image", "create", "start", "engine"
+"""How it ended: with a status, stopped before, removed by others; without its image, not made, not
+started, or by an engine that does not answer."""
 TAKEN = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
 _TERM, _KILL = 1, 2
 _SIGNALS = {_TERM: "TERM", _KILL: "KILL"}
@@ -134,15 +133,20 @@ class ContainerWatcher:
             if engine.stop:
                 return {"is": STOPPED}
             if status != 0:
-                return {"is": NO_IMAGE, "text": _why(text, f"pull: status {status}")}
+                return self._blamed(NO_IMAGE, _why(text, f"pull: status {status}"))
         kept = int(self._told["environment_fd"])
         status, text = engine.call(*self._told["create"], kept_fd=kept, stoppable=True)
         engine.pause(0.0)
         if engine.stop:
             return {"is": STOPPED}
         if status != 0:
-            return {"is": NO_CREATE, "text": _why(text, f"create: status {status}")}
+            return self._blamed(NO_CREATE, _why(text, f"create: status {status}"))
         return None
+
+    def _blamed(self, kind: str, text: str) -> dict[str, Any]:
+        """An engine that answers nothing else either is to blame itself."""
+        answers = self._engine.call("ps", "--quiet")[0] == 0
+        return {"is": kind if answers else NO_ENGINE, "text": text}
 
     def _started(self, arguments: list[str]) -> dict[str, Any]:
         status = self._attached(arguments)

@@ -9,7 +9,7 @@ import signal
 from typing import NamedTuple
 
 from . import kinds
-from .container_run import ENDED, NO_CREATE, NO_IMAGE, NOT_STARTED, STOPPED
+from .container_run import ENDED, NO_CREATE, NO_ENGINE, NO_IMAGE, NOT_STARTED, STOPPED
 from .kinds import KeeperRun
 from .limits import memory_limit_mb
 from .processes import NOT_FOUND_STATUS, NOT_RUNNABLE_STATUS
@@ -19,6 +19,7 @@ SIGNAL_BASE = 128
 _NOT_MADE = {
     NO_IMAGE: (kinds.FAILED, kinds.IMAGE_UNAVAILABLE),
     NO_CREATE: (kinds.FAILED, kinds.NO_CONTAINER),
+    NO_ENGINE: (kinds.LOST, kinds.NO_ENGINE),
 }
 
 
