@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from peloton.assembly import access, task_accounts, task_limits
+from peloton.assembly import access, task_accounts, task_images, task_limits
 from peloton.assembly.access import ClientAccess
 from peloton.assembly.port_holder import port_holder
 from peloton.failures import CannotStart
@@ -130,6 +130,7 @@ class ClientListeners:
                     permissions=self._permissions,
                     audit=audit,
                     notify=AllowedUrls(self._settings.notify.allow),
+                    images_run=task_images.runs_images(self._settings),
                 ),
             )
         except RuntimeError as error:  # taken since the check above

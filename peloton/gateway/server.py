@@ -66,13 +66,15 @@ class ServerOptions(NamedTuple):
     """What a server may be given besides.
 
     `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
-    `notify` has the URLs where ends of jobs may be told.
+    `notify` has the URLs where ends of jobs may be told. `images_run`: tasks with a container image
+    are containers.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
     permissions: Permissions | None = None
     audit: AuditLog | None = None
     notify: AllowedUrls = NO_URLS
+    images_run: bool = False
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -96,7 +98,7 @@ def build_server(
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
-    served = _services(cluster_client, boxes, feed=feed)
+    served = _services(cluster_client, boxes, feed=feed, images_run=options.images_run)
     names = {*services()}
     for service, servicer in served:
         names |= {*_names(service)}
@@ -113,10 +115,11 @@ def build_server(
 
 
 def _services(
-    cluster_client: ClusterClient, boxes: SandboxFiles, *, feed: ClusterFeed
+    cluster_client: ClusterClient, boxes: SandboxFiles, *, feed: ClusterFeed, images_run: bool
 ) -> list[tuple[ServiceDescriptor, Any]]:
     """Every service with what serves it."""
-    jobs, tasks = JobManager(cluster_client), TaskManager(cluster_client, boxes)
+    jobs = JobManager(cluster_client)
+    tasks = TaskManager(cluster_client, boxes, images_run=images_run)
     pools = ResourceManager(cluster_client)
     second_pools = ResourcePoolService(pools, cluster_client, v1=False)
     pools_v1 = ResourcePoolService(pools, cluster_client, v1=True)

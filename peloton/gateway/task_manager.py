@@ -44,9 +44,12 @@ INVALID_MAX = 1000
 class TaskManager:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, cluster_client: ClusterClient, sandboxes: SandboxFiles) -> None:
+    def __init__(
+        self, cluster_client: ClusterClient, sandboxes: SandboxFiles, *, images_run: bool = False
+    ) -> None:
         self._cluster_client = cluster_client
         self._sandboxes = sandboxes
+        self._images_run = images_run
 
     def Get(self, sent: task.GetRequest, context: Context) -> Any:
         """One instance: as it is, and every run it had."""
@@ -173,7 +176,8 @@ class TaskManager:
                 text = f"{sent.runId!r} names no run"
                 end(context, Code.INVALID_ARGUMENT, text=text, field="runId")
         runs_max = sent.limit or RUNS_DEFAULT
-        found = _translator(job).events(view, runs_max=runs_max, only=only)
+        to_wire = _translator(job, images_run=self._images_run)
+        found = to_wire.events(view, runs_max=runs_max, only=only)
         return task.GetPodEventsResponse(result=found)
 
     def BrowseSandbox(self, sent: task.BrowseSandboxRequest, context: Context) -> Any:
@@ -261,8 +265,8 @@ def _waits(view: InstanceView) -> bool:
     return view.ended_at is None and not at_goal(view)
 
 
-def _translator(job: JobView) -> Translator:
-    return Translator(client_name(job.summary.job), job.spec)
+def _translator(job: JobView, *, images_run: bool = False) -> Translator:
+    return Translator(client_name(job.summary.job), job.spec, images_run=images_run)
 
 
 def _missing(sent: Any) -> errors.JobNotFound:

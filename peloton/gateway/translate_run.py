@@ -38,9 +38,11 @@ _FAILED = task.TerminationStatus.TERMINATION_STATUS_REASON_FAILED
 
 
 class Translator:
-    """Instances of one job to what clients see of them."""
+    """Instances of one job to what clients see of them. `images_run`: those with an image are
+    containers, and their events have nothing to say of it."""
 
-    def __init__(self, job_id: str, spec: JobSpec) -> None:
+    def __init__(self, job_id: str, spec: JobSpec, *, images_run: bool = False) -> None:
+        self._images_run = images_run
         self._job_id = job_id
         self._default = spec.default
         self._job_raw = spec.raw
@@ -159,7 +161,7 @@ class Translator:
             yield self._event(view, number, state="INITIALIZED", at_s=begun_at, text=text)
         # What ended and never ran did not run without its image either.
         ran = run.started_at is not None or run.ended_at is None
-        ignored = self._ignored(view) if view.config.image and ran else ""
+        ignored = self._ignored(view) if view.config.image and ran and not self._images_run else ""
         if run.launched_at is not None:
             at_s = run.launched_at
             yield self._event(view, number, state="LAUNCHED", at_s=at_s, host=host, text=ignored)
