@@ -7,11 +7,14 @@ with the host's readiness for work; must not outlive a maintenance.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host.maintenance import no_host
 from peloton.actors.host.state import Host
+from peloton.actors.host.task_holds import alive
 from peloton.placement.filters import SUITS, suits
 from peloton.runtime.vocabulary import At, Decision, Refused
 
@@ -27,14 +30,21 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
         return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
     if host.hold is not None and host.hold.name == message.name:
         return Decision(reply=_answer(host, host.hold, at), because="held already")
-    summary = host.summary(at.key, tasks=True)
-    result = suits(summary, message.want, ready=host.grants and host.hold is None, room=host.unused)
+    summary = replace(host.summary(at.key, tasks=True), ports=host.free_ports)
+    ready = host.grants and host.hold is None and _awaited(host, message, at)
+    result = suits(summary, message.want, ready=ready, room=host.unused)
     if result != SUITS:
         text = f"{at.key.partition('/')[2]} does not suit: {result}"
         return Decision(reply=Refused(result, text, again=True), because=text)
     until = at.now + message.seconds
     taken = hm.HostHold(message.name, message.holder, host.unused, until, message.seconds)
     return Decision(facts=(f.HoldTaken(taken),), reply=_answer(host, taken, at), because="held")
+
+
+def _awaited(host: Host, message: hm.HoldHost, at: At) -> bool:
+    """Whether no task has a right to the host, or the caller comes for one that has."""
+    names = [one.task for one in alive(host, at.now)]
+    return not names or any(name == "" or name in names for name in message.hint)
 
 
 def _answer(host: Host, taken: hm.HostHold, at: At) -> hm.HostHeld:

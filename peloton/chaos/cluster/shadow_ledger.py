@@ -392,6 +392,7 @@ NOT_APPLIED = (
     hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered, hf.HoldEnded,
     hf.HostUnreachable, hf.HostReachable, hf.HostReconciled, jf.JobTallied, jf.SliceVanished,
     hf.MaintenanceStarted, hf.HostDrained, hf.HostTakenDown, hf.MaintenanceCompleted, hf.HoldTaken,
+    hf.TaskHeld, hf.TaskHoldsEnded, hf.HostMoving,
     hf.HostPoolSet, hf.TroubleNoted, hf.TroubleOver, hf.HostQuarantined, hf.QuarantineEnded,
     jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,
     jf.InstancesStarted, jf.JobChanged, jf.ChangePieceGiven, jf.ChangePiecesDropped, jf.ArchivedIn,
