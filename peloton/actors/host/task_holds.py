@@ -1,4 +1,4 @@
-"""How a host is held for tasks: nobody else gets room there until they have come, or a time is over.
+"""How a host is held for tasks: nobody else gets room there until they came, or a time is over.
 
 Turns (host, message) into facts and answers. A hold ends by the launch of its task here, by an
 order, by its time, and with the host's readiness for work. It must not outlive its time: whoever

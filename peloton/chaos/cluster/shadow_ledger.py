@@ -388,14 +388,14 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
 }
 NOT_APPLIED = (
     tf.AdmissionRequested, tf.AdmissionQueued, tf.AdmissionGranted, tf.AdmissionReleasing,
-    tf.AdmissionReleased, tf.RunLimitSet, tf.TaskThrottled, tf.TaskUnschedulable, jf.GrantsRaised,
-    hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered, hf.HoldEnded,
-    hf.HostUnreachable, hf.HostReachable, hf.HostReconciled, jf.JobTallied, jf.SliceVanished,
+    tf.AdmissionReleased, tf.RunLimitSet, tf.TaskThrottled, tf.TaskUnschedulable, tf.EventsDropped,
+    hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered, hf.HoldEnded, hf.HostMoving,
+    hf.HostUnreachable, hf.HostReachable, hf.HostReconciled, hf.HostPoolSet, hf.HostQuarantined,
     hf.MaintenanceStarted, hf.HostDrained, hf.HostTakenDown, hf.MaintenanceCompleted, hf.HoldTaken,
-    hf.TaskHeld, hf.TaskHoldsEnded, hf.HostMoving,
-    hf.HostPoolSet, hf.TroubleNoted, hf.TroubleOver, hf.HostQuarantined, hf.QuarantineEnded,
+    hf.TaskHeld, hf.TaskHoldsEnded, hf.TroubleNoted, hf.TroubleOver, hf.QuarantineEnded,
     jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,
-    jf.InstancesStarted, jf.JobChanged, jf.ChangePieceGiven, jf.ChangePiecesDropped, jf.ArchivedIn,
-    jf.OtherNoted, jf.OtherEnded, jf.WaiterNoted, jf.WaiterTold, jf.NameSettled, jf.NoticeSettled,
+    jf.ArchivedIn, jf.InstancesStarted, jf.JobChanged, jf.ChangePieceGiven, jf.ChangePiecesDropped,
+    jf.GrantsRaised, jf.JobTallied, jf.SliceVanished, jf.OtherNoted, jf.OtherEnded, jf.WaiterNoted,
+    jf.WaiterTold, jf.NameSettled, jf.NoticeSettled,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""
