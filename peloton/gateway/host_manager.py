@@ -26,7 +26,7 @@ from peloton.gateway.inventories import all_hosts, by_kind, capacity_of, status_
 from peloton.gateway.kill_switch import KILLS_DISABLED, KillSwitch
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.second_services import recast
-from peloton.gateway.task_holds import KillEntry, kill_and_hold, release_task_holds
+from peloton.gateway.task_holds import KillEntry, drop_task_holds, kill_and_hold
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_task import BadConfig, to_constraint
 from peloton.placement import filters
@@ -49,7 +49,9 @@ RESULT_NAMES = {
 class HostManagerService:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, cluster_client: ClusterClient, events: PodEvents, kills: KillSwitch) -> None:
+    def __init__(
+        self, cluster_client: ClusterClient, events: PodEvents, *, kills: KillSwitch
+    ) -> None:
         self._cluster_client = cluster_client
         self._kills = kills
         self._events = events
@@ -121,14 +123,14 @@ class HostManagerService:
         if isinstance(refused, Refused):
             end(context, refused_code(refused), text=f"launch pods failed: {refused.text}")
         names = [held_task(run.task) for run in runs]
-        release_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
+        drop_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
         return hostmgr_svc.LaunchPodsResponse()
 
     def KillPods(self, sent: hostmgr_svc.KillPodsRequest, context: Context) -> Any:
         """End runs: what was launched here at its host, and a job's through the job."""
         names = [one.value for one in sent.pod_ids]
         self._may_kill(context)
-        release_task_holds(self._cluster_client, map(held_task, names), context=context)
+        drop_task_holds(self._cluster_client, map(held_task, names), context=context)
         missing = kill_runs(self._cluster_client, names, context=context)
         if missing:
             end(context, Code.INTERNAL, text=f"no run of these ids: {', '.join(missing)}")

@@ -17,8 +17,6 @@ from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
 from peloton.actors.host.hold_messages import HoldHost, HostHeld, ReleaseHold
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.messages import LEVEL_TOO_LOW
@@ -40,7 +38,7 @@ HOLDS_MAX = 1000
 """Hosts that one call may hold; what is beyond counts as not wanted."""
 
 
-class Ranking(enum.Enum):
+class HostRanking(enum.Enum):
     """In which order hosts are tried."""
 
     BY_NAME = "by name"
@@ -58,7 +56,7 @@ class Wanted(NamedTuple):
     want: HostWant
     most: int = 0
     first: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    ranking: Ranking = Ranking.BY_NAME
+    ranking: HostRanking = HostRanking.BY_NAME
 
 
 class Acquired(NamedTuple):
@@ -86,7 +84,7 @@ def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Contex
         some = [*itertools.islice(rest, min(ASKS_IN_FLIGHT_MAX, most - len(held)))]
         if not some:
             break
-        asks = [(host, _hold(host, wanted, holder)) for host in some]
+        asks = [(host, _hold(host, wanted, holder=holder)) for host in some]
         for answer in tell_each(cluster_client, asks, context=context):
             counts[_result(answer, context)] += 1
             held += [answer] if isinstance(answer, HostHeld) else []
@@ -102,7 +100,7 @@ def hinted(hints: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _hold(host: Key, wanted: Wanted, holder: str) -> HoldHost:
+def _hold(host: Key, wanted: Wanted, *, holder: str) -> HoldHost:
     tasks = wanted.first.get(client_name(host), ())
     return HoldHost(str(uuid.uuid4()), holder, HOLD_S, wanted.want, tasks)
 
@@ -115,9 +113,8 @@ def _suits_now(view: HostView, wanted: Wanted) -> str:
         tasks = {hold.task for hold in view.task_holds}
         ready = ready and any(name == "" or name in tasks for name in names)
         room = unused_of(view)
-        if summary.reserved is not None:
-            summary = replace(summary, ports=summary.reserved.ports)
-    return suits(summary, wanted.want, ready=ready, room=room)
+    ports = None if summary.reserved is None else summary.reserved.ports
+    return suits(summary, wanted.want, ready=ready, room=room, ports=ports)
 
 
 def _result(answer: Any, context: Context) -> str:
@@ -147,10 +144,10 @@ def _ordered(views: list[HostView], wanted: Wanted) -> list[HostView]:
 
     def rank(view: HostView) -> tuple[bool, tuple[float, ...]]:
         amounts: tuple[float, ...] = ()
-        if wanted.ranking is Ranking.TIGHTEST_FIRST:
+        if wanted.ranking is HostRanking.TIGHTEST_FIRST:
             free = view.summary.free
             amounts = (free.gpu, free.cpu, free.memory, free.disk)
-        elif wanted.ranking is Ranking.RANDOM:
+        elif wanted.ranking is HostRanking.RANDOM:
             amounts = (random.random(),)
         return client_name(view.summary.host) not in wanted.first, amounts
 

@@ -44,7 +44,7 @@ def cheapest_hosts(cluster_client: ClusterClient, context: Context) -> list[str]
         for host, answer in with_runs(cluster_client, hosts, context=context)
     }
     named = {job_of(run) for some in runs.values() for run in some}
-    jobs = _jobs(cluster_client, named, context)
+    jobs = _jobs(cluster_client, named, context=context)
     now_s = time.time()
     scores = [
         score_of(host, some, jobs=jobs, now_s=now_s)
@@ -55,7 +55,7 @@ def cheapest_hosts(cluster_client: ClusterClient, context: Context) -> list[str]
 
 
 def _jobs(
-    cluster_client: ClusterClient, jobs: Iterable[Key], context: Context
+    cluster_client: ClusterClient, jobs: Iterable[Key], *, context: Context
 ) -> dict[Key, JobView]:
     keys = sorted(jobs)
     views = cluster_client.each(((job, GetJob()) for job in keys), context)

@@ -19,7 +19,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.draining_hosts import DrainingHosts
 from peloton.gateway.foreign_runs import RunWanted, launch_runs, refused_code
 from peloton.gateway.host_offers import (
-    Ranking,
+    HostRanking,
     Wanted,
     hinted,
     hold_hosts,
@@ -41,15 +41,15 @@ from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.mesos_resources import mesos_attributes, mesos_resources
 from peloton.gateway.reservations import Reservations
-from peloton.gateway.task_holds import named_task, release_task_holds
+from peloton.gateway.task_holds import drop_task_holds, named_task
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_task import BadConfig, resources_of, to_constraint
 from peloton.placement.filters import HostWant
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 
 _RANKINGS = {
-    hostsvc.FilterHint.FILTER_HINT_RANKING_RANDOM: Ranking.RANDOM,
-    hostsvc.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST: Ranking.TIGHTEST_FIRST,
+    hostsvc.FilterHint.FILTER_HINT_RANKING_RANDOM: HostRanking.RANDOM,
+    hostsvc.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST: HostRanking.TIGHTEST_FIRST,
 }
 """Orders that a filter may ask for. The load of hosts is not measured, so that has no effect."""
 FRAMEWORK = "peloton"
@@ -60,7 +60,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
     """The calls; one method for each, named as on the wire."""
 
     def __init__(
-        self, cluster_client: ClusterClient, watches: HostWatches, kills: KillSwitch
+        self, cluster_client: ClusterClient, watches: HostWatches, *, kills: KillSwitch
     ) -> None:
         self._cluster_client = cluster_client
         self._kills = kills
@@ -198,7 +198,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
             text = f"claim for launch failed: {refused.text}"
             end(context, refused_code(refused), text=text)
         names = [named_task(one.taskId, one.id) for one in sent.tasks]
-        release_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
+        drop_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
         return hostsvc.LaunchTasksResponse()
 
     async def WatchEventStreamEvent(self, sent: hostsvc.WatchEventRequest, call: LongCall) -> None:
@@ -234,7 +234,7 @@ def _wanted(sent: Any, context: Context, *, no_filter: Code) -> Wanted:
         HostWant(need, wants.numPorts, constraint, wants.revocable),
         most=by.quantity.maxHosts,
         first=hinted((hint.hostname, hint.taskID.value) for hint in by.hint.hostHint),
-        ranking=_RANKINGS.get(by.hint.rankHint, Ranking.BY_NAME),
+        ranking=_RANKINGS.get(by.hint.rankHint, HostRanking.BY_NAME),
     )
 
 

@@ -33,17 +33,17 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2
 
 
 def private_services(
-    cluster_client: ClusterClient, feed: ClusterFeed, kills: KillSwitch
+    cluster_client: ClusterClient, feed: ClusterFeed, *, kills: KillSwitch
 ) -> list[tuple[ServiceDescriptor, Any]]:
     """Each service and what serves it."""
     statuses = RunStatuses(feed, STREAM_CLIENTS)
-    hosts = InternalHostService(cluster_client, HostWatches(feed, statuses), kills)
+    hosts = InternalHostService(cluster_client, HostWatches(feed, statuses), kills=kills)
     served = (
         (hostsvc_pb2, "InternalHostService", hosts),
         (
             hostmgr_svc_pb2,
             "HostManagerService",
-            HostManagerService(cluster_client, PodEvents(statuses), kills),
+            HostManagerService(cluster_client, PodEvents(statuses), kills=kills),
         ),
         (resmgrsvc_pb2, "ResourceManagerService", ResourceManagerService(cluster_client)),
         (jobmgrsvc_pb2, "JobManagerService", JobManagerService(cluster_client)),

@@ -18,9 +18,9 @@ from peloton.gateway.kill_switch import KILLS_DISABLED, KillSwitch
 from peloton.gateway.mesos_resources import mesos_attributes, mesos_resources
 from peloton.gateway.task_holds import (
     KillEntry,
+    drop_task_holds,
     kill_and_hold,
     named_task,
-    release_task_holds,
     reserve_one,
     take_completed,
 )
@@ -44,7 +44,7 @@ class Reservations:
         names = [one.value for one in sent.taskIds]
         error = self._not_killed(names)
         if error is None:
-            release_task_holds(self._cluster_client, map(held_task, names), context=context)
+            drop_task_holds(self._cluster_client, map(held_task, names), context=context)
             missing = kill_runs(self._cluster_client, names, context=context)
             error = _no_runs(missing)
         return hostsvc.KillTasksResponse(error=error)
@@ -83,7 +83,7 @@ class Reservations:
     ) -> Any:
         """No host waits for these tasks any more; for those without a host none does."""
         tasks = [one.value for one in sent.ids]
-        release_task_holds(self._cluster_client, tasks, context=context)
+        drop_task_holds(self._cluster_client, tasks, context=context)
         return hostsvc.ReleaseHostsHeldForTasksResponse()
 
     def ReserveHosts(self, sent: hostsvc.ReserveHostsRequest, context: Context) -> Any:

@@ -135,7 +135,7 @@ def _services(
         *_host_services(cluster_client),
         (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(cluster_client, feed)),
         (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
-        *private_services(cluster_client, feed, kills),
+        *private_services(cluster_client, feed, kills=kills),
     ]
 
 

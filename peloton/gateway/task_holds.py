@@ -98,7 +98,7 @@ def kill_and_hold(
     return missing
 
 
-def release_task_holds(
+def drop_task_holds(
     cluster_client: ClusterClient,
     tasks: Iterable[str],
     *,

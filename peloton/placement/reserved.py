@@ -79,7 +79,7 @@ class ReservedHosts:
             found = dict(self._hosts_of(wish.slice, wish.members, shape=wish.shape, but=refused))
             if found:
                 number = shapes.of(wish.shape).number
-                sends.append(_proposal(wish.slice, wish.number, found, shape=number))
+                sends.append(_proposal(wish, found, shape=number))
                 got = Bits.of(*found)
                 kept.retain(wish.slice, kept.members(wish.slice) - got)
                 wish = _less(wish, got)
@@ -93,7 +93,7 @@ class ReservedHosts:
         if not found:
             return []
         kept.remove(one, Bits.of(*found))
-        return [_proposal(one.slice, one.number, found, shape=one.known.number)]
+        return [_proposal(one, found, shape=one.known.number)]
 
     def _hosts_of(
         self, slice_: Key, members: Bits, *, shape: Shape, but: set[Key]
@@ -106,8 +106,8 @@ class ReservedHosts:
                 yield member, host
 
 
-def _proposal(slice_: Key, number: int, found: dict[int, Key], *, shape: int) -> Send:
-    return Send(slice_, Placed(number, Bits.of(*found), tuple(found.values()), shape))
+def _proposal(to: Wish | KeptWish, found: dict[int, Key], *, shape: int) -> Send:
+    return Send(to.slice, Placed(to.number, Bits.of(*found), tuple(found.values()), shape))
 
 
 def _less(wish: Wish, members: Bits) -> Wish:

@@ -27,7 +27,7 @@ def delete(deployment: Deployment, job: str, run: int, instance: int = 0) -> Non
 def failing(deployment: Deployment) -> str:
     """A job of two instances that have failed three times each."""
     config = default_config(code=1)
-    config.restartPolicy.maxFailures = RUNS - 1
+    config.restartPolicy.maxFailures = RUNS
     job = deployment.create(deployment.request(2, defaultConfig=config))
     deployment.ended(job)
     return job
@@ -46,7 +46,6 @@ def test_deleted_events_stay_away(tmp_path: Path) -> None:
         assert runs_shown(deployment, job, 1) == [3, 2, 1]
         delete(deployment, job, 2, instance=1)  # from memory it is gone: it has ended
         assert runs_shown(deployment, job, 1) == [3]
-        deployment.tasks.Start(task.StartRequest(jobId=named(job)))
         sent = task.GetRequest(jobId=named(job), instanceId=0)
         assert len(deployment.tasks.Get(sent).results) == RUNS, "the runs themselves are kept"
     with running(tmp_path) as deployment:

@@ -7,8 +7,6 @@ with the host's readiness for work; must not outlive a maintenance.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
@@ -30,9 +28,10 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
         return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
     if host.hold is not None and host.hold.name == message.name:
         return Decision(reply=_answer(host, host.hold, at), because="held already")
-    summary = replace(host.summary(at.key, tasks=True), ports=host.free_ports)
+    summary = host.summary(at.key, tasks=True)
     ready = host.grants and host.hold is None and _awaited(host, message, at)
-    result = suits(summary, message.want, ready=ready, room=host.unused)
+    room, ports = host.unused, host.free_ports
+    result = suits(summary, message.want, ready=ready, room=room, ports=ports)
     if result != SUITS:
         text = f"{at.key.partition('/')[2]} does not suit: {result}"
         return Decision(reply=Refused(result, text, again=True), because=text)
