@@ -101,7 +101,7 @@ def test_holds_kills_and_starts_in_any_order(seed: int) -> None:
         if do == 0:
             cluster.ask(host, wait_for(crowd_of(job)))
         elif do == 1:
-            cluster.ask(host, ReleaseTaskHolds((task_of(crowd_of(job)),)))
+            cluster.ask(host, ReleaseTaskHolds((task_of(crowd_of(job)),)), keyed=False)
         elif do == 2:
             cluster.ask(job, StopJob())
         elif do == 3:
