@@ -118,12 +118,12 @@ class HostManagerService:
             runs = [_run_wanted(pod, f"pods[{at}]") for at, pod in enumerate(sent.pods)]
         except BadConfig as error:
             end(context, Code.INVALID_ARGUMENT, text=str(error))
+        names = [held_task(run.task) for run in runs]
+        drop_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
         lease = (sent.hostname, sent.lease_id.value)
         refused = launch_runs(self._cluster_client, lease, runs=runs, context=context)
         if isinstance(refused, Refused):
             end(context, refused_code(refused), text=f"launch pods failed: {refused.text}")
-        names = [held_task(run.task) for run in runs]
-        drop_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
         return hostmgr_svc.LaunchPodsResponse()
 
     def KillPods(self, sent: hostmgr_svc.KillPodsRequest, context: Context) -> Any:

@@ -192,13 +192,14 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
             RunWanted(one.taskId.value, one.config, one.ports, f"tasks[{at}]")
             for at, one in enumerate(sent.tasks)
         ]
+        # First, as in the original: what failed afterwards would have started the runs already.
+        names = [named_task(one.taskId, one.id) for one in sent.tasks]
+        drop_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
         hold = (sent.hostname, sent.id.value)
         refused = launch_runs(self._cluster_client, hold, runs=runs, context=context)
         if refused is not None:
             text = f"claim for launch failed: {refused.text}"
             end(context, refused_code(refused), text=text)
-        names = [named_task(one.taskId, one.id) for one in sent.tasks]
-        drop_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
         return hostsvc.LaunchTasksResponse()
 
     async def WatchEventStreamEvent(self, sent: hostsvc.WatchEventRequest, call: LongCall) -> None:

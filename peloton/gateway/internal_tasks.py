@@ -121,7 +121,6 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
                 found.error.add(notFound=_missing(one.value))
             else:
                 wanted.setdefault(named[0], {})[named[1]] = None
-        drop_task_holds(self._cluster_client, [one.value for one in sent.tasks], context=context)
         for job, instances in wanted.items():
             view = self._cluster_client.job(job, context)
             count = view.spec.instances if view is not None else 0
@@ -134,6 +133,7 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
             for one in instances:
                 if one >= count or not stopped:
                     found.error.add(notFound=_missing(pod_name(client_name(job), one)))
+        drop_task_holds(self._cluster_client, [one.value for one in sent.tasks], context=context)
         return found
 
     def _active(

@@ -16,6 +16,8 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as hostmgr_svc
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
+from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
+from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
 from tests.gateway.fleet_fixture import HOSTS, Deployment, running
 from tests.gateway.test_holds import (
     CODE,
@@ -142,6 +144,10 @@ def test_kills_and_releases_end_holds(deployment: Deployment, hosts: Any) -> Non
     assert not hosts.ReleaseHostsHeldForTasks(sent).HasField("error")
     assert not waits_for(hosts)
     deployment.until(lambda: deployment.job(job).runtime.taskStats["KILLED"] == 2)
+    assert reserve(hosts, f"{job}-1", 1.0, "c").host.hostname == "c"
+    tasks = resmgrsvc_pb2_grpc.ResourceManagerServiceStub(deployment.channel)
+    tasks.KillTasks(resmgrsvc.KillTasksRequest(tasks=[{"value": f"{job}-1"}]))
+    assert not waits_for(hosts)
 
 
 def test_pods_are_killed_and_held(deployment: Deployment, hosts: Any) -> None:
