@@ -19,8 +19,9 @@ from peloton.actors.job.messages import (
     StartInstances,
     StopJob,
 )
-from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.slice.messages import DropInstanceEvents, InstanceView, slice_key
 from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import parse_number
@@ -37,6 +38,7 @@ from peloton.runtime.vocabulary import Bits, Key, Refused
 
 NOT_FOUND = "job not found"
 RUNS_DEFAULT = 10
+RUN_MAX = 2**31
 INVALID_MAX = 1000
 """Instances in an answer that the job does not have; a range may name four billion."""
 
@@ -179,6 +181,21 @@ class TaskManager:
         to_wire = _translator(job, images_run=self._images_run)
         found = to_wire.events(view, runs_max=runs_max, only=only)
         return task.GetPodEventsResponse(result=found)
+
+    def DeletePodEvents(self, sent: task.DeletePodEventsRequest, context: Context) -> Any:
+        """Nobody is shown what happened until now to the runs 1 to `runId`."""
+        job = self._job(sent, context)
+        if job is None or sent.instanceId >= job.spec.instances:
+            end(context, Code.NOT_FOUND, text=NOT_FOUND if job is None else "no such instance")
+        number, member = divmod(sent.instanceId, SLICE_SIZE)
+        # An instance never has so many runs; what is beyond is all of them.
+        order = DropInstanceEvents(member, min(sent.runId, RUN_MAX))
+        slice_ = slice_key(client_name(job.summary.job), number)
+        if sent.runId:
+            answer = self._cluster_client.ask(slice_, order, context=context)
+            if isinstance(answer, Refused):
+                end(context, Code.FAILED_PRECONDITION, text=answer.text)
+        return task.DeletePodEventsResponse()
 
     def BrowseSandbox(self, sent: task.BrowseSandboxRequest, context: Context) -> Any:
         """Where the files of a run are, to be fetched over HTTP."""

@@ -128,8 +128,12 @@ class Translator:
         if only is not None:
             runs = [(run, events) for run, events in runs if run == only]
         found: list[task.PodEvent] = []
-        for _, events in runs[:runs_max]:
-            found += reversed(list(events))
+        for run, events in runs[:runs_max]:
+            shown = list(events)
+            if view.dropped is not None and run <= view.dropped[0]:
+                dropped_at = rfc3339(view.dropped[1])
+                shown = [event for event in shown if event.timestamp > dropped_at]
+            found += reversed(shown)
         return found
 
     def _now(self, view: InstanceView) -> Iterator[task.PodEvent]:

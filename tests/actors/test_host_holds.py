@@ -45,7 +45,7 @@ HOLD = hm.HoldHost("one", "zoe", HOLD_S)
 
 
 def receive(
-    host: Host | None, message: Message, *members: int, now: float = 9.0, level: int = 3
+    host: Host | None, message: Message, *members: int, now: float = 9.0, level: int = 4
 ) -> Turn:
     """One turn at a feature level that has holds."""
     some = Bits.of(*members) if members else None

@@ -18,6 +18,7 @@ from typing import Any
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.inventory.messages import HostPoolChanged, HostPoolSeen
+from peloton.actors.host.moving import arrived
 from peloton.actors.host.reports import held_runs, list_runs
 from peloton.actors.host.state import Host, HostStates, configuration, folded
 from peloton.runtime.vocabulary import SENDER, At, Decision, Fact, Key, Refused, Send, kind_of
@@ -77,9 +78,10 @@ def set_pool(host: Host, message: m.SetHostPool, at: At) -> Decision:
     sends = _pool_seen(message, at)
     reply = HostPoolChanged(message.version)
     if message.version <= host.pool_version:
-        return Decision(sends=sends, reply=reply, because="the order is known")
-    fact = f.HostPoolSet(message.pool, message.version)
-    return Decision(facts=(fact,), sends=sends, reply=reply, because="another pool of hosts")
+        back = arrived(host, host.pool)
+        return Decision(facts=back, sends=sends, reply=reply, because="the order is known")
+    facts = (f.HostPoolSet(message.pool, message.version), *arrived(host, message.pool))
+    return Decision(facts=facts, sends=sends, reply=reply, because="another pool of hosts")
 
 
 def no_host_for_pool(message: m.SetHostPool, at: At) -> Decision:

@@ -6,7 +6,7 @@ runs names each of them; a fact about many members of a crowd names the set.
 
 from __future__ import annotations
 
-from peloton.actors.host.hold_messages import HostHold
+from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
@@ -204,6 +204,25 @@ class HoldEnded(Fact, frozen=True, gc=False, array_like=True):
     reason: str
 
 
+class TaskHeld(Fact, frozen=True, gc=False, array_like=True):
+    """Nothing is granted to others than this task, and those of other such holds."""
+
+    hold: TaskHold
+
+
+class TaskHoldsEnded(Fact, frozen=True, gc=False, array_like=True):
+    """The host is not held for these tasks any more."""
+
+    tasks: tuple[str, ...]
+    reason: str
+
+
+class HostMoving(Fact, frozen=True, gc=False, array_like=True):
+    """Once it is down the host is to join this pool and come back; "": it stays down."""
+
+    pool: str
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -231,4 +250,7 @@ FACTS: dict[int, type] = {
     24: QuarantineEnded,
     25: HoldTaken,
     26: HoldEnded,
+    27: TaskHeld,
+    28: TaskHoldsEnded,
+    29: HostMoving,
 }

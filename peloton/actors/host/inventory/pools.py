@@ -15,8 +15,9 @@ from peloton.actors.host.inventory import facts as f
 from peloton.actors.host.inventory import messages as m
 from peloton.actors.host.inventory.state import Inventory
 from peloton.actors.host.messages import SetHostPool
+from peloton.actors.host.move_messages import PoolMoveRefused
 from peloton.placement.conditions import DEFAULT_HOST_POOL
-from peloton.runtime.vocabulary import WAITING, At, Decision, Fact, Refused, Rest, Send
+from peloton.runtime.vocabulary import SENDER, WAITING, At, Decision, Fact, Refused, Rest, Send
 
 POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 UNTOLD_MAX = 100
@@ -67,6 +68,21 @@ def assign(inventory: Inventory, message: m.AssignHost, at: At) -> Decision:
         sends=(Send(message.host, SetHostPool(message.destination, version)),),
         reply=m.HostPoolChanged(version),
     )
+
+
+def move_host(inventory: Inventory, message: m.MoveHostPool, at: At) -> Decision:
+    """A host that is down leaves `source`, as `assign` has it; it is told either way."""
+    assert at.sender is not None
+    current = inventory.pool_of(at.sender)
+    if current == message.destination:
+        known = SetHostPool(current, inventory.untold.get(at.sender, inventory.version))
+        return Decision(sends=(Send(SENDER, known),), because="the host is there")
+    order = m.AssignHost(at.sender, message.source, message.destination)
+    found = assign(inventory, order, at)
+    if isinstance(found.reply, Refused):
+        refused = PoolMoveRefused(message.destination, found.reply.text)
+        return Decision(sends=(Send(SENDER, refused),), because=found.reply.text)
+    return Decision(facts=found.facts, sends=found.sends, because="a host moves")
 
 
 def seen(inventory: Inventory, message: m.HostPoolSeen, at: At) -> Decision:
