@@ -140,3 +140,37 @@ def test_moments_are_those_that_a_clock_shows(
     }
     if len(offsets) == 1 or hour.startswith("*"):
         assert found == shown
+
+
+@pytest.mark.parametrize(
+    ("day", "zone", "count"),
+    [
+        (FORWARD, BERLIN, 23 * 60),
+        (BACK, BERLIN, 25 * 60),
+        ("2027-04-04", "Australia/Lord_Howe", 24 * 60 + 30),
+        ("2027-10-03", "Australia/Lord_Howe", 24 * 60 - 30),
+        ("2027-04-30", "Africa/Cairo", 23 * 60),  # at midnight
+    ],
+)
+def test_each_minute_of_a_day_on_which_clocks_are_set_comes_once(
+    day: str, zone: str, count: int
+) -> None:
+    begin = at(f"{day}T00:00", zone)
+    moments, found, now = Moments("* * * * *", zone), 0, begin - 1
+    while (moment := moments.after(now)) is not None and moment < begin + count * 60:
+        assert moment == begin + found * 60
+        found, now = found + 1, moment
+    assert found == count
+    last = datetime.fromtimestamp(now, zone_of(zone)).isoformat()
+    assert last.startswith(f"{day}T23:59")
+
+
+def test_hours_that_clocks_leave_alone_are_not_computed_by_the_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A schedule of each minute would take its shard's time for a day otherwise."""
+    asked: list[datetime] = []
+    plain = Moments._at
+    monkeypatch.setattr(Moments, "_at", lambda self, wall: asked.append(wall) or plain(self, wall))
+    Moments("* * * * *", BERLIN).last(at(f"{BACK}T12:00", BERLIN))
+    assert {wall.hour for wall in asked} == {2} and len(asked) == 60
