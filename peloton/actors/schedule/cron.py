@@ -155,19 +155,18 @@ class Moments:
         """All of one day, in order."""
         first = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         begin, end = first.timestamp(), (first + timedelta(days=1)).timestamp()
-        hours, minutes = self._cron.hours, self._cron.minutes
+        hours = self._cron.hours
+        minutes = [minute * MINUTE_S for minute in self._cron.minutes]
         if end - begin == DAY_S:
-            return [
-                begin + hour * HOUR_S + minute * MINUTE_S for hour in hours for minute in minutes
-            ]
+            return [begin + hour * HOUR_S + minute for hour in hours for minute in minutes]
         found: dict[float, None] = {}
         for hour in hours:
             start = first.replace(hour=hour)
             if _is_steady(start):
                 begin = start.timestamp()
-                found |= dict.fromkeys(begin + minute * MINUTE_S for minute in minutes)
+                found |= dict.fromkeys(begin + minute for minute in minutes)
                 continue
-            for minute in minutes:
+            for minute in self._cron.minutes:
                 found |= dict.fromkeys(self._at(start.replace(minute=minute)))
         return sorted(found)
 
