@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton.actors.schedule.cron import Moments, parse_cron, zone_of
+from peloton.actors.schedule.cron import Moments, _is_steady, parse_cron, zone_of
 
 BERLIN = "Europe/Berlin"
 FORWARD, BACK = "2027-03-28", "2027-10-31"
@@ -165,12 +165,20 @@ def test_each_minute_of_a_day_on_which_clocks_are_set_comes_once(
     assert last.startswith(f"{day}T23:59")
 
 
-def test_hours_that_clocks_leave_alone_are_not_computed_by_the_minute(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("day", "zone", "unsteady"),
+    [
+        (FORWARD, BERLIN, [2]),
+        (BACK, BERLIN, [2]),
+        (AFTER, BERLIN, []),
+        ("2027-04-04", "Australia/Lord_Howe", [1]),
+        ("2027-10-03", "Australia/Lord_Howe", [2]),
+    ],
+)
+def test_only_hours_in_which_clocks_are_set_are_computed_by_the_minute(
+    day: str, zone: str, unsteady: list[int]
 ) -> None:
-    """A schedule of each minute would take its shard's time for a day otherwise."""
-    asked: list[datetime] = []
-    plain = Moments._at
-    monkeypatch.setattr(Moments, "_at", lambda self, wall: asked.append(wall) or plain(self, wall))
-    Moments("* * * * *", BERLIN).last(at(f"{BACK}T12:00", BERLIN))
-    assert {wall.hour for wall in asked} == {2} and len(asked) == 60
+    """A schedule of each minute would take much of its shard's time on such a day otherwise."""
+    first = datetime.fromisoformat(day).replace(tzinfo=zone_of(zone))
+    found = [hour for hour in range(24) if not _is_steady(first.replace(hour=hour))]
+    assert found == unsteady
