@@ -236,14 +236,11 @@ def test_a_launch_uses_the_hold() -> None:
     assert h.orders(receive(host, m.Launch(1, SPEC), 0)), "what is left is free again"
 
 
-def test_a_repeat_of_a_launch_is_answered_as_it_was() -> None:
-    """Who loses the answer and is refused would launch the same elsewhere."""
+def test_a_hold_is_used_up_by_its_first_launch() -> None:
     host = launched("t-1", "t-2")
-    again = receive(host, launch("t-1", "t-2"))
-    assert again.reply == hm.ForeignLaunched((run_of("t-1"), run_of("t-2")))
-    assert not again.facts and not h.orders(again)
-    other = receive(held(host, name="two"), launch("t-1", hold="two"))
-    assert refusal(other)[0] == hm.CANNOT_LAUNCH, "another launch is no repeat"
+    assert refusal(receive(host, launch("t-1", "t-2")))[0] == hm.NO_HOLD
+    again = receive(held(host, name="two"), launch("t-1", hold="two"))
+    assert refusal(again)[0] == hm.CANNOT_LAUNCH, "it is there already"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 Turns (host, message) into ledger facts, orders for the backend and answers. Their starts and ends
 are told to nobody but those who follow the host, and an end takes them out of the ledger. It must
-not start anything without a hold: a late repeat of a launch would start what has ended. A repeat
-that finds all its runs is answered as the launch was.
+not start anything without a hold: a late repeat of a launch would start what has ended.
+A hold is used up by its first launch: a repeat is refused, as in the original.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
     if host.removed:
         return no_host(message, at)
     if host.hold is None or host.hold.name != message.hold:
-        names = _launched_before(host, message)
-        if names:
-            return Decision(reply=hm.ForeignLaunched(names), because="launched already")
         text = f"host offer {message.hold} is not held, or was used already"
         return Decision(reply=Refused(hm.NO_HOLD, text), because=text)
     problem = _problem(host, message)
@@ -52,18 +49,6 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
     reply = hm.ForeignLaunched(tuple(each.run for each in starts))
     sends = (Send(host.backend, order),)
     return Decision(facts=tuple(facts), sends=sends, reply=reply, because="launched on a hold")
-
-
-def _launched_before(host: Host, message: hm.LaunchForeign) -> tuple[str, ...]:
-    """The runs that this launch has started, if it is a repeat and all are still here: its answer
-    was lost, and who takes that for a refusal starts the same elsewhere."""
-    run, names = foreign_number(message.hold), list[str]()
-    for each in message.runs:
-        crowd = foreign_crowd(each.task)
-        if all(some.run != run for some in host.runs.grouped.get(crowd, NO_SETS)):
-            return ()
-        names += names_of(crowd, _ONE.raw, run=run)
-    return tuple(names)
 
 
 def _problem(host: Host, message: hm.LaunchForeign) -> str:
