@@ -1,8 +1,9 @@
 """Hosts that callers of the private services ask for: found in lists, and held by the hosts.
 
 Turns what is wanted into holds, with counts of the hosts by the first check that failed. Lists may
-be stale, so each host decides again when it is to be held. A call that ends before it has answered
-leaves holds that end by their time. It must not hold more hosts than were asked for.
+be stale, so each host decides again when it is to be held. A call that fails gives back what it
+held, as far as hosts can be reached; the rest ends by its time. It must not hold more hosts than
+were asked for.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from peloton.gateway.cluster_client import (
     Context,
     end,
 )
+from peloton.gateway.guard import CallEnded
 from peloton.gateway.inventories import all_hosts, takes_work, unused_of
 from peloton.gateway.texts import client_name
 from peloton.placement.filters import BEYOND_MOST, NOT_READY, RESULTS, SUITS, HostWant, suits
@@ -70,6 +72,7 @@ def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Contex
     """Hold hosts that suit. None is an answer, too."""
     most = min(wanted.most or HOLDS_MAX, HOLDS_MAX)
     held: list[HostHeld] = []
+    asked: list[tuple[Key, HoldHost]] = []
     counts: Counter[str] = Counter()
     suitable: list[Key] = []
     for view in _ordered(all_hosts(cluster_client, context), wanted):
@@ -85,9 +88,14 @@ def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Contex
         if not some:
             break
         asks = [(host, _hold(host, wanted, holder=holder)) for host in some]
-        for answer in tell_each(cluster_client, asks, context=context):
-            counts[_result(answer, context)] += 1
-            held += [answer] if isinstance(answer, HostHeld) else []
+        asked += asks
+        try:
+            for answer in tell_each(cluster_client, asks, context=context):
+                counts[_result(answer, context)] += 1
+                held += [answer] if isinstance(answer, HostHeld) else []
+        except CallEnded:
+            _give_back(cluster_client, asked, who=holder)
+            raise
     counts[BEYOND_MOST] += sum(1 for _ in rest)
     return Acquired(held, {name: count for name, count in sorted(counts.items()) if count})
 
@@ -115,6 +123,14 @@ def _suits_now(view: HostView, wanted: Wanted) -> str:
         room = unused_of(view)
     ports = None if summary.reserved is None else summary.reserved.ports
     return suits(summary, wanted.want, ready=ready, room=room, ports=ports)
+
+
+def _give_back(
+    cluster_client: ClusterClient, asked: Iterable[tuple[Key, HoldHost]], *, who: str
+) -> None:
+    """The caller learns of none of these: otherwise each repeat would hold more hosts for long."""
+    for host, hold in asked:
+        cluster_client.cluster.ask(host, ReleaseHold(hold.name), who=who)
 
 
 def _result(answer: Any, context: Context) -> str:

@@ -231,7 +231,16 @@ def test_a_launch_uses_the_hold() -> None:
     assert host.hold is None and host.used == Resources(2 * UNIT) and host.foreign == 2
     assert host.free == Resources(2 * UNIT) and not h.replies(turn)
     assert refusal(receive(host, launch("t-3")))[0] == hm.NO_HOLD
+    assert refusal(receive(host, launch("t-1", "t-3")))[0] == hm.NO_HOLD
+    assert refusal(receive(host, launch()))[0] == hm.NO_HOLD
     assert h.orders(receive(host, m.Launch(1, SPEC), 0)), "what is left is free again"
+
+
+def test_a_hold_is_used_up_by_its_first_launch() -> None:
+    host = launched("t-1", "t-2")
+    assert refusal(receive(host, launch("t-1", "t-2")))[0] == hm.NO_HOLD
+    again = receive(held(host, name="two"), launch("t-1", hold="two"))
+    assert refusal(again)[0] == hm.CANNOT_LAUNCH, "it is there already"
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ BROKEN = [
     (NEW, {"name": "a/b"}, "has a slash"),
     (NEW, {"name": "a", "reserved": 9, "limit": 1, "parent": NEW}, "exceeds limit 1"),
     (NEW, {"name": "a", "parent": NEW}, "resource pool cannot be its own parent"),
-    (NEW, {"name": "a", "parent": Key("respool/x")}, "parent resource pool respool/x not found"),
+    (NEW, {"name": "a", "parent": Key("respool/x")}, "parent resource pool x not found"),
     (B, {"name": "a", "parent": A, "limit": 999}, "parent override not allowed"),
     (NEW, {"name": "a1", "parent": A, "limit": 999}, "limit 999 exceeds limit 50 of parent /a"),
     (NEW, {"name": "a", "reserved": 99, "limit": 99}, "resource pool /a already exists"),

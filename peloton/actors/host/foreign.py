@@ -3,6 +3,7 @@
 Turns (host, message) into ledger facts, orders for the backend and answers. Their starts and ends
 are told to nobody but those who follow the host, and an end takes them out of the ledger. It must
 not start anything without a hold: a late repeat of a launch would start what has ended.
+A hold is used up by its first launch: a repeat is refused, as in the original.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ def _problem(host: Host, message: hm.LaunchForeign, at: At) -> str:
     """Why these cannot be launched, but for ports; empty if nothing is wrong."""
     if not host.grants:
         return "the host is not ready"
-    tasks = [each.task for each in message.runs]
-    for task in tasks:
-        if host.runs.grouped.get(foreign_crowd(task)) or tasks.count(task) > 1:
-            return f"{task} is on the host already"
+    tasks: dict[str, None] = {}
+    for each in message.runs:
+        if each.task in tasks or host.runs.grouped.get(foreign_crowd(each.task)):
+            return f"{each.task} is on the host already"
+        tasks[each.task] = None
     need = sum((each.spec.resources for each in message.runs), Resources())
     came = {held_task(task) for task in tasks}
     room = room_beside(host, (one for one in alive(host, at.now) if one.task not in came))
