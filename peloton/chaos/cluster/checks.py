@@ -17,7 +17,7 @@ from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.actors.job.messages import GetJob, JobCreated, JobView, StopJob
+from peloton.actors.job.messages import GetJob, JobView, StopJob
 from peloton.actors.job.slice.counts import client_state
 from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
 from peloton.actors.resources import Resources
@@ -31,6 +31,7 @@ from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.feed_check import FeedCheck
 from peloton.chaos.cluster.history import Asked, Operation, faults
+from peloton.chaos.cluster.journaled import answers_equal_the_journal, ledger_equals_the_actors
 from peloton.chaos.cluster.liveness import ended_by_itself, killed_for_its_time, stopped_jobs
 from peloton.chaos.cluster.pool_history import pool_faults
 from peloton.chaos.cluster.processes import ProcessCheck
@@ -356,43 +357,3 @@ def _ended_in_truth(cluster: SimulatedCluster, job: Key, *, view: InstanceView) 
     result = cluster.machines.results.get(run)
     if result is None or result.end.name != shown:
         raise Contradiction(f"R8b {run} is shown as {shown}, it ended as {result}")
-
-
-# ---- with the shadow ledger ----
-
-
-def ledger_equals_the_actors(ledger: ShadowLedger, view: ClusterView) -> None:
-    """R10: the sums of all journaled facts are those of the actors in memory."""
-    held: dict[Key, Resources] = {}
-    for lot in view.cells("lot").values():
-        pool, need = lot.shape.pool, lot.shape.resources
-        held[pool] = held.get(pool, Resources()) + need.times(len(lot.admitted))
-    for pool in sorted({**held, **ledger.use}):
-        live, journaled = held.get(pool, Resources()), ledger.use.get(pool, Resources())
-        if live != journaled:
-            raise Contradiction(f"R10 {pool}: its lots hold {live}, by the journal {journaled}")
-    for key, host in view.cells("host").items():
-        if host.used != ledger.hosts[key].used:
-            raise Contradiction(f"R9 {key} uses {host.used}, not {ledger.hosts[key].used}")
-
-
-def answers_equal_the_journal(ledger: ShadowLedger, history: list[Operation]) -> None:
-    """R1, R2: what was acknowledged is in the journal, what was refused is not.
-
-    The requests of a deleted job are deleted with it, so a late repeat there may be refused.
-    """
-    for number, operation in enumerate(history, start=1):
-        if not operation.known or operation.what in (Asked.GET, Asked.LIST):
-            continue
-        _is_journaled(ledger, number, operation=operation)
-
-
-def _is_journaled(ledger: ShadowLedger, number: int, *, operation: Operation) -> None:
-    """Clients make the request key of an operation from its number in the history."""
-    journaled = (operation.job, f"{operation.client}-{number}") in ledger.requests_ever
-    if isinstance(operation.answer, JobCreated) and not journaled:
-        raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")
-    # One that may succeed later is not the last word: another copy may have been carried out.
-    last_word = operation.refused and not operation.answer.again
-    if last_word and journaled and operation.job not in ledger.deleted_ever:
-        raise Contradiction(f"R2 refused, and in the journal: {operation}")

@@ -29,6 +29,7 @@ from peloton.chaos.cluster import (
 )
 from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
+from peloton.chaos.cluster.drawing import drawn_from
 from peloton.chaos.cluster.faults import (
     ADDED,
     ALL_FAULTS,
@@ -66,6 +67,8 @@ ALONE_SHARE = 0.1
 ADDED_SHARE = 0.12
 SLOW_SHARE = 0.25
 STRENGTHS = (0.2, 0.5, 1.0)
+DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
+"""What clients do in a part of the storms. The order is part of every seed."""
 
 
 class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,10 +125,7 @@ def draw(seed: int) -> ClusterPlan:
     level, raised = levels.drawn(seed, storm_s=storm_s)
     actions += [*added[1], *larger.drawn(seed, storm_s=storm_s), *raised]
     actions += workload.timed(seed, storm_s=storm_s)
-    actions += changing.drawn(seed, storm_s=storm_s)
-    actions += ordering.drawn(seed, storm_s=storm_s)
-    actions += pool_work.drawn(seed, storm_s=storm_s)
-    actions += placing.drawn(seed, storm_s=storm_s)
+    actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
