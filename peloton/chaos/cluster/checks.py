@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from peloton.actors.host.foreign_names import FOREIGN_MARK
 from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
@@ -35,6 +36,7 @@ from peloton.chaos.cluster.journaled import answers_equal_the_journal, ledger_eq
 from peloton.chaos.cluster.liveness import ended_by_itself, killed_for_its_time, stopped_jobs
 from peloton.chaos.cluster.pool_history import pool_faults
 from peloton.chaos.cluster.processes import ProcessCheck
+from peloton.chaos.cluster.promises import PromiseChecks
 from peloton.chaos.cluster.shadow_ledger import ShadowLedger
 from peloton.chaos.cluster.view import ClusterView
 from peloton.placement.conditions import shape_depends_on_tasks
@@ -64,6 +66,8 @@ class ClusterChecks:
         self.core.on_closer.append(_hosts_of_a_shard)
         self.acknowledged = AcknowledgementCheck(cluster.clients.requests)
         self.core.on_frame.append(self.acknowledged.apply)
+        self.promises = PromiseChecks(cluster)
+        self.core.on_frame.append(self.promises.apply)
         self.feeds = FeedCheck(cluster.readers, cluster.world.codec)
         self.core.on_frame.append(self.feeds.apply)
         cluster.world.checks.append(self.step)
@@ -74,6 +78,7 @@ class ClusterChecks:
         self.processes.step()
         self.acknowledged.step()
         self.feeds.step()
+        self.promises.step()
         self._cluster.twice.step()
 
     def _readers_catch_up(self) -> None:
@@ -87,6 +92,7 @@ class ClusterChecks:
         self.core.quiet()
         self._readers_catch_up()
         quiet(self._cluster)
+        self.promises.quiet()
         ledger_equals_the_actors(self.ledger, self._cluster)
         pools_use_what_their_lots_hold(self._cluster)
         for job in self.ledger.deleted:
@@ -96,7 +102,8 @@ class ClusterChecks:
         answers_equal_the_journal(self.ledger, history)
         may_leave = self._cluster.setup.finished_jobs_max < FINISHED_JOBS_MAX
         operations = [*history, *_beside(self._cluster.clients)]
-        wrong = faults(operations, may_leave=may_leave)
+        scheduled = self.promises.schedules.jobs
+        wrong = faults(operations, may_leave=may_leave, scheduled=scheduled)
         wrong += pool_faults(self._cluster.clients.requests)
         if wrong:
             raise Contradiction(f"clients saw: {wrong[:3]}")
@@ -237,8 +244,8 @@ def every_process_is_intended(view: ClusterView) -> None:
     """R8, R12: every process is the current run of an instance that is placed on that host."""
     crowds = view.crowds()
     for run, process in view.machines.running.items():
-        if process.host in view.machines.cut_off:
-            continue
+        if process.host in view.machines.cut_off or run.startswith(FOREIGN_MARK):
+            continue  # what a caller launched itself is in its host's ledger only
         job, number, member, count = parts_of(run)
         crowd = crowds.get(crowd_key(job, number))
         task = crowd.state_of(member) if crowd is not None else None

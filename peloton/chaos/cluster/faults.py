@@ -12,12 +12,17 @@ from functools import partial
 from peloton.chaos.cluster import (
     changing,
     feed_readers,
+    host_holds,
+    host_pooling,
     larger,
     levels,
+    noticing,
     ordering,
+    pacing,
     placing,
     pool_work,
     reading,
+    scheduling,
     workload,
 )
 from peloton.chaos.cluster.cluster import SimulatedCluster
@@ -141,6 +146,8 @@ def calm(cluster: SimulatedCluster) -> None:
     cluster.backend.calm()
     cluster.clients.lose_answer = 0.0
     feed_readers.calm(cluster.readers)
+    cluster.listener.lost_share = 0.0
+    host_pooling.calm(cluster)
     workload.update_pool(cluster, hosts=len(cluster.hosts))
 
 
@@ -155,5 +162,6 @@ APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
 """Faults that have generators of their own."""
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
-    **placing.WORK, **ordering.WORK,
+    **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
+    **scheduling.WORK, **host_pooling.WORK,
 }  # fmt: skip

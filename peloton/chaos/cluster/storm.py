@@ -14,16 +14,22 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from peloton.actors.host.hold_messages import LEVEL_HOLDS
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
+    host_holds,
+    host_pooling,
     larger,
     levels,
+    noticing,
     ordering,
+    pacing,
     placing,
     pool_work,
     reading,
+    scheduling,
     tiny,
     workload,
 )
@@ -69,6 +75,11 @@ SLOW_SHARE = 0.25
 STRENGTHS = (0.2, 0.5, 1.0)
 DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 """What clients do in a part of the storms. The order is part of every seed."""
+LATER_DRAWS = (
+    host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
+)  # fmt: skip
+"""As `DRAWS`, and added later."""
+CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
 
 
 class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,6 +138,9 @@ def draw(seed: int) -> ClusterPlan:
     actions += workload.timed(seed, storm_s=storm_s)
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
+    actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
+    if level and any(action.name in host_holds.WORK for action in actions):
+        level = LEVEL_HOLDS
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)
@@ -219,6 +233,8 @@ class StormRun:
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
         )
         self.checks = ClusterChecks(self.cluster)
+        struck = (*plan.faults, *(action.name for action in plan.actions))
+        self.checks.promises.pace.clocks_agree = not {*struck}.intersection(CLOCK_FAULTS)
         self.checks.core.poisoned = any(action.name in POISON for action in plan.actions)
         self.storm = Storm(self.cluster.world, plan, faults=ALL_FAULTS, about=self.cluster)
         self.storm.actions.update(CLUSTER_ACTIONS)
@@ -258,6 +274,8 @@ class StormRun:
         calm(self.cluster)
         self.checks.processes.calm(world.later)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
+        if scheduling.end_all(self.cluster, self.checks.promises.schedules):
+            reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         world.run_for(QUIET_S)
         # A daemon that was unfit for a while takes its shards back now, which takes a moment.
         reach(self.cluster, self.cluster.over, within_s=MOVING_S_MAX)
