@@ -21,6 +21,7 @@ from peloton.chaos.cluster import (
     pacing,
     placing,
     pool_work,
+    quarantining,
     reading,
     scheduling,
     workload,
@@ -148,6 +149,7 @@ def calm(cluster: SimulatedCluster) -> None:
     feed_readers.calm(cluster.readers)
     cluster.listener.lost_share = 0.0
     host_pooling.calm(cluster)
+    quarantining.calm(cluster)
     workload.update_pool(cluster, hosts=len(cluster.hosts))
 
 
@@ -163,5 +165,5 @@ APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
-    **scheduling.WORK, **host_pooling.WORK,
+    **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK,
 }  # fmt: skip

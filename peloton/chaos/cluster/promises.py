@@ -1,4 +1,4 @@
-"""R22 to R26: what newer commands promise, each checked by a class of its own.
+"""R22 to R27: what newer commands promise, each checked by a class of its own.
 
 Turns a cluster into a `Contradiction` or nothing: each check says which facts it looks at, and is
 given these alone. It must not know what any of them means.
@@ -15,6 +15,7 @@ from peloton.chaos.cluster.host_pooling import PlaceCheck
 from peloton.chaos.cluster.job_ends import JobEnds
 from peloton.chaos.cluster.noticing import NoticeCheck
 from peloton.chaos.cluster.pacing import PaceCheck
+from peloton.chaos.cluster.quarantining import QuarantineCheck
 from peloton.chaos.cluster.scheduling import ScheduleCheck
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.checkers import DecodedFrame
@@ -29,10 +30,12 @@ class PromiseChecks:
         self.pace = PaceCheck()
         self.schedules = ScheduleCheck(cluster)
         self.places = PlaceCheck()
+        self.quarantines = QuarantineCheck(cluster)
         self.notices = NoticeCheck(cluster.listener, self.ends)
         self._noted: dict[type, list[Callable[[Entry, Any], None]]] = {}
-        for each in (self.ends, self.holds, self.pace, self.schedules, self.places):
-            for fact, note in each.noted.items():
+        tables = (self.ends.noted, self.holds.noted, self.pace.noted, self.schedules.noted)
+        for noted in (*tables, self.places.noted, self.quarantines.noted):
+            for fact, note in noted.items():
                 self._noted.setdefault(fact, []).append(note)
 
     def apply(self, frame: DecodedFrame) -> None:

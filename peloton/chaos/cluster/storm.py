@@ -28,6 +28,7 @@ from peloton.chaos.cluster import (
     pacing,
     placing,
     pool_work,
+    quarantining,
     reading,
     scheduling,
     tiny,
@@ -77,6 +78,7 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 """What clients do in a part of the storms. The order is part of every seed."""
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
+    quarantining.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
@@ -91,6 +93,7 @@ class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     unreachable_timeout_s: float = 60.0
     level: int = 0  # the feature level at the start
     embedded: bool = False  # one daemon with a store of its own
+    quarantine_after: int = 0  # failures of a host; 0: never
 
 
 class Played(NamedTuple):
@@ -167,6 +170,10 @@ def draw(seed: int) -> ClusterPlan:
         unreachable_timeout_s=chance.choice((10.0, 60.0)),
         level=level,
     )
+    if any(action.name in quarantining.WORK for action in actions):
+        hosts = max(plan.hosts, quarantining.HOSTS_MIN)
+        after = quarantining.QUARANTINED_AFTER
+        plan = changed(plan, hosts=hosts, quarantine_after=after)
     return alone(plan) if random.Random(f"{seed} alone").random() < ALONE_SHARE else plan
 
 
@@ -224,6 +231,7 @@ class StormRun:
             _fates(plan),
             plan.unreachable_timeout_s,
             int(finished),
+            plan.quarantine_after,
             plan.furnish_s_max,
             level=plan.level,
             embedded=plan.embedded,
@@ -270,7 +278,7 @@ class StormRun:
         self.storm.begin()
         world.run_for(self.plan.storm_s)
         self.storm.calm()
-        self.observer.calm_at_s = world.now
+        self.observer.calm_at_s = self.checks.promises.quarantines.calm_at = world.now
         calm(self.cluster)
         self.checks.processes.calm(world.later)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
