@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peloton.actors.host import facts as host_facts
-from peloton.actors.host import granting, hold_messages, holding
+from peloton.actors.host import granting, hold_messages
 from peloton.actors.host import messages as host_messages
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
@@ -233,6 +233,14 @@ def _uses_any_hold(table: Any) -> Any:
     return {**table, hold_messages.LaunchForeign: launch}
 
 
+def _holds_for_ever(table: Any) -> Any:
+    def hold(host: Any, message: Any, at: Any) -> Any:
+        longer = msgspec.structs.replace(message, seconds=1e6)
+        return table[hold_messages.HoldHost](host, longer, at)
+
+    return {**table, hold_messages.HoldHost: hold}
+
+
 def _counts_nothing(noticed: Any) -> Any:
     def empty(waits: Any, spec: Any, *, end: Any) -> Any:
         return noticed(waits, spec, end=msgspec.structs.replace(end, counts=()))
@@ -322,27 +330,25 @@ PLANTED: dict[str, Planted] = {
     "hosts leave spreading to placers": Planted(granting, "_apart", _grants_all, seed=118),
     "a port is picked twice": Planted(granting, "pick_ports", _picks_the_same, seed=3),
     "a hold is acknowledged and forgotten": Planted(
-        _Kind("host"), "evolve", _unfolded(host_facts.HoldTaken), seed=80000
+        _Kind("host"), "evolve", _unfolded(host_facts.HoldTaken), seed=80001
     ),
     "a hold that was used is used again": Planted(
-        _Kind("host"), "decide", _uses_any_hold, seed=80000
+        _Kind("host"), "decide", _uses_any_hold, seed=80022
     ),
-    "holds have no end": Planted(
-        holding, "hold_deadline", lambda _: lambda taken: ("hold", 1e6), seed=80000
-    ),
+    "holds have no end": Planted(_Kind("host"), "decide", _holds_for_ever, seed=80001),
     "a throttle counts no starts": Planted(
-        throttle, "_count", lambda _: lambda throttled: 0, seed=80000
+        throttle, "_count", lambda _: lambda throttled: 0, seed=80044
     ),
     "a moment comes again": Planted(
-        _Kind("schedule"), "evolve", _unfolded(schedule_facts.MomentCome), seed=80000
+        _Kind("schedule"), "evolve", _unfolded(schedule_facts.MomentCome), seed=80033
     ),
     "a moment is forgotten": Planted(
-        _Kind("schedule"), "decide", _silent(job_messages.JobIsMade), seed=80000
+        _Kind("schedule"), "decide", _silent(job_messages.JobIsMade), seed=80033
     ),
-    "an end is not told": Planted(orders, "_outside", lambda _: lambda job: (), seed=80000),
-    "an end is told that was none": Planted(waits, "noticed", _counts_nothing, seed=80000),
+    "an end is not told": Planted(orders, "_outside", lambda _: lambda job: (), seed=80006),
+    "an end is told that was none": Planted(waits, "noticed", _counts_nothing, seed=80006),
     "a host forgets its pool": Planted(
-        _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80000
+        _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
     ),
     "controllers have no limit": Planted(
         Tree, "controller_room", lambda _: lambda tree, pool: None, seed=80000

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
-
 from peloton.actors.host import facts as hf
 from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.inventory.messages import (
@@ -27,7 +25,7 @@ from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import LotShape
-from peloton.actors.respool.messages import PoolConfig, UpdatePool
+from peloton.actors.respool.messages import ROOT, PoolConfig, UpdatePool
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, STORM_POOL, SimulatedCluster, job_spec
 from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
@@ -125,9 +123,9 @@ class PlaceCheck:
 
 
 def _pools_of(constraint: Constraint) -> Iterator[str]:
-    if constraint.form == "label":
-        if constraint.kind == "host" and constraint.label.key == "host_pool":
-            yield constraint.label.value
+    is_of_host = constraint.form == "label" and constraint.kind == "host"
+    if is_of_host and constraint.label.key == "host_pool":
+        yield constraint.label.value
     for member in constraint.members:
         yield from _pools_of(member)
 
@@ -143,8 +141,12 @@ def move_host(storm: Storm, action: StormAction) -> None:
     host = cluster.hosts[action.which % len(cluster.hosts)]
     source, other = (DEFAULT, LEFT) if action.other % 3 else (LEFT, DEFAULT)
     storm.strike(action.name, f"{host} to {other}")
-    message = AssignHost(host, source, other)
-    cluster.clients.command("operator", POOLS_OWNER, message=message)
+
+    def made(_: object) -> None:
+        message = AssignHost(host, source, other)
+        cluster.clients.command("operator", POOLS_OWNER, message=message)
+
+    cluster.clients.command("operator", POOLS_OWNER, message=MakeHostPool(LEFT), answered=made)
 
 
 def drop_pool(storm: Storm, action: StormAction) -> None:
@@ -165,19 +167,20 @@ def limit_controllers(storm: Storm, action: StormAction) -> None:
     """Controllers get a quarter of the pool, or half of it: always room for one of them."""
     cluster = cluster_of(storm)
     capacity = HOST_CAPACITY.times(len(cluster.hosts))
-    config = msgspec.structs.replace(
-        cluster.pool_config(capacity),
-        reservation=HOST_CAPACITY,
-        controller_percent=(25.0, 50.0)[action.other % 2],
-    )
+    percent = (25.0, 50.0)[action.other % 2]
+    config = PoolConfig("p", ROOT, HOST_CAPACITY, capacity, controller_percent=percent)
     storm.strike(action.name)
-    cluster.clients.command("operator", STORM_POOL, message=UpdatePool(config, force=True))
+    message = UpdatePool(config, force=True)
+    cluster.clients.command(
+        "operator", STORM_POOL, message=message,
+        answered=lambda _: create_controllers(storm, action),
+    )  # fmt: skip
 
 
 def create_controllers(storm: Storm, action: StormAction) -> None:
     """A job of controllers alone."""
     cluster = cluster_of(storm)
-    spec = job_spec(max(1, action.count), controller=True)
+    spec = job_spec(2 + action.count, controller=True)
     client = CLIENTS[action.other % len(CLIENTS)]
     cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from peloton.actors.job.messages import CreateJob
-from peloton.actors.job.spec import Notify
-from peloton.chaos.cluster.cluster import job_spec
+from peloton.actors.job.spec import Command, JobSpec, Notify, TaskConfig
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.job_ends import JobEnds, end_counts
 from peloton.chaos.cluster.listener import Listener
@@ -59,9 +57,9 @@ def create_notifying(storm: Storm, action: StormAction) -> None:
     cluster = cluster_of(storm)
     cluster.listener.lost_share = LOST_SHARE
     states = ("FAILED",) if action.other % 4 == 0 else ()
-    spec = msgspec.structs.replace(
-        job_spec(max(action.count, 1)), notify=Notify("http://outside/", states)
-    )
+    default = TaskConfig(command=Command("x"), resources=NEED)
+    notify = Notify("http://outside/", states)
+    spec = JobSpec("told", "me", STORM_POOL, max(action.count, 1), default, notify=notify)
     storm.strike(action.name)
     client = CLIENTS[action.other % len(CLIENTS)]
     cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))

@@ -11,13 +11,11 @@ import bisect
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice import facts as sf
-from peloton.actors.job.spec import Throttle
-from peloton.chaos.cluster.cluster import job_spec
+from peloton.actors.job.spec import Command, JobSpec, TaskConfig, Throttle
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
 from peloton.runtime.core.codec import Entry
@@ -75,9 +73,9 @@ def create_throttled(storm: Storm, action: StormAction) -> None:
     cluster = cluster_of(storm)
     rule = Throttle("", 1 + action.other % 3, PERIODS_S[action.which % len(PERIODS_S)])
     limit = min(2 * (action.other // 3 % 2), action.count)
-    spec = msgspec.structs.replace(
-        job_spec(max(action.count, 1)), throttle=rule, maximum_running=limit
-    )
+    default = TaskConfig(command=Command("x"), resources=NEED)
+    count = max(action.count, 1)
+    spec = JobSpec("paced", "me", STORM_POOL, count, default, throttle=rule, maximum_running=limit)
     storm.strike(action.name)
     client = CLIENTS[action.other % len(CLIENTS)]
     cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))

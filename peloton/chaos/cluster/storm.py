@@ -81,6 +81,8 @@ LATER_DRAWS = (
     quarantining.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
+NEED_A_LEVEL = (*host_holds.WORK, *host_pooling.WORK)
+"""At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
 
 
@@ -142,7 +144,7 @@ def draw(seed: int) -> ClusterPlan:
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
-    if level and any(action.name in host_holds.WORK for action in actions):
+    if not raised and any(action.name in NEED_A_LEVEL for action in actions):
         level = LEVEL_HOLDS
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
