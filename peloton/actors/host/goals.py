@@ -18,7 +18,7 @@ from typing import TypeAlias
 from peloton.actors.host.holding import expired, hold_deadline
 from peloton.actors.host.maintenance import drain
 from peloton.actors.host.messages import PingBackend
-from peloton.actors.host.quarantine import QUARANTINE
+from peloton.actors.host.quarantine import QUARANTINE, QUARANTINE_OVER, is_quarantine_over
 from peloton.actors.host.reports import list_runs
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
@@ -87,6 +87,8 @@ def pursue(host: Host, at: At) -> Decision | Rest:
     """The next step towards the goal; without one, a poll of the backend when it is due."""
     if host.hold is not None and at.now >= host.hold.until:
         return expired(host.hold)  # the deadline of an unreachable host had taken its place
+    if is_quarantine_over(host, now=at.now):
+        return QUARANTINE_OVER  # likewise, or that of a hold
     step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
     if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
         step = TABLE[host.state][goal_of(host)](host)
