@@ -32,7 +32,7 @@ SILENCE_PAUSE_S = 0.5
 PAUSE_MIN_S = 0.05
 CROWDED_PAUSE_S = 1.0
 
-Answer = TypeVar("Answer")
+Told = TypeVar("Told")
 
 
 class WaitResult(NamedTuple):
@@ -76,11 +76,11 @@ class Silence:
 
 
 def patiently(
-    call: Callable[[], Answer],
+    call: Callable[[], Told],
     *,
     timeout_s: float | None = None,
     silent: Callable[[str], None] | None = None,
-) -> Answer:
+) -> Told:
     """Repeat a read until a server answers, as `OpsCalls.wait` does; the answer.
 
     Raises the last error after `timeout_s`; where that is None, after SILENCE_MAX_S.

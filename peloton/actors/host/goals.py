@@ -19,7 +19,7 @@ from peloton.actors.host.holding import expired, hold_deadline
 from peloton.actors.host.maintenance import drain
 from peloton.actors.host.messages import PingBackend
 from peloton.actors.host.moving import down_or_moved
-from peloton.actors.host.quarantine import QUARANTINE
+from peloton.actors.host.quarantine import QUARANTINE, QUARANTINE_OVER, is_quarantine_over
 from peloton.actors.host.reports import list_runs
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.task_holds import next_over, over
@@ -92,6 +92,8 @@ def pursue(host: Host, at: At) -> Decision | Rest:
     gone = over(host, at.now) if host.task_holds else None
     if gone is not None:
         return gone
+    if is_quarantine_over(host, now=at.now):
+        return QUARANTINE_OVER  # likewise, or that of a hold
     step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
     if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
         step = down_or_moved(host, TABLE[host.state][goal_of(host)](host))

@@ -25,6 +25,8 @@ MACROS = {
 }
 MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 WEEKDAYS = "sun mon tue wed thu fri sat".split()
+OF_A_MACHINE = frozenset(("Factory", "localtime", "posixrules"))
+"""Files beside the zones that mean another one on each machine."""
 _PART = re.compile(r"(?:(\*)|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*")
 
@@ -115,7 +117,7 @@ def zone_of(name: str) -> tzinfo:
     if name in ("", "UTC"):
         return UTC
     try:
-        if _ZONE.fullmatch(name) is None:
+        if _ZONE.fullmatch(name) is None or name in OF_A_MACHINE:
             raise ValueError
         return ZoneInfo(name)
     except (ValueError, LookupError, OSError):
