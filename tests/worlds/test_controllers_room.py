@@ -5,8 +5,10 @@ Must not wait for chance: in a storm their room is seldom what an admission is s
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from peloton.actors.job.spec import Override
 from peloton.actors.respool.messages import ROOT, PoolConfig, UpdatePool
 from peloton.actors.respool.tree import Tree
 from peloton.chaos.cluster.checked import CheckedCluster
@@ -21,7 +23,10 @@ def run_controllers() -> None:
     limit = HOST_CAPACITY.times(3)
     config = PoolConfig("p", ROOT, HOST_CAPACITY, limit, controller_percent=25.0)
     cluster.ask(STORM_POOL, UpdatePool(config, force=True))
-    cluster.create_job(job_spec(4, controller=True))
+    for number in range(4):
+        first = Override(0, job_spec(1, controller=True).default)
+        spec = msgspec.structs.replace(job_spec(1), own_configs=1)
+        cluster.create_job(spec, f"c{number}", overrides=(first,))
     cluster.run_until(cluster.over)
     assert cluster.checks is not None and cluster.checks.promises.places.checked
     cluster.check_quiet()
