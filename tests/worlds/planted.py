@@ -28,7 +28,6 @@ from peloton.actors.resources import Resources
 from peloton.actors.respool import messages as pool_messages
 from peloton.actors.respool.lot import facts as lot_facts
 from peloton.actors.respool.lot.messages import ReleaseTicket
-from peloton.actors.respool.tree import Tree
 from peloton.actors.schedule import facts as schedule_facts
 from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
@@ -349,9 +348,6 @@ PLANTED: dict[str, Planted] = {
     "an end is told that was none": Planted(waits, "noticed", _counts_nothing, seed=80006),
     "a host forgets its pool": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
-    ),
-    "controllers have no limit": Planted(
-        Tree, "controller_room", lambda _: lambda tree, pool: None, seed=80000
     ),
 }
 

@@ -21,12 +21,19 @@ from peloton.actors.host.inventory.messages import (
     MakeHostPool,
 )
 from peloton.actors.job.messages import CreateJob
+from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT, PoolConfig, UpdatePool
-from peloton.chaos.cluster.cluster import HOST_CAPACITY, STORM_POOL, SimulatedCluster, job_spec
+from peloton.chaos.cluster.cluster import (
+    HOST_CAPACITY,
+    NEED,
+    STORM_POOL,
+    SimulatedCluster,
+    job_spec,
+)
 from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
 from peloton.placement.messages import Constraint, Label
@@ -178,11 +185,17 @@ def limit_controllers(storm: Storm, action: StormAction) -> None:
 
 
 def create_controllers(storm: Storm, action: StormAction) -> None:
-    """A job of controllers alone."""
+    """Jobs whose first instance is their controller."""
     cluster = cluster_of(storm)
-    spec = job_spec(2 + action.count, controller=True)
-    client = CLIENTS[action.other % len(CLIENTS)]
-    cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))
+    default, first = (
+        TaskConfig(command=Command("x"), resources=NEED, controller=controls)
+        for controls in (False, True)
+    )
+    spec = JobSpec("controlled", "me", STORM_POOL, 1, default, own_configs=1)
+    message = CreateJob(spec, ((0, (Override(0, first),)),))
+    for _ in range(2 + action.count):
+        client = CLIENTS[action.other % len(CLIENTS)]
+        cluster.clients.create(client, cluster.draw_job(), message=message)
 
 
 def calm(cluster: SimulatedCluster) -> None:
