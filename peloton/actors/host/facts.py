@@ -49,9 +49,10 @@ class RunsRefused(Fact, frozen=True, gc=False, array_like=True):
 
 
 class ProcessesStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The backend has started these runs."""
+    """The backend has started these runs. `noted_at` is the time of this fact."""
 
     runs: tuple[str, ...]
+    noted_at: float = 0.0
 
 
 class KillOrdered(Fact, frozen=True, gc=False, array_like=True):
@@ -114,6 +115,7 @@ class SetStarted(Fact, frozen=True, gc=False, array_like=True):
     members: Bits
     run: int
     at: float | None = None
+    noted_at: float = 0.0
 
 
 class SetEnded(Fact, frozen=True, gc=False, array_like=True):

@@ -75,7 +75,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     quarantine: f.HostQuarantined | None = None  # while placers leave it out
     hold: HostHold | None = None  # while there is one, all that is unused is the holder's
     foreign: int = 0  # runs that no task has
-    reconciled_at: float = 0.0  # a list that was requested earlier proves no run lost
+    proof_from: float = 0.0  # no list that was requested by then proves a started run lost
     task_holds: tuple[TaskHold, ...] = ()  # while there is one, others get nothing
     moving: str = ""  # the pool of hosts that it joins once it is down
 
@@ -265,7 +265,9 @@ def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
         runs = host.runs
         for crowd, run, members in _sets(fact):
             runs = runs.change(crowd, members, run=run, to=next_phase)
-        return replace(host, runs=runs)
+        # Killed runs were noted before; facts of earlier versions have no time.
+        noted_at = 0.0 if isinstance(fact, f.KillOrdered) else fact.noted_at
+        return replace(host, runs=runs, proof_from=max(host.proof_from, noted_at))
 
     return evolve
 
@@ -425,7 +427,8 @@ def _moving(host: Host, fact: f.HostMoving) -> Host:
 def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
     if fact.keeper:
         host = replace(host, keeper=fact.keeper, keeper_at=fact.keeper_at)
-    host = replace(host, reconciled_at=fact.at)
+    # Earlier versions noted no times of starts: what they started came before this.
+    host = replace(host, proof_from=max(host.proof_from, fact.at))
     return _state(HostStates.UP)(host, fact)
 
 

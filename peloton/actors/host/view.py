@@ -52,7 +52,7 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     quarantine: HostQuarantined | None = None
     hold: HostHold | None = None
     foreign: int = 0
-    reconciled_at: float = 0.0
+    proof_from: float = 0.0
     task_holds: tuple[TaskHold, ...] = ()
     moving: str = ""
 
