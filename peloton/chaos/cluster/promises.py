@@ -47,6 +47,7 @@ class PromiseChecks:
 
     def step(self) -> None:
         """Raises `Contradiction`."""
+        self.schedules.step()
         self.notices.step()
 
     def quiet(self) -> None:

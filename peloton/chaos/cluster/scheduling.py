@@ -49,6 +49,7 @@ class ScheduleCheck:
         self._come: dict[Key, float] = {}  # when that came
         self._paused: dict[Key, None] = {}
         self._open: dict[Key, Key] = {}  # the job that is to be made
+        self._settled: dict[Key, cf.JobSettled] = {}  # since the last step
         self.noted: dict[type, Callable[[Entry, Any], None]] = {
             cf.ScheduleMade: self._created,
             cf.SchedulePaused: self._pauses,
@@ -68,6 +69,15 @@ class ScheduleCheck:
         for schedule in self.going:
             if self._come[schedule] < since:
                 raise Contradiction(f"R25 {schedule} had no moment since {since:.1f}")
+
+    def step(self) -> None:
+        """All frames of this instant are known: those of a shard come before those of another,
+        whichever was committed first. Raises `Contradiction`."""
+        for schedule, fact in self._settled.items():
+            if fact.made != (fact.job in self._made):
+                there = "there" if fact.job in self._made else "not there"
+                raise Contradiction(f"R25 {schedule}: {fact}, and the job is {there}")
+        self._settled.clear()
 
     def quiet(self) -> None:
         """Raises `Contradiction`."""
@@ -101,9 +111,9 @@ class ScheduleCheck:
             self.jobs[fact.job] = schedule
 
     def _settles(self, entry: Entry, fact: cf.JobSettled) -> None:
-        if self._open.pop(entry.key, None) != fact.job or fact.made != (fact.job in self._made):
-            there = "there" if fact.job in self._made else "not there"
-            raise Contradiction(f"R25 {entry.key}: {fact}, and the job is {there}")
+        if self._open.pop(entry.key, None) != fact.job:
+            raise Contradiction(f"R25 {entry.key}: {fact}, and that job was not to be made")
+        self._settled[entry.key] = fact
 
     def _deleted(self, entry: Entry, fact: cf.ScheduleDeleted) -> None:  # noqa: ARG002
         for known in (self._last, self._come, self._open, self._paused):
