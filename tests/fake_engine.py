@@ -125,7 +125,10 @@ class Fake:
             return 0
         wanted = [one.partition("label=")[2] for one in options if one.startswith("--filter=")]
         for folder in sorted((self.state / "containers").iterdir()):
-            labels = json.loads((folder / "config").read_text())["labels"]
+            try:
+                labels = json.loads((folder / "config").read_text())["labels"]
+            except FileNotFoundError:
+                continue  # another client is making or removing it
             if {*wanted} <= {*labels}:
                 print(folder.name)
         return 0
