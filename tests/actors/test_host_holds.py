@@ -120,6 +120,15 @@ def test_a_release_is_answered_whatever_there_is() -> None:
         assert again.reply == hm.HoldReleased(known=False) and again.state == host
 
 
+def test_a_hold_whose_time_is_over_is_no_obstacle() -> None:
+    """Its deadline may come behind the next hold, which is then answered the same when repeated."""
+    turn = receive(held(), hm.HoldHost("two", "bob", HOLD_S), now=9.0 + HOLD_S)
+    assert [type(fact) for fact in turn.facts] == [f.HoldEnded, f.HoldTaken]
+    assert turn.state.hold is not None and turn.state.hold.name == "two"
+    again = receive(turn.state, hm.HoldHost("two", "bob", HOLD_S), now=9.0 + HOLD_S)
+    assert not again.facts and again.reply == turn.reply
+
+
 def test_a_hold_ends_by_its_time() -> None:
     host = held()
     assert deadline(host) == ("hold one", HOLD_S)

@@ -11,7 +11,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host.maintenance import no_host
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, folded
 from peloton.actors.host.task_holds import alive
 from peloton.placement.filters import SUITS, suits
 from peloton.runtime.vocabulary import At, Decision, Refused
@@ -26,6 +26,10 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
     if at.level < hm.LEVEL_HOLDS:
         text = f"holds need feature level {hm.LEVEL_HOLDS}, the cluster's is {at.level}"
         return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
+    # One whose time is over is no obstacle: its deadline may come behind this message.
+    over = host.hold is not None and at.now >= host.hold.until
+    ended = expired(host.hold).facts if over and host.hold is not None else ()
+    host = folded(host, ended)
     if host.hold is not None and host.hold.name == message.name:
         return Decision(reply=_answer(host, host.hold, at), because="held already")
     summary = host.summary(at.key, tasks=True)
@@ -37,7 +41,8 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
         return Decision(reply=Refused(result, text, again=True), because=text)
     until = at.now + message.seconds
     taken = hm.HostHold(message.name, message.holder, host.unused, until, message.seconds)
-    return Decision(facts=(f.HoldTaken(taken),), reply=_answer(host, taken, at), because="held")
+    facts = (*ended, f.HoldTaken(taken))
+    return Decision(facts=facts, reply=_answer(host, taken, at), because="held")
 
 
 def _awaited(host: Host, message: hm.HoldHost, at: At) -> bool:
