@@ -162,7 +162,7 @@ class Daemon:
         self._listeners.check()
         check_accounts(settings, self._options.names, report=log_line)
         check_task_limits(settings, self._options.names)
-        check_task_images(settings, self._options.names)
+        self._engine = check_task_images(settings, self._options.names)
         journal = self._outside.journal if self._outside else self._open_journal()
         self._undo.append(journal.close)
         # Who we are comes first: nothing of another cluster may be touched.
@@ -328,7 +328,7 @@ class Daemon:
             folder = setting.process.folder
             backend = ProcessBackend(folder, names, owner=owner, keep_sandboxes=kept)
             backend.accounts = task_accounts(self._settings)
-            backend.limits = task_limits(self._settings)
+            backend.limits = task_limits(self._settings, engine=self._engine)
             return backend
         assert setting.simulated is not None
         fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)

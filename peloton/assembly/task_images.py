@@ -45,6 +45,22 @@ def find_engine(which: Callable[[str], str | None] = shutil.which) -> FoundEngin
     return FoundEngine("", "; ".join(tried))
 
 
+def check_task_images(
+    settings: DaemonSettings,
+    names: SettingNames,
+    *,
+    find: Callable[[], FoundEngine] = find_engine,
+) -> str:
+    """The engine that the tasks of these settings need; empty if none. Raises CannotStart where
+    none answers."""
+    if not _needs_engine(settings):
+        return ""
+    found = find()
+    if not found.path:
+        raise CannotStart(f"{names.images}: {RUN} needs podman or docker: {found.why}")
+    return found.path
+
+
 def problem(
     settings: DaemonSettings,
     names: SettingNames,
@@ -52,22 +68,11 @@ def problem(
     find: Callable[[], FoundEngine] = find_engine,
 ) -> str:
     """Why images that must be run cannot be; empty if they can."""
-    found = find() if _needs_engine(settings) else FoundEngine("none is needed")
-    if found.path:
-        return ""
-    return f"{names.images}: {RUN} needs podman or docker: {found.why}"
-
-
-def check_task_images(settings: DaemonSettings, names: SettingNames) -> None:
-    """Raise CannotStart for a problem."""
-    text = problem(settings, names)
-    if text:
-        raise CannotStart(text)
-
-
-def engine_of(settings: DaemonSettings, *, find: Callable[[], FoundEngine] = find_engine) -> str:
-    """The engine that the tasks of these settings need; empty if none."""
-    return find().path if _needs_engine(settings) else ""
+    try:
+        check_task_images(settings, names, find=find)
+    except CannotStart as error:
+        return str(error)
+    return ""
 
 
 def engine_text(find: Callable[[], FoundEngine] = find_engine) -> str:

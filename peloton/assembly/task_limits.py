@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peloton.assembly.task_images import engine_of, engine_text
+from peloton.assembly.task_images import engine_text
 from peloton.backends.keeper.group_places import FoundPlace, find_place
 from peloton.backends.keeper.limits import ENFORCE, OFF
 from peloton.backends.process import TaskLimits
@@ -78,13 +78,12 @@ def _groups_text() -> str:
     return f"control groups version {version}: {have}" + (f"; {found.why}" if found.why else "")
 
 
-def task_limits(settings: DaemonSettings) -> TaskLimits:
+def task_limits(settings: DaemonSettings, *, engine: str = "") -> TaskLimits:
     """What the backend has to know."""
     process = settings.backend.process
     if process is None:
         return TaskLimits()
-    limits = TaskLimits(process.limits, process.cpu_quota, process.task_pids, process.images)
-    return limits._replace(engine=engine_of(settings))
+    return TaskLimits(process.limits, process.cpu_quota, process.task_pids, process.images, engine)
 
 
 def _mode(settings: DaemonSettings) -> str:

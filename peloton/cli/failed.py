@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from peloton.sdk.client import Client
 
 COMMAND_CHARS_MAX = 100
+FIRST_NUMBER = "retryOfInstance"
+"""The label of an instance that runs again, with the number that it had at first."""
 FAILED = ("FAILED", "LOST")
 NAMED_MAX = 1000
 """Failed instances that are looked at to name them."""
@@ -49,7 +51,7 @@ def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int)
 
 def number_of(task: Any) -> str:
     """The number of an instance; of one that runs again, with the number it had at first."""
-    first = [one.value for one in task.config.labels if one.key == "retryOfInstance"]
+    first = [one.value for one in task.config.labels if one.key == FIRST_NUMBER]
     return f"{task.instanceId}, at first {first[0]}" if first else str(task.instanceId)
 
 

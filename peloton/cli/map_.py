@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli import attend, batch, exits
+from peloton.cli.failed import FIRST_NUMBER, failed_lines
 from peloton.cli.lines import FILES, BadCommands, commands_in, filled, has_place, parted
-from peloton.cli.names import JOBS_MAX, id_of
+from peloton.cli.names import id_of, with_name_like
 from peloton.cli.options import CliSettings
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
 from peloton.cli.outputs import KEPT_MAX, Collected, ended_of
@@ -31,7 +32,6 @@ FAILED_SHOWN_MAX = 20
 NAME_DEFAULT = "map"
 FAILED_STATES = ("FAILED", "LOST", "KILLED")
 PAGE = 1000
-ORIGIN = "retryOfInstance"
 RETRY_NAME = re.compile(r"-retry-\d+\Z", re.ASCII)
 MANY, MANY_TIMEOUT_S = 5000, 120.0
 """A call that creates so many own configs may take longer than the usual time of a call."""
@@ -181,34 +181,30 @@ def failed_again(peloton: Client, job: str) -> tuple[Any, str]:
 
 def origin(config: Any, number: int) -> list[dict[str, str]]:
     """The labels of an instance that runs again, with the number that it had at first."""
-    labels = config.get("labels", [])
-    first = next((one["value"] for one in labels if one["key"] == ORIGIN), str(number))
-    return [*(one for one in labels if one["key"] != ORIGIN), {"key": ORIGIN, "value": first}]
+    others = [one for one in config.get("labels", []) if one["key"] != FIRST_NUMBER]
+    return [*others, {"key": FIRST_NUMBER, "value": first_number(config) or str(number)}]
+
+
+def first_number(config: Any) -> str:
+    """The number that an instance had at first; empty of one that does not run again."""
+    return next(
+        (one["value"] for one in config.get("labels", []) if one["key"] == FIRST_NUMBER), ""
+    )
 
 
 def tags_of(spec: Any) -> list[str]:
     """What stands before the output of each instance: its number, the one that it had at first."""
     configs = spec.get("instanceConfig", {})
     return [
-        next(
-            (
-                label["value"]
-                for label in configs.get(number, {}).get("labels", ())
-                if label["key"] == ORIGIN
-            ),
-            str(number),
-        )
+        first_number(configs.get(number, {})) or str(number)
         for number in range(spec["instanceCount"])
     ]
 
 
 def next_name(peloton: Client, name: str) -> str:
     """The name of a job with `-retry-N` behind it, which no job has."""
-    from peloton.sdk.client import JobQuery
-
     known = RETRY_NAME.sub("", name)
-    wanted = JobQuery(name=known, limit=JOBS_MAX, total_max=JOBS_MAX)
-    taken = {one.name for one in peloton.jobs.query(wanted).results}
+    taken = {one.name for one in with_name_like(peloton, known)}
     return next(found for at in itertools.count(1) if (found := f"{known}-retry-{at}") not in taken)
 
 
@@ -258,8 +254,6 @@ def summary(peloton: Client, job: str, *, ended: Any, local: bool) -> int:
         answer = {"job_id": job, "state": ended.state, "counts": dict(sorted(ended.counts.items()))}
         show(OutputForms(answer))
     if bad:
-        from peloton.cli.failed import failed_lines
-
         for line in failed_lines(peloton, job, states=FAILED_STATES, most=FAILED_SHOWN_MAX):
             hint(line)
         if bad > FAILED_SHOWN_MAX:

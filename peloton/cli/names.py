@@ -55,11 +55,18 @@ def id_of(peloton: Client, typed: str) -> str:
 
 
 def named(peloton: Client, typed: str) -> list[Any]:
-    """The jobs of exactly this name; the server finds all that contain it."""
+    """The jobs of exactly this name."""
+    return [one for one in with_name_like(peloton, typed) if one.name == typed]
+
+
+def with_name_like(peloton: Client, part: str) -> Sequence[Any]:
+    """The newest jobs whose names contain this, as the server finds them."""
     from peloton.sdk.client import JobQuery
 
-    wanted = JobQuery(name=typed, limit=JOBS_MAX, total_max=JOBS_MAX)
-    return [one for one in peloton.jobs.query(wanted).results if one.name == typed]
+    found: Sequence[Any] = peloton.jobs.query(
+        JobQuery(name=part, limit=JOBS_MAX, total_max=JOBS_MAX)
+    ).results
+    return found
 
 
 def beginning(peloton: Client, typed: str) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,31 +179,34 @@ def spec_in(path: str) -> Iterator[dict[str, Any]]:
     try:
         yield spec
     except BadSpec as first:
-        *others, last = (first, *first.more)
-        for error in others:
-            hint(_placed(path, error))
-        last.args = (_placed(path, last),)
-        raise last from None
+        errors = (first, *first.more)
+        *texts, text = _placed(path, errors)
+        for other in texts:
+            hint(other)
+        errors[-1].args = (text,)
+        raise errors[-1] from None
 
 
-def _placed(path: str, error: BadSpec) -> str:
-    if not error.field:
-        return str(error)
-    line = _line_of(path, error.field)
-    return f"{path}, line {line}: {error}" if line is not None else f"{path}: {error}"
+def _placed(path: str, errors: Sequence[BadSpec]) -> Iterator[str]:
+    """Their texts, behind the file and the line of what has one."""
+    lines = _lines_of(path, [error.field for error in errors])
+    for error, line in zip(errors, lines, strict=True):
+        where = f"{path}, line {line}: " if line is not None else f"{path}: "
+        yield f"{where if error.field else ''}{error}"
 
 
-def _line_of(path: str, field: str) -> int | None:
-    """The line of a field; None also where the file cannot be read again, such as a pipe."""
+def _lines_of(path: str, fields: Sequence[str]) -> list[int | None]:
+    """The lines of fields; None also where the file cannot be read again, such as a pipe."""
     import yaml
 
-    from peloton.sdk.yaml_text import line_of
+    from peloton.sdk.yaml_text import lines_of
     from peloton.settings import yaml_limits
 
+    unknown: list[int | None] = [None for _ in fields]
     try:
-        return line_of(spec_text(path), field)
+        return lines_of(spec_text(path), fields) if any(fields) else unknown
     except (OSError, yaml_limits.BadYaml, yaml.YAMLError):
-        return None
+        return unknown
 
 
 @contextmanager

@@ -188,6 +188,11 @@ def _refuse_others(sent: Any, field: str, *, known: frozenset[str]) -> None:
 # ---- kills ----
 
 
+def no_runs_text(names: Iterable[str]) -> str:
+    """What is said of names that are of no run."""
+    return f"no run of these ids: {', '.join(names)}"
+
+
 def kill_runs(
     cluster_client: ClusterClient, names: Iterable[str], *, context: Context
 ) -> list[str]:

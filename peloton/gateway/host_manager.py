@@ -19,6 +19,7 @@ from peloton.gateway.foreign_runs import (
     config_of_pod,
     kill_runs,
     launch_runs,
+    no_runs_text,
     refused_code,
 )
 from peloton.gateway.host_offers import Wanted, hinted, hold_hosts, release_holds
@@ -133,7 +134,7 @@ class HostManagerService:
         drop_task_holds(self._cluster_client, map(held_task, names), context=context)
         missing = kill_runs(self._cluster_client, names, context=context)
         if missing:
-            end(context, Code.INTERNAL, text=f"no run of these ids: {', '.join(missing)}")
+            end(context, Code.INTERNAL, text=no_runs_text(missing))
         return hostmgr_svc.KillPodsResponse()
 
     def KillAndHoldPods(self, sent: hostmgr_svc.KillAndHoldPodsRequest, context: Context) -> Any:
@@ -146,7 +147,7 @@ class HostManagerService:
         self._may_kill(context)
         missing = kill_and_hold(self._cluster_client, entries, context=context)
         if missing:
-            end(context, Code.INTERNAL, text=f"no run of these ids: {', '.join(missing)}")
+            end(context, Code.INTERNAL, text=no_runs_text(missing))
         return hostmgr_svc.KillAndHoldPodsResponse()
 
     def _may_kill(self, context: Context) -> None:

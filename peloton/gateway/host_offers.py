@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from peloton.actors.host.hold_messages import HoldHost, HostHeld, ReleaseHold
+from peloton.actors.host.hold_messages import HoldHost, HostHeld, ReleaseHold, comes_for
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.gateway.cluster_client import (
@@ -60,6 +60,10 @@ class Wanted(NamedTuple):
     first: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     ranking: HostRanking = HostRanking.BY_NAME
 
+    def tasks_for(self, host: Key) -> tuple[str, ...]:
+        """The tasks that the caller brings to a host."""
+        return self.first.get(client_name(host), ())
+
 
 class Acquired(NamedTuple):
     """The hosts that are held now, and how many hosts each check has ruled out."""
@@ -87,7 +91,10 @@ def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Contex
         some = [*itertools.islice(rest, min(ASKS_IN_FLIGHT_MAX, most - len(held)))]
         if not some:
             break
-        asks = [(host, _hold(host, wanted, holder=holder)) for host in some]
+        asks = [
+            (host, new_hold(wanted.want, holder=holder, tasks=wanted.tasks_for(host)))
+            for host in some
+        ]
         asked += asks
         try:
             for answer in tell_each(cluster_client, asks, context=context):
@@ -108,18 +115,17 @@ def hinted(hints: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _hold(host: Key, wanted: Wanted, *, holder: str) -> HoldHost:
-    tasks = wanted.first.get(client_name(host), ())
-    return HoldHost(str(uuid.uuid4()), holder, HOLD_S, wanted.want, tasks)
+def new_hold(want: HostWant, *, holder: str, tasks: tuple[str, ...]) -> HoldHost:
+    """An order to hold a host for a caller who brings these tasks."""
+    return HoldHost(str(uuid.uuid4()), holder, HOLD_S, want, tasks)
 
 
 def _suits_now(view: HostView, wanted: Wanted) -> str:
     summary, room = view.summary, view.summary.free
     ready = takes_work(view) and not view.hold
     if view.task_holds:
-        names = wanted.first.get(client_name(summary.host), ())
         tasks = {hold.task for hold in view.task_holds}
-        ready = ready and any(name == "" or name in tasks for name in names)
+        ready = ready and comes_for(wanted.tasks_for(summary.host), tasks)
         room = unused_of(view)
     ports = None if summary.reserved is None else summary.reserved.ports
     return suits(summary, wanted.want, ready=ready, room=room, ports=ports)

@@ -13,7 +13,7 @@ from peloton.actors.host.foreign_names import held_task
 from peloton.actors.resources import BadAmount, amount
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.gateway.cluster_client import ClusterClient, Context
-from peloton.gateway.foreign_runs import kill_runs
+from peloton.gateway.foreign_runs import kill_runs, no_runs_text
 from peloton.gateway.kill_switch import KILLS_DISABLED, KillSwitch
 from peloton.gateway.mesos_resources import mesos_attributes, mesos_resources
 from peloton.gateway.task_holds import (
@@ -127,7 +127,7 @@ class Reservations:
 
 
 def _no_runs(missing: Sequence[str]) -> hostsvc.KillTasksResponse.Error | None:
-    return _failure(f"no run of these ids: {', '.join(missing)}", missing) if missing else None
+    return _failure(no_runs_text(missing), missing) if missing else None
 
 
 def _failure(text: str, names: Sequence[str]) -> hostsvc.KillTasksResponse.Error:

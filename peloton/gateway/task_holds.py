@@ -6,7 +6,6 @@ leaves undone heals by itself. It must not decide who gets room: hosts do.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ from peloton.actors.host.foreign_names import foreign_crowd, held_task, is_forei
 from peloton.actors.host.hold_messages import (
     HeldForTask,
     HoldForTask,
-    HoldHost,
     HostHeld,
     ReleaseTaskHolds,
     TaskHold,
@@ -27,7 +25,7 @@ from peloton.actors.task.messages import SLICE_SIZE, crowd_key
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.foreign_runs import kill_runs
-from peloton.gateway.host_offers import HOLD_S, tell_each
+from peloton.gateway.host_offers import new_hold, tell_each
 from peloton.gateway.inventories import all_hosts, takes_work, unused_of
 from peloton.gateway.texts import client_name, known_job
 from peloton.placement.filters import HostWant
@@ -156,10 +154,7 @@ def take_completed(cluster_client: ClusterClient, *, context: Context) -> list[C
             if hold.reserved and _complete(view, hold):
                 found.append((view, hold))
     asks = [
-        (
-            view.summary.host,
-            HoldHost(str(uuid.uuid4()), holder, HOLD_S, HostWant(hold.need), (hold.task,)),
-        )
+        (view.summary.host, new_hold(HostWant(hold.need), holder=holder, tasks=(hold.task,)))
         for view, hold in found
     ]
     answers = tell_each(cluster_client, asks, context=context)

@@ -45,9 +45,6 @@ SHORT = {
 }
 """The names under which every client the original published calls these three."""
 
-WHY: dict[str, str] = {}
-"""Why calls are refused that will not be served as long as this holds."""
-
 
 def services() -> dict[str, list[str]]:
     """Every service of the contract under its full names, with its methods."""
@@ -64,13 +61,7 @@ def services() -> dict[str, list[str]]:
 def refusals() -> dict[str, str]:
     """What is answered to each call of the contract that nothing serves, by its path."""
     return {
-        f"/{service}/{method}": _refusal(f"{service.rpartition('.')[2]}.{method}")
+        f"/{service}/{method}": f"{service.rpartition('.')[2]}.{method} is not supported yet"
         for service, methods in services().items()
         for method in methods
     }
-
-
-def _refusal(call: str) -> str:
-    why = WHY.get(call)
-    text = f"{call} is not supported yet"
-    return f"{text}: {why}" if why else text

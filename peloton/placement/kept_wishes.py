@@ -117,7 +117,7 @@ class KeptWishes:
         Members that were kept as another shape or under another priority are kept no longer.
         """
         renewed = Bits()
-        for kept in [*self._by_slice.get(wish.slice, {}).values()]:
+        for kept in self.of_slice(wish.slice):
             if kept.group != (wish.priority, known.number):
                 self.remove(kept, wish.members)
             elif kept.members & wish.members:
@@ -138,7 +138,7 @@ class KeptWishes:
 
     def retain(self, slice_: Key, wanted: Bits) -> None:
         """Of this slice only these members are still wanted."""
-        for kept in [*self._by_slice.get(slice_, {}).values()]:
+        for kept in self.of_slice(slice_):
             self.remove(kept, kept.members - wanted)
 
     def expire(self, now: float) -> None:

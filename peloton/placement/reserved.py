@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from peloton.placement.index import HostIndex
 from peloton.placement.kept_wishes import KeptWish, KeptWishes
 from peloton.placement.messages import HostDeltas, Placed, ReservedRoom, Shape, Wish
@@ -47,14 +49,14 @@ class ReservedHosts:
             if summary.reserved is not None and summary.reserved.tasks and summary.up:
                 self._hosts[summary.host] = _Held(deltas.inventory, summary.reserved)
                 for crowd, member in summary.reserved.tasks:
-                    slice_ = Key(SLICE + crowd.partition("/")[2])
+                    slice_ = _slice_of(crowd)
                     self._of_slice.setdefault(slice_, {})[member] = summary.host
                     self._news[slice_] = None
 
     def _forget(self, host: Key) -> None:
         held = self._hosts.pop(host, None)
         for crowd, member in held.has.tasks if held is not None else ():
-            slice_ = Key(SLICE + crowd.partition("/")[2])
+            slice_ = _slice_of(crowd)
             members = self._of_slice.get(slice_, {})
             if members.get(member) == host:
                 del members[member]
@@ -82,7 +84,7 @@ class ReservedHosts:
                 sends.append(_proposal(wish, found, shape=number))
                 got = Bits.of(*found)
                 kept.retain(wish.slice, kept.members(wish.slice) - got)
-                wish = _less(wish, got)
+                wish = replace(wish, members=wish.members - got)
             if wish.members:
                 left.append(wish)
         return left, sends
@@ -106,10 +108,9 @@ class ReservedHosts:
                 yield member, host
 
 
+def _slice_of(crowd: Key) -> Key:
+    return Key(SLICE + crowd.partition("/")[2])
+
+
 def _proposal(to: Wish | KeptWish, found: dict[int, Key], *, shape: int) -> Send:
     return Send(to.slice, Placed(to.number, Bits.of(*found), tuple(found.values()), shape))
-
-
-def _less(wish: Wish, members: Bits) -> Wish:
-    left = wish.members - members
-    return Wish(wish.slice, wish.number, left, wish.shape, wish.refused, wish.priority, wish.keeps)

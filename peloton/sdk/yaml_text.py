@@ -9,6 +9,7 @@ takes the last, and the writer looks at the first.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -88,9 +89,9 @@ def whole_escape(found: re.Match[str]) -> str:
     return f"\\U{number:08x}"
 
 
-def line_of(text: str, path: str) -> int | None:
-    """The line of a path of keys and indexes, or of its longest prefix."""
-    return yaml_places.line_of(text, path, loader=Loader)
+def lines_of(text: str, paths: Iterable[str]) -> list[int | None]:
+    """The line of each path of keys and indexes, or of its longest prefix."""
+    return yaml_places.lines_of(text, paths, loader=Loader)
 
 
 def describe(value: Any) -> str:

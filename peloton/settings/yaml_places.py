@@ -8,6 +8,7 @@ document is read anew rather than every value carrying its line. Must not be giv
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -22,7 +23,17 @@ def line_of(text: str, path: str, *, loader: Any) -> int | None:
 
     Case and underscores do not count, as in specs.
     """
-    node, line = yaml.compose(text, loader), None
+    return lines_of(text, (path,), loader=loader)[0]
+
+
+def lines_of(text: str, paths: Iterable[str], *, loader: Any) -> list[int | None]:
+    """The same of several paths: the document is read once."""
+    root = yaml.compose(text, loader)
+    return [_line_below(root, path) for path in paths]
+
+
+def _line_below(root: Any, path: str) -> int | None:
+    node, line = root, None
     for part in PART.findall(path):
         found = _below(node, part)
         if found is None:

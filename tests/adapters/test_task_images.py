@@ -9,7 +9,6 @@ import pytest
 from peloton.assembly.task_images import (
     FoundEngine,
     check_task_images,
-    engine_of,
     engine_text,
     find_engine,
     problem,
@@ -43,10 +42,10 @@ def program(folder: Path, name: str, text: str) -> Path:
 def test_an_engine_is_needed_only_to_run_images(tmp_path):
     for images in ("ignore", "refuse"):
         assert problem(settings(tmp_path, images), NAMES, find=lambda: NOWHERE) == ""
-        assert engine_of(settings(tmp_path, images), find=lambda: HERE) == ""
+        assert check_task_images(settings(tmp_path, images), NAMES, find=lambda: HERE) == ""
     runs = settings(tmp_path, "run")
     assert problem(runs, NAMES, find=lambda: HERE) == ""
-    assert engine_of(runs, find=lambda: HERE) == "/usr/bin/podman"
+    assert check_task_images(runs, NAMES, find=lambda: HERE) == "/usr/bin/podman"
     said = "backend.process.images: run needs podman or docker: no podman in PATH"
     assert problem(runs, NAMES, find=lambda: NOWHERE) == said
 

@@ -19,6 +19,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.inventory.messages import (
     LEVEL_HOST_POOLS,
+    LEVEL_UNREAD,
     HostPoolChanged,
     HostPoolSeen,
 )
@@ -109,10 +110,8 @@ def no_host_for_pool(message: m.SetHostPool, at: At) -> Decision:
 
 
 def _level_unread() -> Decision:
-    """The daemon of the inventory knows that the level was raised, this one does not yet: the order
-    is owed, and comes again."""
-    text = "this daemon has not read yet that the feature level was raised"
-    return Decision(reply=Unavailable(text), because=text)
+    """The daemon of the inventory knows that the level was raised, this one does not yet."""
+    return Decision(reply=Unavailable(LEVEL_UNREAD), because=LEVEL_UNREAD)
 
 
 def _pool_seen(message: m.SetHostPool, at: At) -> tuple[Send, ...]:

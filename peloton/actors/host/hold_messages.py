@@ -6,6 +6,8 @@ a job: those launch without a hold. They must not name a run by anything but its
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.resources import Resources
 from peloton.placement.filters import HostWant
@@ -118,6 +120,11 @@ class TaskHold(Value, frozen=True, gc=False, array_like=True):
     need: Resources
     until: float
     reserved: bool = False
+
+
+def comes_for(hint: Iterable[str], tasks: Container[str]) -> bool:
+    """Whether a caller with this hint comes for one of the tasks for which a host is held."""
+    return any(name == "" or name in tasks for name in hint)
 
 
 class HoldForTask(Message, frozen=True, gc=False, array_like=True):

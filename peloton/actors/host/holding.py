@@ -14,7 +14,7 @@ from peloton.actors.host.maintenance import no_host
 from peloton.actors.host.state import Host, folded
 from peloton.actors.host.task_holds import alive
 from peloton.placement.filters import SUITS, suits
-from peloton.runtime.vocabulary import At, Decision, Refused
+from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
 RELEASED, EXPIRED = "released", "expired"
 
@@ -27,9 +27,10 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
         text = f"holds need feature level {hm.LEVEL_HOLDS}, the cluster's is {at.level}"
         return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
     # One whose time is over is no obstacle: its deadline may come behind this message.
-    over = host.hold is not None and at.now >= host.hold.until
-    ended = expired(host.hold).facts if over and host.hold is not None else ()
-    host = folded(host, ended)
+    ended: tuple[Fact, ...] = ()
+    if host.hold is not None and at.now >= host.hold.until:
+        ended = expired(host.hold).facts
+        host = folded(host, ended)
     if host.hold is not None and host.hold.name == message.name:
         return Decision(reply=_answer(host, host.hold, at), because="held already")
     summary = host.summary(at.key, tasks=True)
@@ -48,7 +49,7 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
 def _awaited(host: Host, message: hm.HoldHost, at: At) -> bool:
     """Whether no task has a right to the host, or the caller comes for one that has."""
     names = [one.task for one in alive(host, at.now)]
-    return not names or any(name == "" or name in names for name in message.hint)
+    return not names or hm.comes_for(message.hint, names)
 
 
 def _answer(host: Host, taken: hm.HostHold, at: At) -> hm.HostHeld:

@@ -30,11 +30,7 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
         facts = (f.HostMoving(""),) if host.moving else ()
         return Decision(facts=facts, reply=phase, because="in maintenance already")
     if at.level < m.LEVEL_MAINTENANCE:
-        text = (
-            f"maintenance needs feature level {m.LEVEL_MAINTENANCE}, the cluster's is {at.level}: "
-            "upgrade every daemon, then `peloton features raise`"
-        )
-        return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
+        return too_early("maintenance needs", m.LEVEL_MAINTENANCE, at=at)
     stops = tuple(
         name
         for crowd, some in held_runs(host)
@@ -67,6 +63,15 @@ def complete(host: Host, message: m.CompleteMaintenance, at: At) -> Decision:
         reply=m.MaintenanceSet(int(Maintenance.NONE)),
         because="maintenance was completed",
     )
+
+
+def too_early(what: str, since: int, *, at: At) -> Decision:
+    """Refuse: the cluster's feature level is below that of an order."""
+    text = (
+        f"{what} feature level {since}, the cluster's is {at.level}: "
+        "upgrade every daemon, then `peloton features raise`"
+    )
+    return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
 
 
 def no_host(message: Any, at: At) -> Decision:

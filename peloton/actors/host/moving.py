@@ -12,7 +12,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
 from peloton.actors.host.inventory.messages import POOLS_OWNER, WRONG_SOURCE, MoveHostPool
-from peloton.actors.host.maintenance import no_host, start
+from peloton.actors.host.maintenance import no_host, start, too_early
 from peloton.actors.host.state import Host, Maintenance
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.runtime.vocabulary import At, Decision, Refused, Rest, Send
@@ -25,11 +25,7 @@ def move(host: Host, message: mm.MoveToPool, at: At) -> Decision:
     if host.removed:
         return no_host(message, at)
     if at.level < mm.LEVEL_MOVES:
-        text = (
-            f"moves of hosts need feature level {mm.LEVEL_MOVES}, the cluster's is {at.level}: "
-            "upgrade every daemon, then `peloton features raise`"
-        )
-        return _refused(m.LEVEL_TOO_LOW, text)
+        return too_early("moves of hosts need", mm.LEVEL_MOVES, at=at)
     if host.moving == message.destination:
         return Decision(reply=m.MaintenanceSet(int(host.maintenance)), because="moving already")
     if host.maintenance != Maintenance.NONE:

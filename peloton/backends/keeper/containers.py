@@ -18,7 +18,7 @@ from typing import Any
 
 from . import container_run, engine, processes
 from .accounts import Account
-from .disk import DISK, Disk, make_folder, read_file, write_all
+from .disk import DISK, Disk, make_folder, read_file, replace_file
 from .engine import Place, RunUser
 from .identity import keeper_id
 from .kinds import KeeperRun, Record
@@ -161,12 +161,7 @@ class Containers:
             return
         make_folder(f"{self._folder}/{FOLDER}", self._disk)
         name = f"{self._folder}/{FOLDER}/{ENGINES_FILE}"
-        fd = self._disk.open(f"{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            write_all(fd, json.dumps([*self._engines, path]).encode(), disk=self._disk)
-        finally:
-            self._disk.close(fd)
-        self._disk.rename(f"{name}.new", name)
+        replace_file(name, json.dumps([*self._engines, path]).encode(), disk=self._disk)
         self._engines.append(path)
 
     def _spawn(

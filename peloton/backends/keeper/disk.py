@@ -58,6 +58,16 @@ def write_all(fd: int, data: bytes, *, disk: Disk = DISK) -> None:
         view = view[disk.write(fd, view) :]
 
 
+def replace_file(path: str, data: bytes, *, disk: Disk = DISK) -> None:
+    """Another content for a file, whole or not at all, but for a power cut. Raises OSError."""
+    fd = disk.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        write_all(fd, data, disk=disk)
+    finally:
+        disk.close(fd)
+    disk.rename(f"{path}.new", path)
+
+
 def sync_folder(path: str, disk: Disk = DISK) -> None:
     """Make the names in a folder safe. Raises OSError."""
     fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import kinds, processes
-from .disk import DISK, Disk, read_file, write_all
+from .disk import DISK, Disk, read_file, replace_file
 from .group_places import FoundPlace, NotLeft, find_place, prepare
 from .groups import MEMORY, ControlGroups, GroupLimits, GroupPlace, GroupUsage
 from .identity import keeper_id
@@ -190,12 +190,7 @@ class Limits:
         data = json.dumps([[one.version, dict(one.folders), one.homes] for one in places])
         # Not by a relative path: while runs are started, the working folder is a sandbox.
         path = f"{self._folder}/{PLACES}"
-        descriptor = self._disk.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            write_all(descriptor, data.encode(), disk=self._disk)
-        finally:
-            self._disk.close(descriptor)
-        self._disk.rename(f"{path}.new", path)
+        replace_file(path, data.encode(), disk=self._disk)
 
     def leave(self, run: KeeperRun) -> None:
         """Take the keeper out of the run's group, where it is in one."""

@@ -23,17 +23,17 @@ def inherited() -> dict[str, str]:
 
 
 def program_of(
-    run: KeeperRun, sandbox: str, *, place: str, base: Mapping[str, str]
+    run: KeeperRun, sandbox: str, *, folder: str, base: Mapping[str, str]
 ) -> processes.Program:
-    """`sandbox` is its folder within the keeper's, `place` the whole path of it."""
+    """`sandbox` is its folder within the keeper's `folder`."""
     account: Account | None = run.command.get("account")
     environment = {
         **base,
         **(account.environment if account is not None else {}),
-        "MESOS_SANDBOX": place,
+        "MESOS_SANDBOX": f"{folder}/{sandbox}",
         **run.command["environment"],
         processes.RUN_MARK: run.run_id,
-        processes.KEEPER_MARK: os.path.dirname(os.path.dirname(place)),
+        processes.KEEPER_MARK: folder,
     }
     value, arguments = run.command["value"], run.command["arguments"]
     if run.command["shell"]:

@@ -286,8 +286,8 @@ class Runs:
         if run.container:
             return self.containers.start(run, sandbox)
         self.limits.enter(run)
-        place = f"{self.folder}/{sandbox}"
-        return self._spawner.spawn(program_of(run, sandbox, place=place, base=self._inherited))
+        program = program_of(run, sandbox, folder=self.folder, base=self._inherited)
+        return self._spawner.spawn(program)
 
     def _start_failed(self, run: KeeperRun, failure: processes.SpawnFailed) -> None:
         message, status = str(failure), failure.status

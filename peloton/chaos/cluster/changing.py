@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from peloton.actors.job.messages import CreateJob, StartInstances, UpdateJob
 from peloton.actors.job.spec import JobSpec
-from peloton.chaos.cluster.drawing import ActionDraw
-from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.chaos.cluster.drawing import ActionDraw, any_of
+from peloton.chaos.cluster.workload import client_of, cluster_of
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key, Message
@@ -61,7 +61,7 @@ def _order(storm: Storm, action: StormAction, *, message: Message) -> None:
     job = _job(storm, action)
     if job is not None:
         storm.strike(action.name, job)
-        client = CLIENTS[action.other % len(CLIENTS)]
+        client = client_of(action)
         cluster_of(storm).clients.change(client, job, message=message)
 
 
@@ -85,6 +85,6 @@ DRAWN = ActionDraw(
     "changing",
     SHARE,
     (1, ACTIONS_MAX),
-    lambda chance: chance.choice([*WORK]),
+    any_of(WORK),
     lambda chance: chance.randrange(4),
 )

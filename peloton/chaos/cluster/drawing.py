@@ -7,7 +7,7 @@ The order in which chance is asked is part of every seed: it must never change.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from peloton.runtime.simulation.plan import StormAction
@@ -24,6 +24,17 @@ class ActionDraw(NamedTuple):
     actions: tuple[int, int]
     name: Callable[[random.Random], str]
     count: Callable[[random.Random], int] = lambda chance: 0
+
+
+def any_of(work: Iterable[str]) -> Callable[[random.Random], str]:
+    """Each of these names as often as another."""
+    names = [*work]
+    return lambda chance: chance.choice(names)
+
+
+def by_weight(weights: Mapping[str, int]) -> Callable[[random.Random], str]:
+    """Each of these names as often as its weight says."""
+    return lambda chance: chance.choices([*weights], [*weights.values()])[0]
 
 
 def drawn_apart(seed: int, what: ActionDraw, *, storm_s: float) -> list[StormAction]:

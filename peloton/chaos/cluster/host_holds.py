@@ -26,8 +26,8 @@ from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.chaos.cluster.cluster import NEED, SimulatedCluster
-from peloton.chaos.cluster.drawing import ActionDraw
-from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.chaos.cluster.drawing import ActionDraw, by_weight
+from peloton.chaos.cluster.workload import client_of, cluster_of
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
@@ -129,7 +129,7 @@ def hold(storm: Storm, action: StormAction) -> None:
     """Hold a host; then launch there, give it back, or let the time pass."""
     cluster = cluster_of(storm)
     host = cluster.hosts[action.which % len(cluster.hosts)]
-    client = CLIENTS[action.other % len(CLIENTS)]
+    client = client_of(action)
     name = f"hold{len(cluster.clients.requests)}"
 
     def answered(answer: Any) -> None:
@@ -211,6 +211,6 @@ DRAWN = ActionDraw(
     "holds",
     SHARE,
     ACTIONS,
-    lambda chance: chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
+    by_weight(WEIGHTS),
     lambda chance: chance.randrange(4),
 )

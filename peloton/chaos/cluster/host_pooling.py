@@ -34,8 +34,8 @@ from peloton.chaos.cluster.cluster import (
     SimulatedCluster,
     job_spec,
 )
-from peloton.chaos.cluster.drawing import ActionDraw
-from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.chaos.cluster.drawing import ActionDraw, by_weight
+from peloton.chaos.cluster.workload import cluster_of, create_job
 from peloton.placement.messages import Constraint, Label
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
@@ -166,8 +166,7 @@ def create_in_pool(storm: Storm, action: StormAction) -> None:
     """A job for hosts of some pools."""
     cluster = cluster_of(storm)
     spec = job_spec(max(1, action.count), constraint=FORMS[action.which % len(FORMS)])
-    client = CLIENTS[action.other % len(CLIENTS)]
-    cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))
+    create_job(cluster, action, message=CreateJob(spec))
 
 
 def limit_controllers(storm: Storm, action: StormAction) -> None:
@@ -194,8 +193,7 @@ def create_controllers(storm: Storm, action: StormAction) -> None:
     spec = JobSpec("controlled", "me", STORM_POOL, 1, default, own_configs=1)
     message = CreateJob(spec, ((0, (Override(0, first),)),))
     for _ in range(2 + action.count):
-        client = CLIENTS[action.other % len(CLIENTS)]
-        cluster.clients.create(client, cluster.draw_job(), message=message)
+        create_job(cluster, action, message=message)
 
 
 def calm(cluster: SimulatedCluster) -> None:
@@ -234,6 +232,6 @@ DRAWN = ActionDraw(
     "host pools",
     SHARE,
     ACTIONS,
-    lambda chance: chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
+    by_weight(WEIGHTS),
     lambda chance: chance.choice((1, 2, 5)),
 )

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.spec import Command, JobSpec, Notify, TaskConfig
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL
-from peloton.chaos.cluster.drawing import ActionDraw
+from peloton.chaos.cluster.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.job_ends import JobEnds, end_counts
 from peloton.chaos.cluster.listener import Listener
-from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.chaos.cluster.workload import cluster_of, create_job
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.simulation.storms import Storm
@@ -61,8 +61,7 @@ def create_notifying(storm: Storm, action: StormAction) -> None:
     notify = Notify("http://outside/", states)
     spec = JobSpec("told", "me", STORM_POOL, max(action.count, 1), default, notify=notify)
     storm.strike(action.name)
-    client = CLIENTS[action.other % len(CLIENTS)]
-    cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))
+    create_job(cluster, action, message=CreateJob(spec))
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {"create notifying": create_notifying}
@@ -70,6 +69,6 @@ DRAWN = ActionDraw(
     "notices",
     SHARE,
     ACTIONS,
-    lambda chance: chance.choice([*WORK]),
+    any_of(WORK),
     lambda chance: chance.choice((1, 2, 5)),
 )

@@ -12,9 +12,9 @@ from typing import Any
 from peloton.actors.job.messages import CreateJob, GetJob, JobView, StartInstances
 from peloton.actors.job.spec import After, Command, Deadline, JobSpec, TaskConfig
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
-from peloton.chaos.cluster.drawing import ActionDraw
+from peloton.chaos.cluster.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.history import Asked
-from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.chaos.cluster.workload import cluster_of, create_job
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.simulation.storms import Storm
@@ -94,9 +94,8 @@ def _create(storm: Storm, action: StormAction, **fields: Any) -> None:
     name = fields.pop("name", "ordered")
     default = TaskConfig(command=Command("x"), resources=NEED)
     spec = JobSpec(name, "me", STORM_POOL, max(1, action.count), default, labels=labels, **fields)
-    client = CLIENTS[action.other % len(CLIENTS)]
     storm.strike(action.name)
-    cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))
+    create_job(cluster, action, message=CreateJob(spec))
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {
@@ -110,6 +109,6 @@ DRAWN = ActionDraw(
     "ordering",
     SHARE,
     (1, ACTIONS_MAX),
-    lambda chance: chance.choice([*WORK]),
+    any_of(WORK),
     lambda chance: chance.randrange(4),
 )

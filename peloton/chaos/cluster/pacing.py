@@ -16,8 +16,8 @@ from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig, Throttle
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL
-from peloton.chaos.cluster.drawing import ActionDraw
-from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.chaos.cluster.drawing import ActionDraw, any_of
+from peloton.chaos.cluster.workload import cluster_of, create_job
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
@@ -77,8 +77,7 @@ def create_throttled(storm: Storm, action: StormAction) -> None:
     count = max(action.count, 1)
     spec = JobSpec("paced", "me", STORM_POOL, count, default, throttle=rule, maximum_running=limit)
     storm.strike(action.name)
-    client = CLIENTS[action.other % len(CLIENTS)]
-    cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))
+    create_job(cluster, action, message=CreateJob(spec))
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {"create throttled": create_throttled}
@@ -86,6 +85,6 @@ DRAWN = ActionDraw(
     "throttles",
     SHARE,
     ACTIONS,
-    lambda chance: chance.choice([*WORK]),
+    any_of(WORK),
     lambda chance: chance.choice(SIZES),
 )

@@ -14,9 +14,9 @@ from peloton.actors.host.messages import LEVEL_TASK_LABELS, Port
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL
-from peloton.chaos.cluster.drawing import ActionDraw
+from peloton.chaos.cluster.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.levels import RAISE
-from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.chaos.cluster.workload import cluster_of, create_job
 from peloton.placement.messages import Constraint, Label
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
@@ -90,8 +90,7 @@ def _create(storm: Storm, action: StormAction, *, config: TaskConfig, spread: bo
         ports=config.ports,
     )
     spec = JobSpec("placed", "me", STORM_POOL, max(1, action.count), default, spread=spread)
-    client = CLIENTS[action.other % len(CLIENTS)]
-    cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))
+    create_job(cluster, action, message=CreateJob(spec))
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {
@@ -106,6 +105,6 @@ DRAWN = ActionDraw(
     "placing",
     SHARE,
     ACTIONS,
-    lambda chance: chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
+    by_weight(WEIGHTS),
     lambda chance: chance.choice(SIZES),
 )

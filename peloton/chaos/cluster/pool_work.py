@@ -19,9 +19,9 @@ from peloton.actors.respool.messages import (
     UpdatePool,
     pool_key,
 )
-from peloton.chaos.cluster.drawing import ActionDraw
+from peloton.chaos.cluster.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.pool_history import POOL_PREFIX
-from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.chaos.cluster.workload import client_of, cluster_of
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
@@ -44,7 +44,7 @@ def _config(storm: Storm, action: StormAction) -> PoolConfig:
 
 
 def _ask(storm: Storm, action: StormAction, *, to: Key, message: Message) -> None:
-    client = CLIENTS[action.other % len(CLIENTS)]
+    client = client_of(action)
     cluster_of(storm).clients.command(client, to, message=message)
 
 
@@ -66,7 +66,7 @@ def delete_pool(storm: Storm, action: StormAction) -> None:
 def look_at_pool(storm: Storm, action: StormAction, *, at: SimulatedDaemon | None = None) -> None:
     """Get the config of a pool; `at` is the daemon that is asked first."""
     look = GetPool(_pool(action), config_only=True)
-    cluster_of(storm).clients.query(CLIENTS[action.other % len(CLIENTS)], ROOT, query=look, at=at)
+    cluster_of(storm).clients.query(client_of(action), ROOT, query=look, at=at)
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {
@@ -81,5 +81,5 @@ DRAWN = ActionDraw(
     "pools",
     SHARE,
     ACTIONS,
-    lambda chance: chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
+    by_weight(WEIGHTS),
 )

@@ -14,7 +14,7 @@ from typing import Any
 from peloton.actors.host import facts as hf
 from peloton.actors.host.foreign_names import is_foreign
 from peloton.chaos.cluster.cluster import SimulatedCluster
-from peloton.chaos.cluster.drawing import ActionDraw
+from peloton.chaos.cluster.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.workload import cluster_of
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
@@ -98,4 +98,4 @@ def calm(cluster: SimulatedCluster) -> None:
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {"spoil host": spoil}
-DRAWN = ActionDraw("quarantines", SHARE, ACTIONS, lambda chance: chance.choice([*WORK]))
+DRAWN = ActionDraw("quarantines", SHARE, ACTIONS, any_of(WORK))

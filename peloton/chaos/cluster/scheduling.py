@@ -22,8 +22,8 @@ from peloton.actors.schedule.messages import (
     schedule_key,
 )
 from peloton.chaos.cluster.cluster import SimulatedCluster, job_spec
-from peloton.chaos.cluster.drawing import ActionDraw
-from peloton.chaos.cluster.workload import CLIENTS, cluster_of
+from peloton.chaos.cluster.drawing import ActionDraw, by_weight
+from peloton.chaos.cluster.workload import client_of, cluster_of
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
@@ -145,7 +145,7 @@ def delete_schedule(storm: Storm, action: StormAction) -> None:
 def _ask(storm: Storm, action: StormAction, *, message: Message) -> None:
     schedule = schedule_key(f"s{action.which % SCHEDULES}")
     storm.strike(action.name, schedule)
-    client = CLIENTS[action.other % len(CLIENTS)]
+    client = client_of(action)
     keyed = not isinstance(message, PauseSchedule)
     cluster_of(storm).clients.command(client, schedule, message=message, keyed=keyed)
 
@@ -175,6 +175,6 @@ DRAWN = ActionDraw(
     "schedules",
     SHARE,
     ACTIONS,
-    lambda chance: chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
+    by_weight(WEIGHTS),
     lambda chance: chance.randrange(6),
 )

@@ -39,8 +39,14 @@ def _job(storm: Storm, action: StormAction) -> Key | None:
     return jobs[action.which % len(jobs)] if jobs else None
 
 
-def _client(action: StormAction) -> str:
+def client_of(action: StormAction) -> str:
+    """The client that acts."""
     return CLIENTS[action.other % len(CLIENTS)]
+
+
+def create_job(cluster: SimulatedCluster, action: StormAction, *, message: CreateJob) -> None:
+    """A client creates a job."""
+    cluster.clients.create(client_of(action), cluster.draw_job(), message=message)
 
 
 def create(storm: Storm, action: StormAction) -> None:
@@ -53,7 +59,7 @@ def create(storm: Storm, action: StormAction) -> None:
         {"resources": NEED.times(2)},
     )
     form = forms[action.other % len(forms)]
-    cluster_of(storm).create(max(1, action.count), client=_client(action), **form)
+    cluster_of(storm).create(max(1, action.count), client=client_of(action), **form)
 
 
 def create_limited(storm: Storm, action: StormAction) -> None:
@@ -71,9 +77,7 @@ def create_limited(storm: Storm, action: StormAction) -> None:
         maximum_running=1 + action.other % 2,
         own_configs=1,
     )
-    job = cluster.draw_job()
-    message = CreateJob(spec, ((0, (own,)),))
-    cluster.clients.create(_client(action), job, message=message)
+    create_job(cluster, action, message=CreateJob(spec, ((0, (own,)),)))
 
 
 def create_timed(storm: Storm, action: StormAction) -> None:
@@ -94,15 +98,14 @@ def create_timed(storm: Storm, action: StormAction) -> None:
         max_running_time_s=(0.3, 1.0)[action.other % 2],
         own_configs=1,
     )
-    message = CreateJob(spec, ((0, (own,)),))
-    cluster.clients.create(_client(action), cluster.draw_job(), message=message)
+    create_job(cluster, action, message=CreateJob(spec, ((0, (own,)),)))
 
 
 def stop(storm: Storm, action: StormAction) -> None:
     """Stop all of a job."""
     job = _job(storm, action)
     if job is not None:
-        cluster_of(storm).clients.stop(_client(action), job)
+        cluster_of(storm).clients.stop(client_of(action), job)
 
 
 def stop_some(storm: Storm, action: StormAction) -> None:
@@ -110,26 +113,26 @@ def stop_some(storm: Storm, action: StormAction) -> None:
     job = _job(storm, action)
     if job is not None:
         some = ((0, 1 + action.other % 3),)
-        cluster_of(storm).clients.stop_some(_client(action), job, ranges=some)
+        cluster_of(storm).clients.stop_some(client_of(action), job, ranges=some)
 
 
 def delete(storm: Storm, action: StormAction) -> None:
     """Delete a job, ended or not."""
     job = _job(storm, action)
     if job is not None:
-        cluster_of(storm).clients.delete(_client(action), job)
+        cluster_of(storm).clients.delete(client_of(action), job)
 
 
 def look(storm: Storm, action: StormAction) -> None:
     """Get the state of a job."""
     job = _job(storm, action)
     if job is not None:
-        cluster_of(storm).clients.get(_client(action), job)
+        cluster_of(storm).clients.get(client_of(action), job)
 
 
 def list_jobs(storm: Storm, action: StormAction) -> None:
     """List all jobs."""
-    cluster_of(storm).clients.list_jobs(_client(action))
+    cluster_of(storm).clients.list_jobs(client_of(action))
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {

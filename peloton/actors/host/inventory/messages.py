@@ -43,6 +43,8 @@ class HostView(Value, frozen=True, gc=False, array_like=True):
     moving: str = ""  # the pool that it joins once it has drained
 
 
+LEVEL_UNREAD = "this daemon has not read yet that the feature level was raised"
+"""Why an order about pools of hosts is not carried out: it is owed, and comes again."""
 LEVEL_HOST_POOLS = 2
 """The feature level from which there are pools of hosts beside the default one."""
 HOST_POOLS_MAX = 1000

@@ -20,8 +20,6 @@ from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.runtime.vocabulary import SENDER, WAITING, At, Decision, Fact, Refused, Rest, Send
 
 POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
-UNREAD = "this daemon has not read yet that the feature level was raised"
-"""What comes then comes again: the host repeats it."""
 UNTOLD_MAX = 100
 """Hosts of a dropped pool that are moved at a time; each step looks at every member of a pool."""
 
@@ -76,7 +74,7 @@ def move_host(inventory: Inventory, message: m.MoveHostPool, at: At) -> Decision
     """A host that is down leaves `source`, as `assign` has it; it is told either way."""
     assert at.sender is not None
     if at.level < m.LEVEL_HOST_POOLS:
-        return Decision(because=UNREAD)
+        return Decision(because=m.LEVEL_UNREAD)
     current = inventory.pool_of(at.sender)
     if current == message.destination:
         known = SetHostPool(current, inventory.untold.get(at.sender, inventory.version))
@@ -93,7 +91,7 @@ def seen(inventory: Inventory, message: m.HostPoolSeen, at: At) -> Decision:
     """The host knows its pool, unless there is a newer order."""
     assert at.sender is not None
     if at.level < m.LEVEL_HOST_POOLS:
-        return Decision(because=UNREAD)
+        return Decision(because=m.LEVEL_UNREAD)
     if inventory.untold.get(at.sender) != message.version:
         return Decision(because="an older order, or a repeat")
     return Decision(facts=(f.HostTold(at.sender),))
