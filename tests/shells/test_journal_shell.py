@@ -16,6 +16,7 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
+from peloton.runtime.shells.features import LevelReader
 from peloton.runtime.shells.journal import READ_AGAIN_S, JournalShell, ReaderShell
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import (
@@ -198,7 +199,8 @@ class Weak(MemoryJournal):
 def reader() -> tuple[Weak, Shell, Desk, HandDriver]:
     stage = Stage()
     journal = Weak(stage.store)
-    shell = begun(ReaderShell("reader-0", stage.driver, journal=journal, root=stage.root.ref))
+    level = LevelReader(stage.context.codec, journal)
+    shell = begun(ReaderShell("reader-0", stage.driver, level=level, root=stage.root.ref))
     return journal, shell, begun(Desk("shard", stage.driver)), stage.driver
 
 

@@ -210,6 +210,26 @@ def test_a_daemon_that_starts_knows_the_level_at_once(level: int) -> None:
     assert fleet.facts() == (["CountedMany"] if level else ["Counted"])
 
 
+@pytest.mark.parametrize("passed", [0.0, 4.0, 8.0, 12.0])
+def test_an_owner_reads_the_level_when_it_takes_a_shard_over(passed: float) -> None:
+    """The last owner may have polled first. Some of these take-overs lie between two polls."""
+    fleet = Fleet(NEW)
+    fleet.count(2)
+    assert "CountedMany" not in fleet.facts()
+    [first] = {*fleet.owned().values()}
+    [other] = {*fleet.world.daemons.values()} - {first}
+    moved = {*first.shards()}
+    fleet.world.run_for(passed)
+    fleet.journal().raise_level(1)
+    first.die()
+    fleet.world.run_until(lambda: moved <= {*other.shards()}, within_s=LEVEL_POLL_S)
+    for name in KEYS:
+        future = other.region.ask(name, Count(2))
+        fleet.world.run_until(future.done, within_s=1.0)
+        assert isinstance(future.result(), Total)
+    assert {*fleet.facts()} == {"CountedMany"}
+
+
 def test_a_group_that_a_later_version_brings_is_served_by_its_daemons() -> None:
     fleet = Fleet(NEW)
     before = fleet.owned()

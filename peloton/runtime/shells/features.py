@@ -1,4 +1,4 @@
-"""The feature level of a daemon: read at its start, whenever it joins, and from time to time.
+"""The feature level of a daemon: read at its start, at joins and claims, and from time to time.
 
 Sets the level of the cluster record on the codec, which then writes no newer classes. A daemon must
 not raise the level of a fleet: an operator does that (`raise_level`), if every member that is up
@@ -10,10 +10,14 @@ A daemon reads the level also when its program knows no higher one. What goes wr
 2. All others are upgraded. The operator raises the level: every member knows it.
 3. The first daemon joins again. It announces a lower level, and is healthy.
 4. It is given shards whose facts it cannot read, and reports them as damaged.
+
+It is read with every claim because the shard's last owner may have read a raised level before us:
+its states hold newer facts, and turns on them would fail here until the next poll.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +29,26 @@ from peloton.runtime.shells.shell_messages import Ref, ShellFailed, send
 LEVEL_POLL_S = 15.0
 """One read of one row. An operator may raise the level while a daemon is joining, so reading it at
 each join alone is not enough."""
+
+
+class LevelReader:
+    """Reads the cluster's level into the codec. Its threads read at once."""
+
+    def __init__(self, codec: Codec, journal: Journal) -> None:
+        self.journal = journal
+        self._codec = codec
+        # Two threads that compare and set at once could lower the level, which never falls.
+        self._setting = threading.Lock()
+
+    def read(self) -> None:
+        """Read it now.
+
+        Raises `Unreachable`, and `JournalRefused` where it is higher than this program knows.
+        """
+        level = self.journal.level()
+        check_level(level, known=self._codec.known_level)
+        with self._setting:
+            self._codec.level = max(self._codec.level, level)
 
 
 def adopt(codec: Codec, journal: Journal, *, record: ClusterRecord, alone: bool) -> None:
@@ -62,23 +86,19 @@ def raise_level(journal: Journal, members: Mapping[str, MemberNode | None], *, k
 class FeatureShell(Shell):
     """Follows the level that the operator raises; ends the daemon if it is too high for it."""
 
-    def __init__(self, driver: Driver, *, journal: Journal, codec: Codec, root: Ref) -> None:
+    def __init__(self, driver: Driver, *, level: LevelReader, root: Ref) -> None:
         super().__init__("features", driver)
-        self._journal = journal
-        self._codec = codec
+        self._level = level
         self._root = root
         self.wake(self.now + LEVEL_POLL_S)
 
     def handle(self, message: Any) -> None:
         """Every message means: read the level now."""
-        codec = self._codec
         self.wake(self.now + LEVEL_POLL_S)
         try:
-            level = self._journal.level()
+            self._level.read()
         except Unreachable:
             return  # the shards report the store as unreachable; here the next poll tries again
-        check_level(level, known=codec.known_level)
-        codec.level = max(codec.level, level)
 
     def failed(self, error: BaseException) -> None:
         """End the daemon: the level is too high, or the exception is a bug."""

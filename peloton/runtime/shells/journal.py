@@ -22,6 +22,7 @@ from peloton.runtime.ports import (
     Unclear,
     Unreachable,
 )
+from peloton.runtime.shells.features import LevelReader
 from peloton.runtime.shells.shell import Driver, Shell, begin_shell
 from peloton.runtime.shells.shell_messages import (
     Claim,
@@ -79,9 +80,10 @@ class JournalShell(Shell):
 class ReaderShell(Shell):
     """Claims, recovers and reads ended rows of its shards (see `DaemonContext.reader_of`)."""
 
-    def __init__(self, name: str, driver: Driver, *, journal: Journal, root: Ref) -> None:
+    def __init__(self, name: str, driver: Driver, *, level: LevelReader, root: Ref) -> None:
         super().__init__(name, driver)
-        self._journal = journal
+        self._level = level
+        self._journal = level.journal
         self._root = root
         self._retries: list[Load] = []
 
@@ -99,7 +101,7 @@ class ReaderShell(Shell):
                 self._load(load)
 
     def failed(self, error: BaseException) -> None:
-        """End the daemon: all expected errors of a read are caught, so this is a bug."""
+        """End the daemon: the level is too high for it, or this is a bug."""
         send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
     def _claim(self, shard: ShardId) -> ClaimTaken | ClaimRefused:
@@ -107,6 +109,8 @@ class ReaderShell(Shell):
             claimed = self._journal.claim(shard, "")
             if not isinstance(claimed, Claimed):
                 return ClaimRefused(claimed.text, unreachable=isinstance(claimed, Unclear))
+            # Not before the claim: until it the last owner may read a raised level and write by it.
+            self._level.read()
             parts = list(self._journal.read_checkpoint(shard))
             return ClaimTaken(claimed, parts, list(self._journal.read_tail(shard)))
         except Overtaken as error:
@@ -137,10 +141,10 @@ class ReaderShell(Shell):
 
 
 def begin_readers(
-    driver: Callable[[str], Driver], journal: Journal, *, root: Ref
+    driver: Callable[[str], Driver], level: LevelReader, *, root: Ref
 ) -> tuple[Ref, ...]:
     """Readers with a thread each."""
     names = [f"reader-{number}" for number in range(READERS)]
     return tuple(
-        begin_shell(ReaderShell(name, driver(name), journal=journal, root=root)) for name in names
+        begin_shell(ReaderShell(name, driver(name), level=level, root=root)) for name in names
     )

@@ -29,7 +29,7 @@ from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.daemon_context import DaemonContext
 from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.ephemeral import EphemeralService, EphemeralShell
-from peloton.runtime.shells.features import FeatureShell, adopt
+from peloton.runtime.shells.features import FeatureShell, LevelReader, adopt
 from peloton.runtime.shells.fleet import ALONE, DaemonSetup, join
 from peloton.runtime.shells.journal import JournalShell, begin_readers
 from peloton.runtime.shells.region import Region
@@ -317,6 +317,7 @@ def assemble(
     # Groups that only a later version knows are left to daemons of that version.
     sizes, codec = {group: record.shards[group] for group in sizes}, Codec(kinds)
     adopt(codec, journal, record=record, alone=setup.fleet is None)
+    level = LevelReader(codec, journal)
     sharding = Sharding(kinds, sizes)
     region = Region(kinds, sharding=sharding, sizes=sizes)
     region.status.now = drivers.clock.now
@@ -342,7 +343,7 @@ def assemble(
         root=root_ref,
         journal=committer.ref,
         round=rounds,
-        readers=begin_readers(drivers.driver, journal, root=root_ref),
+        readers=begin_readers(drivers.driver, level, root=root_ref),
         store=setup.store,
         limits=setup.limits,
     )
@@ -350,8 +351,7 @@ def assemble(
     region.on_service = _begin_service(shell.context, drivers)
     root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
     if setup.fleet is not None:
-        reader = drivers.driver("reader-0")
-        features = begin_shell(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
+        features = begin_shell(FeatureShell(drivers.driver("reader-0"), level=level, root=root_ref))
         root.claim = shell.claim = join(shell.context, setup.fleet, sizes=sizes, features=features)
     return root
 
