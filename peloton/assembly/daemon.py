@@ -26,6 +26,7 @@ from peloton.assembly.folders import (
     take_data_folder,
     witness_options,
 )
+from peloton.assembly.kept_sandboxes import keeper_settings
 from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
 from peloton.assembly.listeners import ClientListeners, with_chosen_ports
 from peloton.assembly.machine import process_name
@@ -324,9 +325,8 @@ class Daemon:
         names = [host.name for host in setting.hosts]
         if setting.process is not None:
             owner = keeper_owner(self._record)
-            kept = setting.process.keep_sandboxes
-            folder = setting.process.folder
-            backend = ProcessBackend(folder, names, owner=owner, keep_sandboxes=kept)
+            keeper = keeper_settings(setting.process)
+            backend = ProcessBackend(setting.process.folder, names, owner=owner, keeper=keeper)
             backend.accounts = task_accounts(self._settings)
             backend.limits = task_limits(self._settings, engine=self._engine)
             return backend

@@ -95,7 +95,7 @@ class ProcessBackend:
         *,
         silent_max_s: float = SILENT_MAX_S,
         owner: KeeperOwner | None = None,
-        keep_sandboxes: int = KeeperSettings().sandboxes_kept_max,
+        keeper: KeeperSettings = KeeperSettings(),  # noqa: B008
     ) -> None:
         self.accounts = TaskAccounts()
         self.limits = TaskLimits()
@@ -103,7 +103,7 @@ class ProcessBackend:
         self._folder = folder
         self._owner = owner
         self._silent_max_s = silent_max_s
-        self._keeper_settings = KeeperSettings(sandboxes_kept_max=keep_sandboxes)
+        self._keeper_settings = keeper
         self._roster = Roster(PROCESS_BACKEND, [key("host", name) for name in hosts])
         self._runs: ProcessRuns | None = None
         self._ids = RunIds(keeper_folder.generation_of(folder))

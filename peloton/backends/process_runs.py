@@ -67,6 +67,8 @@ class KeeperSettings(NamedTuple):
     idle_s: float = 60.0  # without runs and daemons, until it exits
     sandboxes_kept_max: int = 1000
     round_s: float = 1.0  # between two checks of memory and of the folder
+    sandboxes_kept_s: float = 0.0  # after the end; 0: no rule, as below
+    sandboxes_kept_mb: int = 0  # of all ended runs
 
 
 class KeeperHeartbeat:

@@ -27,7 +27,7 @@ from peloton.gateway.file_links import FileLinks
 from peloton.gateway.guard import Guard
 from peloton.gateway.http_transport import BoundedServer, BoundedServer6, LimitedHandler
 from peloton.gateway.metrics import metrics_text
-from peloton.gateway.sandboxes import NoFile, SandboxFiles
+from peloton.gateway.sandboxes import FilesRemoved, NoFile, SandboxFiles
 from peloton.gateway.waiting_hosts import waiting_hosts
 from peloton.printable import escaped
 from peloton.runtime.core.condition import Condition, NotReadyReason
@@ -115,6 +115,8 @@ class HttpHandler(LimitedHandler):
         with Guard(self._failed, "the HTTP request"):
             try:
                 self._route()
+            except FilesRemoved as removed:
+                self._send_text(HTTPStatus.GONE, f"{escaped(str(removed))}\n")
             except NoFile:
                 self._send_text(HTTPStatus.NOT_FOUND, "no such file\n")
             except OSError:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.gateway.file_links import FileLinks
+from peloton.gateway.removed_sandboxes import why_removed
 
 LISTED_MAX = 1000
 FOLDERS_DEEP_MAX = 32
@@ -28,6 +29,10 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 class NoFile(Exception):
     """There is no such file or folder, or none that may be seen."""
+
+
+class FilesRemoved(NoFile):
+    """They were there, and a rule of the keeper has removed them."""
 
 
 class FileEntry(NamedTuple):
@@ -52,6 +57,16 @@ class SandboxFiles:
         self._links = links
         self._generation = _generation(root) if root is not None else 0
         self.address = address
+
+    def why_removed(self, run: str) -> str:
+        """By which rule the files of a run were removed; empty if they were not, or long ago."""
+        try:
+            with self._folder(run, []):
+                return ""
+        except FilesRemoved as removed:
+            return str(removed)
+        except NoFile:
+            return ""
 
     def names(self, run: str) -> list[str]:
         """The files at the top of a run's sandbox; the customary ones where none can be seen."""
@@ -119,15 +134,25 @@ class SandboxFiles:
         except OSError as error:
             if folder >= 0:
                 os.close(folder)
-            raise NoFile("/".join((run, *parts))) from error
+            raise self._missing(run, parts, because=error) from error
         try:
             yield folder, owner
         finally:
             os.close(folder)
 
+    def _missing(self, run: str, parts: list[str], *, because: OSError) -> NoFile:
+        if isinstance(because, FileNotFoundError) and self._root is not None:
+            why = why_removed(self._root.parent, self._all_names(run))
+            if why and not any((self._root / name).exists() for name in self._all_names(run)):
+                return FilesRemoved(why)
+        return NoFile("/".join((run, *parts)))
+
     def _newest(self, run: str, root: int) -> str:
-        names = (f"{run}.g{number}" for number in range(self._generation, 0, -1))
-        return next((name for name in names if _is_there(name, root)), run)
+        return next((name for name in self._all_names(run) if _is_there(name, root)), run)
+
+    def _all_names(self, run: str) -> list[str]:
+        """What its folder may be called, the newest first."""
+        return [*(f"{run}.g{number}" for number in range(self._generation, 0, -1)), run]
 
 
 def _generation(root: Path) -> int:

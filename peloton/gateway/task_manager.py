@@ -217,6 +217,10 @@ class TaskManager:
             error = Error(notRunning=task.TaskNotRunning(message=text))
             return task.BrowseSandboxResponse(error=error)
         run = info.runtime.mesosTaskId.value
+        removed = self._sandboxes.why_removed(run)
+        if removed:
+            failure = task.BrowseSandboxFailure(message=removed)
+            return task.BrowseSandboxResponse(error=Error(failure=failure))
         return task.BrowseSandboxResponse(
             hostname=self._sandboxes.address[0],
             port=str(self._sandboxes.address[1]),

@@ -19,13 +19,12 @@ from click.core import ParameterSource
 from peloton.assembly.machine import this_machine
 from peloton.processes import archive_options as kept
 from peloton.processes.notify_options import notify_of, notify_options
+from peloton.processes.sandbox_options import TypedSandboxes, sandbox_options, sandboxes_of
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
 from peloton.settings.backend import (
     IMAGES_MODES,
     LIMITS_MODES,
-    SANDBOXES_KEPT,
-    SANDBOXES_KEPT_MAX,
     TASK_PIDS,
     TASK_PIDS_MAX,
     BackendSetting,
@@ -117,13 +116,7 @@ def command() -> click.Command:
     is_flag=True,
     help="Make a copied data folder another cluster; what runs there is with the original.",
 )
-@click.option(
-    "--keep-sandboxes",
-    type=int,
-    default=SANDBOXES_KEPT,
-    show_default=True,
-    help="Ended runs whose files are kept. While tasks run, the number of their start counts.",
-)
+@sandbox_options
 @kept.archive_options
 @kept.quarantine_option
 @click.option(
@@ -227,10 +220,10 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
     duration_s = _number(options, "simulated_duration_s")
     if not 0 <= duration_s < DURATION_S_MAX:
         texts.append(f"--simulated-duration-s: must be ≥ 0, got {duration_s}")
-    for name, most in (("keep_sandboxes", SANDBOXES_KEPT_MAX), ("task_pids", TASK_PIDS_MAX)):
-        count = int(_number(options, name))
-        if not 0 <= count <= most:
-            texts.append(f"--{name.replace('_', '-')}: {count} is not between 0 and {most}")
+    pids = int(_number(options, "task_pids"))
+    if not 0 <= pids <= TASK_PIDS_MAX:
+        texts.append(f"--task-pids: {pids} is not between 0 and {TASK_PIDS_MAX}")
+    sandboxes = sandboxes_of(options, texts)
     archive = kept.archive_of(options, texts)
     limits = kept.limits_of(options, texts)
     notify = notify_of(options, texts)
@@ -245,18 +238,22 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         archive=archive,
         limits=limits,
         notify=notify,
-        backend=_backend(options, hosts, folder=folder),
+        backend=_backend(options, hosts, folder=folder, sandboxes=sandboxes),
     )
 
 
 def _backend(
-    options: dict[str, object], hosts: list[HostSetting], *, folder: Path
+    options: dict[str, object],
+    hosts: list[HostSetting],
+    *,
+    folder: Path,
+    sandboxes: TypedSandboxes,
 ) -> BackendSetting:
     if options["backend"] == "process":
         process = ProcessBackendSettings(
             folder=folder / KEEPER,
             hosts=hosts,
-            keep_sandboxes=int(_number(options, "keep_sandboxes")),
+            **sandboxes._asdict(),
             task_user=str(options["task_user"]),
             limits=str(options["limits"]),
             cpu_quota=bool(options["cpu_quota"]),

@@ -43,7 +43,10 @@ def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]
     try:
         answer = direct.open(urllib.request.Request(file.url, headers=headers), timeout=timeout_s)
     except urllib.error.HTTPError as error:
-        error.close()
+        with error:
+            said = error.read(CHUNK_BYTES).decode("utf-8", "replace").strip()
+        if error.code == http.HTTPStatus.GONE:
+            raise NotFound(said) from None
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return iter(())  # it does not go so far yet
         if error.code == http.HTTPStatus.NOT_FOUND:

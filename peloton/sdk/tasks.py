@@ -14,7 +14,7 @@ from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import sandbox, translate
-from peloton.sdk.errors import NotFound, OutOfRange, ServiceUnavailable
+from peloton.sdk.errors import NotFound, OutOfRange, ServerError, ServiceUnavailable
 from peloton.sdk.jobs import number_of
 from peloton.sdk.ops import Silence
 from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
@@ -140,6 +140,10 @@ class TaskCalls:
             # The contract has one name for both.
             text = f"instance {instance} of job {job} has no run {run!r}; `task get` lists its runs"
             raise NotFound(text, kind="noSuchRun") from None
+        except ServerError as error:
+            if error.kind != "failure":
+                raise
+            raise NotFound(str(error), kind="filesRemoved") from None
 
     def logs(
         self, job: str, instance: int, *, run: str = "", filename: str = "stdout"

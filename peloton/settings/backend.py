@@ -10,9 +10,7 @@ from pathlib import Path
 import msgspec
 
 from peloton.settings.config import HostSetting
-
-SANDBOXES_KEPT, SANDBOXES_KEPT_MAX = 1000, 1_000_000
-"""Ended runs whose files are kept: how many, and the most that may be asked for."""
+from peloton.settings.sandboxes import SANDBOXES_KEPT, SANDBOXES_KEPT_FOR, SANDBOXES_KEPT_MB
 
 LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "run", "refuse")
 TASK_PIDS, TASK_PIDS_MAX = 4096, 4_194_304
@@ -26,6 +24,8 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class ProcessBackendSettings(_Record, frozen=True):
     """Real processes on this machine. Daemons of one machine share the folder, and its keeper.
 
+    `keep_sandboxes`: of how many ended runs the files are kept, `keep_sandboxes_for` so long at
+    most (`7d`, or `never` for no limit), `keep_sandboxes_mb` in all at most (0 for no limit).
     `task_user`: the account of tasks for which neither a user nor a caller is known.
     `limits`: whether tasks must be held to their limits by control groups ("enforce": where one
     cannot be, it is not started), are where the machine can ("try"), or are not ("off"). With
@@ -38,6 +38,8 @@ class ProcessBackendSettings(_Record, frozen=True):
     folder: Path
     hosts: list[HostSetting]
     keep_sandboxes: int = SANDBOXES_KEPT
+    keep_sandboxes_for: str = SANDBOXES_KEPT_FOR
+    keep_sandboxes_mb: int = SANDBOXES_KEPT_MB
     task_user: str = ""
     limits: str = "try"
     cpu_quota: bool = False

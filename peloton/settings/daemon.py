@@ -28,7 +28,6 @@ from peloton.settings.archive import ArchiveSetting, archive_problems
 from peloton.settings.backend import (
     IMAGES_MODES,
     LIMITS_MODES,
-    SANDBOXES_KEPT_MAX,
     TASK_PIDS_MAX,
     BackendSetting,
     ProcessBackendSettings,
@@ -49,6 +48,7 @@ from peloton.settings.config import (
     with_places,
 )
 from peloton.settings.notify import NotifySetting, notify_problems
+from peloton.settings.sandboxes import sandbox_problems
 
 GROUP_NAMES = ("jobmgr", "resmgr", "hostmgr")
 """Roles that own shards."""
@@ -379,8 +379,7 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
 
 def _process(found: ProcessBackendSettings) -> Iterator[str]:
     field = "backend.process"
-    kept = found.keep_sandboxes
-    yield from _between(kept, f"{field}.keep_sandboxes", least=0, most=SANDBOXES_KEPT_MAX)
+    yield from sandbox_problems(found, name=f"{field}.keep_sandboxes")
     yield from _between(found.task_pids, f"{field}.task_pids", least=0, most=TASK_PIDS_MAX)
     for name, known in (("limits", LIMITS_MODES), ("images", IMAGES_MODES)):
         value = getattr(found, name)

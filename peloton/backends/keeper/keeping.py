@@ -15,6 +15,7 @@ import time
 from .adoption import adopt
 from .disk import DISK, Disk, write_all
 from .journal import KeeperJournal
+from .kept import KeepRules
 from .kinds import Memory
 from .limits import Limits
 from .processes import become_subreaper, boot_id, reset_signals
@@ -24,14 +25,14 @@ from .service import Service, ServiceSettings
 
 READY_STATUS, HELD_STATUS = 0, 3
 _IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S = 60.0, 1000.0, 1.0
+_NO_RULE = 0.0
 
 
 def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK) -> None:
-    defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S]
+    defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S, _NO_RULE, _NO_RULE]
     numbers = [float(argument) for argument in arguments] + defaults[len(arguments) :]
-    settings = ServiceSettings(
-        idle_s=numbers[0], sandboxes_kept_max=int(numbers[1]), round_s=numbers[2]
-    )
+    settings = ServiceSettings(idle_s=numbers[0], round_s=numbers[2])
+    rules = KeepRules(int(numbers[1]), age_s=numbers[3], mb=int(numbers[4]))
     _make_private(disk)
     lock_fd = _lock(disk)
     if lock_fd < 0:
@@ -44,7 +45,7 @@ def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK
     memory.fold(journal.read())
     alive = adopt(memory, folder, now=time.time())
     journal.rewrite(memory.records())
-    boxes = SandboxFolders(folder, kept_max=settings.sandboxes_kept_max, disk=disk)
+    boxes = SandboxFolders(folder, rules=rules, disk=disk)
     boxes.open(memory.runs)
     limits = Limits(folder, disk=disk)
     runs = Runs(folder, memory, journal=journal, boxes=boxes, limits=limits)

@@ -138,7 +138,8 @@ class Runs:
     @property
     def helper_pids(self) -> tuple[int, ...]:
         """Children of the keeper that are no runs."""
-        return (self.sandboxes.helper_pid, self.disk_use.helper_pid, self.containers.helper_pid)
+        measuring = self.disk_use.helper_pid, self.sandboxes.kept.helper_pid
+        return (self.sandboxes.helper_pid, *measuring, self.containers.helper_pid)
 
     @property
     def busy(self) -> bool:
@@ -319,6 +320,8 @@ class Runs:
                 self.sandboxes.helper_pid = 0
             elif dead.si_pid == self.disk_use.helper_pid:
                 self.disk_use.reaped()
+            elif dead.si_pid == self.sandboxes.kept.helper_pid:
+                self.sandboxes.kept.reaped()
             elif dead.si_pid == self.containers.helper_pid:
                 self.containers.helper_pid = 0
 

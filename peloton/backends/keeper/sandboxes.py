@@ -13,11 +13,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections import deque
+import time
 from collections.abc import Collection
 
 from .accounts import Account, AccountUnusable, closed_above
 from .disk import DISK, Disk, make_folder, sync_folder
+from .kept import AGE, BYTES, COUNT, KeepRules, KeptSandbox, KeptSandboxes
+from .removed import note_removed
 
 _RUNS = "runs"
 _TRASH = "trash"
@@ -27,11 +29,10 @@ _TRASH_BATCH_MAX = 1024
 
 
 class SandboxFolders:
-    def __init__(self, folder: str, *, kept_max: int, disk: Disk = DISK) -> None:
+    def __init__(self, folder: str, *, rules: KeepRules, disk: Disk = DISK) -> None:
         self._folder = folder
         self._disk = disk
-        self._kept_max = kept_max
-        self._finished: deque[str] = deque()
+        self.kept = KeptSandboxes(self.path, rules)
         self._unmade: set[str] = set()
         self._synced = False
         self.helper_pid = 0
@@ -58,7 +59,8 @@ class SandboxFolders:
                     ages.append((found.st_mtime, entry.name))
         for run_id in missing:
             self.make(run_id)
-        self._finished.extend(name for _, name in sorted(ages))
+        for ended_at, name in sorted(ages):
+            self.kept.add(name, ended_at)
 
     def make(self, run_id: str) -> None:
         """Raises FileExistsError: this id is in use, or was. Raises OSError."""
@@ -107,36 +109,51 @@ class SandboxFolders:
             self._synced = True
 
     def finish(self, run_id: str) -> None:
-        self._finished.append(run_id)
+        self.kept.add(run_id)
 
     def prune(self) -> None:
         """Move the oldest to the trash at once, and let one helper at a time delete them."""
-        excess = min(len(self._finished) - self._kept_max, _TRASH_BATCH_MAX)
-        if excess <= 0 or self.helper_pid:
-            return
+        self.kept.measure()
+        due = self.kept.take_due(_TRASH_BATCH_MAX) if not self.helper_pid else []
         try:
-            make_folder(_TRASH, self._disk)
-            if self._move_oldest(excess):
+            if due and self._make_trash(due) and self._move(due):
                 self.helper_pid = self._remove_trash()
         except OSError:
-            return  # a full disk, or no process to be had: the next round tries again
+            return  # no process to be had: the next round that moves something tries again
 
-    def _move_oldest(self, count: int) -> bool:
-        """Whether there is something in the trash. What cannot be moved now waits behind the
-        others, which it must not hold up."""
-        filled = False
-        for _ in range(count):
-            run_id = self._finished.popleft()
+    def _make_trash(self, due: list[tuple[KeptSandbox, str]]) -> bool:
+        """On a full disk there may be no room for it: the next round tries again."""
+        try:
+            make_folder(_TRASH, self._disk)
+        except OSError:
+            for kept, _ in due:
+                self.kept.put_back(kept)
+            return False
+        return True
+
+    def _move(self, due: list[tuple[KeptSandbox, str]]) -> bool:
+        """Whether there is something in the trash."""
+        filled, moved = False, []
+        for kept, rule in due:
             try:
-                self._disk.rename(f"{_RUNS}/{run_id}", f"{_TRASH}/{run_id}")
-                filled = True
+                self._disk.rename(f"{_RUNS}/{kept.run_id}", f"{_TRASH}/{kept.run_id}")
+                moved.append((kept.run_id, rule))
             except FileNotFoundError:
                 continue  # it was removed by others
             except OSError as trouble:
                 # The trash may still have one of this name.
                 filled = filled or trouble.errno in (errno.EEXIST, errno.ENOTEMPTY)
-                self._finished.append(run_id)
-        return filled
+                self.kept.put_back(kept)
+        self._note(moved)
+        return filled or bool(moved)
+
+    def _note(self, moved: list[tuple[str, str]]) -> None:
+        rules = self.kept.rules
+        limits = {COUNT: float(rules.most), AGE: rules.age_s, BYTES: float(rules.mb)}
+        try:
+            note_removed(moved, limits=limits, now=time.time(), disk=self._disk)
+        except OSError:
+            return  # on a full disk: it is there for people, and what is removed makes room
 
     def _remove_trash(self) -> int:
         command = ["rm", "-rf", "--", f"{self._folder}/{_TRASH}"]

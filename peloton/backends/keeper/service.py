@@ -32,7 +32,6 @@ _LISTEN_BACKLOG = 16
 class ServiceSettings(NamedTuple):
     idle_s: float
     round_s: float
-    sandboxes_kept_max: int
 
 
 class ClientConnection:

@@ -18,6 +18,7 @@ import pytest
 from peloton.backends.keeper import kinds, processes, watch
 from peloton.backends.keeper.adoption import adopt
 from peloton.backends.keeper.journal import KeeperJournal
+from peloton.backends.keeper.kept import KeepRules
 from peloton.backends.keeper.kinds import KeeperRun, Memory
 from peloton.backends.keeper.runs import Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
@@ -65,7 +66,7 @@ def runs_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Memory
         alive = adopt(memory, str(tmp_path), now=5.0)
         journal = KeeperJournal("journal")
         journal.rewrite(memory.records())
-        boxes = SandboxFolders(str(tmp_path), kept_max=1000)
+        boxes = SandboxFolders(str(tmp_path), rules=KeepRules(1000))
         boxes.open(memory.runs)
         runs = Runs(str(tmp_path), memory, journal=journal, boxes=boxes)
         runs.adopted = {run.run_id: run for run in alive}

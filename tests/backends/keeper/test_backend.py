@@ -110,17 +110,17 @@ def wary(folder: Path) -> Iterator[Machine]:
     made.backend.close()
 
 
-def test_a_keeper_is_started_with_the_number_of_sandboxes_to_keep(folder: Path) -> None:
-    backend, hosts = process.ProcessBackend(folder, ["a"], keep_sandboxes=7), Hosts()
+def test_a_keeper_is_started_with_the_rules_for_sandboxes(folder: Path) -> None:
+    settings = KeeperSettings(sandboxes_kept_max=7, sandboxes_kept_s=60.5, sandboxes_kept_mb=9)
+    backend, hosts = process.ProcessBackend(folder, ["a"], keeper=settings), Hosts()
     backend.start(hosts.tell, hosts.trouble)
     try:
         hosts.next_report(m.BackendUp)
         lines = [_words(Path("/proc") / name) for name in os.listdir("/proc") if name.isdigit()]
     finally:
         backend.close()
-    (settings,) = [words[words.index(str(folder)) + 1 :] for words in lines if str(folder) in words]
-    kept = KeeperSettings._fields.index("sandboxes_kept_max")
-    assert settings[kept] == "7"
+    (given,) = [words[words.index(str(folder)) + 1 :] for words in lines if str(folder) in words]
+    assert given[: len(settings)] == [str(setting) for setting in settings]
 
 
 def _words(of: Path) -> list[str]:

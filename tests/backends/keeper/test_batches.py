@@ -21,6 +21,7 @@ from peloton.backends.keeper import processes
 from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper.kinds import Memory
 from peloton.backends.keeper.runs import Runs
+from peloton.backends.keeper.kept import KeepRules
 from peloton.backends.keeper.sandboxes import SandboxFolders
 
 class NotingJournal(KeeperJournal):
@@ -34,7 +35,7 @@ folder = os.getcwd()
 memory = Memory(processes.boot_id())
 journal = NotingJournal("journal")
 journal.rewrite(memory.records())
-boxes = SandboxFolders(folder, kept_max=1000)
+boxes = SandboxFolders(folder, rules=KeepRules(1000))
 boxes.open({})
 runs = Runs(folder, memory, journal=journal, boxes=boxes)
 request = {"value": "true", "shell": True, "arguments": [], "environment": {}, "memory_mb": 0}

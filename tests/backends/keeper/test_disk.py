@@ -18,6 +18,7 @@ import pytest
 from peloton.backends.keeper import kinds, processes
 from peloton.backends.keeper.adoption import adopt
 from peloton.backends.keeper.journal import KeeperJournal, KeeperJournalFailed
+from peloton.backends.keeper.kept import KeepRules
 from peloton.backends.keeper.kinds import Memory
 from peloton.backends.keeper.runs import EpochRefused, Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
@@ -147,7 +148,7 @@ class Keeper:
         memory.fold(self.journal.read())
         adopt(memory, str(folder), now=0.0)
         self.journal.rewrite(memory.records())
-        boxes = SandboxFolders(str(folder), kept_max=1000, disk=disk)
+        boxes = SandboxFolders(str(folder), rules=KeepRules(1000), disk=disk)
         boxes.open(memory.runs)
         self.runs = Runs(str(folder), memory, journal=self.journal, boxes=boxes)
         self.spawner = self.runs._spawner = Spawner()  # type: ignore[assignment]

@@ -19,6 +19,7 @@ import pytest
 
 from peloton.backends.keeper import kinds
 from peloton.backends.keeper.disk import Disk
+from peloton.backends.keeper.kept import KeepRules
 from peloton.backends.keeper.sandboxes import SandboxFolders
 from tests.backends.keeper.test_disk import HOST, NOBODY, REQUEST, Keeper
 
@@ -174,7 +175,7 @@ def test_folders_of_unfinished_runs_are_kept_and_made_again(keeper):
     one.launch("r-0-1", "r-1-1")
     os.rmdir("runs/r-1-1")
     again = keeper()
-    again.runs.sandboxes._kept_max = 0
+    again.runs.sandboxes.kept.rules = KeepRules(0)
     again.runs.sandboxes.prune()
     assert sorted(os.listdir("runs")) == ["r-0-1", "r-1-1"]
     assert again.runs.sandboxes.helper_pid == 0
@@ -233,7 +234,7 @@ def test_a_folder_that_cannot_be_moved_is_tried_again_later(
             os.rename(old, new)
 
     monkeypatch.chdir(tmp_path)
-    boxes = SandboxFolders(str(tmp_path), kept_max=1, disk=BusyDisk())
+    boxes = SandboxFolders(str(tmp_path), rules=KeepRules(1), disk=BusyDisk())
     boxes.open(())
 
     def prune() -> list[str]:
