@@ -9,8 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from peloton.actors.resources import Resources
+from peloton.actors.respool.division import NO_CLAIM, Division, KindClaim
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Key
 
@@ -18,6 +20,19 @@ HOLDERS_SCANNED_MAX = 20_000
 """Jobs that are scanned for the one that holds most: a query must not delay the pool."""
 
 ZERO = Resources()
+KINDS = range(len(Resources.KINDS))
+NO_CLAIMS: tuple[KindClaim, ...] = (NO_CLAIM,) * len(KINDS)
+
+
+class Lacking(NamedTuple):
+    """The entitlement to one kind at which the head of a pool is no longer blocked by it."""
+
+    kind: int
+    wanted: int
+
+    def enough(self, kind: int, entitled: int) -> bool:
+        """Whether an entitlement to a kind is that."""
+        return kind == self.kind and entitled >= self.wanted
 
 
 class Node:
@@ -30,6 +45,7 @@ class Node:
     __slots__ = (
         "key", "state", "parent", "children", "names", "by_name", "reserved",
         "limit", "use", "demand", "held", "lots", "members", "controllers", "_most",
+        "own", "claims", "lacking", "divisions",
     )  # fmt: skip
 
     def __init__(self, key: Key) -> None:
@@ -48,6 +64,10 @@ class Node:
         self.members = 0  # of its own lots, waiting or admitted, whatever they request
         self.controllers = ZERO  # `use` by controller tasks of its own lots
         self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a cache
+        self.own = ZERO  # `use` and `demand` of its own lots, without lots that cannot be admitted
+        self.claims = NO_CLAIMS  # what it claims at its parent
+        self.lacking: Lacking | None = None  # the entitlement its head waits for
+        self.divisions: tuple[Division, ...] = ()  # by kind, once it has had a child
 
     def lineage(self) -> Iterator[Node]:
         """The node and those above it, up to the root or to a missing pool, which is included."""
@@ -55,6 +75,23 @@ class Node:
         while node is not None:
             yield node
             node = node.parent
+
+    @property
+    def depth(self) -> int:
+        """How many nodes are above it."""
+        return sum(1 for _ in self.lineage()) - 1
+
+    def wanted(self, kind: int) -> int | None:
+        """The least entitlement that is enough for a head that lacks it, here or below."""
+        found = (
+            self.lacking.wanted if self.lacking is not None and self.lacking.kind == kind else None
+        )
+        if self.divisions:
+            first = self.divisions[kind].waiters.first()
+            if first is not None:
+                below = self.divisions[kind].wanted(first)
+                found = below if found is None else min(found, below)
+        return found
 
     def add_demand(self, more: Resources) -> None:
         """Add to the demand of this node's own lots, and so to all above."""
@@ -77,6 +114,8 @@ class Node:
             return  # the rules forbid a cycle, and a walk along one would never end
         self.parent = parent
         parent.children[self.key] = self
+        if not parent.divisions:
+            parent.divisions = tuple(Division() for _ in KINDS)
         parent.add_demand(self.demand)
         for job, held in self.held.items():
             parent.add_use(job, held)
