@@ -85,7 +85,9 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
 def count_fitting(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:
     """How many of `need` fit into the limits from a pool to the root, and its entitlement."""
     count = _count_within_limits(tree, pool, need=need, taken=taken)
-    return min(count, need.fits(_spare(tree, pool, taken=taken))) if count else 0
+    if not count or tree.is_ample(pool):
+        return count
+    return min(count, need.fits(_spare(tree, pool, taken=taken)))
 
 
 def _count_within_limits(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:

@@ -38,37 +38,44 @@ class DivisionLevel(NamedTuple):
     level: int
 
 
-class KindClaim(NamedTuple):
-    """What a child claims of one kind, in millionths; `share` in millionths of one share."""
+class KindTerms(NamedTuple):
+    """What a config says about one kind, in millionths; `share` in millionths of one share."""
 
-    need: int = 0
     reservation: int = 0
     limit: int = 0
     share: int = 0
     static: bool = False
 
+
+class KindClaim(NamedTuple):
+    """What a child needs of one kind, up to its limit, and under which terms."""
+
+    need: int
+    terms: KindTerms
+
     @property
     def reserved(self) -> int:
         """What it gets before any other gets more than its reservation."""
-        return self.reservation if self.static else min(self.need, self.reservation)
+        terms = self.terms
+        return terms.reservation if terms.static else min(self.need, terms.reservation)
 
     @property
     def beyond(self) -> int:
         """What it needs beyond its reservation."""
-        return max(0, self.need - self.reservation)
+        return max(0, self.need - self.terms.reservation)
 
 
-NO_CLAIM = KindClaim()
+NO_CLAIM = KindClaim(0, KindTerms())
 
 
 class Waiters:
     """Children that wait until the division reaches a level."""
 
-    __slots__ = ("_levels", "_order")
+    __slots__ = ("_levels", "order")
 
     def __init__(self) -> None:
         self._levels: dict[Key, DivisionLevel] = {}
-        self._order: list[tuple[DivisionLevel, Key]] = []
+        self.order: list[tuple[DivisionLevel, Key]] = []  # the lowest first
 
     def put(self, child: Key, level: DivisionLevel | None) -> bool:
         """A child waits for a level; None: for none. Whether that is another one than before."""
@@ -76,20 +83,16 @@ class Waiters:
         if was == level:
             return False
         if was is not None:
-            del self._order[bisect_left(self._order, (was, child))]
+            del self.order[bisect_left(self.order, (was, child))]
             del self._levels[child]
         if level is not None:
             self._levels[child] = level
-            insort(self._order, (level, child))
+            insort(self.order, (level, child))
         return True
-
-    def first(self) -> DivisionLevel | None:
-        """The lowest level that any waits for."""
-        return self._order[0][0] if self._order else None
 
     def up_to(self, level: DivisionLevel) -> Iterator[Key]:
         """The children that wait for this level or a lower one."""
-        for its_level, child in self._order:
+        for its_level, child in self.order:
             if its_level > level:
                 return
             yield child
@@ -119,9 +122,9 @@ class Division:
         if was == now:
             return
         self.need += now.need - was.need
-        self._shares += now.share - was.share
-        self._reserved.put(child, now.reserved, now.reservation)
-        self._beyond.put(child, now.beyond, now.share)
+        self._shares += now.terms.share - was.terms.share
+        self._reserved.put(child, amount=now.reserved, weight=now.terms.reservation)
+        self._beyond.put(child, amount=now.beyond, weight=now.terms.share)
         self._known = None
 
     def level(self, entitled: int) -> DivisionLevel:
@@ -140,7 +143,7 @@ class Division:
         if at.stage is FillStage.SHARED:
             return claim.reserved + self._beyond.received(child, at.level)
         met = claim.reserved + self._beyond.received(child, None)
-        return max(met, min(claim.limit, met + (claim.share * at.level >> SCALE_BITS)))
+        return max(met, min(claim.terms.limit, met + (claim.terms.share * at.level >> SCALE_BITS)))
 
     def level_for(self, child: Key, wanted: int) -> DivisionLevel | None:
         """The lowest level at which a child gets `wanted`; None if none gives it as much."""
@@ -155,9 +158,9 @@ class Division:
         if found is not None:
             return DivisionLevel(FillStage.SHARED, found)
         rest -= self._beyond.received(child, None)
-        if wanted > claim.limit or not claim.share:
+        if wanted > claim.terms.limit or not claim.terms.share:
             return None
-        return DivisionLevel(FillStage.OFFERED, -(-(rest << SCALE_BITS) // claim.share))
+        return DivisionLevel(FillStage.OFFERED, -(-(rest << SCALE_BITS) // claim.terms.share))
 
     def wanted(self, at: DivisionLevel) -> int:
         """The least entitlement that reaches a level."""

@@ -15,13 +15,11 @@ SCALE_BITS = 64
 """A level counts in 2**-64 per unit of weight, so that rounding costs less than one millionth."""
 BLOCK_MAX = 64
 
-Level = int
-
 
 class PutClaim(NamedTuple):
     """A claim by the level that meets it."""
 
-    met_at: Level
+    met_at: int
     claimant: str
 
 
@@ -30,7 +28,7 @@ class FillBlock:
 
     __slots__ = ("amount", "claims", "weight")
 
-    def __init__(self, claims: list[PutClaim], amount: int, weight: int) -> None:
+    def __init__(self, claims: list[PutClaim], *, amount: int, weight: int) -> None:
         self.claims = claims
         self.amount = amount
         self.weight = weight
@@ -48,46 +46,46 @@ class WeightedFill:
         self._blocks: list[FillBlock] = []  # none of them empty
         self._lasts: list[PutClaim] = []  # the last claim of each
 
-    def put(self, claimant: str, amount: int, weight: int) -> None:
+    def put(self, claimant: str, *, amount: int, weight: int) -> None:
         """Set a claim. One of no amount or of no weight receives nothing, and is not held."""
         held = self._held.get(claimant)
         if held == (amount, weight):
             return
         if held is not None:
-            self._remove(claimant, *held)
+            self._remove(claimant)
         if amount > 0 and weight > 0:
-            self._insert(claimant, amount, weight)
+            self._insert(claimant, amount=amount, weight=weight)
 
-    def level(self, available: int) -> Level | None:
+    def level(self, available: int) -> int | None:
         """The level at which exactly that much is poured; None if all claims are met by less."""
         if available >= self.amount:
             return None
         met, weight = 0, self.weight
         for block in self._blocks:
             amount_after, weight_after = met + block.amount, weight - block.weight
-            if _is_met(block.claims[-1], available - amount_after, weight_after):
+            if _is_met(block.claims[-1], rest=available - amount_after, weight=weight_after):
                 met, weight = amount_after, weight_after
                 continue
             for claim in block.claims:
                 amount, its_weight = self._held[claim.claimant]
                 amount_after, weight_after = met + amount, weight - its_weight
-                if not _is_met(claim, available - amount_after, weight_after):
+                if not _is_met(claim, rest=available - amount_after, weight=weight_after):
                     break
                 met, weight = amount_after, weight_after
             break
         return (max(0, available - met) << SCALE_BITS) // weight
 
-    def received(self, claimant: str, level: Level | None) -> int:
+    def received(self, claimant: str, level: int | None) -> int:
         """What a claim receives at a level; all of it at None."""
         amount, weight = self._held.get(claimant, (0, 0))
         return amount if level is None else min(amount, weight * level >> SCALE_BITS)
 
-    def level_of(self, claimant: str, wanted: int) -> Level | None:
+    def level_of(self, claimant: str, wanted: int) -> int | None:
         """The lowest level at which a claim receives `wanted`; None if it is never as much."""
         amount, weight = self._held.get(claimant, (0, 0))
         return -(-(wanted << SCALE_BITS) // weight) if 0 < wanted <= amount else None
 
-    def poured(self, level: Level) -> int:
+    def poured(self, level: int) -> int:
         """The least amount that reaches a level."""
         met, weight = 0, self.weight
         for block in self._blocks:
@@ -102,13 +100,13 @@ class WeightedFill:
             break
         return met - (-weight * level >> SCALE_BITS)
 
-    def _insert(self, claimant: str, amount: int, weight: int) -> None:
+    def _insert(self, claimant: str, *, amount: int, weight: int) -> None:
         self._held[claimant] = amount, weight
         self.amount += amount
         self.weight += weight
         claim = PutClaim(_met_at(amount, weight), claimant)
         if not self._blocks:
-            self._blocks, self._lasts = [FillBlock([claim], amount, weight)], [claim]
+            self._blocks, self._lasts = [FillBlock([claim], amount=amount, weight=weight)], [claim]
             return
         at = min(bisect_left(self._lasts, claim), len(self._blocks) - 1)
         block = self._blocks[at]
@@ -119,8 +117,8 @@ class WeightedFill:
         if len(block.claims) > BLOCK_MAX:
             self._split(at)
 
-    def _remove(self, claimant: str, amount: int, weight: int) -> None:
-        del self._held[claimant]
+    def _remove(self, claimant: str) -> None:
+        amount, weight = self._held.pop(claimant)
         self.amount -= amount
         self.weight -= weight
         claim = PutClaim(_met_at(amount, weight), claimant)
@@ -139,7 +137,8 @@ class WeightedFill:
         half = len(block.claims) // 2
         upper = block.claims[half:]
         pairs = [self._held[claim.claimant] for claim in upper]
-        above = FillBlock(upper, sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs))
+        amount, weight = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+        above = FillBlock(upper, amount=amount, weight=weight)
         block.claims = block.claims[:half]
         block.amount -= above.amount
         block.weight -= above.weight
@@ -147,10 +146,10 @@ class WeightedFill:
         self._lasts[at : at + 1] = [block.claims[-1], upper[-1]]
 
 
-def _met_at(amount: int, weight: int) -> Level:
+def _met_at(amount: int, weight: int) -> int:
     return -(-(amount << SCALE_BITS) // weight)
 
 
-def _is_met(claim: PutClaim, rest: int, weight: int) -> bool:
+def _is_met(claim: PutClaim, *, rest: int, weight: int) -> bool:
     """Whether a claim is met, with `rest` left over for claims behind it of that weight."""
     return rest >= 0 and weight * claim.met_at <= rest << SCALE_BITS

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from peloton.actors.resources import Resources
-from peloton.actors.respool.division import NO_CLAIM, Division, KindClaim
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.division import Division, KindClaim, KindTerms
+from peloton.actors.respool.messages import PoolConfig
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Key
 
@@ -21,7 +22,7 @@ HOLDERS_SCANNED_MAX = 20_000
 
 ZERO = Resources()
 KINDS = range(len(Resources.KINDS))
-NO_CLAIMS: tuple[KindClaim, ...] = (NO_CLAIM,) * len(KINDS)
+NO_TERMS = (KindTerms(),) * len(KINDS)
 
 
 class Lacking(NamedTuple):
@@ -45,7 +46,7 @@ class Node:
     __slots__ = (
         "key", "state", "parent", "children", "names", "by_name", "reserved",
         "limit", "use", "demand", "held", "lots", "members", "controllers", "_most",
-        "own", "claims", "lacking", "divisions",
+        "own", "terms", "claims", "lacking", "divisions",
     )  # fmt: skip
 
     def __init__(self, key: Key) -> None:
@@ -65,7 +66,8 @@ class Node:
         self.controllers = ZERO  # `use` by controller tasks of its own lots
         self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a cache
         self.own = ZERO  # `use` and `demand` of its own lots, without lots that cannot be admitted
-        self.claims = NO_CLAIMS  # what it claims at its parent
+        self.terms = NO_TERMS  # what its config says, by kind
+        self.claims: list[KindClaim | None] = [None for _ in KINDS]  # what its parent was told
         self.lacking: Lacking | None = None  # the entitlement its head waits for
         self.divisions: tuple[Division, ...] = ()  # by kind, once it has had a child
 
@@ -86,11 +88,10 @@ class Node:
         found = (
             self.lacking.wanted if self.lacking is not None and self.lacking.kind == kind else None
         )
-        if self.divisions:
-            first = self.divisions[kind].waiters.first()
-            if first is not None:
-                below = self.divisions[kind].wanted(first)
-                found = below if found is None else min(found, below)
+        if self.divisions and self.divisions[kind].waiters.order:
+            division = self.divisions[kind]
+            below = division.wanted(division.waiters.order[0][0])
+            found = below if found is None else min(found, below)
         return found
 
     def add_demand(self, more: Resources) -> None:
@@ -186,3 +187,14 @@ def _more(most: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
     if other[1] > most[1] or (other[1] == most[1] > 0 and other[0] < most[0]):
         return other
     return most
+
+
+def terms_of(config: PoolConfig, limit: Resources) -> tuple[KindTerms, ...]:
+    """The terms of a pool, by kind."""
+    rows = zip(
+        config.reservation.amounts(), limit.amounts(), config.share, config.static, strict=True
+    )
+    return tuple(
+        KindTerms(reservation, most, int(share * UNIT), static)
+        for reservation, most, share, static in rows
+    )

@@ -12,10 +12,10 @@ from the root meets just those pools that have enough now. Must not admit.
 
 from __future__ import annotations
 
-from peloton.actors.resources import UNIT, Resources
+from peloton.actors.resources import Resources
 from peloton.actors.respool.division import KindClaim
 from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.node import KINDS, NO_CLAIMS, ZERO, Lacking, Node
+from peloton.actors.respool.node import KINDS, ZERO, Lacking, Node
 from peloton.runtime.vocabulary import Key
 
 
@@ -24,12 +24,13 @@ class Sharing:
 
     def __init__(self) -> None:
         self._touched: dict[Key, Node] = {}  # what they claim has not reached the root yet
+        self._lacking: dict[Key, Node] = {}  # pools that wait for entitlement
         self._changed = False  # since the last `woken`
 
     @property
-    def changed(self) -> bool:
+    def has_news(self) -> bool:
         """Whether `woken` may return anything."""
-        return self._changed
+        return self._changed and bool(self._lacking)
 
     def touch(self, node: Node) -> None:
         """Its need, its config, its children or what it waits for has changed."""
@@ -41,12 +42,15 @@ class Sharing:
         for division in parent.divisions:
             division.put(node.key, None)
             division.waiters.put(node.key, None)
-        node.claims = NO_CLAIMS
+        node.claims = [None for _ in KINDS]
+        node.lacking = None
+        self._lacking.pop(node.key, None)
         self.touch(parent)
 
     def block(self, node: Node, *, kind: int, enough: int) -> None:
         """The head of a pool lacks entitlement to a kind, until it is `enough`."""
         node.lacking = Lacking(kind, enough)
+        self._lacking[node.key] = node
         self.touch(node)
 
     def entitlement(self, node: Node) -> Resources:
@@ -66,6 +70,7 @@ class Sharing:
             _wake(root, kind, found=found)
         for node in found.values():
             node.lacking = None
+            del self._lacking[node.key]
             self._touched[node.key] = node
         return [*found]
 
@@ -86,35 +91,26 @@ class Sharing:
 
 
 def _claim(node: Node, parent: Node) -> bool:
-    """Claim at the parent, and wait there; whether that changes anything for the parent."""
+    """Claim at the parent, and wait there; whether that changes anything for the parent.
+
+    Most kinds of most nodes are as they were, so this compares before it calls.
+    """
     changed = False
-    claims = tuple(_claim_of(node, kind) for kind in KINDS)
+    own, divisions = node.own.amounts(), node.divisions
     for kind in KINDS:
-        division = parent.divisions[kind]
-        if claims[kind] != node.claims[kind]:
-            division.put(node.key, claims[kind])
+        division, terms, known = parent.divisions[kind], node.terms[kind], node.claims[kind]
+        need = own[kind] + divisions[kind].need if divisions else own[kind]
+        if need > terms.limit:
+            need = terms.limit
+        if known is None or known.need != need or known.terms is not terms:
+            node.claims[kind] = claim = KindClaim(need, terms)
+            division.put(node.key, claim)
             changed = True
-        wanted = node.wanted(kind)
-        level = division.level_for(node.key, wanted) if wanted is not None else None
-        changed = division.waiters.put(node.key, level) or changed
-    node.claims = claims
+        if node.lacking or division.waiters.order or (divisions and divisions[kind].waiters.order):
+            wanted = node.wanted(kind)
+            level = division.level_for(node.key, wanted) if wanted is not None else None
+            changed = division.waiters.put(node.key, level) or changed
     return changed
-
-
-def _claim_of(node: Node, kind: int) -> KindClaim:
-    assert node.state is not None
-    config = node.state.config
-    limit = node.limit.amounts()[kind]
-    need = node.own.amounts()[kind]
-    if node.divisions:
-        need += node.divisions[kind].need
-    return KindClaim(
-        need=min(need, limit),
-        reservation=config.reservation.amounts()[kind],
-        limit=limit,
-        share=int(config.share[kind] * UNIT),
-        static=config.static[kind],
-    )
 
 
 def _of_kind(path: list[Node], kind: int) -> int:

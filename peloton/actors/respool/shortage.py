@@ -155,7 +155,7 @@ def _number(millionths: int) -> str:
     return f"{amount(millionths):.10g}"
 
 
-def head_waits(tree: PoolLimits, pool: Key) -> str:
+def why_head_waits(tree: PoolLimits, pool: Key) -> str:
     """Why the first ticket of a pool waits; "" if none does."""
     queue = tree.queues.get(pool)
     head = queue.first() if queue is not None else None
@@ -164,7 +164,7 @@ def head_waits(tree: PoolLimits, pool: Key) -> str:
     return shortage(tree, tree.lots[head].shape).text
 
 
-def lot_waits(tree: PoolLimits, key: Key) -> LotWaits:
+def why_lot_waits(tree: PoolLimits, key: Key) -> LotWaits:
     """Why the waiting members of a lot wait, and how many tickets are before them."""
     lot = tree.lots[key]
     pool = lot.shape.pool
@@ -175,7 +175,7 @@ def lot_waits(tree: PoolLimits, key: Key) -> LotWaits:
         # It would fit, but a head that does not fit blocks it: give the reason of the head.
         tickets = "1 ticket is" if position == 1 else f"{position} tickets are"
         because = f"{tickets} before it in the queue of its pool"
-        first = head_waits(tree, pool)
+        first = why_head_waits(tree, pool)
         because += f"; the first of them waits: {first}" if first else ""
     return LotWaits(
         pool=pool,

@@ -18,7 +18,7 @@ class SkippedLots:
         self._thresholds = Thresholds()
         self._number = 0
 
-    def put(self, lot: Key, resource: PoolResource, amount: int) -> None:
+    def put(self, lot: Key, *, resource: PoolResource, amount: int) -> None:
         """A lot is skipped until there is so much of a resource."""
         self._number += 1
         self._thresholds.put(lot, self._number, resource=resource, amount=amount)

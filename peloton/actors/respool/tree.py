@@ -11,16 +11,16 @@ may unblock; no other pool is checked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.node import KINDS, ZERO, Node
+from peloton.actors.respool.node import KINDS, NO_TERMS, ZERO, Node, terms_of
 from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.sharing import Sharing
-from peloton.actors.respool.shortage import head_waits, lot_waits
+from peloton.actors.respool.shortage import why_head_waits, why_lot_waits
 from peloton.actors.respool.skipped import SkippedLots
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.waiting import PoolResource, Waiting
@@ -39,6 +39,7 @@ class Tree:
         self.waiting = Waiting()
         self._nodes: dict[Key, Node] = {}
         self._sharing = Sharing()
+        self._uneven: dict[Key, None] = {}  # pools that keep what they do not need, or never borrow
         self._skipped = SkippedLots()
         self._claimed: dict[Key, Resources] = {}  # what each lot adds to the need of its pool
 
@@ -92,6 +93,18 @@ class Tree:
         """What a pool may use as long as others need what they need, by reservation and share."""
         return self._sharing.entitlement(self._nodes[pool]) if pool in self.pools else ZERO
 
+    def is_ample(self, pool: Key) -> bool:
+        """Whether all that anybody needs fits into every pool above: then a pool is entitled to
+        all that it needs, and nothing has to be divided to know it."""
+        if self._uneven:
+            return False
+        node = self._nodes[pool].parent
+        while node is not None:
+            if not (node.use + node.demand).within(node.limit):
+                return False
+            node = node.parent
+        return True
+
     def controller_limit(self, pool: Key) -> Resources | None:
         """The most that the controller tasks of a pool may hold; None: as much as other tasks."""
         known = self.pools.get(pool)
@@ -125,9 +138,14 @@ class Tree:
         node = self._nodes.get(parent)
         return [*node.names.get(name, ())] if node is not None else []
 
+    def siblings(self, pool: Key) -> list[tuple[str, Key]]:
+        """The children of a pool, by name; not to be changed."""
+        node = self._nodes.get(pool)
+        return node.by_name if node is not None else []
+
     def below(self, pool: Key, after: tuple[str, Key] | None = None) -> Iterator[Key]:
         """The children of a pool by name, lazily; with `after`, those behind that name and key."""
-        siblings = self._by_name(pool)
+        siblings = self.siblings(pool)
         start = bisect_right(siblings, after) if after is not None else 0
         return (siblings[number][1] for number in range(start, len(siblings)))
 
@@ -140,62 +158,23 @@ class Tree:
         """The job that holds most of a resource in a pool and below, and how much; "" for none."""
         return self._nodes[pool].holder(kind) if pool in self.pools else ("", 0)
 
-    # ---- many pools ----
-
-    def find(self, path: str) -> Key | None:
-        """The pool at a path."""
-        pool, names = ROOT, [part for part in path.split("/") if part]
-        for at, name in enumerate(names):
-            found = self.named(pool, name)
-            if not found:
-                # A forced update may have put slashes into a name.
-                return next(iter(self.named(pool, "/".join(names[at:]))), None)
-            pool = found[0]
-        return pool
-
-    def all(self) -> list[Key]:
-        """Every pool, parents before children, siblings by name."""
-        return [*self.walk(None)]
-
-    def walk(self, after: Sequence[tuple[str, Key]] | None) -> Iterator[Key]:
-        """Every pool in the same order, lazily; with `after`, only those behind that pool.
-
-        `after` is the path to it, without the root: the name and key of each pool. It need not
-        exist any more.
-        """
-        if ROOT not in self.pools:
-            return
-        if after is None:
-            yield ROOT
-        open_pools, at = [], ROOT
-        for named in after or ():
-            open_pools.append((at, bisect_right(self._by_name(at), named)))
-            at = named[1]
-        open_pools.append((at, 0))
-        while open_pools:
-            pool, number = open_pools.pop()
-            siblings = self._by_name(pool)
-            if number < len(siblings):
-                child = siblings[number][1]
-                open_pools += [(pool, number + 1), (child, 0)]
-                yield child
-
     # ---- who waits, and why ----
 
     def head_waits(self, pool: Key) -> str:
         """Why the first ticket of a pool waits; "" if none does."""
-        return head_waits(self, pool)
+        return why_head_waits(self, pool)
 
     def waits(self, key: Key) -> LotWaits:
         """Why the waiting members of a lot wait, and how many tickets are before them."""
-        return lot_waits(self, key)
+        return why_lot_waits(self, key)
 
     def skip(self, key: Key, resource: PoolResource) -> None:
         """A lot can never be admitted under the present limit of a resource, or not before other
         controllers of its pool end: it blocks no other, and entitles its pool to nothing."""
         lot = self.lots[key]
         self.queues[lot.shape.pool].skip(key)
-        self._skipped.put(key, resource, lot.shape.resources.amounts()[resource.kind])
+        amount = lot.shape.resources.amounts()[resource.kind]
+        self._skipped.put(key, resource=resource, amount=amount)
         self._claim(key, lot.shape.pool)
 
     def lack(self, pool: Key, *, need: Resources, kind: int, part: bool) -> None:
@@ -210,7 +189,7 @@ class Tree:
     def settle(self) -> bool:
         """Let all changes reach the entitlements; whether there are heads to be checked again."""
         root = self._nodes.get(ROOT)
-        if root is None or not self._sharing.changed:
+        if root is None or not self._sharing.has_news:
             return False
         woken = self._sharing.woken(root)
         for pool in woken:
@@ -231,6 +210,10 @@ class Tree:
             node.unlink()
         node.state = new
         node.limit = _limit(key, new)
+        node.terms = terms_of(new.config, node.limit) if new is not None else NO_TERMS
+        self._uneven.pop(key, None)
+        if new is not None and any(terms.static or not terms.share for terms in node.terms):
+            self._uneven[key] = None
         if new is None:
             self.pools.pop(key, None)
         else:
@@ -399,10 +382,6 @@ class Tree:
         if node is not None and node.idle:
             del self._nodes[node.key]
             self.queues.pop(node.key, None)
-
-    def _by_name(self, pool: Key) -> list[tuple[str, Key]]:
-        node = self._nodes.get(pool)
-        return node.by_name if node is not None else []
 
 
 def _parent(key: Key, state: Pool | None) -> Key | None:
