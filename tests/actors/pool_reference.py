@@ -129,20 +129,21 @@ class Reference:
         does a controller that only the limit for controllers excludes."""
         use = {key: self.use(key) for key in self.pools}
         while True:
-            by_pool = entitlements(self, self.skipped)
-            entitled = {key: by_pool[key] - use[key] for key in self.pools}
-            found, again = self._whole(use, entitled)
+            found, again = self._whole(use)
             if found or not again:
                 break
-        return found or self._parts(use, entitled)
+        return found or self._parts(use)
 
-    def _whole(
-        self, use: dict[Key, Resources], entitled: dict[Key, Resources]
-    ) -> tuple[list[tuple[Key, Bits]], bool]:
+    def _spare(self, use: dict[Key, Resources]) -> dict[Key, Resources]:
+        """What each pool is entitled to beyond what it uses."""
+        entitled = entitlements(self, self.skipped)
+        return {key: entitled[key] - use[key] for key in self.pools}
+
+    def _whole(self, use: dict[Key, Resources]) -> tuple[list[tuple[Key, Bits]], bool]:
         """Those that fit, and whether a lot was found out never to fit."""
         found: list[tuple[Key, Bits]] = []
         taken: dict[Key, Resources] = {}
-        known = set(self.skipped)
+        known, entitled = set(self.skipped), self._spare(use)
         for pool in [key for key in self.pending if key in self.pools]:
             controllers, by_controllers = self.controller_room(pool), Resources()
             for key in self.order(pool):
@@ -158,10 +159,12 @@ class Reference:
                     count = min(count, need.fits(controllers - by_controllers))
                     if not need.fits(controllers):
                         self.skipped.add(key)
+                        entitled = self._spare(use)
                     if not need.fits(controllers - by_controllers):
                         continue
                 if not count and self.never(pool, need):
                     self.skipped.add(key)
+                    entitled = self._spare(use)
                     continue
                 members = lot.waiting.lowest(count)
                 if lot.shape.controller:
@@ -174,12 +177,10 @@ class Reference:
                     break
         return found, self.skipped != known
 
-    def _parts(
-        self, use: dict[Key, Resources], entitled: dict[Key, Resources]
-    ) -> list[tuple[Key, Bits]]:
+    def _parts(self, use: dict[Key, Resources]) -> list[tuple[Key, Bits]]:
         """One task for each pool that is entitled to a part of it, unless there is one that is
         entitled to all, and waits for room that both would take."""
-        heads = {}
+        heads, entitled = {}, self._spare(use)
         for pool in [key for key in self.pending if key in self.pools]:
             order = [key for key in self.order(pool) if key not in self.skipped]
             if order:

@@ -177,9 +177,10 @@ def _admit(
                 kind = Resources.KINDS.index(short)
                 tree.skip(key, PoolResource(pool, kind, controllers=True))
                 continue
-            count = min(count, need.fits(room - controllers))
-            if not count:
+            fitting = need.fits(room - controllers)
+            if not fitting:
                 continue  # only this pass has taken it: the next one decides
+            count = min(count, fitting)
         if not count:
             too_low = _bottleneck(tree, pool, need=need, of=tree.limit)
             if too_low is not None:
