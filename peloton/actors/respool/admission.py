@@ -61,7 +61,12 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
     """
     waiting = tree.waiting
     taken: dict[Key, Resources] = {}
-    for pool in waiting.parts() if not waiting.is_awaited(ROOT) else ():
+    for pool, where, need in waiting.awaiting():
+        if not need.within(_spare(tree, pool, taken=taken)):
+            waiting.recheck(pool)  # others need more since: it is entitled to less
+        elif where == ROOT:
+            return False
+    for pool in waiting.parts():
         if len(found) == LOTS_PER_PASS_MAX:
             break
         if any(waiting.is_awaited(above) for above in tree.up(pool)):

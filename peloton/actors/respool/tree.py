@@ -183,8 +183,9 @@ class Tree:
         `part`: it has some; else some is enough, for a task may be rounded up.
         """
         node = self._nodes[pool]
-        enough = (need if part else ZERO).amounts()[kind] + node.use.amounts()[kind]
-        self._sharing.block(node, kind=kind, enough=enough + (1 - EPSILON if part else EPSILON))
+        whole = need.amounts()[kind] + 1 - EPSILON
+        more = whole if part else min(whole, EPSILON)
+        self._sharing.block(node, kind=kind, enough=node.use.amounts()[kind] + more)
 
     def settle(self) -> bool:
         """Let all changes reach the entitlements; whether there are heads to be checked again."""

@@ -144,6 +144,10 @@ class Waiting:
         """The pools with a part, in order."""
         return sorted(self._parts, key=self.numbers.__getitem__)
 
+    def awaiting(self) -> list[tuple[Key, Key, Resources]]:
+        """The pools that were entitled to the room they wait for, where, and for how much."""
+        return [(pool, where, self._heads[pool]) for pool, where in self._entitled.items()]
+
     def is_awaited(self, pool: Key) -> bool:
         """Whether room in a pool is awaited by the head of another that is entitled to it."""
         return pool in self._awaited
