@@ -34,6 +34,7 @@ from peloton.assembly.placer_service import PlacerService
 from peloton.assembly.process_log import log_line
 from peloton.assembly.servers import open_cassandra, open_zookeeper
 from peloton.assembly.task_accounts import check_accounts, task_accounts
+from peloton.assembly.task_images import check_task_images
 from peloton.assembly.task_limits import check_task_limits, task_limits
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
@@ -161,6 +162,7 @@ class Daemon:
         self._listeners.check()
         check_accounts(settings, self._options.names, report=log_line)
         check_task_limits(settings, self._options.names)
+        check_task_images(settings, self._options.names)
         journal = self._outside.journal if self._outside else self._open_journal()
         self._undo.append(journal.close)
         # Who we are comes first: nothing of another cluster may be touched.

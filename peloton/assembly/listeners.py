@@ -13,12 +13,13 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from peloton.assembly import access, task_accounts, task_limits
+from peloton.assembly import access, task_accounts, task_images, task_limits
 from peloton.assembly.access import ClientAccess
 from peloton.assembly.port_holder import port_holder
 from peloton.failures import CannotStart
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.http import HttpServer
+from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import ServerOptions, build_server
@@ -52,6 +53,7 @@ class ClientListeners:
         self._report = report
         self._permissions = Permissions()
         self._audit: AuditLog | None = None
+        self._kills = KillSwitch()
         self._access: ClientAccess | None = None
         self._tasks = (
             *task_accounts.health_notes(settings, options.names),
@@ -130,6 +132,8 @@ class ClientListeners:
                     permissions=self._permissions,
                     audit=audit,
                     notify=AllowedUrls(self._settings.notify.allow),
+                    images_run=task_images.runs_images(self._settings),
+                    kills=self._kills,
                 ),
             )
         except RuntimeError as error:  # taken since the check above
@@ -174,7 +178,8 @@ class ClientListeners:
     def _notes(self) -> tuple[NotReadyReason, ...]:
         """What health says besides, and what is no reason against being ready."""
         audit = self._audit.notes() if self._audit is not None else ()
-        return (*self.access.notes, *self._tasks, *self._permissions.notes(), *audit)
+        others = (*self._permissions.notes(), *self._kills.notes())
+        return (*self.access.notes, *self._tasks, *others, *audit)
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

@@ -33,6 +33,7 @@ UNDER_WAY_MAX = 1000
 """Ends that are being told, or wait for their next attempt. Jobs repeat what finds no room."""
 KNOWN_MAX = 10_000
 """Outcomes that are kept for jobs that ask again before they have journaled them."""
+NOT_ALLOWED = "its URL is not below a prefix that the operator of the cluster allows"
 STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: |\r?\n)")
 
 
@@ -149,10 +150,14 @@ class Notifier:
 
     async def _outcome(self, order: PostNotice) -> NoticeHandled:
         """Of all attempts."""
-        number, problem = order.notice.number, self._allowed.why_not(order.url)
-        if problem:
-            return NoticeHandled(number, False, problem)
-        parts = url_parts(order.url)
+        number = order.notice.number
+        try:
+            parts = url_parts(order.url)
+        except ValueError:  # an earlier version allowed more; the text would show the URL
+            return NoticeHandled(number, False, "its URL cannot be called")
+        if self._allowed.why_not(order.url):
+            # Not that text: paths and queries of such URLs are secrets, and this goes to logs.
+            return NoticeHandled(number, False, f"{parts.authority}: {NOT_ALLOWED}")
         request = request_bytes(parts, notice_body(order, self._cluster))
         for attempt in range(1, self._retries.attempts_max + 1):
             async with self._slots:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from peloton.assembly.task_images import engine_of, engine_text
 from peloton.backends.keeper.group_places import FoundPlace, find_place
 from peloton.backends.keeper.limits import ENFORCE, OFF
 from peloton.backends.process import TaskLimits
@@ -62,7 +63,11 @@ def health_notes(settings: DaemonSettings, names: SettingNames) -> tuple[NotRead
 
 
 def machine_text() -> str:
-    """One line: what this machine can hold tasks to."""
+    """A line for each: what this machine can hold tasks to, and run their images with."""
+    return f"{_groups_text()}\n{engine_text()}"
+
+
+def _groups_text() -> str:
     try:
         found = find_place(_ANY)
     except OSError as error:
@@ -78,7 +83,8 @@ def task_limits(settings: DaemonSettings) -> TaskLimits:
     process = settings.backend.process
     if process is None:
         return TaskLimits()
-    return TaskLimits(process.limits, process.cpu_quota, process.task_pids, process.images)
+    limits = TaskLimits(process.limits, process.cpu_quota, process.task_pids, process.images)
+    return limits._replace(engine=engine_of(settings))
 
 
 def _mode(settings: DaemonSettings) -> str:

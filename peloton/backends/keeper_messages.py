@@ -31,6 +31,11 @@ EARLIER_LIMITS = (
     "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
 )
 """The same for runs that must not begin without limits."""
+EARLIER_IMAGES = (
+    "this keeper is of an earlier version and would start the run without its image: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""The same for runs that are containers."""
 
 
 class BadRun(Exception):
@@ -54,11 +59,20 @@ class RunLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class RunContainer:
+    """The image that a run is started from, and the program of the engine that does it."""
+
+    engine: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
     (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
     `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
-    Without `limits` it is in no control group, and its memory alone is watched."""
+    Without `limits` it is in no control group, and its memory alone is watched. With `container`
+    it is one."""
 
     run_id: str
     host: str
@@ -71,6 +85,7 @@ class RunRequest:
     caller: str = ""
     task_user: str = ""
     limits: RunLimits | None = None
+    container: RunContainer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +199,14 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
             form["limits"] = {"memory_mb": run.memory_mb, **asdict(run.limits)}
             if run.limits.mode == ENFORCE:
                 form |= {"memory_mb": EARLIER_LIMITS, "limit_mb": EARLIER_LIMITS}
+        if run.container is not None:
+            form |= {"memory_mb": EARLIER_IMAGES, "limit_mb": EARLIER_IMAGES}
+            form["container"] = {
+                **asdict(run.container),
+                "memory_mb": run.memory_mb,
+                # A keeper that knows limits and no containers would read them elsewhere.
+                "limits": form.pop("limits", None),
+            }
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble

@@ -36,7 +36,7 @@ from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
 
-IGNORE, REFUSE = "ignore", "refuse"
+IGNORE, RUN, REFUSE = "ignore", "run", "refuse"
 """What to do with the container image of a run."""
 PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
@@ -60,6 +60,14 @@ class TaskLimits(NamedTuple):
     cpu_quota: bool = False
     pids: int = 0
     images: str = IGNORE
+    engine: str = ""
+    """The program that runs containers: only with `images: run`."""
+
+    def container_of(self, image: str) -> km.RunContainer | None:
+        """What a run of this image is started by; None: without it."""
+        if not image or self.images != RUN:
+            return None
+        return km.RunContainer(self.engine, image)
 
     def of(self, resources: Resources) -> km.RunLimits | None:
         """Those of a run."""
@@ -219,6 +227,7 @@ class ProcessBackend:
             caller=spec.caller if root else "",
             task_user=self.accounts.task_user,
             limits=self.limits.of(spec.resources),
+            container=self.limits.container_of(spec.image),
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()

@@ -42,9 +42,15 @@ def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int)
         state = enum_name(one.runtime, "state")
         how = termination(one.runtime).removeprefix("FAILED: ") or one.runtime.message
         text = short(one.config.command.value)
-        yield f"[{one.instanceId}] {state}{', ' + how if how else ''}: {text}"
+        yield f"[{number_of(one)}] {state}{', ' + how if how else ''}: {text}"
         for line in tail(files.fetch(one.instanceId, ("stderr",)).get("stderr", b"")):
             yield f"    {line}"
+
+
+def number_of(task: Any) -> str:
+    """The number of an instance; of one that runs again, with the number it had at first."""
+    first = [one.value for one in task.config.labels if one.key == "retryOfInstance"]
+    return f"{task.instanceId}, at first {first[0]}" if first else str(task.instanceId)
 
 
 def groups_lines(peloton: Client, job: str, *, only: int | None = None) -> Iterator[str]:

@@ -6,6 +6,8 @@ the progress: that comes from counts.
 
 from __future__ import annotations
 
+import itertools
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +17,7 @@ import click
 
 from peloton.cli import attend, batch, exits
 from peloton.cli.lines import FILES, BadCommands, commands_in, filled, has_place, parted
-from peloton.cli.names import id_of
+from peloton.cli.names import JOBS_MAX, id_of
 from peloton.cli.options import CliSettings
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
 from peloton.cli.outputs import KEPT_MAX, Collected, ended_of
@@ -29,6 +31,8 @@ FAILED_SHOWN_MAX = 20
 NAME_DEFAULT = "map"
 FAILED_STATES = ("FAILED", "LOST", "KILLED")
 PAGE = 1000
+ORIGIN = "retryOfInstance"
+RETRY_NAME = re.compile(r"-retry-\d+\Z", re.ASCII)
 MANY, MANY_TIMEOUT_S = 5000, 120.0
 """A call that creates so many own configs may take longer than the usual time of a call."""
 
@@ -83,6 +87,8 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
         if failed_of:
             failed_of = id_of(peloton, failed_of)
             spec, options["pool"] = failed_again(peloton, failed_of)
+            options["retried"] = failed_of
+            spec["name"] = options["name"] or next_name(peloton, spec["name"])
         else:
             spec = spec_of(peloton, commands, options=options)
         if options["dry_run"]:
@@ -166,9 +172,44 @@ def failed_again(peloton: Client, job: str) -> tuple[Any, str]:
     sla = spec.get("sla", {})
     if int(sla.get("maximumRunningInstances", 0)) > len(found):
         sla["maximumRunningInstances"] = len(found)
-    configs = (found[number]["command"] for number in sorted(found))
-    spec["instanceConfig"] = {number: {"command": one} for number, one in enumerate(configs)}
+    spec["instanceConfig"] = {
+        at: {"command": found[number]["command"], "labels": origin(found[number], number)}
+        for at, number in enumerate(sorted(found))
+    }
     return spec, pool
+
+
+def origin(config: Any, number: int) -> list[dict[str, str]]:
+    """The labels of an instance that runs again, with the number that it had at first."""
+    labels = config.get("labels", [])
+    first = next((one["value"] for one in labels if one["key"] == ORIGIN), str(number))
+    return [*(one for one in labels if one["key"] != ORIGIN), {"key": ORIGIN, "value": first}]
+
+
+def tags_of(spec: Any) -> list[str]:
+    """What stands before the output of each instance: its number, the one that it had at first."""
+    configs = spec.get("instanceConfig", {})
+    return [
+        next(
+            (
+                label["value"]
+                for label in configs.get(number, {}).get("labels", ())
+                if label["key"] == ORIGIN
+            ),
+            str(number),
+        )
+        for number in range(spec["instanceCount"])
+    ]
+
+
+def next_name(peloton: Client, name: str) -> str:
+    """The name of a job with `-retry-N` behind it, which no job has."""
+    from peloton.sdk.client import JobQuery
+
+    known = RETRY_NAME.sub("", name)
+    wanted = JobQuery(name=known, limit=JOBS_MAX, total_max=JOBS_MAX)
+    taken = {one.name for one in peloton.jobs.query(wanted).results}
+    return next(found for at in itertools.count(1) if (found := f"{known}-retry-{at}") not in taken)
 
 
 def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
@@ -179,10 +220,15 @@ def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
         show(OutputForms({"job_id": job}, text=job, names=lambda: [job]))
         hint(f"next: {batch.next_steps(job)}")
         return exits.OK
-    hint(f"job {job}: {count} {'command' if count == 1 else 'commands'}")
+    commands = "command" if count == 1 else "commands"
+    hint(
+        f"job {job}: {count} {commands}"
+        + (f", as {spec['name']}" if options.get("retried") else "")
+    )
     logs = count <= KEPT_MAX if options["logs"] is None else options["logs"]
     collected = Collected(
-        peloton, job, count=count, in_order=options["keep_order"], tag=options["tag"]
+        peloton, job, count=count, in_order=options["keep_order"],
+        tags=tags_of(spec) if options["tag"] else None,
     ) if logs else None  # fmt: skip
     try:
         with progress(count) as shown:

@@ -89,7 +89,19 @@ def row(reason: Any, now: float) -> Sequence[object]:
     )  # fmt: skip
 
 
-@click.command(cls=OwnCommand)
+class WaitCommand(OwnCommand):
+    """Finds its jobs by name as patiently as it waits for them."""
+
+    def job_ids(self, ctx: click.Context, typed: Sequence[str]) -> tuple[str, ...]:
+        """The ids of the jobs that were typed; a daemon may be restarting meanwhile."""
+        from peloton.sdk.ops import patiently
+
+        find = super().job_ids
+        within_s = ctx.params.get("within_s")
+        return patiently(lambda: find(ctx, typed), timeout_s=within_s, silent=hint)
+
+
+@click.command(cls=WaitCommand)
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @click.option(
     "--within",

@@ -151,10 +151,13 @@ class Globals(click.Command):
             arguments = [one.name for one in self.params if isinstance(one, click.Argument)]
             if typed and name in arguments:
                 single = isinstance(typed, str)
-                resolve = ctx.ensure_object(CliSettings).job_ids
-                found = resolve((typed,) if single else typed)
+                found = self.job_ids(ctx, (typed,) if single else typed)
                 ctx.params[name] = found[0] if single else found
         return super().invoke(ctx)
+
+    def job_ids(self, ctx: click.Context, typed: Sequence[str]) -> tuple[str, ...]:
+        """The ids of the jobs that were typed."""
+        return ctx.ensure_object(CliSettings).job_ids(typed)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         root = ctx.parent is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -96,10 +96,17 @@ class Collected:
     """Prints what instances have printed, each once, when it has ended."""
 
     def __init__(
-        self, peloton: Client, job: str, *, count: int, in_order: bool = False, tag: bool = False
+        self,
+        peloton: Client,
+        job: str,
+        *,
+        count: int,
+        in_order: bool = False,
+        tags: Sequence[str] | None = None,
     ) -> None:
+        """`tags`: what stands before each line of an instance, by its number."""
         self._peloton, self._job, self._count = peloton, job, count
-        self._in_order, self._tag = in_order, tag
+        self._in_order, self._tags = in_order, tags
         self._next = 0
         """All instances below are printed."""
         self._printed: set[int] = set()
@@ -133,10 +140,9 @@ class Collected:
         with ThreadPoolExecutor(FETCHERS) as fetchers:
             fetched = fetchers.map(lambda number: (number, self.fetch(number)), instances)
             for number, files in fetched:
+                tag = f"{self._tags[number]}\t" if self._tags is not None else ""
                 for name in FILES:
-                    write(
-                        target(name), files.get(name, b""), tag=f"{number}\t" if self._tag else ""
-                    )
+                    write(target(name), files.get(name, b""), tag=tag)
 
     def fetch(self, instance: int, names: tuple[str, ...] = FILES) -> dict[str, bytes]:
         """The files of an instance; empty where they are gone."""

@@ -85,7 +85,7 @@ def followed(peloton: Client, job: str, *, instances: int, options: Any) -> Any:
     if instances == 1:
         with Live(peloton, job):
             return attend.attend(peloton, job, seen=lambda now: None, can_detach=can_detach)
-    collected = Collected(peloton, job, count=instances, tag=True)
+    collected = Collected(peloton, job, count=instances, tags=[*map(str, range(instances))])
     if instances > KEPT_MAX:
         hint(f"more than {KEPT_MAX} instances: what they print is not shown; see `task logs`")
         return attend.attend(peloton, job, seen=lambda now: None, can_detach=can_detach)
@@ -101,8 +101,11 @@ def explain(peloton: Client, job: str, *, ended: Any, local: bool) -> None:
     """One line about what went wrong: an exit code alone does not tell who was at fault."""
     if click.get_current_context().ensure_object(CliSettings).output in ("json", "yaml"):
         return
-    for reason in peloton.ops.why(job).reasons[:3]:
-        if reason.state not in ("SUCCEEDED", "RUNNING"):
-            hint(f"job {job} {ended.state}: {reason.text}")
+    reasons = peloton.ops.why(job).reasons[:3]
+    texts = [one.text for one in reasons if one.state not in ("SUCCEEDED", "RUNNING")]
+    for text in dict.fromkeys(texts):
+        # What stopped the job is the reason of its instances, too.
+        if not any(text != other and text.endswith(other) for other in texts):
+            hint(f"job {job} {ended.state}: {text}")
     if not local:
         hint(f"next: {command('why', job)}")

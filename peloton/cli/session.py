@@ -173,16 +173,24 @@ def spec_text(path: str) -> str:
 
 @contextmanager
 def spec_in(path: str) -> Iterator[dict[str, Any]]:
-    """The spec in a file; adds the file and the line to errors about a field."""
+    """The spec in a file; adds the file and the line to errors about a field. Of several mistakes
+    each is printed, and the last one raised."""
     spec = read_spec(path)
     try:
         yield spec
-    except BadSpec as error:
-        if error.field:
-            line = _line_of(path, error.field)
-            where = f"{path}, line {line}" if line is not None else path
-            error.args = (f"{where}: {error}",)
-        raise
+    except BadSpec as first:
+        *others, last = (first, *first.more)
+        for error in others:
+            hint(_placed(path, error))
+        last.args = (_placed(path, last),)
+        raise last from None
+
+
+def _placed(path: str, error: BadSpec) -> str:
+    if not error.field:
+        return str(error)
+    line = _line_of(path, error.field)
+    return f"{path}, line {line}: {error}" if line is not None else f"{path}: {error}"
 
 
 def _line_of(path: str, field: str) -> int | None:

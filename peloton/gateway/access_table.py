@@ -251,6 +251,14 @@ _FIRST: dict[str, AccessRow] = {
     f"{TASKS}.Query": _BY_JOB_ID,
     f"{TASKS}.GetCache": _BY_JOB_ID,
     f"{TASKS}.GetPodEvents": _BY_JOB_ID,
+    f"{TASKS}.DeletePodEvents": _BY_JOB_ID._replace(
+        permission=STOP,
+        objects=lambda sent: {
+            "job": sent.jobId.value,
+            "instance": sent.instanceId,
+            "run": sent.runId,
+        },
+    ),
     f"{TASKS}.BrowseSandbox": _BY_JOB_ID,
     f"{TASKS}.Stop": _BY_JOB_ID._replace(permission=STOP, objects=_stopped),
     f"{TASKS}.Start": _BY_JOB_ID._replace(permission=STOP, objects=_stopped),
@@ -324,6 +332,30 @@ _FIRST: dict[str, AccessRow] = {
     f"{INTERNAL_HOSTS}.KillTasks": _OF_CLUSTER._replace(
         objects=lambda sent: {"tasks": [one.value for one in sent.taskIds[:SHOWN_RANGES_MAX]]}
     ),
+    f"{INTERNAL_HOSTS}.KillAndReserveTasks": _OF_CLUSTER._replace(
+        objects=lambda sent: {
+            "tasks": [one.taskId.value for one in sent.entries[:SHOWN_RANGES_MAX]],
+            "hosts": [one.hostToReserve for one in sent.entries[:SHOWN_HOSTS_MAX]],
+        }
+    ),
+    f"{INTERNAL_HOSTS}.ReleaseHostsHeldForTasks": _OF_CLUSTER._replace(
+        objects=lambda sent: {"tasks": [one.value for one in sent.ids[:SHOWN_RANGES_MAX]]}
+    ),
+    f"{INTERNAL_HOSTS}.ReserveHosts": _OF_CLUSTER._replace(
+        objects=lambda sent: {
+            "task": sent.reservation.task.id.value,
+            "hosts": _names(sent.reservation.hosts),
+        }
+    ),
+    f"{INTERNAL_HOSTS}.GetCompletedReservations": _OF_CLUSTER._replace(
+        objects=_nothing_named,
+        made=lambda answer: (
+            {"hosts": _names(one.host for one in answer.completedReservations)}
+            if answer.completedReservations
+            else {}
+        ),
+    ),
+    f"{INTERNAL_HOSTS}.DisableKillTasks": _OF_CLUSTER._replace(objects=_nothing_named),
     f"{EVENTS}.InitStream": _OF_CLUSTER,
     f"{EVENTS}.WaitForEvents": _OF_CLUSTER,
     f"{POD_EVENTS}.InitStream": _OF_CLUSTER,
@@ -349,6 +381,12 @@ _FIRST: dict[str, AccessRow] = {
     f"{HOST_MANAGER}.KillPods": _OF_CLUSTER._replace(
         objects=lambda sent: {"pods": [one.value for one in sent.pod_ids[:SHOWN_RANGES_MAX]]}
     ),
+    f"{HOST_MANAGER}.KillAndHoldPods": _OF_CLUSTER._replace(
+        objects=lambda sent: {
+            "pods": [one.pod_id.value for one in sent.entries[:SHOWN_RANGES_MAX]],
+            "hosts": [one.hostToHold for one in sent.entries[:SHOWN_HOSTS_MAX]],
+        }
+    ),
     f"{INTERNAL_TASKS}.GetActiveTasks": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.GetOrphanTasks": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.GetPendingTasks": _OF_CLUSTER,
@@ -373,6 +411,9 @@ _FIRST: dict[str, AccessRow] = {
     f"{HOSTS}.CreateHostPool": _POOLED,
     f"{HOSTS}.DeleteHostPool": _POOLED,
     f"{HOSTS}.ChangeHostPool": _MOVED,
+    f"{HOSTS}.MoveHosts": _MAINTAINED._replace(
+        objects=lambda sent: {"from": sent.sourcePool, "to": sent.destinationPool}
+    ),
     f"{HOSTS_V1}.CreateHostPool": _POOLED,
     f"{HOSTS_V1}.DeleteHostPool": _POOLED,
     f"{HOSTS_V1}.ChangeHostPool": _MOVED,

@@ -318,12 +318,18 @@ def _line_or_less(entry: AuditEntry) -> bytes:
 
 
 def _error_of(answer: Any) -> tuple[str, str]:
-    """The error inside an OK answer, as the calls of v0 have it: its field and its text."""
-    if "error" not in answer.DESCRIPTOR.fields_by_name or not answer.HasField("error"):
+    """The error inside an OK answer, as the calls of v0 have it: its field and its text.
+
+    Some have one for each task; the first of them is told.
+    """
+    known = answer.DESCRIPTOR.fields_by_name.get("error")
+    if known is None or (known.has_presence and not answer.HasField("error")):
         return "", ""
-    for field, value in answer.error.ListFields():
-        return str(field.name), str(getattr(value, "message", ""))
-    return "error", ""
+    for error in answer.error if not known.has_presence else (answer.error,):
+        for field, value in error.ListFields():
+            return str(field.name), str(getattr(value, "message", ""))
+        return "error", ""
+    return "", ""
 
 
 def _encoded(line: Mapping[str, Any]) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.actors.host.foreign_names import held_task
 from peloton.actors.host.hold_messages import HoldReleased
 from peloton.actors.resources import BadAmount, Resources, amount, millionths
 from peloton.api.v0.task import task_pb2 as task
@@ -20,10 +21,12 @@ from peloton.gateway.foreign_runs import (
     launch_runs,
     refused_code,
 )
-from peloton.gateway.host_offers import Wanted, hold_hosts, release_holds
+from peloton.gateway.host_offers import Wanted, hinted, hold_hosts, release_holds
 from peloton.gateway.inventories import all_hosts, by_kind, capacity_of, status_of, unused_of
+from peloton.gateway.kill_switch import KILLS_DISABLED, KillSwitch
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.second_services import recast
+from peloton.gateway.task_holds import KillEntry, drop_task_holds, kill_and_hold
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_task import BadConfig, to_constraint
 from peloton.placement import filters
@@ -46,8 +49,11 @@ RESULT_NAMES = {
 class HostManagerService:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, cluster_client: ClusterClient, events: PodEvents) -> None:
+    def __init__(
+        self, cluster_client: ClusterClient, events: PodEvents, *, kills: KillSwitch
+    ) -> None:
         self._cluster_client = cluster_client
+        self._kills = kills
         self._events = events
 
     def ClusterCapacity(self, sent: hostmgr_svc.ClusterCapacityRequest, context: Context) -> Any:
@@ -112,6 +118,8 @@ class HostManagerService:
             runs = [_run_wanted(pod, f"pods[{at}]") for at, pod in enumerate(sent.pods)]
         except BadConfig as error:
             end(context, Code.INVALID_ARGUMENT, text=str(error))
+        names = [held_task(run.task) for run in runs]
+        drop_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
         lease = (sent.hostname, sent.lease_id.value)
         refused = launch_runs(self._cluster_client, lease, runs=runs, context=context)
         if isinstance(refused, Refused):
@@ -121,10 +129,29 @@ class HostManagerService:
     def KillPods(self, sent: hostmgr_svc.KillPodsRequest, context: Context) -> Any:
         """End runs: what was launched here at its host, and a job's through the job."""
         names = [one.value for one in sent.pod_ids]
+        self._may_kill(context)
+        drop_task_holds(self._cluster_client, map(held_task, names), context=context)
         missing = kill_runs(self._cluster_client, names, context=context)
         if missing:
             end(context, Code.INTERNAL, text=f"no run of these ids: {', '.join(missing)}")
         return hostmgr_svc.KillPodsResponse()
+
+    def KillAndHoldPods(self, sent: hostmgr_svc.KillAndHoldPodsRequest, context: Context) -> Any:
+        """End runs, and hold a host for the next run of each of these pods."""
+        names = [one.pod_id.value for one in sent.entries]
+        entries = [
+            KillEntry(name, held_task(name), one.hostToHold)
+            for name, one in zip(names, sent.entries, strict=True)
+        ]
+        self._may_kill(context)
+        missing = kill_and_hold(self._cluster_client, entries, context=context)
+        if missing:
+            end(context, Code.INTERNAL, text=f"no run of these ids: {', '.join(missing)}")
+        return hostmgr_svc.KillAndHoldPodsResponse()
+
+    def _may_kill(self, context: Context) -> None:
+        if self._kills.disabled:
+            end(context, Code.INTERNAL, text=KILLS_DISABLED)
 
     async def GetEvents(self, sent: hostmgr_svc.GetEventsRequest, call: LongCall) -> Any:
         """The newest starts and ends of runs that are kept for the event streams."""
@@ -153,5 +180,5 @@ def _wanted_by(by: hostmgr.HostFilter, context: Context) -> Wanted:
     except (BadAmount, BadConfig) as error:
         end(context, Code.INVALID_ARGUMENT, text=str(error))
     want = filters.HostWant(need, by.resource_constraint.num_ports, constraint)
-    hinted = frozenset(hint.hostname for hint in by.hint.host_hint)
-    return Wanted(want, most=by.max_hosts, first=hinted)
+    pods = ((hint.hostname, held_task(hint.pod_id.value)) for hint in by.hint.host_hint)
+    return Wanted(want, most=by.max_hosts, first=hinted(pods))

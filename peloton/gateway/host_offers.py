@@ -1,17 +1,21 @@
 """Hosts that callers of the private services ask for: found in lists, and held by the hosts.
 
 Turns what is wanted into holds, with counts of the hosts by the first check that failed. Lists may
-be stale, so each host decides again when it is to be held. A call that ends before it has answered
-leaves holds that end by their time. It must not hold more hosts than were asked for.
+be stale, so each host decides again when it is to be held. A call that fails gives back what it
+held, as far as hosts can be reached; the rest ends by its time. It must not hold more hosts than
+were asked for.
 """
 
 from __future__ import annotations
 
+import enum
 import itertools
+import random
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from peloton.actors.host.hold_messages import HoldHost, HostHeld, ReleaseHold
@@ -24,7 +28,8 @@ from peloton.gateway.cluster_client import (
     Context,
     end,
 )
-from peloton.gateway.inventories import all_hosts, takes_work
+from peloton.gateway.guard import CallEnded
+from peloton.gateway.inventories import all_hosts, takes_work, unused_of
 from peloton.gateway.texts import client_name
 from peloton.placement.filters import BEYOND_MOST, NOT_READY, RESULTS, SUITS, HostWant, suits
 from peloton.runtime.vocabulary import Key, Message, Refused, key
@@ -35,13 +40,25 @@ HOLDS_MAX = 1000
 """Hosts that one call may hold; what is beyond counts as not wanted."""
 
 
+class HostRanking(enum.Enum):
+    """In which order hosts are tried."""
+
+    BY_NAME = "by name"
+    TIGHTEST_FIRST = "tightest first"
+    RANDOM = "random"
+
+
 class Wanted(NamedTuple):
-    """What a caller asks for: which hosts first, and how many at most (0: no limit)."""
+    """What a caller asks for, and how many at most (0: no limit).
+
+    `first` are the hosts to be tried first, with the tasks that the caller brings to each; by it a
+    host suits that is held for one of them. An empty name stands for whatever it is held for.
+    """
 
     want: HostWant
     most: int = 0
-    first: frozenset[str] = frozenset()
-    tightest_first: bool = False
+    first: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    ranking: HostRanking = HostRanking.BY_NAME
 
 
 class Acquired(NamedTuple):
@@ -55,11 +72,11 @@ def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Contex
     """Hold hosts that suit. None is an answer, too."""
     most = min(wanted.most or HOLDS_MAX, HOLDS_MAX)
     held: list[HostHeld] = []
+    asked: list[tuple[Key, HoldHost]] = []
     counts: Counter[str] = Counter()
     suitable: list[Key] = []
     for view in _ordered(all_hosts(cluster_client, context), wanted):
-        ready = takes_work(view) and not view.hold
-        result = suits(view.summary, wanted.want, ready=ready, room=view.summary.free)
+        result = _suits_now(view, wanted)
         if result == SUITS:
             suitable.append(view.summary.host)
         else:
@@ -70,12 +87,50 @@ def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Contex
         some = [*itertools.islice(rest, min(ASKS_IN_FLIGHT_MAX, most - len(held)))]
         if not some:
             break
-        asks = [(host, HoldHost(str(uuid.uuid4()), holder, HOLD_S, wanted.want)) for host in some]
-        for answer in tell_each(cluster_client, asks, context=context):
-            counts[_result(answer, context)] += 1
-            held += [answer] if isinstance(answer, HostHeld) else []
+        asks = [(host, _hold(host, wanted, holder=holder)) for host in some]
+        asked += asks
+        try:
+            for answer in tell_each(cluster_client, asks, context=context):
+                counts[_result(answer, context)] += 1
+                held += [answer] if isinstance(answer, HostHeld) else []
+        except CallEnded:
+            _give_back(cluster_client, asked, who=holder)
+            raise
     counts[BEYOND_MOST] += sum(1 for _ in rest)
     return Acquired(held, {name: count for name, count in sorted(counts.items()) if count})
+
+
+def hinted(hints: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """The tasks of hints, by host."""
+    found: dict[str, tuple[str, ...]] = {}
+    for host, task in hints:
+        found[host] = (*found.get(host, ()), task)
+    return found
+
+
+def _hold(host: Key, wanted: Wanted, *, holder: str) -> HoldHost:
+    tasks = wanted.first.get(client_name(host), ())
+    return HoldHost(str(uuid.uuid4()), holder, HOLD_S, wanted.want, tasks)
+
+
+def _suits_now(view: HostView, wanted: Wanted) -> str:
+    summary, room = view.summary, view.summary.free
+    ready = takes_work(view) and not view.hold
+    if view.task_holds:
+        names = wanted.first.get(client_name(summary.host), ())
+        tasks = {hold.task for hold in view.task_holds}
+        ready = ready and any(name == "" or name in tasks for name in names)
+        room = unused_of(view)
+    ports = None if summary.reserved is None else summary.reserved.ports
+    return suits(summary, wanted.want, ready=ready, room=room, ports=ports)
+
+
+def _give_back(
+    cluster_client: ClusterClient, asked: Iterable[tuple[Key, HoldHost]], *, who: str
+) -> None:
+    """The caller learns of none of these: otherwise each repeat would hold more hosts for long."""
+    for host, hold in asked:
+        cluster_client.cluster.ask(host, ReleaseHold(hold.name), who=who)
 
 
 def _result(answer: Any, context: Context) -> str:
@@ -101,11 +156,15 @@ def matching_hosts(
 
 
 def _ordered(views: list[HostView], wanted: Wanted) -> list[HostView]:
-    """Hinted hosts first, then by name, or those with the least free first."""
+    """Hinted hosts first, then as the caller wants them ranked."""
 
-    def rank(view: HostView) -> tuple[bool, tuple[int, ...]]:
-        free = view.summary.free
-        amounts = (free.gpu, free.cpu, free.memory, free.disk) if wanted.tightest_first else ()
+    def rank(view: HostView) -> tuple[bool, tuple[float, ...]]:
+        amounts: tuple[float, ...] = ()
+        if wanted.ranking is HostRanking.TIGHTEST_FIRST:
+            free = view.summary.free
+            amounts = (free.gpu, free.cpu, free.memory, free.disk)
+        elif wanted.ranking is HostRanking.RANDOM:
+            amounts = (random.random(),)
         return client_name(view.summary.host) not in wanted.first, amounts
 
     return sorted(views, key=rank)

@@ -31,27 +31,36 @@ class HostScores:
 
     def GetHostsByScores(self, sent: resmgrsvc.GetHostsByScoresRequest, context: Context) -> Any:
         """The hosts with the lowest scores, the cheapest first; without a limit, all."""
-        pools = hosts_by_pool(self._cluster_client, context)
-        hosts = [view.summary.host for view in pools.get(SHARED, ()) if takes_work(view)]
-        runs: dict[Key, list[LedgerRun]] = {
-            host: [run for run in answer.runs.values() if run.phase in HOLDING]
-            for host, answer in with_runs(self._cluster_client, hosts, context=context)
-        }
-        jobs = self._jobs({job_of(run) for some in runs.values() for run in some}, context)
-        now_s = time.time()
-        scores = [
-            score_of(host, some, jobs=jobs, now_s=now_s)
-            for host, some in runs.items()
-            if all(may_move(jobs.get(job_of(run))) for run in some)
-        ]
-        names = [client_name(score[-1]) for score in sorted(scores)]
+        names = cheapest_hosts(self._cluster_client, context)
         return resmgrsvc.GetHostsByScoresResponse(hosts=names[: sent.limit or None])
 
-    def _jobs(self, jobs: Iterable[Key], context: Context) -> dict[Key, JobView]:
-        keys = sorted(jobs)
-        views = self._cluster_client.each(((job, GetJob()) for job in keys), context)
-        found = zip(keys, views, strict=True)
-        return {job: view for job, view in found if isinstance(view, JobView)}
+
+def cheapest_hosts(cluster_client: ClusterClient, context: Context) -> list[str]:
+    """The hosts that may be moved, the cheapest first."""
+    pools = hosts_by_pool(cluster_client, context)
+    hosts = [view.summary.host for view in pools.get(SHARED, ()) if takes_work(view)]
+    runs: dict[Key, list[LedgerRun]] = {
+        host: [run for run in answer.runs.values() if run.phase in HOLDING]
+        for host, answer in with_runs(cluster_client, hosts, context=context)
+    }
+    named = {job_of(run) for some in runs.values() for run in some}
+    jobs = _jobs(cluster_client, named, context=context)
+    now_s = time.time()
+    scores = [
+        score_of(host, some, jobs=jobs, now_s=now_s)
+        for host, some in runs.items()
+        if all(may_move(jobs.get(job_of(run))) for run in some)
+    ]
+    return [client_name(score[-1]) for score in sorted(scores)]
+
+
+def _jobs(
+    cluster_client: ClusterClient, jobs: Iterable[Key], *, context: Context
+) -> dict[Key, JobView]:
+    keys = sorted(jobs)
+    views = cluster_client.each(((job, GetJob()) for job in keys), context)
+    found = zip(keys, views, strict=True)
+    return {job: view for job, view in found if isinstance(view, JobView)}
 
 
 def job_of(run: LedgerRun) -> Key:

@@ -21,6 +21,7 @@ from peloton.actors.host.messages import (
 )
 from peloton.actors.host.state import Maintenance
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.host_moves import HostMoves
 from peloton.gateway.host_pools import HostPoolCalls
 from peloton.gateway.host_states import wire_state
 from peloton.gateway.inventories import all_hosts, attributes
@@ -28,7 +29,7 @@ from peloton.gateway.texts import client_name
 from peloton.runtime.vocabulary import Message, Refused, key
 
 
-class HostService(HostPoolCalls):
+class HostService(HostPoolCalls, HostMoves):
     """The calls; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient, *, host: Any, svc: Any) -> None:
@@ -64,7 +65,7 @@ class HostService(HostPoolCalls):
         for label in attributes(view.summary):
             info.labels.add(key=label.key, value=label.value)
         if "current_pool" in info.DESCRIPTOR.fields_by_name:
-            info.current_pool = info.desired_pool = view.pool
+            info.current_pool, info.desired_pool = view.pool, view.moving or view.pool
         return info
 
     def _each(

@@ -17,8 +17,15 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.mesos.v1.master import master_pb2 as master
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.draining_hosts import DrainingHosts
-from peloton.gateway.foreign_runs import RunWanted, kill_runs, launch_runs, refused_code
-from peloton.gateway.host_offers import Wanted, hold_hosts, matching_hosts, release_holds
+from peloton.gateway.foreign_runs import RunWanted, launch_runs, refused_code
+from peloton.gateway.host_offers import (
+    HostRanking,
+    Wanted,
+    hinted,
+    hold_hosts,
+    matching_hosts,
+    release_holds,
+)
 from peloton.gateway.host_pools import HostPoolCapacities
 from peloton.gateway.host_watches import HostWatches
 from peloton.gateway.inventories import (
@@ -30,22 +37,33 @@ from peloton.gateway.inventories import (
     unused_of,
     with_runs,
 )
+from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.mesos_resources import mesos_attributes, mesos_resources
+from peloton.gateway.reservations import Reservations
+from peloton.gateway.task_holds import drop_task_holds, named_task
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_task import BadConfig, resources_of, to_constraint
 from peloton.placement.filters import HostWant
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 
+_RANKINGS = {
+    hostsvc.FilterHint.FILTER_HINT_RANKING_RANDOM: HostRanking.RANDOM,
+    hostsvc.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST: HostRanking.TIGHTEST_FIRST,
+}
+"""Orders that a filter may ask for. The load of hosts is not measured, so that has no effect."""
 FRAMEWORK = "peloton"
 AGENT_VERSION = "peloton"
 
 
-class InternalHostService(DrainingHosts, HostPoolCapacities):
+class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, cluster_client: ClusterClient, watches: HostWatches) -> None:
+    def __init__(
+        self, cluster_client: ClusterClient, watches: HostWatches, *, kills: KillSwitch
+    ) -> None:
         self._cluster_client = cluster_client
+        self._kills = kills
         self._watches = watches
 
     def ClusterCapacity(self, sent: hostsvc.ClusterCapacityRequest, context: Context) -> Any:
@@ -95,6 +113,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities):
                 hostname=client_name(key),
                 resources=mesos_resources(unused_of(view)),
                 status=status_of(view),
+                held_tasks=[{"value": hold.task} for hold in view.task_holds],
                 tasks=[mesos.TaskID(value=shown_run(run)) for run in runs],
             )
         return found
@@ -173,28 +192,15 @@ class InternalHostService(DrainingHosts, HostPoolCapacities):
             RunWanted(one.taskId.value, one.config, one.ports, f"tasks[{at}]")
             for at, one in enumerate(sent.tasks)
         ]
+        # First, as in the original: what failed afterwards would have started the runs already.
+        names = [named_task(one.taskId, one.id) for one in sent.tasks]
+        drop_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
         hold = (sent.hostname, sent.id.value)
         refused = launch_runs(self._cluster_client, hold, runs=runs, context=context)
         if refused is not None:
             text = f"claim for launch failed: {refused.text}"
             end(context, refused_code(refused), text=text)
         return hostsvc.LaunchTasksResponse()
-
-    def KillTasks(self, sent: hostsvc.KillTasksRequest, context: Context) -> Any:
-        """End runs: what was launched here at its host, and a job's through the job."""
-        Error = hostsvc.KillTasksResponse.Error
-        if not sent.taskIds:
-            nothing = hostsvc.InvalidTaskIDs(message="Empty task ids")
-            return hostsvc.KillTasksResponse(error=Error(invalidTaskIDs=nothing))
-        names = [one.value for one in sent.taskIds]
-        missing = kill_runs(self._cluster_client, names, context=context)
-        if not missing:
-            return hostsvc.KillTasksResponse()
-        failure = hostsvc.KillFailure(
-            message=f"no run of these ids: {', '.join(missing)}",
-            taskIds=[mesos.TaskID(value=one) for one in missing],
-        )
-        return hostsvc.KillTasksResponse(error=Error(killFailure=failure))
 
     async def WatchEventStreamEvent(self, sent: hostsvc.WatchEventRequest, call: LongCall) -> None:
         """What becomes of runs, from now on."""
@@ -228,9 +234,8 @@ def _wanted(sent: Any, context: Context, *, no_filter: Code) -> Wanted:
     return Wanted(
         HostWant(need, wants.numPorts, constraint, wants.revocable),
         most=by.quantity.maxHosts,
-        first=frozenset(hint.hostname for hint in by.hint.hostHint),
-        tightest_first=by.hint.rankHint
-        == hostsvc.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST,
+        first=hinted((hint.hostname, hint.taskID.value) for hint in by.hint.hostHint),
+        ranking=_RANKINGS.get(by.hint.rankHint, HostRanking.BY_NAME),
     )
 
 

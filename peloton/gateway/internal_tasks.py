@@ -25,6 +25,7 @@ from peloton.gateway.host_scores import HostScores
 from peloton.gateway.inventories import all_hosts, with_runs
 from peloton.gateway.job_query import ACTIVE
 from peloton.gateway.outside_schedulers import OutsideSchedulers
+from peloton.gateway.task_holds import drop_task_holds
 from peloton.gateway.task_query import STATES, TaskListing
 from peloton.gateway.texts import client_name, known_job, pod_name, rfc3339
 from peloton.private.resmgr import resmgr_pb2 as resmgr
@@ -111,7 +112,7 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
         return resmgrsvc.GetOrphanTasksResponse()
 
     def KillTasks(self, sent: resmgrsvc.KillTasksRequest, context: Context) -> Any:
-        """Stop instances, with one error for each that does not exist."""
+        """Stop instances, with one error for each that does not exist. No host waits for them."""
         found = resmgrsvc.KillTasksResponse()
         wanted: dict[Key, dict[int, None]] = {}
         for one in sent.tasks:
@@ -132,6 +133,7 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
             for one in instances:
                 if one >= count or not stopped:
                     found.error.add(notFound=_missing(pod_name(client_name(job), one)))
+        drop_task_holds(self._cluster_client, [one.value for one in sent.tasks], context=context)
         return found
 
     def _active(

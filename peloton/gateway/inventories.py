@@ -20,6 +20,7 @@ from peloton.placement.messages import HostSummary, Label
 from peloton.runtime.vocabulary import Key
 
 READY, PLACING, UNKNOWN = "ready", "placing", "unknown"
+RESERVED, HELD_FOR_TASKS = "reserved", "held"
 
 
 def all_hosts(cluster_client: ClusterClient, context: Context) -> list[HostView]:
@@ -61,7 +62,11 @@ def status_of(view: HostView) -> str:
     """The status of a host in the original's words."""
     if not takes_work(view):
         return UNKNOWN
-    return PLACING if view.hold else READY
+    if view.hold:
+        return PLACING
+    if any(hold.reserved for hold in view.task_holds):
+        return RESERVED
+    return HELD_FOR_TASKS if view.task_holds else READY
 
 
 def unused_of(view: HostView) -> Resources:

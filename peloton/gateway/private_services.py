@@ -22,6 +22,7 @@ from peloton.gateway.host_watches import HostWatches
 from peloton.gateway.internal_hosts import InternalHostService
 from peloton.gateway.internal_tasks import ResourceManagerService
 from peloton.gateway.job_cache import JobManagerService
+from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.run_statuses import RunStatuses
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.eventstream.v1alpha.eventstreamsvc import eventstreamsvc_pb2
@@ -32,17 +33,17 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2
 
 
 def private_services(
-    cluster_client: ClusterClient, feed: ClusterFeed
+    cluster_client: ClusterClient, feed: ClusterFeed, *, kills: KillSwitch
 ) -> list[tuple[ServiceDescriptor, Any]]:
     """Each service and what serves it."""
     statuses = RunStatuses(feed, STREAM_CLIENTS)
-    hosts = InternalHostService(cluster_client, HostWatches(feed, statuses))
+    hosts = InternalHostService(cluster_client, HostWatches(feed, statuses), kills=kills)
     served = (
         (hostsvc_pb2, "InternalHostService", hosts),
         (
             hostmgr_svc_pb2,
             "HostManagerService",
-            HostManagerService(cluster_client, PodEvents(statuses)),
+            HostManagerService(cluster_client, PodEvents(statuses), kills=kills),
         ),
         (resmgrsvc_pb2, "ResourceManagerService", ResourceManagerService(cluster_client)),
         (jobmgrsvc_pb2, "JobManagerService", JobManagerService(cluster_client)),

@@ -37,6 +37,7 @@ from peloton.gateway.health import Health
 from peloton.gateway.host_service import HostService
 from peloton.gateway.intake import Intake
 from peloton.gateway.job_manager import JobManager
+from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.ops import Ops
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.private_services import private_services
@@ -66,13 +67,16 @@ class ServerOptions(NamedTuple):
     """What a server may be given besides.
 
     `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
-    `notify` has the URLs where ends of jobs may be told.
+    `notify` has the URLs where ends of jobs may be told. `images_run`: tasks with a container image
+    are containers. `kills`: whether kills of the private services pass.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
     permissions: Permissions | None = None
     audit: AuditLog | None = None
     notify: AllowedUrls = NO_URLS
+    images_run: bool = False
+    kills: KillSwitch | None = None
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -96,7 +100,8 @@ def build_server(
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
-    served = _services(cluster_client, boxes, feed=feed)
+    kills = options.kills or KillSwitch()
+    served = _services(cluster_client, boxes, feed=feed, images_run=options.images_run, kills=kills)
     names = {*services()}
     for service, servicer in served:
         names |= {*_names(service)}
@@ -113,10 +118,16 @@ def build_server(
 
 
 def _services(
-    cluster_client: ClusterClient, boxes: SandboxFiles, *, feed: ClusterFeed
+    cluster_client: ClusterClient,
+    boxes: SandboxFiles,
+    *,
+    feed: ClusterFeed,
+    images_run: bool,
+    kills: KillSwitch,
 ) -> list[tuple[ServiceDescriptor, Any]]:
     """Every service with what serves it."""
-    jobs, tasks = JobManager(cluster_client), TaskManager(cluster_client, boxes)
+    jobs = JobManager(cluster_client)
+    tasks = TaskManager(cluster_client, boxes, images_run=images_run)
     pools = ResourceManager(cluster_client)
     second_pools = ResourcePoolService(pools, cluster_client, v1=False)
     pools_v1 = ResourcePoolService(pools, cluster_client, v1=True)
@@ -131,7 +142,7 @@ def _services(
         *_host_services(cluster_client),
         (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(cluster_client, feed)),
         (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
-        *private_services(cluster_client, feed),
+        *private_services(cluster_client, feed, kills=kills),
     ]
 
 

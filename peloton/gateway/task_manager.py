@@ -19,8 +19,9 @@ from peloton.actors.job.messages import (
     StartInstances,
     StopJob,
 )
-from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.slice.messages import DropInstanceEvents, InstanceView, slice_key
 from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import parse_number
@@ -37,6 +38,7 @@ from peloton.runtime.vocabulary import Bits, Key, Refused
 
 NOT_FOUND = "job not found"
 RUNS_DEFAULT = 10
+RUN_MAX = 2**31
 INVALID_MAX = 1000
 """Instances in an answer that the job does not have; a range may name four billion."""
 
@@ -44,9 +46,12 @@ INVALID_MAX = 1000
 class TaskManager:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, cluster_client: ClusterClient, sandboxes: SandboxFiles) -> None:
+    def __init__(
+        self, cluster_client: ClusterClient, sandboxes: SandboxFiles, *, images_run: bool = False
+    ) -> None:
         self._cluster_client = cluster_client
         self._sandboxes = sandboxes
+        self._images_run = images_run
 
     def Get(self, sent: task.GetRequest, context: Context) -> Any:
         """One instance: as it is, and every run it had."""
@@ -173,8 +178,24 @@ class TaskManager:
                 text = f"{sent.runId!r} names no run"
                 end(context, Code.INVALID_ARGUMENT, text=text, field="runId")
         runs_max = sent.limit or RUNS_DEFAULT
-        found = _translator(job).events(view, runs_max=runs_max, only=only)
+        to_wire = _translator(job, images_run=self._images_run)
+        found = to_wire.events(view, runs_max=runs_max, only=only)
         return task.GetPodEventsResponse(result=found)
+
+    def DeletePodEvents(self, sent: task.DeletePodEventsRequest, context: Context) -> Any:
+        """Nobody is shown what happened until now to the runs 1 to `runId`."""
+        job = self._job(sent, context)
+        if job is None or sent.instanceId >= job.spec.instances:
+            end(context, Code.NOT_FOUND, text=NOT_FOUND if job is None else "no such instance")
+        number, member = divmod(sent.instanceId, SLICE_SIZE)
+        # An instance never has so many runs; what is beyond is all of them.
+        order = DropInstanceEvents(member, min(sent.runId, RUN_MAX))
+        slice_ = slice_key(client_name(job.summary.job), number)
+        if sent.runId:
+            answer = self._cluster_client.ask(slice_, order, context=context)
+            if isinstance(answer, Refused):
+                end(context, Code.FAILED_PRECONDITION, text=answer.text)
+        return task.DeletePodEventsResponse()
 
     def BrowseSandbox(self, sent: task.BrowseSandboxRequest, context: Context) -> Any:
         """Where the files of a run are, to be fetched over HTTP."""
@@ -261,8 +282,8 @@ def _waits(view: InstanceView) -> bool:
     return view.ended_at is None and not at_goal(view)
 
 
-def _translator(job: JobView) -> Translator:
-    return Translator(client_name(job.summary.job), job.spec)
+def _translator(job: JobView, *, images_run: bool = False) -> Translator:
+    return Translator(client_name(job.summary.job), job.spec, images_run=images_run)
 
 
 def _missing(sent: Any) -> errors.JobNotFound:

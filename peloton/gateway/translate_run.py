@@ -38,9 +38,11 @@ _FAILED = task.TerminationStatus.TERMINATION_STATUS_REASON_FAILED
 
 
 class Translator:
-    """Instances of one job to what clients see of them."""
+    """Instances of one job to what clients see of them. `images_run`: those with an image are
+    containers, and their events have nothing to say of it."""
 
-    def __init__(self, job_id: str, spec: JobSpec) -> None:
+    def __init__(self, job_id: str, spec: JobSpec, *, images_run: bool = False) -> None:
+        self._images_run = images_run
         self._job_id = job_id
         self._default = spec.default
         self._job_raw = spec.raw
@@ -126,8 +128,12 @@ class Translator:
         if only is not None:
             runs = [(run, events) for run, events in runs if run == only]
         found: list[task.PodEvent] = []
-        for _, events in runs[:runs_max]:
-            found += reversed(list(events))
+        for run, events in runs[:runs_max]:
+            shown = list(events)
+            if view.dropped is not None and run <= view.dropped[0]:
+                dropped_at = rfc3339(view.dropped[1])
+                shown = [event for event in shown if event.timestamp > dropped_at]
+            found += reversed(shown)
         return found
 
     def _now(self, view: InstanceView) -> Iterator[task.PodEvent]:
@@ -159,7 +165,7 @@ class Translator:
             yield self._event(view, number, state="INITIALIZED", at_s=begun_at, text=text)
         # What ended and never ran did not run without its image either.
         ran = run.started_at is not None or run.ended_at is None
-        ignored = self._ignored(view) if view.config.image and ran else ""
+        ignored = self._ignored(view) if view.config.image and ran and not self._images_run else ""
         if run.launched_at is not None:
             at_s = run.launched_at
             yield self._event(view, number, state="LAUNCHED", at_s=at_s, host=host, text=ignored)

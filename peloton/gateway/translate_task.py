@@ -30,6 +30,7 @@ MAX_RUNNING_LABEL = "peloton.task.max_running_time_s"
 """The label of a task by which it limits the time of each of its runs."""
 SECONDS_MAX = 2.0**32
 _SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{1,6})?")
+_IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,511}")
 LATER = "is not supported yet"
 
 
@@ -63,7 +64,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         constraint=_constraint_of(sent, field),
         max_failures=sent.restartPolicy.maxFailures if sent.HasField("restartPolicy") else None,
         kill_grace_s=float(sent.killGracePeriodSeconds) or None,
-        image=_image(sent.container),
+        image=_image(sent.container, f"{field}.container"),
         controller=sent.controller,
         revocable=sent.revocable,
         health_check=sent.HasField("healthCheck"),
@@ -141,8 +142,13 @@ def _port(sent: task.PortConfig, field: str) -> Port:
     return Port(sent.name, sent.value, sent.envName)
 
 
-def _image(sent: mesos.ContainerInfo) -> str:
-    return str(sent.docker.image or sent.mesos.image.docker.name)
+def _image(sent: mesos.ContainerInfo, field: str) -> str:
+    """The whole form of a name is checked where one is run; this is what none can be."""
+    where = "docker.image" if sent.docker.image else "mesos.image.docker.name"
+    image = str(sent.docker.image or sent.mesos.image.docker.name)
+    if image and not _IMAGE_NAME.fullmatch(image):
+        raise BadConfig(f"{field}.{where}", f"not the name of an image: {image[:100]!r}")
+    return image
 
 
 # ---- constraints ----

@@ -45,15 +45,7 @@ SHORT = {
 }
 """The names under which every client the original published calls these three."""
 
-WHY: dict[str, str] = {
-    "TaskManager.DeletePodEvents": (
-        "an instance keeps its newest runs only, and their events go with them"
-    ),
-    "HostService.MoveHosts": "it would drain hosts; ChangeHostPool moves one without that",
-    "InternalHostService.DisableKillTasks": (
-        "it would hold on one daemon only; calls to any other could still end tasks"
-    ),
-}
+WHY: dict[str, str] = {}
 """Why calls are refused that will not be served as long as this holds."""
 
 

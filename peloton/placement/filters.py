@@ -30,9 +30,17 @@ class HostWant(Value, frozen=True, gc=False, array_like=True):
     revocable: bool = False
 
 
-def suits(summary: HostSummary, want: HostWant, *, ready: bool, room: Resources) -> str:
+def suits(
+    summary: HostSummary,
+    want: HostWant,
+    *,
+    ready: bool,
+    room: Resources,
+    ports: int | None = None,
+) -> str:
     """The first check that fails, of a host with so much room; `SUITS` if none does.
 
+    `ports`: how many are free, if others than the summary says.
     A condition on tasks is left to the host where its summary does not tell their labels.
     """
     if not ready:
@@ -43,7 +51,7 @@ def suits(summary: HostSummary, want: HostWant, *, ready: bool, room: Resources)
         return TOO_SMALL
     if summary.capacity.gpu and not want.resources.gpu:
         return SCARCE
-    if want.ports > summary.ports:
+    if want.ports > (summary.ports if ports is None else ports):
         return TOO_SMALL
     return SUITS if _allowed(summary, want.constraint) else UNSUITABLE
 

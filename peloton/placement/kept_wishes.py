@@ -132,6 +132,10 @@ class KeptWishes:
             found = found | kept.members
         return found
 
+    def of_slice(self, slice_: Key) -> list[KeptWish]:
+        """The wishes of a slice that are kept, the oldest first."""
+        return [*self._by_slice.get(slice_, {}).values()]
+
     def retain(self, slice_: Key, wanted: Bits) -> None:
         """Of this slice only these members are still wanted."""
         for kept in [*self._by_slice.get(slice_, {}).values()]:

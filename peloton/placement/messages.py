@@ -69,6 +69,17 @@ class Shape(Value, frozen=True, gc=False, array_like=True):
         return (*self.labels, *map(port_label, self.fixed_ports))
 
 
+class ReservedRoom(Value, frozen=True, gc=False, array_like=True):
+    """What a host that is held for tasks has for them: resources, ports, and who they are.
+
+    Each is named by its crowd and its member there.
+    """
+
+    room: Resources
+    ports: int
+    tasks: tuple[tuple[Key, int], ...]
+
+
 class HostSummary(Value, frozen=True, gc=False, array_like=True):
     """A host as its inventory knows it; `position` orders the summaries of one host."""
 
@@ -88,6 +99,8 @@ class HostSummary(Value, frozen=True, gc=False, array_like=True):
     placer knows that its proposals have arrived."""
     quarantined: bool = False
     """Suspected of failing whatever runs on it: left out, or used last (see `quarantines`)."""
+    reserved: ReservedRoom | None = None
+    """Room that is held for these tasks alone, and is none of `free`."""
 
 
 class HostDeltas(Message, frozen=True, gc=False, array_like=True):

@@ -36,6 +36,7 @@ from peloton.placement.messages import (
 from peloton.placement.order import few_max
 from peloton.placement.proposals import NOTHING, Proposed, placed, unplaced
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
+from peloton.placement.reserved import ReservedHosts
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy, choose
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
@@ -101,6 +102,7 @@ class Placer:
         self._lookups = Lookups(self.index, self._checks)
         self._feeds = InventoryFeeds(inventories)
         self._shapes = KnownShapes(strategies)
+        self._reserved = ReservedHosts()
         self._freed: deque[FreedRows] = deque()
         self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
         self._to_explain: list[GroupKey] = []
@@ -126,7 +128,9 @@ class Placer:
                 self._decline(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
-        sends: list[Send] = []
+        wishes, sends = self._reserved.serve(
+            wishes, self.kept, shapes=self._shapes, index=self.index
+        )
         groups = self._groups(wishes, now)
         self._try_kept(now, sends=sends)
         self._try_renewed(groups, now, sends=sends)
@@ -140,6 +144,7 @@ class Placer:
     def _receive(self, deltas: HostDeltas, now: float) -> None:
         self.index.receive(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
         self.index.drop(deltas.gone)
+        self._reserved.receive(deltas)
         self._feeds.receive(deltas.inventory, deltas.sequence, snapshot=deltas.snapshot, now=now)
 
     def _decline(self, declined: Declined) -> None:

@@ -53,6 +53,7 @@ NAMES = SettingNames(
     keeper_folder="--data-dir",
     task_user="--task-user",
     limits="--limits",
+    images="--images",
     backend="--backend",
     other_backend="Start it with --backend {known}, or name another --data-dir; --fresh begins "
     "anew, and ends all tasks of the old cluster",
@@ -129,8 +130,7 @@ def command() -> click.Command:
     "--task-user",
     default="",
     metavar="NAME",
-    help="Where this runs as root: the account of tasks that name none. Without it they run as "
-    "root.",
+    help="Where this runs as root: the account of tasks that name none, else they run as root.",
 )
 @click.option(
     "--limits",
@@ -153,7 +153,7 @@ def command() -> click.Command:
     type=click.Choice(IMAGES_MODES),
     default="ignore",
     show_default=True,
-    help="A task with a container image: run its command without, or let it fail.",
+    help="A task with an image: run it without, as a container (podman, docker), or let it fail.",
 )
 @click.option(
     "--accept-rollback",

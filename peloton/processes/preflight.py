@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from peloton import missing_package
-from peloton.assembly import access, task_limits
+from peloton.assembly import access, task_images, task_limits
 from peloton.assembly.folders import behind_text, witness_options
 from peloton.assembly.listeners import why_not
 from peloton.assembly.servers import open_cassandra
@@ -74,6 +74,9 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
         limits = task_limits.problem(settings, names)
         if limits:
             yield limits
+        images = task_images.problem(settings, names)
+        if images:
+            yield images
     servers = ServersRead()
     if settings.journal.cassandra is not None:
         journal = yield from _cassandra(settings.journal.cassandra)

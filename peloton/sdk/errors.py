@@ -27,13 +27,15 @@ class BadSpec(PelotonError):
     """What was sent cannot be meant: an unknown key, a wrong type, a broken rule.
 
     `field` is the path of the value that is wrong, empty where that is the spec as a whole;
-    `reason` is the message without it.
+    `reason` is the message without it; `more` are further mistakes of the same spec, if they are
+    known.
     """
 
     def __init__(self, message: str, *, field: str = "", kind: str = "") -> None:
         super().__init__(f"{field}: {message}" if field else message, kind=kind)
         self.field = field
         self.reason = message
+        self.more: tuple[BadSpec, ...] = ()
 
 
 class NotFound(PelotonError):

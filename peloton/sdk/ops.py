@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
@@ -31,6 +31,8 @@ SILENCE_PAUSE_S = 0.5
 # Pause between calls, also if the server answers "not yet" at once.
 PAUSE_MIN_S = 0.05
 CROWDED_PAUSE_S = 1.0
+
+Told = TypeVar("Told")
 
 
 class WaitResult(NamedTuple):
@@ -71,6 +73,31 @@ class Silence:
         if self._report is not None and self._reported:
             self._report("it answers again")
         self._since, self._reported = None, False
+
+
+def patiently(
+    call: Callable[[], Told],
+    *,
+    timeout_s: float | None = None,
+    silent: Callable[[str], None] | None = None,
+) -> Told:
+    """Repeat a read until a server answers, as `OpsCalls.wait` does; the answer.
+
+    Raises the last error after `timeout_s`; where that is None, after SILENCE_MAX_S.
+    """
+    silence, begun_s = Silence(silent), time.monotonic()
+    while True:
+        now = time.monotonic()
+        try:
+            answer = call()
+        except ServiceUnavailable as error:
+            silence.goes_on(now, error)
+            if timeout_s is not None and time.monotonic() + SILENCE_PAUSE_S > begun_s + timeout_s:
+                raise
+        else:
+            silence.is_over()
+            return answer
+        time.sleep(SILENCE_PAUSE_S)
 
 
 def method(name: str) -> RpcName:

@@ -39,6 +39,7 @@ BOUNDS = {
     FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
 }
+MISTAKES_MAX = 20
 FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 
 
@@ -98,18 +99,40 @@ def below(path: str, key: Any) -> str:
 def fill(message: Any, data: Any, *, path: str) -> None:
     if not isinstance(data, dict):
         raise BadSpec(f"expected keys and values, found {describe(data)}", field=path)
-    fields = {plain(field.name): field for field in message.DESCRIPTOR.fields}
-    seen: dict[str, Any] = {}
+    keys = SpecKeys(message.DESCRIPTOR)
+    wrong: list[BadSpec] = []
     for key, value in data.items():
-        here = below(path, key)
+        try:
+            one = SpecValue(value, below(path, key))
+            field = keys.field(key, one.path)
+            if value is not None:
+                put(message, field, value=one)
+        except BadSpec as error:
+            wrong += [error, *error.more]
+            if len(wrong) >= MISTAKES_MAX:
+                break
+    if wrong:
+        wrong[0].more = tuple(wrong[1:MISTAKES_MAX])
+        raise wrong[0]
+
+
+class SpecKeys:
+    """The keys of one message: each names a field, and none comes twice."""
+
+    def __init__(self, descriptor: Any) -> None:
+        self._descriptor = descriptor
+        self._fields = {plain(field.name): field for field in descriptor.fields}
+        self._seen: dict[str, Any] = {}
+
+    def field(self, key: Any, path: str) -> Any:
+        """The field of a key."""
         name = plain(str(key))
-        if name not in fields:
-            raise BadSpec(unknown(str(key), message.DESCRIPTOR), field=here)
-        if name in seen:
-            raise BadSpec(f"given twice, once as {seen[name]}", field=here)
-        seen[name] = key
-        if value is not None:
-            put(message, fields[name], value=SpecValue(value, here))
+        if name not in self._fields:
+            raise BadSpec(unknown(str(key), self._descriptor), field=path)
+        if name in self._seen:
+            raise BadSpec(f"given twice, once as {self._seen[name]}", field=path)
+        self._seen[name] = key
+        return self._fields[name]
 
 
 def unknown(key: str, descriptor: Any) -> str:

@@ -14,7 +14,7 @@ from peloton.settings.config import HostSetting
 SANDBOXES_KEPT, SANDBOXES_KEPT_MAX = 1000, 1_000_000
 """Ended runs whose files are kept: how many, and the most that may be asked for."""
 
-LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "refuse")
+LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "run", "refuse")
 TASK_PIDS, TASK_PIDS_MAX = 4096, 4_194_304
 """Processes and threads of a task: how many, and the most that may be asked for."""
 
@@ -31,7 +31,8 @@ class ProcessBackendSettings(_Record, frozen=True):
     cannot be, it is not started), are where the machine can ("try"), or are not ("off"). With
     `cpu_quota` a task gets no more than its cpus, even of idle ones; `task_pids` is the most
     processes and threads of a task, 0 for no limit. `images`: what becomes of a task with a
-    container image: it runs without ("ignore"), or it fails ("refuse").
+    container image: it runs without ("ignore"), as a container of podman or docker ("run"), or it
+    fails ("refuse").
     """
 
     folder: Path

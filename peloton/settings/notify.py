@@ -81,10 +81,11 @@ def _split(url: str) -> SplitResult:
 
 def _check_path(url: str, path: str) -> None:
     """A path that leads elsewhere than it seems would get around the prefixes."""
-    plain = path.lower().replace("%2e", ".")
+    plain = path.lower().replace("%2e", ".").replace("%3b", ";")
     if "%2f" in plain or "%5c" in plain or "%25" in plain or "//" in plain:
         raise ValueError(f"{url!r}: its path could be read in two ways")
-    if any(part in (".", "..") for part in plain.split("/")):
+    # Some servers cut off what follows a semicolon before they go back by dots.
+    if any(part.partition(";")[0] in (".", "..") for part in plain.split("/")):
         raise ValueError(f"{url!r}: a path must not go back by dots")
 
 

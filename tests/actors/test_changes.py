@@ -135,6 +135,17 @@ def test_below_the_level_nothing_changes() -> None:
         assert not turn.facts and turn.reply.code == "OLDER_LEVEL"
 
 
+def test_an_owner_that_has_not_read_the_raised_level_yet_drops_no_tally() -> None:
+    """Dropped, it would not come again: the runtime has seen it."""
+    job = tallied(made(3), 0, 1, RUNNING=3)
+    ended = SliceTally(9, 0, Tally((("SUCCEEDED", 3),)), 1)
+    at = msgspec.structs.replace(AT, level=LEVEL_CHANGES - 1)
+    turn = take_turn(KIND, job, message=ended, at=at)
+    assert turn.state.state == JobStates.SUCCEEDED
+    older = SliceTally(9, 0, Tally((("SUCCEEDED", 3),)), 0)
+    assert not take_turn(KIND, job, message=older, at=at).facts
+
+
 def test_the_last_slice_grows_and_new_ones_open() -> None:
     own = Override(1200, TaskConfig(command=Command("own"), resources=Resources(1, 1)))
     turn = receive(made(1001), m.UpdateJob(spec(2500), ((1, (own,)),)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton.actors.schedule.cron import Moments, parse_cron, zone_of
+from peloton.actors.schedule.cron import Moments, _is_steady, parse_cron, zone_of
 
 BERLIN = "Europe/Berlin"
 FORWARD, BACK = "2027-03-28", "2027-10-31"
@@ -96,7 +96,10 @@ def test_a_bad_expression_is_refused(cron: str, says: str) -> None:
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("zone", ["Mars/Olympus", "../etc/passwd", "/etc/localtime", "Europe/"])
+@pytest.mark.parametrize(
+    "zone",
+    ["Mars/Olympus", "../etc/passwd", "/etc/localtime", "Europe/", "localtime", "Factory"],
+)
 def test_a_bad_zone_is_refused(zone: str) -> None:
     with pytest.raises(ValueError, match="is not a time zone"):
         zone_of(zone)
@@ -140,3 +143,45 @@ def test_moments_are_those_that_a_clock_shows(
     }
     if len(offsets) == 1 or hour.startswith("*"):
         assert found == shown
+
+
+@pytest.mark.parametrize(
+    ("day", "zone", "count"),
+    [
+        (FORWARD, BERLIN, 23 * 60),
+        (BACK, BERLIN, 25 * 60),
+        ("2027-04-04", "Australia/Lord_Howe", 24 * 60 + 30),
+        ("2027-10-03", "Australia/Lord_Howe", 24 * 60 - 30),
+        ("2027-04-30", "Africa/Cairo", 23 * 60),  # at midnight
+    ],
+)
+def test_each_minute_of_a_day_on_which_clocks_are_set_comes_once(
+    day: str, zone: str, count: int
+) -> None:
+    begin = at(f"{day}T00:00", zone)
+    moments, found, now = Moments("* * * * *", zone), 0, begin - 1
+    while (moment := moments.after(now)) is not None and moment < begin + count * 60:
+        assert moment == begin + found * 60
+        found, now = found + 1, moment
+    assert found == count
+    last = datetime.fromtimestamp(now, zone_of(zone)).isoformat()
+    assert last.startswith(f"{day}T23:59")
+
+
+@pytest.mark.parametrize(
+    ("day", "zone", "unsteady"),
+    [
+        (FORWARD, BERLIN, [2]),
+        (BACK, BERLIN, [2]),
+        (AFTER, BERLIN, []),
+        ("2027-04-04", "Australia/Lord_Howe", [1]),
+        ("2027-10-03", "Australia/Lord_Howe", [2]),
+    ],
+)
+def test_only_hours_in_which_clocks_are_set_are_computed_by_the_minute(
+    day: str, zone: str, unsteady: list[int]
+) -> None:
+    """A schedule of each minute would take much of its shard's time on such a day otherwise."""
+    first = datetime.fromisoformat(day).replace(tzinfo=zone_of(zone))
+    found = [hour for hour in range(24) if not _is_steady(first.replace(hour=hour))]
+    assert found == unsteady

@@ -12,10 +12,11 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
+from peloton.actors.host.facts import ProcessesStarted
 from peloton.actors.host.goals import POLL_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import HOLDING, RUN_TABLE, RunEvent, RunPhase, RunStep
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.state import Host, HostStates, folded
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
 from peloton.actors.task.messages import End, RunOutcome
@@ -797,3 +798,37 @@ def test_a_run_that_began_and_ended_unseen_has_both_times() -> None:
     seen = receive(host, m.RunsStarted((pod(0),)), now=41.0).state
     late = receive(seen, m.RunsEnded((end,)), now=90.0)
     assert replies(late) == [(t.Ended(1, DONE, 50.1), [0])], "its start was told"
+
+
+def test_a_list_requested_before_a_start_was_noted_does_not_prove_the_run_lost() -> None:
+    # Still reconciling: the list is requested at 20, a late order starts the run, and the report
+    # of the start overtakes the list.
+    host = receive(up(), m.Launch(1, SPEC), 0, now=10.0).state
+    host = receive(host, m.BackendDown("gone"), now=11.0).state
+    host = receive(host, m.BackendUp(), now=20.0).state
+    host = receive(host, m.RunsStarted((pod(0),)), now=21.0).state
+    turn = receive(host, m.RunsListed((), asked_at=20.0), now=22.0)
+    assert not replies(turn)
+    assert turn.state.state == HostStates.RECONCILING
+    assert turn.state.used == SPEC.resources
+    # A list requested in the instant of the note may be older, too; a later one is proof.
+    turn = receive(turn.state, m.RunsListed((), asked_at=21.0), now=23.0)
+    assert not replies(turn)
+    turn = receive(turn.state, m.RunsListed((), asked_at=24.0), now=25.0)
+    (ended, members), *_ = replies(turn)
+    assert isinstance(ended, t.Ended) and ended.outcome.end == End.LOST and members == [0]
+    assert turn.state.state == HostStates.UP
+
+
+def test_a_list_from_before_a_start_proves_nothing_while_the_host_is_up() -> None:
+    host = receive(up(), m.Launch(1, SPEC), 0, 1, now=10.0).state
+    host = receive(host, m.RunsStarted((pod(0), pod(1))), now=21.0).state
+    assert not replies(receive(host, m.RunsListed((), asked_at=20.0), now=22.0))
+    assert replies(receive(host, m.RunsListed((), asked_at=22.0), now=23.0))
+
+
+def test_starts_journaled_without_their_time_are_folded() -> None:
+    host = receive(up(), m.Launch(1, SPEC), 0, now=10.0).state
+    old = msgspec.msgpack.encode([[pod(0)]])
+    fact = msgspec.msgpack.decode(old, type=ProcessesStarted)
+    assert folded(host, [fact]).proof_from == host.proof_from

@@ -45,7 +45,7 @@ HOLD = hm.HoldHost("one", "zoe", HOLD_S)
 
 
 def receive(
-    host: Host | None, message: Message, *members: int, now: float = 9.0, level: int = 3
+    host: Host | None, message: Message, *members: int, now: float = 9.0, level: int = 4
 ) -> Turn:
     """One turn at a feature level that has holds."""
     some = Bits.of(*members) if members else None
@@ -118,6 +118,15 @@ def test_a_release_is_answered_whatever_there_is() -> None:
     for host in (turn.state, held(name="two"), None):
         again = receive(host, hm.ReleaseHold("one"))
         assert again.reply == hm.HoldReleased(known=False) and again.state == host
+
+
+def test_a_hold_whose_time_is_over_is_no_obstacle() -> None:
+    """Its deadline may come behind the next hold, which is then answered the same when repeated."""
+    turn = receive(held(), hm.HoldHost("two", "bob", HOLD_S), now=9.0 + HOLD_S)
+    assert [type(fact) for fact in turn.facts] == [f.HoldEnded, f.HoldTaken]
+    assert turn.state.hold is not None and turn.state.hold.name == "two"
+    again = receive(turn.state, hm.HoldHost("two", "bob", HOLD_S), now=9.0 + HOLD_S)
+    assert not again.facts and again.reply.until == turn.reply.until
 
 
 def test_a_hold_ends_by_its_time() -> None:
@@ -231,7 +240,16 @@ def test_a_launch_uses_the_hold() -> None:
     assert host.hold is None and host.used == Resources(2 * UNIT) and host.foreign == 2
     assert host.free == Resources(2 * UNIT) and not h.replies(turn)
     assert refusal(receive(host, launch("t-3")))[0] == hm.NO_HOLD
+    assert refusal(receive(host, launch("t-1", "t-3")))[0] == hm.NO_HOLD
+    assert refusal(receive(host, launch()))[0] == hm.NO_HOLD
     assert h.orders(receive(host, m.Launch(1, SPEC), 0)), "what is left is free again"
+
+
+def test_a_hold_is_used_up_by_its_first_launch() -> None:
+    host = launched("t-1", "t-2")
+    assert refusal(receive(host, launch("t-1", "t-2")))[0] == hm.NO_HOLD
+    again = receive(held(host, name="two"), launch("t-1", hold="two"))
+    assert refusal(again)[0] == hm.CANNOT_LAUNCH, "it is there already"
 
 
 @pytest.mark.parametrize(

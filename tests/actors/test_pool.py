@@ -107,7 +107,7 @@ BROKEN = [
     (NEW, {"name": "a/b"}, "has a slash"),
     (NEW, {"name": "a", "reserved": 9, "limit": 1, "parent": NEW}, "exceeds limit 1"),
     (NEW, {"name": "a", "parent": NEW}, "resource pool cannot be its own parent"),
-    (NEW, {"name": "a", "parent": Key("respool/x")}, "parent resource pool respool/x not found"),
+    (NEW, {"name": "a", "parent": Key("respool/x")}, "parent resource pool x not found"),
     (B, {"name": "a", "parent": A, "limit": 999}, "parent override not allowed"),
     (NEW, {"name": "a1", "parent": A, "limit": 999}, "limit 999 exceeds limit 50 of parent /a"),
     (NEW, {"name": "a", "reserved": 99, "limit": 99}, "resource pool /a already exists"),
@@ -515,6 +515,17 @@ def test_controllers_beyond_their_limit_wait_and_block_nobody() -> None:
         "limit of pool /a for controllers reached: cpu requested 1, 0 of 2 free"
     )
     assert (waits.rule, waits.never) == ("limit", False)
+
+
+def test_a_controller_that_lacks_room_is_admitted_once_there_is() -> None:
+    found = tree(a=with_controllers(), b=config("b", limit=99))
+    found.put(ROOT, old=found.pools[ROOT], new=root(2))
+    put(found, "held", lot(B, 2))
+    assert admit(found) == [("held", 2)]
+    put(found, "c", lot(A, 1, arrived=1.0, controller=True))
+    assert admit(found) == []
+    put(found, "held", None)
+    assert admit(found) == [("c", 1)], "what was freed elsewhere reaches it"
 
 
 def test_a_controller_that_ends_makes_room_for_the_next_in_order() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.facts import HostQuarantined
+from peloton.actors.host.hold_messages import LEVEL_HOLDS, HoldHost, ReleaseHold
 from peloton.actors.host.kind import kind
 from peloton.actors.host.quarantine import HOST_FAULTS, QUARANTINE_S, QUICK_S, WINDOW_S
 from peloton.actors.host.state import Host
@@ -15,7 +16,7 @@ from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome, pod_id
 from peloton.backends.keeper import kinds as keeper
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import At, Bits, Due, Key, Message
+from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Pursue
 from tests.actors import test_host as h
 
 AFTER = 4
@@ -153,6 +154,21 @@ def test_an_unreachable_host_in_quarantine_is_lost_in_time() -> None:
     tried = quarantined()
     tried.turn(m.BackendDown("away"))
     assert (KIND.deadline(tried.host) or ("",))[0] == "unreachable"
+
+
+def test_holds_do_not_prolong_it() -> None:
+    """The runtime counts its deadline anew after each of them."""
+    tried = quarantined()
+    over = tried.now + QUARANTINE_S
+    tried.level = LEVEL_HOLDS
+    tried.now = over - 1.0
+    tried.turn(HoldHost("one", "zoe", 300.0))
+    tried.turn(ReleaseHold("one"))
+    assert tried.is_out()
+    tried.now = over
+    tried.turn(HoldHost("two", "zoe", 300.0))
+    tried.turn(Pursue())
+    assert not tried.is_out()
 
 
 def test_maintenance_ends_it() -> None:

@@ -112,6 +112,12 @@ CALLS: dict[tuple[str, str], Call] = {
     ("jobs", "Start"): Call("jobmgr", lambda k: job.StartRequest(id=id_of(k)), code=WRONG),
     ("jobs", "Stop"): Call("jobmgr", lambda k: job.StopRequest(id=id_of(k)), code=WRONG),
     ("tasks", "GetPodEvents"): Call("jobmgr", lambda k: task.GetPodEventsRequest(jobId=id_of(k))),
+    ("tasks", "DeletePodEvents"): Call(
+        "jobmgr",
+        lambda k: task.DeletePodEventsRequest(jobId=id_of(k), runId=1),
+        command=True,
+        code=TOO_EARLY,
+    ),
     ("tasks", "BrowseSandbox"): Call("jobmgr", lambda k: task.BrowseSandboxRequest(jobId=id_of(k))),
     ("pools", "CreateResourcePool"): Call("resmgr", new_pool, command=True),
     ("pools", "GetResourcePool"): Call("resmgr", lambda k: respool.GetRequest()),

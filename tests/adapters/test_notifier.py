@@ -124,6 +124,16 @@ def test_what_is_not_allowed_is_not_called() -> None:
         assert not outcome.posted and "is not below a prefix" in outcome.text and hooks.empty()
 
 
+@pytest.mark.parametrize("url", ["https://a.b/T0/s3cret?key=s3cret", "https://a.b/s3cret/../x"])
+def test_neither_logs_nor_the_story_of_a_job_show_its_url(url: str) -> None:
+    """What such URLs end with is often all that protects them."""
+    with telling("https://a.b/other") as told:
+        told.send(order(url))
+        outcome = told.outcome()
+        assert not outcome.posted and outcome.text and "s3cret" not in outcome.text
+        assert len(told.reports) == 1 and "s3cret" not in told.reports[0]
+
+
 def test_nobody_listens_or_no_http_is_spoken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         port = deaf.getsockname()[1]

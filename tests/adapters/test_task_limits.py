@@ -70,7 +70,7 @@ def test_the_settings_reach_the_backend(tmp_path):
     ("name", "value", "text"),
     [
         ("limits", "yes", "backend.process.limits: 'yes' is none of enforce, try, off"),
-        ("images", "run", "backend.process.images: 'run' is none of ignore, refuse"),
+        ("images", "yes", "backend.process.images: 'yes' is none of ignore, run, refuse"),
         ("task_pids", -1, "backend.process.task_pids: -1 is not between 0 and 4.1943e+06"),
     ],
 )

@@ -83,7 +83,7 @@ def test_a_spoilt_config_file_is_a_bad_setting(tmp_path: Path, text: str) -> Non
             assert "x.yaml" in str(error), str(error)
 
 
-def test_the_command_ends_with_one_line_that_names_the_file(tmp_path: Path) -> None:
+def test_the_command_prints_a_line_for_each_mistake_that_names_the_file(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     with terminal() as type_in:
 
@@ -94,6 +94,8 @@ def test_the_command_ends_with_one_line_that_names_the_file(tmp_path: Path) -> N
             printed = type_in("job", "create", "/HelloWorldPool", str(file))
             assert "Traceback" not in printed.err
             if printed.code == 65:
-                assert len(printed.err.splitlines()) == 1 and "x.yaml" in printed.err, printed.err
+                lines = printed.err.splitlines()
+                assert 1 <= len(lines) <= specs.MISTAKES_MAX, printed.err
+                assert all("x.yaml" in line for line in lines), printed.err
 
         each()

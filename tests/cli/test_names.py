@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import grpc
 import pytest
 import yaml
 
 from peloton.api.v0.job import job_pb2
 from peloton.ops.v1 import ops_pb2 as ops
+from peloton.sdk import ops as sdk_ops
 from peloton.sdk.yaml_text import load_yaml
 from tests.cli.terminal import Printed, Terminal, typed
 from tests.sdk.fakes import JOB
@@ -166,3 +168,28 @@ def test_where_an_end_is_told_becomes_a_label(peloton: Terminal) -> None:
     ran = peloton("run", "--pool", "/hello", *words, "--dry-run", "--", "ls")
     labels = yaml.safe_load(ran.out)["labels"]
     assert labels == [{"key": "peloton.notify", "value": "https://example.com/x FAILED"}]
+
+
+def test_each_mistake_of_a_file_is_printed_with_its_line(peloton: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("nam: x\ninstancecount: many\nsla: {priority: high}\n")
+    refused = peloton("job", "create", "/p", str(file))
+    assert refused.code == 65
+    assert [line.split(":")[0] for line in refused.err.splitlines()] == [
+        f"{file}, line {number}" for number in (1, 2, 3)
+    ]
+
+
+def test_wait_finds_a_name_once_a_server_answers(
+    peloton: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk_ops, "SILENCE_PAUSE_S", 0.0)
+    monkeypatch.setattr(sdk_ops, "SILENCE_REPORTED_S", 0.0)
+    peloton.cluster.add_job("SUCCEEDED")
+    peloton.cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
+    peloton.cluster.fail("Query", *[grpc.StatusCode.UNAVAILABLE] * 20, text="restarting")
+    done = peloton("wait", "hello_world")
+    assert done.code == 0 and JOB in done.out
+    assert "restarting; retrying for 60 s at most" in done.err and "it answers again" in done.err
+    peloton.cluster.fail("Query", *[grpc.StatusCode.UNAVAILABLE] * 10_000, text="gone")
+    assert peloton("wait", "hello_world", "--within", "0.1s").code == 69

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.port import Backend
-from peloton.backends.process import ProcessBackend
+from peloton.backends.process import RUN, ProcessBackend, TaskLimits
 from peloton.backends.simulated import DURATION_VARIABLE, EXIT_VARIABLE, SimulatedBackend
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, Message
+from tests.fake_engine import install
 
 HOSTS = ("a", "b")
 HOST, OTHER, NEW = Key("host/a"), Key("host/b"), Key("host/new")
@@ -38,6 +41,9 @@ def run(name: str, seconds: float = 600.0, code: int = 0) -> m.StartRun:
 
 class BackendRig:
     """Time stands still but for `wake`; what really takes time is waited for."""
+
+    killed_by = "SIGTERM"
+    """The signal in the end of a run that was killed at once."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -155,3 +161,28 @@ class ProcessRig(BackendRig):
     def _until(self, found: Callable[[], Report | None]) -> Report | None:
         with self._changed:
             return self._changed.wait_for(found, DEADLINE_S)
+
+
+class ContainerRig(ProcessRig):
+    """A real keeper, and each run a container of a stand-in for an engine."""
+
+    killed_by = ""  # an engine tells exit codes, and this run may not even have been made
+
+    def __init__(self, folder: Path) -> None:
+        self._engine = install(folder.parent, "podman", "localhost/tiny:1")
+        super().__init__(folder)
+
+    def make(self) -> Backend:
+        made = ProcessBackend(self._folder, HOSTS)
+        made.limits = TaskLimits(images=RUN, engine=str(self._engine))
+        return made
+
+    def order(self, *messages: Message) -> None:
+        super().order(*(_with_image(one) for one in messages))
+
+
+def _with_image(message: Message) -> Message:
+    if not isinstance(message, m.StartRuns) or message.runs is None:
+        return message
+    runs = (replace(one, spec=replace(one.spec, image="localhost/tiny:1")) for one in message.runs)
+    return replace(message, runs=tuple(runs))

@@ -23,6 +23,7 @@ from tests.contracts.backends import (
     NEW,
     OTHER,
     BackendRig,
+    ContainerRig,
     ProcessRig,
     SimulatedRig,
     run,
@@ -33,10 +34,11 @@ PORTS = (40000, 40010)
 APPEARS = m.AddHost(NEW, CAPACITY, LABELS, PORTS)
 
 
-@pytest.fixture(params=["simulated", "process"])
+@pytest.fixture(params=["simulated", "process", "container"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackendRig]:
-    simulated = request.param == "simulated"
-    made = SimulatedRig() if simulated else ProcessRig(tmp_path.resolve() / "keeper")
+    rigs = {"process": ProcessRig, "container": ContainerRig}
+    kind = rigs.get(request.param)
+    made = kind(tmp_path.resolve() / "keeper") if kind is not None else SimulatedRig()
     made.next_report(m.BackendUp)
     yield made
     assert made.senders == {made.backend.key}, "a report that does not name its backend"
@@ -119,7 +121,7 @@ def test_a_kill_is_answered_by_the_end_and_so_is_its_repeat(rig: BackendRig) -> 
     kill = m.StopRuns(HOST, 1, ("r-0-1",), 5.0)
     rig.order(kill)
     end = rig.ends("r-0-1")["r-0-1"]
-    assert end.outcome.end == End.KILLED and end.outcome.signal == "SIGTERM"
+    assert end.outcome.end == End.KILLED and end.outcome.signal == rig.killed_by
     rig.order(kill)
     assert rig.ends("r-0-1")["r-0-1"] == end
     assert listed(rig, "r-0-1", "r-1-1") == (["r-1-1"], {"r-0-1": End.KILLED})

@@ -69,6 +69,12 @@ def test_a_detached_job_goes_on(cluster: c.Cluster) -> None:
     assert cluster.cli("wait", job[:13], "apart").returncode == 0
 
 
+def test_the_reason_of_an_end_is_said_once(cluster: c.Cluster) -> None:
+    late = cluster.cli("run", "--cpus", "0.1", "--deadline", "1s", "--", "sleep", "60", check=False)
+    assert late.returncode == 125
+    assert late.stderr.count("it had not ended by its deadline") == 1
+
+
 def test_map_shows_what_failed_and_runs_it_again(cluster: c.Cluster, tmp_path: Path) -> None:
     mended = tmp_path / "mended"
     template = (
@@ -82,7 +88,8 @@ def test_map_shows_what_failed_and_runs_it_again(cluster: c.Cluster, tmp_path: P
     assert "[7] FAILED, exit code 4" in done.stderr and "    seven is bad" in done.stderr
     mended.touch()
     again = cluster.cli("map", "--retry-failed", "sevens", "--tag")
-    assert again.stdout == "0\tok 7\n"
+    assert again.stdout == "7\tok 7\n", "the number of its line"
+    assert again.stderr.splitlines()[0].endswith(": 1 command, as sevens-retry-1")
     none = cluster.cli("map", "--retry-failed", again.stderr.split()[1].rstrip(":"), check=False)
     assert none.returncode == 73 and "no instance" in none.stderr
 

@@ -16,6 +16,7 @@ import grpc
 from peloton.api.v0.job import job_pb2
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.authentication import Authentication
+from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import ServerOptions, build_server
@@ -104,6 +105,13 @@ def _last_order(core: Any) -> Mark | None:
     return max((change.mark for change in changes if change.line.who), default=None)
 
 
+class _Unthrown(KillSwitch):
+    """One cluster serves every cell of the table, in whatever order."""
+
+    def disable(self) -> None:
+        """Nothing: the next kill passes."""
+
+
 @contextlib.contextmanager
 def guarded(folder: Path, rules: str = RULES) -> Iterator[Guarded]:
     """The cluster, which is gone afterwards."""
@@ -118,7 +126,9 @@ def guarded(folder: Path, rules: str = RULES) -> Iterator[Guarded]:
             ["127.0.0.1:0"],
             authentication=Authentication.open(),
             boxes=SandboxFiles(None, ("127.0.0.1", 1)),
-            options=ServerOptions(permissions=Permissions(file, whose=whose), audit=audit),
+            options=ServerOptions(
+                permissions=Permissions(file, whose=whose), audit=audit, kills=_Unthrown()
+            ),
         )
         server.start()
         try:

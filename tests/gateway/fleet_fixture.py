@@ -69,7 +69,9 @@ class Deployment:
         self.jobs = job_pb2_grpc.JobManagerStub(channel)
         self.tasks = task_pb2_grpc.TaskManagerStub(channel)
         self.ops = ops_pb2_grpc.OpsStub(channel)
-        self.pool = self.make_pool("work")
+        path = respool_pb2.LookupRequest(path={"value": "/work"})
+        known = str(self.pools.LookupResourcePoolID(path).id.value)
+        self.pool = known or self.make_pool("work")  # the journal may be an older deployment's
 
     def make_pool(self, name: str, parent: str = "root", *, cpu: float = 12.0) -> str:
         """A pool and its id."""

@@ -197,6 +197,9 @@ REQUESTS: dict[str, Made] = {
     f"{TASKS}.Start": lambda o, r, by: task.StartRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.Restart": lambda o, r, by: task.RestartRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.Refresh": lambda o, r, by: task.RefreshRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.DeletePodEvents": lambda o, r, by: task.DeletePodEventsRequest(
+        jobId=named(o.job(r, by)), runId=1
+    ),
     f"{TASKS}.GetPodEvents": lambda o, r, by: task.GetPodEventsRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.BrowseSandbox": lambda o, r, by: task.BrowseSandboxRequest(jobId=named(o.job(r, by))),
     f"{POOLS}.CreateResourcePool": lambda o, r, by: respool.CreateRequest(
@@ -274,6 +277,20 @@ REQUESTS: dict[str, Made] = {
     ),
     f"{INTERNAL_HOSTS}.KillTasks": lambda o, r, by: hostsvc.KillTasksRequest(
         taskIds=[{"value": f"{o.job(r, by, fresh=True)}-0-1"}]
+    ),
+    f"{INTERNAL_HOSTS}.KillAndReserveTasks": lambda o, r, by: hostsvc.KillAndReserveTasksRequest(
+        entries=[{"taskId": {"value": f"{o.job(r, by, fresh=True)}-0-1"}}]
+    ),
+    f"{INTERNAL_HOSTS}.ReleaseHostsHeldForTasks": lambda o, r, by: (
+        hostsvc.ReleaseHostsHeldForTasksRequest(ids=[{"value": "nobody-0"}])
+    ),
+    f"{INTERNAL_HOSTS}.ReserveHosts": lambda o, r, by: hostsvc.ReserveHostsRequest(),
+    f"{INTERNAL_HOSTS}.GetCompletedReservations": lambda o, r, by: (
+        hostsvc.GetCompletedReservationRequest()
+    ),
+    f"{INTERNAL_HOSTS}.DisableKillTasks": lambda o, r, by: hostsvc.DisableKillTasksRequest(),
+    f"{HOST_MANAGER}.KillAndHoldPods": lambda o, r, by: hostmgr_svc.KillAndHoldPodsRequest(
+        entries=[{"pod_id": {"value": f"{o.job(r, by, fresh=True)}-0-1"}}]
     ),
     f"{HOST_MANAGER}.AcquireHosts": lambda o, r, by: hostmgr_svc.AcquireHostsRequest(
         filter={"resource_constraint": {"minimum": {"cpu_limit": 1e6}}}
@@ -389,6 +406,8 @@ REQUESTS |= {
         "ChangeHostPool",
     )  # fmt: skip
 }
+
+REQUESTS[f"{HOST_SERVICES[0]}.MoveHosts"] = lambda o, r, by: host_request("MoveHosts")
 
 
 def host_request(name: str) -> Any:

@@ -60,6 +60,7 @@ CODE = grpc.StatusCode
 SUE, VERA, ADMIN = ROLES["submitter"], ROLES["viewer"], ROLES["administrator"]
 SECRET = "s3cr3t-canary"
 CHANGES_MADE = {
+    f"{TASKS}.DeletePodEvents",
     f"{JOBS}.Create", f"{JOBS}.Delete", f"{TASKS}.Stop", f"{TASKS}.Start", f"{TASKS}.Restart",
     f"{JOBS}.Update", f"{JOBS}.Restart", f"{JOBS}.Start", f"{JOBS}.Stop",
     f"{POOLS}.CreateResourcePool", f"{POOLS}.DeleteResourcePool", f"{POOLS}.UpdateResourcePool",
@@ -74,9 +75,13 @@ CHANGES_MADE = {
       for verb in ("Create", "Delete", "Change")),
     "peloton.private.resmgr.ResourceManagerService.KillTasks",
     *(f"{INTERNAL_HOSTS}.{name}"
-      for name in ("AcquireHostOffers", "ReleaseHostOffers", "LaunchTasks", "KillTasks")),
+      for name in ("AcquireHostOffers", "ReleaseHostOffers", "LaunchTasks", "KillTasks",
+                   "KillAndReserveTasks", "ReleaseHostsHeldForTasks", "ReserveHosts",
+                   "GetCompletedReservations", "DisableKillTasks")),
+    f"{HOSTS}.MoveHosts",
     *(f"{HOST_MANAGER}.{name}"
-      for name in ("AcquireHosts", "TerminateLeases", "LaunchPods", "KillPods")),
+      for name in ("AcquireHosts", "TerminateLeases", "LaunchPods", "KillPods",
+                   "KillAndHoldPods")),
 }  # fmt: skip
 CHANGES_MADE |= {second for second, first in COUNTERPARTS.items() if first in CHANGES_MADE}
 

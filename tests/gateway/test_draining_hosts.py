@@ -98,9 +98,3 @@ def test_there_is_no_mesos(deployment: Deployment) -> None:
     hosts = hostsvc_pb2_grpc.InternalHostServiceStub(deployment.channel)
     found = refused(hosts.GetMesosMasterHostPort, hostsvc.MesosMasterHostPortRequest())
     assert found == (CODE.UNKNOWN, "unable to fetch leader mesos master hostname & port")
-
-
-def test_a_switch_of_one_daemon_is_refused_with_its_reason(deployment: Deployment) -> None:
-    hosts = hostsvc_pb2_grpc.InternalHostServiceStub(deployment.channel)
-    code, text = refused(hosts.DisableKillTasks, hostsvc.DisableKillTasksRequest())
-    assert code is CODE.UNIMPLEMENTED and "on one daemon only" in text

@@ -30,6 +30,8 @@ def view(started_at: float | None, ended_at: float | None) -> InstanceView:
 )
 def test_an_image_is_not_said_to_be_ignored_where_nothing_ran(started_at, ended_at, says):
     job = "c92956cf-cd8e-5e45-8242-808ffe31a2fb"
-    events = Translator(job, SPEC).events(view(started_at, ended_at), runs_max=1, only=None)
-    texts = [event.message for event in events]
-    assert any("is ignored" in text for text in texts) == says, texts
+    for images_run in (False, True):
+        translator = Translator(job, SPEC, images_run=images_run)
+        events = translator.events(view(started_at, ended_at), runs_max=1, only=None)
+        texts = [event.message for event in events]
+        assert any("is ignored" in text for text in texts) == (says and not images_run), texts

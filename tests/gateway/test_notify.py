@@ -48,6 +48,8 @@ def test_a_label_names_a_url_and_ends() -> None:
         ("https://example.com/#x", "what follows a #"),
         ("https://example.com/hooks/../admin", "go back by dots"),
         ("https://example.com/hooks/%2E%2e/admin", "go back by dots"),
+        ("https://example.com/hooks/..;/admin", "go back by dots"),
+        ("https://example.com/hooks/%2e.%3Bx=1/admin", "go back by dots"),
         ("https://example.com/hooks%2f..", "read in two ways"),
         ("https://example.com/" + "x" * 2000, "the limit is 2000"),
         (f"{HOOK} DONE", "'DONE' is not one of SUCCEEDED"),

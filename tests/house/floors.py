@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from tests.house.tree import Module, imports, under
 
 # All a kind has to say to another.
-SHARED_FILES = ("messages", "conditions", "filters")  # how what a message wants is read
+SHARED_FILES = (
+    *("messages", "hold_messages", "move_messages"),
+    *("conditions", "filters"),  # how what a message wants is read
+)
 VALUES = ("peloton.actors.resources", "peloton.actors.delays")
 # A parent whose index is derived from its children's states, where the two share a shard, may be
 # named here with those children; it may then read their state.py as well: a slice counts its

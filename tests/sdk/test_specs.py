@@ -251,3 +251,20 @@ def test_a_key_nobody_knows_is_always_an_error(data: dict[str, Any], key: str) -
         with pytest.raises(BadSpec) as caught:
             specs.build(JobConfig, data | {key: None})
         assert caught.value.field == key
+
+
+def test_all_mistakes_of_a_spec_are_named_up_to_a_bound() -> None:
+    spec = {
+        "nam": "x",
+        "instancecount": "many",
+        "defaultconfig": {"resource": {"cpulimt": 1, "memlimitmb": "much"}},
+    }
+    with pytest.raises(BadSpec) as found:
+        specs.build(JobConfig, spec)
+    assert [found.value.field, *(each.field for each in found.value.more)] == [
+        "nam", "instancecount", "defaultconfig.resource.cpulimt",
+        "defaultconfig.resource.memlimitmb",
+    ]  # fmt: skip
+    with pytest.raises(BadSpec) as found:
+        specs.build(JobConfig, {f"no{number}": 1 for number in range(1000)})
+    assert len(found.value.more) == 19

@@ -18,15 +18,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peloton.actors.host import facts as host_facts
-from peloton.actors.host import granting
+from peloton.actors.host import granting, hold_messages
 from peloton.actors.host import messages as host_messages
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
+from peloton.actors.job import orders, throttle, waits
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import Resources
 from peloton.actors.respool import messages as pool_messages
 from peloton.actors.respool.lot import facts as lot_facts
 from peloton.actors.respool.lot.messages import ReleaseTicket
+from peloton.actors.schedule import facts as schedule_facts
 from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
@@ -221,6 +223,30 @@ def _writes_the_first_of_a_round(append: Any) -> Any:
     return first
 
 
+def _uses_any_hold(table: Any) -> Any:
+    def launch(host: Any, message: Any, at: Any) -> Any:
+        room = hold_messages.HostHold(message.hold, "", host.unused, at.now + 1.0, 1.0)
+        held = msgspec.structs.replace(host, hold=room)
+        return table[hold_messages.LaunchForeign](held, message, at)
+
+    return {**table, hold_messages.LaunchForeign: launch}
+
+
+def _holds_for_ever(table: Any) -> Any:
+    def hold(host: Any, message: Any, at: Any) -> Any:
+        longer = msgspec.structs.replace(message, seconds=1e6)
+        return table[hold_messages.HoldHost](host, longer, at)
+
+    return {**table, hold_messages.HoldHost: hold}
+
+
+def _counts_nothing(noticed: Any) -> Any:
+    def empty(waits: Any, spec: Any, *, end: Any) -> Any:
+        return noticed(waits, spec, end=msgspec.structs.replace(end, counts=()))
+
+    return empty
+
+
 # What storms do not find, and where it is found instead: parcels received twice (test_network.py),
 # a job without re-sends (test_storms.py, test_nemeses.py: it takes two slices), services that get
 # no name for their answers (tests/shells/test_routing.py; few storms showed it), one that is
@@ -302,6 +328,27 @@ PLANTED: dict[str, Planted] = {
     ),
     "hosts leave spreading to placers": Planted(granting, "_apart", _grants_all, seed=118),
     "a port is picked twice": Planted(granting, "pick_ports", _picks_the_same, seed=3),
+    "a hold is acknowledged and forgotten": Planted(
+        _Kind("host"), "evolve", _unfolded(host_facts.HoldTaken), seed=80001
+    ),
+    "a hold that was used is used again": Planted(
+        _Kind("host"), "decide", _uses_any_hold, seed=80022
+    ),
+    "holds have no end": Planted(_Kind("host"), "decide", _holds_for_ever, seed=80001),
+    "a throttle counts no starts": Planted(
+        throttle, "_count", lambda _: lambda throttled: 0, seed=80044
+    ),
+    "a moment comes again": Planted(
+        _Kind("schedule"), "evolve", _unfolded(schedule_facts.MomentCome), seed=80033
+    ),
+    "a moment is forgotten": Planted(
+        _Kind("schedule"), "decide", _silent(job_messages.JobIsMade), seed=80033
+    ),
+    "an end is not told": Planted(orders, "_outside", lambda _: lambda job: (), seed=80006),
+    "an end is told that was none": Planted(waits, "noticed", _counts_nothing, seed=80006),
+    "a host forgets its pool": Planted(
+        _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
+    ),
 }
 
 

@@ -42,7 +42,7 @@ def cluster_of(outcome: RunOutcome, *, hosts: int = 12) -> CheckedCluster:
 
 def test_a_black_hole_is_left_out_until_its_time_is_over() -> None:
     cluster = cluster_of(NOT_STARTED)
-    for number in range(12):
+    for number in range(36):
         cluster.create(6, name=f"j{number}")
     cluster.run_until(cluster.over)
     assert quarantined(cluster) == ["host/h0"]
@@ -57,7 +57,7 @@ def test_a_black_hole_is_left_out_until_its_time_is_over() -> None:
 
 def test_a_quarantine_outlives_its_shard() -> None:
     cluster = cluster_of(NOT_STARTED)
-    for number in range(12):
+    for number in range(36):
         cluster.create(6, name=f"j{number}")
     cluster.run_until(cluster.over)
     cluster.crash_shard(Key("host/h0"))

@@ -31,7 +31,7 @@ from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import Policy, TaskGoals, crowd_key
 from peloton.actors.task.state import Admission, TaskStates
 from peloton.assembly.kinds import kinds
-from peloton.chaos.cluster import checks
+from peloton.chaos.cluster import checks, journaled
 from peloton.chaos.cluster.checks import ClusterChecks
 from peloton.chaos.cluster.cluster import (
     HOST_CAPACITY,
@@ -368,21 +368,21 @@ def _wrong_books() -> Iterator[tuple[str, ShadowLedger]]:
 def test_a_shadow_ledger_that_differs_from_the_actors_is_found() -> None:
     for rule, ledger in _wrong_books():
         with pytest.raises(Contradiction, match=f"^{rule} "):
-            checks.ledger_equals_the_actors(ledger, shown())
+            journaled.ledger_equals_the_actors(ledger, shown())
 
 
 def test_what_was_acknowledged_and_is_in_no_journal_is_found() -> None:
     ledger = told([entry(JOB_KEY, MADE, ASKED)])
     made = Operation("c1", Asked.CREATE, job=JOB_KEY, begun_s=0.0)
-    checks.answers_equal_the_journal(ledger, [made])
+    journaled.answers_equal_the_journal(ledger, [made])
     made.end(JobCreated(JOB_KEY), 1.0)
-    checks.answers_equal_the_journal(ledger, [made])
+    journaled.answers_equal_the_journal(ledger, [made])
     with pytest.raises(Contradiction, match="^R1 "):
-        checks.answers_equal_the_journal(told([]), [made])
+        journaled.answers_equal_the_journal(told([]), [made])
     made.end(Refused("NO", "no"), 1.0)
     with pytest.raises(Contradiction, match="^R2 "):
-        checks.answers_equal_the_journal(ledger, [made])
-    checks.answers_equal_the_journal(told([entry(JOB_KEY, ASKED, jf.JobForgotten())]), [made])
+        journaled.answers_equal_the_journal(ledger, [made])
+    journaled.answers_equal_the_journal(told([entry(JOB_KEY, ASKED, jf.JobForgotten())]), [made])
 
 
 def test_a_stop_said_beside_the_history_belongs_to_it() -> None:

@@ -46,6 +46,7 @@ class Listed:
             order = envelope.message
             assert isinstance(order, PostNotice)
             self._cluster.told.append(order)
+            self._cluster.listener.told.append(order)  # for the checks
             if self._cluster.answers:
                 handled = NoticeHandled(order.notice.number, True)
                 answers.append(Envelope(order.job, handled, sender=NOTIFIER))

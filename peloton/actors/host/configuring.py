@@ -17,10 +17,25 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.inventory.messages import HostPoolChanged, HostPoolSeen
+from peloton.actors.host.inventory.messages import (
+    LEVEL_HOST_POOLS,
+    HostPoolChanged,
+    HostPoolSeen,
+)
+from peloton.actors.host.moving import arrived
 from peloton.actors.host.reports import held_runs, list_runs
 from peloton.actors.host.state import Host, HostStates, configuration, folded
-from peloton.runtime.vocabulary import SENDER, At, Decision, Fact, Key, Refused, Send, kind_of
+from peloton.runtime.vocabulary import (
+    SENDER,
+    At,
+    Decision,
+    Fact,
+    Key,
+    Refused,
+    Send,
+    Unavailable,
+    kind_of,
+)
 
 
 def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
@@ -74,18 +89,30 @@ def set_pool(host: Host, message: m.SetHostPool, at: At) -> Decision:
 
     Whoever gave the order to the owner of the pools may repeat it here, so as to wait for it.
     """
+    if at.level < LEVEL_HOST_POOLS:
+        return _level_unread()
     sends = _pool_seen(message, at)
     reply = HostPoolChanged(message.version)
     if message.version <= host.pool_version:
-        return Decision(sends=sends, reply=reply, because="the order is known")
-    fact = f.HostPoolSet(message.pool, message.version)
-    return Decision(facts=(fact,), sends=sends, reply=reply, because="another pool of hosts")
+        back = arrived(host, host.pool)
+        return Decision(facts=back, sends=sends, reply=reply, because="the order is known")
+    facts = (f.HostPoolSet(message.pool, message.version), *arrived(host, message.pool))
+    return Decision(facts=facts, sends=sends, reply=reply, because="another pool of hosts")
 
 
 def no_host_for_pool(message: m.SetHostPool, at: At) -> Decision:
     """There is nobody to tell."""
+    if at.level < LEVEL_HOST_POOLS:
+        return _level_unread()
     reply = HostPoolChanged(message.version)
     return Decision(sends=_pool_seen(message, at), reply=reply, because="no such host")
+
+
+def _level_unread() -> Decision:
+    """The daemon of the inventory knows that the level was raised, this one does not yet: the order
+    is owed, and comes again."""
+    text = "this daemon has not read yet that the feature level was raised"
+    return Decision(reply=Unavailable(text), because=text)
 
 
 def _pool_seen(message: m.SetHostPool, at: At) -> tuple[Send, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
+from peloton.actors.host import move_messages as mm
 from peloton.actors.host.configuring import (
     appear,
     configure,
@@ -35,6 +36,7 @@ from peloton.actors.host.ledger import (
     step,
 )
 from peloton.actors.host.maintenance import complete, no_host, start
+from peloton.actors.host.moving import move, move_owed, not_moved
 from peloton.actors.host.quarantine import QUARANTINE, quarantine_over
 from peloton.actors.host.reports import (
     backend_down,
@@ -42,12 +44,17 @@ from peloton.actors.host.reports import (
     host_gone,
     host_left,
     recheck_backend,
-    runs_ended,
-    runs_listed,
     runs_started,
     unreachable,
 )
 from peloton.actors.host.state import Host, folded
+from peloton.actors.host.task_holds import (
+    TASK_LAUNCHED,
+    ended_holds,
+    hold_for_task,
+    no_task_holds,
+    release_task_holds,
+)
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
 
@@ -78,7 +85,9 @@ def _grant(
     sends: tuple[Send, ...] = ()
     if some:
         accepted = f.RunsAccepted(at.sender, some, message.run, spec, at.now, ports, message.shares)
-        facts = (accepted,)
+        crowd = at.sender
+        came = (one for one in host.task_holds if one.crowd == crowd and one.member in some)
+        facts = (accepted, *ended_holds((one.task for one in came), TASK_LAUNCHED))
         starts = _starts(at.sender, some, run=message.run, spec=spec, ports=ports)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
         # The task hears of its run when the process has started; `Accepted` is for repeats.
@@ -159,12 +168,13 @@ def phase_message(run: RunSet) -> Message:
 
 
 def owed(host: Host) -> tuple[Send, ...]:
-    """Ends and refusals, which are sent until the tasks have seen them."""
-    return tuple(
+    """Ends and refusals, which are sent until the tasks have seen them; and a move's request."""
+    ends = (
         run_reply(crowd, some, members=some.members)
         for crowd, some in host.runs.sets()
         if some.phase in (RunPhase.ENDED, RunPhase.REFUSED)
     )
+    return (*ends, *move_owed(host))
 
 
 def due(host: Host, message: Due, at: At) -> Decision:
@@ -190,14 +200,17 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.HostAppeared: host_appeared,
     m.HostLeft: from_backend(host_left),
     m.RunsStarted: from_backend(runs_started),
-    m.RunsEnded: from_backend(runs_ended),
-    m.RunsListed: from_backend(runs_listed),
     hm.HoldHost: hold,
     hm.ReleaseHold: release,
     hm.LaunchForeign: launch_foreign,
     hm.KillForeign: kill_foreign,
+    hm.HoldForTask: hold_for_task,
+    hm.ReleaseTaskHolds: release_task_holds,
+    mm.MoveToPool: move,
+    mm.PoolMoveRefused: not_moved,
     Due: due,
 }
+"""But for reports that have ends, which `kind.py` watches for signs of trouble."""
 
 
 def _refuse(message: m.Launch, at: At) -> Decision:
@@ -236,5 +249,9 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     hm.ReleaseHold: not_held,
     hm.LaunchForeign: no_host,
     hm.KillForeign: none_there,
+    hm.HoldForTask: no_host,
+    hm.ReleaseTaskHolds: no_task_holds,
+    mm.MoveToPool: no_host,
+    mm.PoolMoveRefused: _nothing,
     Due: _nothing,
 }

@@ -75,16 +75,16 @@ def add_starts(starts: Starts, crowd: Key, *, of: RunSet, raw: int, late: LateSt
         starts[name] = starts.get(name, 0) | raw
 
 
-def started_facts(starts: Starts) -> tuple[Fact, ...]:
+def started_facts(starts: Starts, *, now: float) -> tuple[Fact, ...]:
     """Equal starts as one set; all single ones without a time in one fact, by name."""
     facts: list[Fact] = []
     single: list[str] = []
     for (crowd, start), raw in starts.items():
         if raw & raw - 1 or start.at is not None:
-            facts.append(f.SetStarted(crowd, Bits(raw), start.run, start.at))
+            facts.append(f.SetStarted(crowd, Bits(raw), start.run, start.at, now))
         else:
             single += names_of(crowd, raw, run=start.run)
-    return (*facts, f.ProcessesStarted(tuple(single))) if single else tuple(facts)
+    return (*facts, f.ProcessesStarted(tuple(single), now)) if single else tuple(facts)
 
 
 def start_reports(starts: Starts) -> tuple[Send, ...]:

@@ -6,7 +6,7 @@ runs names each of them; a fact about many members of a crowd names the set.
 
 from __future__ import annotations
 
-from peloton.actors.host.hold_messages import HostHold
+from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
@@ -49,9 +49,10 @@ class RunsRefused(Fact, frozen=True, gc=False, array_like=True):
 
 
 class ProcessesStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The backend has started these runs."""
+    """The backend has started these runs. `noted_at` is the time of this fact."""
 
     runs: tuple[str, ...]
+    noted_at: float = 0.0
 
 
 class KillOrdered(Fact, frozen=True, gc=False, array_like=True):
@@ -114,6 +115,7 @@ class SetStarted(Fact, frozen=True, gc=False, array_like=True):
     members: Bits
     run: int
     at: float | None = None
+    noted_at: float = 0.0
 
 
 class SetEnded(Fact, frozen=True, gc=False, array_like=True):
@@ -204,6 +206,25 @@ class HoldEnded(Fact, frozen=True, gc=False, array_like=True):
     reason: str
 
 
+class TaskHeld(Fact, frozen=True, gc=False, array_like=True):
+    """Nothing is granted to others than this task, and those of other such holds."""
+
+    hold: TaskHold
+
+
+class TaskHoldsEnded(Fact, frozen=True, gc=False, array_like=True):
+    """The host is not held for these tasks any more."""
+
+    tasks: tuple[str, ...]
+    reason: str
+
+
+class HostMoving(Fact, frozen=True, gc=False, array_like=True):
+    """Once it is down the host is to join this pool and come back; "": it stays down."""
+
+    pool: str
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -231,4 +252,7 @@ FACTS: dict[int, type] = {
     24: QuarantineEnded,
     25: HoldTaken,
     26: HoldEnded,
+    27: TaskHeld,
+    28: TaskHoldsEnded,
+    29: HostMoving,
 }

@@ -3,6 +3,7 @@
 Turns (host, message) into ledger facts, orders for the backend and answers. Their starts and ends
 are told to nobody but those who follow the host, and an end takes them out of the ledger. It must
 not start anything without a hold: a late repeat of a launch would start what has ended.
+A hold is used up by its first launch: a repeat is refused, as in the original.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
-from peloton.actors.host.foreign_names import foreign_crowd, foreign_number
+from peloton.actors.host.foreign_names import foreign_crowd, foreign_number, held_task
 from peloton.actors.host.granting import NO_PORT
 from peloton.actors.host.ledger import NO_SETS, RunEvent, RunStep, names_of, pick_ports, step
 from peloton.actors.host.maintenance import no_host
 from peloton.actors.host.state import Host
+from peloton.actors.host.task_holds import TASK_LAUNCHED, alive, ended_holds, room_beside
 from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send
 
@@ -29,12 +31,15 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
     if host.hold is None or host.hold.name != message.hold:
         text = f"host offer {message.hold} is not held, or was used already"
         return Decision(reply=Refused(hm.NO_HOLD, text), because=text)
-    problem = _problem(host, message)
+    problem = _problem(host, message, at)
     if problem:
         return _cannot(problem)
     taken = {port for _, held in host.runs.sets() for port in held.ports}
     run, facts, starts = foreign_number(message.hold), list[Fact](), list[m.StartRun]()
     facts.append(f.HoldEnded(message.hold, LAUNCHED))
+    came = {held_task(each.task) for each in message.runs}
+    names = (one.task for one in host.task_holds if one.task in came)
+    facts += ended_holds(names, TASK_LAUNCHED)
     for each in message.runs:
         crowd, spec = foreign_crowd(each.task), each.spec
         ports = pick_ports(spec.ports, taken, span=host.ports) if spec.ports else ()
@@ -50,17 +55,20 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
     return Decision(facts=tuple(facts), sends=sends, reply=reply, because="launched on a hold")
 
 
-def _problem(host: Host, message: hm.LaunchForeign) -> str:
+def _problem(host: Host, message: hm.LaunchForeign, at: At) -> str:
     """Why these cannot be launched, but for ports; empty if nothing is wrong."""
     if not host.grants:
         return "the host is not ready"
-    tasks = [each.task for each in message.runs]
-    for task in tasks:
-        if host.runs.grouped.get(foreign_crowd(task)) or tasks.count(task) > 1:
-            return f"{task} is on the host already"
+    tasks: dict[str, None] = {}
+    for each in message.runs:
+        if each.task in tasks or host.runs.grouped.get(foreign_crowd(each.task)):
+            return f"{each.task} is on the host already"
+        tasks[each.task] = None
     need = sum((each.spec.resources for each in message.runs), Resources())
-    if not need.within(host.unused):
-        return f"insufficient resources on the host: {', '.join(need.short_of(host.unused))}"
+    came = {held_task(task) for task in tasks}
+    room = room_beside(host, (one for one in alive(host, at.now) if one.task not in came))
+    if not need.within(room):
+        return f"insufficient resources on the host: {', '.join(need.short_of(room))}"
     return ""
 
 

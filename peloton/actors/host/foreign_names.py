@@ -34,6 +34,11 @@ def foreign_number(hold: str) -> int:
     return zlib.crc32(hold.encode()) + 1
 
 
+def held_task(task: str) -> str:
+    """The name of a task by that of its run: a host is held for its next run as well."""
+    return task.rpartition("-")[0] if parse_pod(task) is not None else task
+
+
 def is_foreign(crowd: Key) -> bool:
     """Whether no task is told of runs of this crowd."""
     return crowd.startswith(f"task/{FOREIGN_MARK}")

@@ -18,9 +18,11 @@ from typing import TypeAlias
 from peloton.actors.host.holding import expired, hold_deadline
 from peloton.actors.host.maintenance import drain
 from peloton.actors.host.messages import PingBackend
-from peloton.actors.host.quarantine import QUARANTINE
+from peloton.actors.host.moving import down_or_moved
+from peloton.actors.host.quarantine import QUARANTINE, QUARANTINE_OVER, is_quarantine_over
 from peloton.actors.host.reports import list_runs
 from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.task_holds import next_over, over
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
 
 
@@ -87,14 +89,21 @@ def pursue(host: Host, at: At) -> Decision | Rest:
     """The next step towards the goal; without one, a poll of the backend when it is due."""
     if host.hold is not None and at.now >= host.hold.until:
         return expired(host.hold)  # the deadline of an unreachable host had taken its place
+    gone = over(host, at.now) if host.task_holds else None
+    if gone is not None:
+        return gone
+    if is_quarantine_over(host, now=at.now):
+        return QUARANTINE_OVER  # likewise, or that of a hold
     step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
     if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
-        step = TABLE[host.state][goal_of(host)](host)
+        step = down_or_moved(host, TABLE[host.state][goal_of(host)](host))
         if isinstance(step, Decision):
             return step
-    idle = host.removed or (host.state == HostStates.UP and not host.runs)
+    idle = host.removed or (host.state == HostStates.UP and not host.runs and not host.task_holds)
     notes: HostNotes | None = at.notes
     next_s = 0.0 if idle else at.now + poll_every_s(host)
+    if host.task_holds:
+        next_s = min(next_s, next_over(host))  # a deadline may be another's
     known = notes is not None and notes.state == host.state and notes.poll_at
     if notes is None or not known or notes.poll_at > next_s > 0.0:
         if not idle:

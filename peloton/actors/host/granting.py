@@ -12,6 +12,8 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import pick_ports
 from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.task_holds import alive, members_held, room_beside
+from peloton.actors.resources import Resources
 from peloton.placement.conditions import accepts, closed_to, condition_text, depends_on_tasks
 from peloton.runtime.vocabulary import At, Bits
 
@@ -40,10 +42,11 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
         return Granted(Bits(), (), f"host is {because.name.lower()}")
     if host.hold is not None:
         return Granted(Bits(), (), HELD)
-    count, reason = len(members), ""
-    fits = spec.resources.fits(host.free)
+    members, room, reason = _beside_holds(host, members, at)
+    count = len(members)
+    fits = spec.resources.fits(room)
     if fits < count:
-        short = ", ".join(spec.resources.short_of(host.free - spec.resources.times(fits)))
+        short = ", ".join(spec.resources.short_of(room - spec.resources.times(fits)))
         count, reason = fits, f"insufficient resources on the host: {short}"
     if closed_to(spec.constraint, host.all_labels):
         return Granted(Bits(), (), f"the host is in the pool {host.pool}, which is not for it")
@@ -59,6 +62,20 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
             reason = f"port {fixed[0]} is taken on the host" if fixed else NO_PORT
         some = with_ports
     return Granted(some, ports, reason)
+
+
+def _beside_holds(host: Host, members: Bits, at: At) -> tuple[Bits, Resources, str]:
+    """Those of the members that may have room, how much in all, and why the others may not.
+
+    Of a host that is held for tasks these alone get any, and none what another one needs.
+    """
+    holds = alive(host, at.now) if host.task_holds else ()
+    if not holds:
+        return members, host.unused, ""
+    assert at.sender is not None
+    some = members & members_held(holds, at.sender)
+    others = (one for one in holds if one.crowd != at.sender or one.member not in some)
+    return some, room_beside(host, others), "" if some == members else HELD
 
 
 def _by_constraint(

@@ -10,11 +10,15 @@ from peloton.actors.host.messages import RunSpec
 from peloton.actors.resources import Resources
 from peloton.placement.filters import HostWant
 from peloton.placement.messages import HostSummary
-from peloton.runtime.vocabulary import Message, Value
+from peloton.runtime.vocabulary import Key, Message, Value
 
 LEVEL_HOLDS = 3
 """The feature level from which a host may be held: an earlier version would grant its room."""
+LEVEL_TASK_HOLDS = 4
+"""The feature level from which a host may be held for a task, for the same reason."""
 FOREIGN_GRACE_S = 30.0
+TASK_HOLDS_MAX = 100
+"""Tasks for which one host is held: each launch there looks at all of them."""
 
 # Codes of refusals.
 NO_HOLD = "NO_HOLD"
@@ -35,12 +39,15 @@ class HoldHost(Message, frozen=True, gc=False, array_like=True):
     """Gateway to host: grant nothing to anybody else for so many seconds.
 
     Answered `HostHeld`, a repeat as well, or refused with the first reason why it does not suit.
+    A host that is held for tasks suits if the caller's `hint` names one of them, or the host alone,
+    which is the empty name.
     """
 
     name: str
     holder: str
     seconds: float
     want: HostWant = HostWant()
+    hint: tuple[str, ...] = ()
 
 
 class HostHeld(Value, frozen=True, gc=False, array_like=True):
@@ -97,10 +104,64 @@ class ForeignKilled(Value, frozen=True, gc=False, array_like=True):
     tasks: tuple[str, ...]
 
 
+class TaskHold(Value, frozen=True, gc=False, array_like=True):
+    """A task for which a host is held: who ordered it, what the task needs, and until when.
+
+    `task` is its name without a run, `crowd` and `member` say which task that is. With `reserved`
+    the room was not there yet when it was ordered.
+    """
+
+    task: str
+    crowd: Key
+    member: int
+    holder: str
+    need: Resources
+    until: float
+    reserved: bool = False
+
+
+class HoldForTask(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to host: for so many seconds grant nothing to others than this task.
+
+    Without `need` it is what the task's run on the host has. With `reserve` the host must be nobody
+    else's. Answered `HeldForTask`; a repeat begins the time anew.
+    """
+
+    task: str
+    crowd: Key
+    member: int
+    holder: str
+    seconds: float
+    need: Resources = Resources()
+    reserve: bool = False
+
+
+class HeldForTask(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `HoldForTask`: until when, and the host as it is otherwise."""
+
+    task: str
+    until: float
+    summary: HostSummary
+
+
+class ReleaseTaskHolds(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to host: it need not be held for these tasks any more."""
+
+    tasks: tuple[str, ...]
+
+
+class TaskHoldsReleased(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `ReleaseTaskHolds`: those for which it was held."""
+
+    tasks: tuple[str, ...]
+
+
 HOLD_MESSAGES: dict[int, type] = {
     17: HoldHost,
     18: ReleaseHold,
     19: LaunchForeign,
     20: KillForeign,
+    21: HoldForTask,
+    22: ReleaseTaskHolds,
 }
 """Those of the host, beyond `MESSAGES`."""

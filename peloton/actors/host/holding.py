@@ -11,7 +11,8 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host.maintenance import no_host
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, folded
+from peloton.actors.host.task_holds import alive
 from peloton.placement.filters import SUITS, suits
 from peloton.runtime.vocabulary import At, Decision, Refused
 
@@ -25,16 +26,29 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
     if at.level < hm.LEVEL_HOLDS:
         text = f"holds need feature level {hm.LEVEL_HOLDS}, the cluster's is {at.level}"
         return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
+    # One whose time is over is no obstacle: its deadline may come behind this message.
+    over = host.hold is not None and at.now >= host.hold.until
+    ended = expired(host.hold).facts if over and host.hold is not None else ()
+    host = folded(host, ended)
     if host.hold is not None and host.hold.name == message.name:
         return Decision(reply=_answer(host, host.hold, at), because="held already")
     summary = host.summary(at.key, tasks=True)
-    result = suits(summary, message.want, ready=host.grants and host.hold is None, room=host.unused)
+    ready = host.grants and host.hold is None and _awaited(host, message, at)
+    room, ports = host.unused, host.free_ports
+    result = suits(summary, message.want, ready=ready, room=room, ports=ports)
     if result != SUITS:
         text = f"{at.key.partition('/')[2]} does not suit: {result}"
         return Decision(reply=Refused(result, text, again=True), because=text)
     until = at.now + message.seconds
     taken = hm.HostHold(message.name, message.holder, host.unused, until, message.seconds)
-    return Decision(facts=(f.HoldTaken(taken),), reply=_answer(host, taken, at), because="held")
+    facts = (*ended, f.HoldTaken(taken))
+    return Decision(facts=facts, reply=_answer(host, taken, at), because="held")
+
+
+def _awaited(host: Host, message: hm.HoldHost, at: At) -> bool:
+    """Whether no task has a right to the host, or the caller comes for one that has."""
+    names = [one.task for one in alive(host, at.now)]
+    return not names or any(name == "" or name in names for name in message.hint)
 
 
 def _answer(host: Host, taken: hm.HostHold, at: At) -> hm.HostHeld:

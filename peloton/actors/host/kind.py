@@ -11,6 +11,7 @@ from typing import Any
 
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
+from peloton.actors.host import move_messages as mm
 from peloton.actors.host import view
 from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
@@ -19,6 +20,7 @@ from peloton.actors.host.facts import (
     HoldEnded,
     HoldTaken,
     HostDrained,
+    HostMoving,
     HostPoolSet,
     HostQuarantined,
     HostTakenDown,
@@ -27,6 +29,8 @@ from peloton.actors.host.facts import (
     QuarantineEnded,
     RunsForgotten,
     SetForgotten,
+    TaskHeld,
+    TaskHoldsEnded,
     TroubleNoted,
     TroubleOver,
 )
@@ -58,6 +62,10 @@ SINCE: Mapping[type, int] = {
         ),
         hm.LEVEL_HOLDS,
     ),
+    **dict.fromkeys(
+        (TaskHeld, TaskHoldsEnded, hm.HeldForTask, hm.TaskHoldsReleased), hm.LEVEL_TASK_HOLDS
+    ),
+    HostMoving: mm.LEVEL_MOVES,
 }
 """The feature levels of classes that earlier versions do not know."""
 
@@ -92,7 +100,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
-        messages={**m.MESSAGES, **hm.HOLD_MESSAGES},
+        messages={**m.MESSAGES, **hm.HOLD_MESSAGES, **mm.MOVE_MESSAGES},
         facts=FACTS,
         partition=_partition,
         deadline=deadline,
@@ -112,6 +120,8 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
             506: hm.HoldReleased,
             507: hm.ForeignLaunched,
             508: hm.ForeignKilled,
+            509: hm.HeldForTask,
+            510: hm.TaskHoldsReleased,
         },
         view=view.waiting,
         schema=2,

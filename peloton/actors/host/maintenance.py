@@ -26,7 +26,9 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
         return no_host(message, at)
     if host.maintenance != Maintenance.NONE:
         phase = m.MaintenanceSet(int(host.maintenance))
-        return Decision(reply=phase, because="in maintenance already")
+        # The operator's order outlives the move for which the host was drained.
+        facts = (f.HostMoving(""),) if host.moving else ()
+        return Decision(facts=facts, reply=phase, because="in maintenance already")
     if at.level < m.LEVEL_MAINTENANCE:
         text = (
             f"maintenance needs feature level {m.LEVEL_MAINTENANCE}, the cluster's is {at.level}: "

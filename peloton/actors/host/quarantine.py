@@ -34,6 +34,9 @@ FAULT_POINTS, FAILURE_POINTS = 2, 1
 HOST_FAULTS = frozenset(("could not be started", "limits cannot be held"))
 """Reasons of runs that failed before their program began, for the machine's sake."""
 
+QUARANTINE_OVER = Decision(
+    facts=(f.QuarantineEnded(),), because="the time of its quarantine is over"
+)
 Deciding = Callable[[Host, Any, At], Decision]
 
 
@@ -52,7 +55,13 @@ def quarantine_over(host: Host, message: Due, at: At) -> Decision:
     """Placers may use the host again."""
     if host.quarantine is None:
         return Decision()
-    return Decision(facts=(f.QuarantineEnded(),), because="the time of its quarantine is over")
+    return QUARANTINE_OVER
+
+
+def is_quarantine_over(host: Host, *, now: float) -> bool:
+    """Whether its time has passed, though other deadlines may have come in between."""
+    found = host.quarantine
+    return found is not None and now >= found.at + found.seconds
 
 
 def _judged(host: Host, ends: Iterable[m.RunEnd], *, at: At, after: int) -> tuple[Fact, ...]:

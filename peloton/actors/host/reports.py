@@ -9,11 +9,16 @@ that were accepted after it was requested; what goes wrong otherwise:
 2. the backend answers with an empty list, starts the run, and begins to end it gracefully
 3. the list arrives: the run counts as lost, its resources are granted again, and it still runs
 
-Nor may a list take for lost what started since another list was compared:
+Nor may a list take for lost what started since it was written:
 
-1. two lists are requested; the machine writes both, then the late order to start run R comes
-2. the first list is compared and the host is up; R is reported started; then the second list comes
-3. R counts as lost, its next run starts, and R still runs
+1. a list is requested; the machine writes it, then the late order to start run R comes
+2. R is reported started, and its report overtakes the list
+3. the list comes: R counts as lost, its next run starts, and R still runs
+
+So a list proves a run lost only if it was requested after the start of that run was noted here:
+the process was there before the machine wrote the list. Both are times of the host's own turns,
+which never fall, whatever clocks do. One time is kept for the whole host, that of the last start
+noted (`Host.proof_from`): a time for each run would split the sets of the ledger.
 
 Nor may the list of another keeper be applied than the one that has the runs:
 
@@ -83,7 +88,7 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
     stops = _orders(host, at, again=[], stops=tuple(unowned))
     because = "runs that nobody owns are killed" if unowned else ""
     sends = (*start_reports(fresh), *stops)
-    return Decision(facts=started_facts(fresh), sends=sends, because=because)
+    return Decision(facts=started_facts(fresh, now=at.now), sends=sends, because=because)
 
 
 def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
@@ -125,7 +130,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     orphans = [*strange, *_unowned(host, running)]
     all_ends = joined(ends, compared.missing)
     facts = _reconciled(host, message, now=at.now, agreed=not orphans and compared.all)
-    facts = (*facts, *started_facts(compared.started), *ended_facts(all_ends))
+    facts = (*facts, *started_facts(compared.started, now=at.now), *ended_facts(all_ends))
     sends = (*start_reports(compared.started), *end_reports(all_ends))
     orders = _orders(host, at, again=compared.again, stops=(*compared.kills, *orphans))
     if message.ends:
@@ -173,8 +178,8 @@ def _compared(
         raw, name = some.members.raw, (crowd, some.run)
         listed = raw & running.get(name, 0)
         unlisted = raw & ~listed & ~ended.get(name, 0)
-        if unlisted and message.asked_at < host.reconciled_at and some.phase != RunPhase.ACCEPTED:
-            # Another list came before this one, and the run may have started in between.
+        if unlisted and message.asked_at <= host.proof_from and some.phase != RunPhase.ACCEPTED:
+            # Its start may have been noted since the list was requested: the next list tells.
             skipped, unlisted = True, 0
         if unlisted and some.since >= message.asked_at:
             # Accepted when the list was requested or later: the list may be older. An owner that

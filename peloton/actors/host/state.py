@@ -14,13 +14,13 @@ import msgspec
 
 from peloton.actors.host import facts as f
 from peloton.actors.host.foreign_names import is_foreign
-from peloton.actors.host.hold_messages import HostHold
+from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_crowd
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.placement.conditions import HOST_POOL
-from peloton.placement.messages import HostSummary, Label
+from peloton.placement.messages import HostSummary, Label, ReservedRoom
 from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
 SIGNS_MAX = 64
@@ -75,7 +75,9 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     quarantine: f.HostQuarantined | None = None  # while placers leave it out
     hold: HostHold | None = None  # while there is one, all that is unused is the holder's
     foreign: int = 0  # runs that no task has
-    reconciled_at: float = 0.0  # a list that was requested earlier proves no run lost
+    proof_from: float = 0.0  # no list that was requested by then proves a started run lost
+    task_holds: tuple[TaskHold, ...] = ()  # while there is one, others get nothing
+    moving: str = ""  # the pool of hosts that it joins once it is down
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -94,8 +96,13 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def free(self) -> Resources:
-        """The resources that may be granted to tasks: neither runs nor a hold have them."""
-        return self.unused if self.hold is None else Resources()
+        """The resources that may be granted to any task: neither runs nor holds have them."""
+        return Resources() if self.held else self.unused
+
+    @property
+    def held(self) -> bool:
+        """Whether all that runs leave free is somebody's."""
+        return self.hold is not None or bool(self.task_holds)
 
     @property
     def grants(self) -> bool:
@@ -117,11 +124,16 @@ class Host(Value, frozen=True, gc=False, array_like=True):
             free=self.free,
             labels=self.all_labels,
             up=self.grants,
-            ports=self.free_ports if self.hold is None else 0,
+            ports=0 if self.held else self.free_ports,
             running=self._running_labels() if tasks else None,
             launches=self.launches,
             quarantined=self.quarantine is not None,
+            reserved=self._reserved_room() if self.task_holds and self.hold is None else None,
         )
+
+    def _reserved_room(self) -> ReservedRoom:
+        tasks = ((one.crowd, one.member) for one in self.task_holds if not is_foreign(one.crowd))
+        return ReservedRoom(self.unused, self.free_ports, tuple(tasks))
 
     def _running_labels(self) -> tuple[tuple[Label, int], ...] | None:
         if len(self.running) > RUNNING_LABELS_MAX:
@@ -253,7 +265,9 @@ def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
         runs = host.runs
         for crowd, run, members in _sets(fact):
             runs = runs.change(crowd, members, run=run, to=next_phase)
-        return replace(host, runs=runs)
+        # Killed runs were noted before; facts of earlier versions have no time.
+        noted_at = 0.0 if isinstance(fact, f.KillOrdered) else fact.noted_at
+        return replace(host, runs=runs, proof_from=max(host.proof_from, noted_at))
 
     return evolve
 
@@ -340,14 +354,14 @@ def _lost(host: Host, fact: f.HostLost) -> Host:
     outcome = lost_outcome(fact.reason)
     held = [(crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING]
     host = _end(host, [(crowd, one.run, one.members, outcome, None, None) for crowd, one in held])
-    host = replace(host, state=HostStates.LOST, because=fact.reason, hold=None)
+    host = replace(host, state=HostStates.LOST, because=fact.reason, hold=None, task_holds=())
     return replace(host, version=host.version + 1)
 
 
 def _removed(host: Host, fact: f.HostRemoved) -> Host:
     # A person gave the runs up, so if the host comes back any keeper may have its next ones.
     host = replace(_lost(host, f.HostLost(fact.reason)), removed=True)
-    host = replace(host, keeper="", keeper_at="", maintenance=Maintenance.NONE)
+    host = replace(host, keeper="", keeper_at="", maintenance=Maintenance.NONE, moving="")
     return replace(host, trouble=(), quarantine=None)
 
 
@@ -360,7 +374,8 @@ def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:
     runs = host.runs
     for crowd, some in host.runs.sets():
         runs = runs.change(crowd, some.members, run=some.run, to=ending)
-    return _maintenance(Maintenance.DRAINING)(replace(host, runs=runs), fact)
+    host = replace(host, runs=runs, task_holds=())
+    return _maintenance(Maintenance.DRAINING)(host, fact)
 
 
 def _maintenance(phase: Maintenance) -> Callable[[Host, Any], Host]:
@@ -374,7 +389,7 @@ def _pool_set(host: Host, fact: f.HostPoolSet) -> Host:
 
 def _completed(host: Host, fact: f.MaintenanceCompleted) -> Host:
     # Whatever the host was suspected of, its operator has looked after it.
-    host = replace(host, trouble=(), quarantine=None)
+    host = replace(host, trouble=(), quarantine=None, moving="")
     return _maintenance(Maintenance.NONE)(host, fact)
 
 
@@ -395,10 +410,25 @@ def _hold_ended(host: Host, fact: f.HoldEnded) -> Host:
     return replace(host, hold=None, version=host.version + 1)
 
 
+def _task_held(host: Host, fact: f.TaskHeld) -> Host:
+    others = tuple(one for one in host.task_holds if one.task != fact.hold.task)
+    return replace(host, task_holds=(*others, fact.hold), version=host.version + 1)
+
+
+def _task_holds_ended(host: Host, fact: f.TaskHoldsEnded) -> Host:
+    left = tuple(one for one in host.task_holds if one.task not in fact.tasks)
+    return replace(host, task_holds=left, version=host.version + 1)
+
+
+def _moving(host: Host, fact: f.HostMoving) -> Host:
+    return replace(host, moving=fact.pool, version=host.version + 1)
+
+
 def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
     if fact.keeper:
         host = replace(host, keeper=fact.keeper, keeper_at=fact.keeper_at)
-    host = replace(host, reconciled_at=fact.at)
+    # Earlier versions noted no times of starts: what they started came before this.
+    host = replace(host, proof_from=max(host.proof_from, fact.at))
     return _state(HostStates.UP)(host, fact)
 
 
@@ -435,6 +465,9 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostPoolSet: _pool_set,
     f.HoldTaken: _hold_taken,
     f.HoldEnded: _hold_ended,
+    f.TaskHeld: _task_held,
+    f.TaskHoldsEnded: _task_holds_ended,
+    f.HostMoving: _moving,
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import immutables
 
 from peloton.actors.host.facts import HostQuarantined, TroubleSign
-from peloton.actors.host.hold_messages import HostHold
+from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost
@@ -52,7 +52,9 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     quarantine: HostQuarantined | None = None
     hold: HostHold | None = None
     foreign: int = 0
-    reconciled_at: float = 0.0
+    proof_from: float = 0.0
+    task_holds: tuple[TaskHold, ...] = ()
+    moving: str = ""
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

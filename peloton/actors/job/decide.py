@@ -215,8 +215,11 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
     known = job.reports.get(message.number)
     if job.goal == m.JobGoals.DELETED or (known is not None and known.version >= message.version):
         return Decision()
-    # Below that level the owner of the slice may be of a version whose tallies name no goal.
-    goal = message.goal if at.level >= LEVEL_CHANGES else 0
+    # Below that level the owner of the slice may be of a version whose tallies name no goal. A
+    # known goal shows that the level was raised, though this owner has not read that yet: a tally
+    # that it ignored would not come again.
+    risen = at.level >= LEVEL_CHANGES or (known is not None and known.goal > 0)
+    goal = message.goal if risen else 0
     if known is not None and goal < known.goal:
         return Decision(because="made under an older goal than the known tally")
     awaited = job.awaited.get(message.number)

@@ -74,7 +74,8 @@ def _own(pool: Key, config: PoolConfig) -> Refused | None:
 
 def _parent(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
     if config.parent not in tree.pools:
-        return Refused(INVALID, f"parent resource pool {config.parent} not found", "config.parent")
+        named = config.parent.partition("/")[2]
+        return Refused(INVALID, f"parent resource pool {named} not found", "config.parent")
     known = tree.pools.get(pool)
     if known is not None and known.config.parent != config.parent:
         return Refused(INVALID, "parent override not allowed", "config.parent")

@@ -25,6 +25,8 @@ MACROS = {
 }
 MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 WEEKDAYS = "sun mon tue wed thu fri sat".split()
+OF_A_MACHINE = frozenset(("Factory", "localtime", "posixrules"))
+"""Files beside the zones that mean another one on each machine."""
 _PART = re.compile(r"(?:(\*)|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*")
 
@@ -115,7 +117,7 @@ def zone_of(name: str) -> tzinfo:
     if name in ("", "UTC"):
         return UTC
     try:
-        if _ZONE.fullmatch(name) is None:
+        if _ZONE.fullmatch(name) is None or name in OF_A_MACHINE:
             raise ValueError
         return ZoneInfo(name)
     except (ValueError, LookupError, OSError):
@@ -155,12 +157,19 @@ class Moments:
         """All of one day, in order."""
         first = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         begin, end = first.timestamp(), (first + timedelta(days=1)).timestamp()
-        times = [(hour, minute) for hour in self._cron.hours for minute in self._cron.minutes]
+        hours = self._cron.hours
+        minutes = [minute * MINUTE_S for minute in self._cron.minutes]
         if end - begin == DAY_S:
-            return [begin + hour * HOUR_S + minute * MINUTE_S for hour, minute in times]
+            return [begin + hour * HOUR_S + minute for hour in hours for minute in minutes]
         found: dict[float, None] = {}
-        for hour, minute in times:
-            found |= dict.fromkeys(self._at(first.replace(hour=hour, minute=minute)))
+        for hour in hours:
+            start = first.replace(hour=hour)
+            if _is_steady(start):
+                begin = start.timestamp()
+                found |= dict.fromkeys(begin + minute for minute in minutes)
+                continue
+            for minute in self._cron.minutes:
+                found |= dict.fromkeys(self._at(start.replace(minute=minute)))
         return sorted(found)
 
     def _at(self, wall: datetime) -> list[float]:
@@ -174,3 +183,11 @@ class Moments:
             for moment in moments
             if datetime.fromtimestamp(moment, self._zone).replace(tzinfo=None) == shown
         ]
+
+
+def _is_steady(start: datetime) -> bool:
+    """Whether a clock on the wall shows this hour once, and whole: the others cost much more."""
+    offsets = {
+        start.replace(minute=minute, fold=fold).utcoffset() for minute in (0, 59) for fold in (0, 1)
+    }
+    return len(offsets) == 1

@@ -39,6 +39,11 @@ def limit_set(task: Task, message: m.SetRunLimit, at: At) -> Decision:
     return Decision(facts=(f.RunLimitSet(message.max_running_s),), because="its job was updated")
 
 
+def drop_events(task: Task, message: m.DropEvents, at: At) -> Decision:
+    """Show nobody any more what happened to the runs up to this one."""
+    return Decision(facts=(f.EventsDropped(min(message.run, task.run)),))
+
+
 def created(message: m.SetTaskGoal, at: At) -> Decision:
     """The slice opens: the instance begins to exist, unless its goal is deletion."""
     if message.goal == m.TaskGoals.DELETED:
@@ -195,6 +200,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.RunGone: gone,
     m.MarkUnschedulable: mark_unschedulable,
     m.SetRunLimit: limit_set,
+    m.DropEvents: drop_events,
     Due: due,
 }
 
@@ -230,6 +236,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunGone: _nothing,
     m.MarkUnschedulable: _nothing,
     m.SetRunLimit: _nothing,
+    m.DropEvents: _nothing,
     Due: _nothing,
 }
 

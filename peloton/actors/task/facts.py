@@ -112,6 +112,12 @@ class RunLimitSet(Fact, frozen=True, gc=False, array_like=True):
     max_running_s: float | None
 
 
+class EventsDropped(Fact, frozen=True, gc=False, array_like=True):
+    """Nobody is shown any more what happened until now to the runs up to this one."""
+
+    run: int
+
+
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
@@ -133,4 +139,5 @@ FACTS: dict[int, type] = {
     18: TaskUnschedulable,
     19: TaskRestarted,
     20: RunLimitSet,
+    21: EventsDropped,
 }

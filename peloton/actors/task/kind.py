@@ -17,6 +17,7 @@ from peloton.actors.task.facts import (
     AdmissionGranted,
     AdmissionQueued,
     AdmissionReleased,
+    EventsDropped,
     LaunchAccepted,
     RunLimitSet,
     TaskLaunching,
@@ -52,7 +53,10 @@ KIND = Kind(
     partition=_partition,
     deadline=deadline,
     owed=owed,
-    since=dict.fromkeys((TaskRestarted, RunLimitSet), m.LEVEL_CHANGES),
+    since={
+        **dict.fromkeys((TaskRestarted, RunLimitSet), m.LEVEL_CHANGES),
+        EventsDropped: m.LEVEL_DROPPED_EVENTS,
+    },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.
     lazy=frozenset((AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted)),

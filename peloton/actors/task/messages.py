@@ -19,6 +19,8 @@ DEADLINE_EXCEEDED = "Deadline exceeded"
 """The reason of a run that was killed because it ran longer than it may: the original's text."""
 LEVEL_CHANGES = 2
 """Feature level from which jobs are updated, and instances started again."""
+LEVEL_DROPPED_EVENTS = 4
+"""Feature level from which the events of an instance may be deleted."""
 
 
 class TaskGoals(enum.IntEnum):
@@ -143,6 +145,12 @@ class SetRunLimit(Message, frozen=True, gc=False, array_like=True):
     max_running_s: float | None
 
 
+class DropEvents(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: what happened to runs up to this one is not to be shown any more."""
+
+    run: int
+
+
 class Accepted(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks, in answer to a repeated launch: this run waits for its start."""
 
@@ -199,6 +207,7 @@ MESSAGES: dict[int, type] = {
     10: RunGone,
     11: MarkUnschedulable,
     12: SetRunLimit,
+    13: DropEvents,
 }
 
 

@@ -215,6 +215,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskUnschedulable: _marked_unschedulable,
     f.TaskForgotten: lambda task, fact: None,
     f.RunLimitSet: _limited,
+    f.EventsDropped: lambda task, fact: task,
 }
 
 COLUMNS: Mapping[str, Any] = {
@@ -229,6 +230,7 @@ COLUMNS: Mapping[str, Any] = {
     "runs": tuple[PastRun, ...] | None,
     "begun_at": float | None,  # of the present run, where it is not the first
     "ran_s": float | None,  # seconds of all earlier runs, also of those that are not kept
+    "dropped": tuple[int, float] | None,  # up to which run events are not shown, and until when
 }
 
 _FRESH = {"launched_at": None, "started_at": None, "ended_at": None, "outcome": None, "host": None}
@@ -247,6 +249,7 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskRestarted: lambda fact, now: {**_FRESH, "begun_at": now},
     f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
     f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
+    f.EventsDropped: lambda fact, now: {"dropped": (fact.run, now)},
 }
 
 

@@ -19,6 +19,9 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     limits     what a run may use: its control group, its end
     groups     control groups of both versions; group_places: where they may be made
     disk_use   how large sandboxes are
+    programs   what is executed for a run
+    containers runs that are containers; engine: the words of podman and docker; container_run: the
+               program that watches one
     requests   requests for runs, checked
     ends       the reason of an end
     sandboxes  the folders of the runs

@@ -21,7 +21,8 @@ _KILL_PAUSE_S = 0.005
 
 def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
     """The runs that are still alive. A pid from before a restart of the machine means nothing, so
-    the boot id must be the same. In a copy of the folder it is that of the original's process."""
+    the boot id must be the same. In a copy of the folder it is that of the original's process.
+    A container lives on without its watcher, so whether it has ended is found out later."""
     boot, here = processes.boot_id(), processes.folder_number(folder)
     copied = memory.folder not in ("", here)
     same_boot = memory.boot_id == boot
@@ -30,7 +31,8 @@ def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
     for run in memory.runs.values():
         if run.end is not None:
             continue
-        if same_boot and not copied and run.pid and processes.is_alive(run.pid, run.birth):
+        here_now = same_boot and not copied and run.pid
+        if here_now and (run.container or processes.is_alive(run.pid, run.birth)):
             run.adopted = True
             alive.append(run)
         else:

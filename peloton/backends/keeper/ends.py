@@ -9,7 +9,18 @@ import signal
 from typing import NamedTuple
 
 from . import kinds
+from .container_run import ENDED, NO_CREATE, NO_ENGINE, NO_IMAGE, NOT_STARTED, STOPPED
 from .kinds import KeeperRun
+from .limits import memory_limit_mb
+from .processes import NOT_FOUND_STATUS, NOT_RUNNABLE_STATUS
+
+SIGNAL_BASE = 128
+"""What engines add to the number of the signal that ended a container."""
+_NOT_MADE = {
+    NO_IMAGE: (kinds.FAILED, kinds.IMAGE_UNAVAILABLE),
+    NO_CREATE: (kinds.FAILED, kinds.NO_CONTAINER),
+    NO_ENGINE: (kinds.LOST, kinds.NO_ENGINE),
+}
 
 
 class RunExit(NamedTuple):
@@ -36,6 +47,39 @@ def adopted_exit_of(run: KeeperRun) -> RunExit:
         return RunExit(kinds.FAILED, run.over_reason, run.over_limit)
     message = "killed on request" if run.kill_requested else ""
     return RunExit(kinds.LOST, kinds.KEEPER_DIED, message)
+
+
+def container_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int | None]:
+    """Of a container, by what its watcher told, with its exit status if there is one."""
+    kind, status = told["is"], int(told.get("status", 0))
+    text = str(told.get("text", ""))
+    if kind == ENDED and told.get("oom") and not (run.kill_requested or run.over_limit):
+        limit = f"out of memory: limit {memory_limit_mb(run):g} MB"
+        return RunExit(kinds.FAILED, kinds.OOM, limit), status
+    if kind == ENDED:
+        found = exit_of(run, status)
+        if status > SIGNAL_BASE:
+            found = found._replace(message=f"{found.message}{_signalled(run, status)}")
+        return found, status
+    if run.over_limit:
+        return RunExit(kinds.FAILED, run.over_reason, run.over_limit), None
+    if kind == STOPPED or run.kill_requested:
+        return RunExit(kinds.KILLED, kinds.KILL_REQUESTED, text or "not started yet"), None
+    if kind == NOT_STARTED:
+        # As a shell says it; other numbers are the engine's own.
+        known = status if status in (NOT_RUNNABLE_STATUS, NOT_FOUND_STATUS) else None
+        return RunExit(kinds.FAILED, kinds.NOT_RUNNABLE, text), known
+    outcome, reason = _NOT_MADE.get(kind, (kinds.LOST, kinds.CONTAINER_GONE))
+    return RunExit(outcome, reason, text), None
+
+
+def _signalled(run: KeeperRun, status: int) -> str:
+    """What is known of a container that was ended by a signal. Not every engine tells of memory."""
+    said = f", the container's signal {_signal_name(status - SIGNAL_BASE)}"
+    asked = run.kill_requested or run.over_limit
+    if status - SIGNAL_BASE == signal.SIGKILL and run.memory_mb > 0 and not asked:
+        return f"{said}, perhaps out of memory: limit {memory_limit_mb(run):g} MB"
+    return said
 
 
 def _signal_name(number: int) -> str:

@@ -24,6 +24,11 @@ OOM = "OOM"
 DISK_LIMIT = "DISK_LIMIT"
 NO_LIMITS = "limits cannot be held"
 NO_IMAGES = "container image refused"
+IMAGE_UNAVAILABLE = "container image unavailable"
+NO_CONTAINER = "container could not be made"
+NO_ENGINE = "container engine does not answer"
+CONTAINER_GONE = "container removed by others, exit status unknown"
+UNWATCHED = "container cannot be watched"
 NOT_RUNNABLE = "command cannot be run"
 NOT_STARTED = "could not be started"
 NO_ACCOUNT = "account cannot be used"
@@ -40,13 +45,15 @@ class KeeperRun:
     be reported, as a keeper killed at that moment would lose an end that was reported.
     `limits` is what the request says of them, but for memory; empty if it says nothing.
     `over_limit` is the message of a run that is killed for more than it may use, `note` is added to
-    that of any end. `grouped`: it is in a control group.
+    that of any end. `grouped`: it is in a control group. `container`: engine, image and user id of
+    one that is a container; then `pid` is its watcher's (`container_run.py`), and `watchers` have
+    died before that one.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
-        "limits", "grouped", "note", "peak_mb", "cpu_s",
+        "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -69,6 +76,8 @@ class KeeperRun:
         self.note = ""
         self.peak_mb = 0.0
         self.cpu_s = 0.0
+        self.container: Record = {}
+        self.watchers = 0
 
     @property
     def live(self) -> bool:
@@ -101,7 +110,8 @@ def launch_record(run: KeeperRun) -> Record:
         "is": "launch", "run": run.run_id, "host": run.host,
         "command": kept, "memory_mb": run.memory_mb,
     }  # fmt: skip
-    return {**record, "limits": run.limits} if run.limits else record
+    more = {"limits": run.limits, "container": run.container}
+    return record | {name: value for name, value in more.items() if value}
 
 
 def start_record(run: KeeperRun) -> Record:
@@ -154,6 +164,7 @@ class Memory:
             )  # fmt: skip
             run.recorded = True
             run.limits = record.get("limits", {})
+            run.container = record.get("container", {})
             self.runs[run.run_id] = run
         elif kind == "start":
             run = self.runs[record["run"]]
@@ -187,6 +198,16 @@ def started_event(run: KeeperRun) -> Record:
 
 def ended_event(run_id: str, end: Record) -> Record:
     return {"a": "ended", "run": run_id, **end}
+
+
+def refused_event(run_id: str, why: str, *, at: float) -> Record:
+    """Not recorded: a repeat is refused again."""
+    return ended_event(run_id, end_of(FAILED, reason=NOT_RUNNABLE, message=why, at=at))
+
+
+def used_event(run_id: str, *, at: float) -> Record:
+    """Not recorded: whoever acknowledged the first run of this id knows its end."""
+    return ended_event(run_id, end_of(LOST, reason=USED_BEFORE, at=at))
 
 
 def listed(run: KeeperRun) -> Record:

@@ -40,7 +40,7 @@ _EXEC_ERROR_CHARS_MAX = 500
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TASK_UMASK = 0o022  # the keeper's own is stricter than what tasks expect
 # Ignored by Python or by the keeper; a child would inherit that, and a task in a pipe never end.
-_RESET_SIGNALS = [
+RESET_SIGNALS = [
     signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD,
 ]  # fmt: skip
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -96,7 +96,7 @@ class Spawner:
     def __init__(self) -> None:
         self._home_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         self._umask = _TASK_UMASK
-        self._account_starts = AccountStarts(_RESET_SIGNALS)
+        self._account_starts = AccountStarts(RESET_SIGNALS)
         _keep_descriptors()
 
     def __enter__(self) -> Spawner:
@@ -152,7 +152,7 @@ def _spawn_first(program: Program) -> int:
                 file_actions=_FILE_ACTIONS,
                 setsid=True,
                 setsigmask=(),
-                setsigdef=_RESET_SIGNALS,
+                setsigdef=RESET_SIGNALS,
             )
         except (FileNotFoundError, NotADirectoryError) as trouble:
             missing = trouble
@@ -216,7 +216,7 @@ def _keep_descriptors() -> None:
 
 def reset_signals() -> None:
     """What the starter of the keeper ignored or blocked is not to reach its tasks."""
-    # Python ignores these two for itself; `_RESET_SIGNALS` has them.
+    # Python ignores these two for itself; `RESET_SIGNALS` has them.
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

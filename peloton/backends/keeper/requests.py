@@ -6,6 +6,7 @@ Turns what was read from a socket into runs. It must not trust any of it, nor st
 from __future__ import annotations
 
 from . import accounts, kinds
+from .engine import container_of
 from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
 
@@ -29,17 +30,22 @@ def run_of(host: str, request: Record) -> KeeperRun:
         "arguments": [str(argument) for argument in request["arguments"]],
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
-    limits = read_limits(request["limits"]) if "limits" in request else {}
+    container = request.get("container", {})
+    asked = container.get("limits") if container else request.get("limits")
+    limits = read_limits(asked) if asked is not None else {}
     if "as" in request:
         command["as"] = accounts.wanted_of(request["as"])
     run = KeeperRun(run_id, host, command=command, memory_mb=_memory_mb(request))
     run.limits = limits
+    run.container = container_of(container) if container else {}
     return run
 
 
 def _memory_mb(request: Record) -> float:
     """Where a request must not be obeyed by keepers of earlier versions, the fields that they read
     have a text, which they refuse."""
+    if request.get("container"):
+        return amount_of(request["container"]["memory_mb"])
     if "limits" in request:
         return amount_of(request["limits"]["memory_mb"])
     return amount_of(request["limit_mb"] if "as" in request else request["memory_mb"])

@@ -15,19 +15,20 @@ from collections import deque
 from collections.abc import Iterable
 
 from . import accounts, kinds, processes
-from .accounts import Account, AccountUnusable
+from .accounts import AccountUnusable
+from .containers import Containers
 from .disk_use import DiskUse
-from .ends import RunExit, adopted_exit_of, exit_of
+from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of
+from .engine import ContainerRefused
 from .journal import KeeperJournal, KeeperJournalFailed
 from .kinds import KeeperRun, Memory, Record
 from .limits import InsideGroup, Limits, LimitsUnavailable
+from .programs import inherited, program_of
 from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
 
 # So many launches share one sync of the journal; kills and ends are served between batches.
 LAUNCH_BATCH_MAX = 64
-# What a task inherits from the keeper's environment: enough to find a shell, and no secret.
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
 
 class EpochRefused(Exception):
@@ -56,6 +57,7 @@ class Runs:
         self.sandboxes = boxes
         self.limits = limits or Limits(folder)
         self.disk_use = DiskUse(boxes.path)
+        self.containers = Containers(folder)
         self.events: list[tuple[str, Record]] = []
         self.by_pid: dict[int, KeeperRun] = {}
         self.adopted: dict[str, KeeperRun] = {}
@@ -66,7 +68,7 @@ class Runs:
         self._kills: list[tuple[float, str]] = []
         self._spawner = processes.Spawner()
         self._accounts = accounts.Accounts(os.geteuid())
-        self._inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        self._inherited = inherited()
 
     # Requests of the daemon.
 
@@ -87,14 +89,16 @@ class Runs:
                 try:
                     run = run_of(host, request)
                 except MALFORMED as trouble:
-                    self._refuse(host, request["run"], why=f"{type(trouble).__name__}: {trouble}")
+                    why = f"{type(trouble).__name__}: {trouble}"
+                    refused = kinds.refused_event(request["run"], why, at=time.time())
+                    self.events.append((host, refused))
                     continue
                 self.memory.runs[run.run_id] = run
                 self._queue.append(run)
             elif known.host == host:
                 self._report_again(known)
             else:
-                self._refuse_used(host, known.run_id)
+                self.events.append((host, kinds.used_event(known.run_id, at=time.time())))
 
     def kill(self, host: str, run_id: str, *, grace_s: float) -> None:
         run = self.memory.runs.get(run_id)
@@ -130,6 +134,11 @@ class Runs:
             self.events.append((run.host, kinds.started_event(run)))
 
     # What the loop calls.
+
+    @property
+    def helper_pids(self) -> tuple[int, ...]:
+        """Children of the keeper that are no runs."""
+        return (self.sandboxes.helper_pid, self.disk_use.helper_pid, self.containers.helper_pid)
 
     @property
     def busy(self) -> bool:
@@ -182,6 +191,7 @@ class Runs:
         ended, self._ending = self._ending, []
         for run in ended:
             run.end_safe = True
+            self.containers.forget(run)
             self.events.append((run.host, kinds.ended_event(run.run_id, run.end or {})))
         self._start(batch)
 
@@ -195,11 +205,13 @@ class Runs:
                 self.sandboxes.make(run.run_id)
             except FileExistsError:
                 del self.memory.runs[run.run_id]
-                self._refuse_used(run.host, run.run_id)
+                self.events.append((run.host, kinds.used_event(run.run_id, at=time.time())))
                 continue
             except OSError as trouble:
                 self._not_started(run, f"sandbox: {trouble}")
             self._choose_account(run)
+            if run.container:
+                self.containers.owned(run)
             run.recorded = True
             batch.append(run)
         return batch
@@ -243,12 +255,14 @@ class Runs:
         far as a daemon is concerned: nothing else of it differs from one that fails at once."""
         run.started_at = time.time()
         try:
-            self.limits.enter(run)
-            run.pid = self._spawner.spawn(self._program(run))
+            run.pid = self._spawn_one(run)
         except processes.SpawnFailed as failure:
             if failure.status is not None:
                 self.events.append((run.host, kinds.started_event(run)))
             self._start_failed(run, failure)
+            return False
+        except ContainerRefused as trouble:
+            self._finish(run, RunExit(kinds.FAILED, kinds.NO_CONTAINER, str(trouble)))
             return False
         except LimitsUnavailable as trouble:
             self._finish(run, RunExit(kinds.FAILED, kinds.NO_LIMITS, str(trouble)))
@@ -266,6 +280,15 @@ class Runs:
         self.events.append((run.host, kinds.started_event(run)))
         return True
 
+    def _spawn_one(self, run: KeeperRun) -> int:
+        """A container has no group of ours: its engine holds it to its limits."""
+        sandbox = self.sandboxes.path(run.run_id)
+        if run.container:
+            return self.containers.start(run, sandbox)
+        self.limits.enter(run)
+        place = f"{self.folder}/{sandbox}"
+        return self._spawner.spawn(program_of(run, sandbox, place=place, base=self._inherited))
+
     def _start_failed(self, run: KeeperRun, failure: processes.SpawnFailed) -> None:
         message, status = str(failure), failure.status
         if status is None:
@@ -274,23 +297,6 @@ class Runs:
             reason = kinds.NOT_RUNNABLE
             self._finish(run, RunExit(kinds.FAILED, reason, message), status=status)
         self.limits.not_started(run)
-
-    def _program(self, run: KeeperRun) -> processes.Program:
-        sandbox = self.sandboxes.path(run.run_id)
-        account: Account | None = run.command.get("account")
-        environment = {
-            **self._inherited,
-            **(account.environment if account is not None else {}),
-            "MESOS_SANDBOX": f"{self.folder}/{sandbox}",
-            **run.command["environment"],
-            processes.RUN_MARK: run.run_id,
-            processes.KEEPER_MARK: self.folder,
-        }
-        value, arguments = run.command["value"], run.command["arguments"]
-        if run.command["shell"]:
-            shell = ["sh", "-c", value]
-            return processes.Program("/bin/sh", shell, environment, sandbox, account)
-        return processes.Program(value, arguments or [value], environment, sandbox, account)
 
     def reap(self) -> None:
         """The group is killed while its leader's pid is still taken: the zombie holds it, so the
@@ -313,10 +319,15 @@ class Runs:
                 self.sandboxes.helper_pid = 0
             elif dead.si_pid == self.disk_use.helper_pid:
                 self.disk_use.reaped()
+            elif dead.si_pid == self.containers.helper_pid:
+                self.containers.helper_pid = 0
 
     def lose(self, run: KeeperRun) -> None:
-        """An adopted run has ended; its exit status cannot be known."""
+        """An adopted run has ended; its exit status cannot be known, but for a container's."""
         del self.adopted[run.run_id]
+        if run.container:
+            self._watcher_ended(run)
+            return
         self.limits.ended(run)
         self._finish(run, adopted_exit_of(run))
 
@@ -351,6 +362,10 @@ class Runs:
     # Ends.
 
     def _exited(self, run: KeeperRun, status: int) -> None:
+        if run.container:
+            run.peak_mb = run.cpu_s = 0.0  # of the engine's client, not of the container
+            self._watcher_ended(run)
+            return
         failure = self._spawner.ended(run.pid)
         if failure is not None and not run.kill_requested:
             self._start_failed(run, failure)
@@ -358,19 +373,31 @@ class Runs:
         self.limits.ended(run)
         self._finish(run, exit_of(run, status), status=status)
 
+    def _watcher_ended(self, run: KeeperRun) -> None:
+        """With the end of its container; or too early, and then another one goes on."""
+        told = self.containers.told(run)
+        if told is not None:
+            found, status = container_exit_of(run, told)
+            self._finish(run, found, status=status)
+            return
+        try:
+            run.pid = self.containers.resume(run, self.sandboxes.path(run.run_id))
+        except processes.SpawnFailed as failure:
+            self._finish(run, RunExit(kinds.LOST, kinds.UNWATCHED, str(failure)))
+            return
+        found_stat = processes.stat(run.pid)
+        run.birth, run.adopted = found_stat.birth if found_stat else 0, False
+        self.by_pid[run.pid] = run
+        if run.kill_requested or run.over_limit:
+            self._signal(run, signal.SIGKILL)  # the last one may not have been obeyed
+        try:
+            self._journal.append([kinds.start_record(run)], sync=False)
+        except KeeperJournalFailed:
+            return  # the next commit writes a new file, with its pid
+
     def _not_started(self, run: KeeperRun, message: str) -> None:
         if run.end is None:
             self._finish(run, RunExit(kinds.LOST, kinds.NOT_STARTED, message))
-
-    def _refuse(self, host: str, run_id: str, *, why: str) -> None:
-        """Not recorded: a repeat is refused again."""
-        end = kinds.end_of(kinds.FAILED, reason=kinds.NOT_RUNNABLE, message=why, at=time.time())
-        self.events.append((host, kinds.ended_event(run_id, end)))
-
-    def _refuse_used(self, host: str, run_id: str) -> None:
-        """Not recorded: whoever acknowledged the first run of this id knows its end."""
-        end = kinds.end_of(kinds.LOST, reason=kinds.USED_BEFORE, at=time.time())
-        self.events.append((host, kinds.ended_event(run_id, end)))
 
     def _finish(self, run: KeeperRun, found: RunExit, *, status: int | None = None) -> None:
         message = f"{found.message}; {run.note}" if run.note else found.message
@@ -385,6 +412,9 @@ class Runs:
     def _signal(self, run: KeeperRun, number: int) -> None:
         """A child not yet reaped keeps its pid; an adopted process must be checked first."""
         if not run.adopted or processes.is_alive(run.pid, run.birth):
+            if run.container:
+                self.containers.signal(run, number)
+                return
             self.signal_group(run.pid, number)
             if number == signal.SIGKILL:
                 self.limits.kill(run)

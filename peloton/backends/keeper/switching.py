@@ -90,7 +90,7 @@ class AccountStarts:
         """
         opened = [_description(task, account)]
         try:
-            opened += _hand_over(task.sandbox, account)
+            opened += hand_over(task.sandbox, account)
             described, box, output, errors = opened
             os.fchdir(box)
             try:
@@ -162,6 +162,11 @@ def _description(task: AccountTask, account: Account) -> int:
         raise ValueError("illegal environment variable name")
     groups = list(account.groups)
     data = marshal.dumps((account.uid, account.gid, groups, paths, arguments, environment))
+    return in_memory(data)
+
+
+def in_memory(data: bytes) -> int:
+    """The descriptor of a file in memory with this content. Raises OSError."""
     descriptor = _moved_up(os.memfd_create("task"))
     try:
         view = memoryview(data)
@@ -202,8 +207,9 @@ def _cannot_become(name: str, number: int) -> str:
     return f"cannot become {name}: {os.strerror(number)}"
 
 
-def _hand_over(sandbox: str, account: Account) -> list[int]:
-    """Descriptors of the folder and of its two logs, which are made; all are the account's.
+def hand_over(sandbox: str, account: Account | None) -> list[int]:
+    """Descriptors of the folder and of its two logs, which are made; all are the account's, or
+    without one the keeper's own.
 
     The folder is given away last: until then nobody else can put anything into it.
     """
@@ -211,10 +217,15 @@ def _hand_over(sandbox: str, account: Account) -> list[int]:
     try:
         for name in ("stdout", "stderr"):
             opened.append(os.open(name, _NEW_OUTPUT, 0o600, dir_fd=opened[0]))
-            os.fchown(opened[-1], account.uid, account.gid)
-        os.fchown(opened[0], account.uid, account.gid)
+            _give(opened[-1], account)
+        _give(opened[0], account)
     except OSError:
         for descriptor in opened:
             os.close(descriptor)
         raise
     return opened
+
+
+def _give(descriptor: int, account: Account | None) -> None:
+    if account is not None:
+        os.fchown(descriptor, account.uid, account.gid)

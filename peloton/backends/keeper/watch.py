@@ -30,7 +30,8 @@ def check_adopted(runs: Runs) -> None:
     """The leader's end ends the run, here as for our own children."""
     for run in list(runs.adopted.values()):
         if not processes.is_alive(run.pid, run.birth):
-            adoption.kill_session(run.pid)
+            if not run.container:  # the pid of its watcher may be another process's by now
+                adoption.kill_session(run.pid)
             adoption.kill_marked(runs.folder, run.run_id.__eq__)
             runs.lose(run)
 
@@ -44,6 +45,7 @@ def _watch_memory(runs: Runs) -> None:
         if run.memory_mb > 0
         and not run.kill_requested
         and not run.over_limit
+        and not run.container  # the engine does
         and not runs.limits.holds_memory(run)
     }
     if not limited:
@@ -74,7 +76,7 @@ def _end_strays(runs: Runs) -> None:
     """
     live = {run.run_id for run in runs.by_pid.values()} | runs.adopted.keys()
     for pid in processes.children():
-        if pid in runs.by_pid or pid in (runs.sandboxes.helper_pid, runs.disk_use.helper_pid):
+        if pid in runs.by_pid or pid in runs.helper_pids:
             continue
         found = processes.stat(pid)
         if found is None or found.state in "ZX" or found.session in runs.by_pid:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from peloton.actors.host.inventory.messages import HostPoolChanged
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import (
     DeleteJob,
@@ -176,6 +177,8 @@ class AcknowledgementCheck:
 def _says_nothing_was_done(answer: Any) -> bool:
     if isinstance(answer, InstancesOrdered):
         return not answer.ranges
+    if isinstance(answer, HostPoolChanged):
+        return not answer.version  # the host may be there already
     return isinstance(answer, JobUpdated | JobRefreshed) and not getattr(answer, "added", 0)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from peloton.actors.job.messages import CreateJob, StartInstances, UpdateJob
 from peloton.actors.job.spec import JobSpec
-from peloton.chaos.cluster.drawing import ActionDraw, drawn_apart
+from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
@@ -88,8 +88,3 @@ DRAWN = ActionDraw(
     lambda chance: chance.choice([*WORK]),
     lambda chance: chance.randrange(4),
 )
-
-
-def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
-    """Actions of some seeds, from a generator of their own: all else stays as drawn."""
-    return drawn_apart(seed, DRAWN, storm_s=storm_s)

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from peloton.actors.host.foreign_names import FOREIGN_MARK
 from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.actors.job.messages import GetJob, JobCreated, JobView, StopJob
+from peloton.actors.job.messages import GetJob, JobView, StopJob
 from peloton.actors.job.slice.counts import client_state
 from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
 from peloton.actors.resources import Resources
@@ -31,9 +32,11 @@ from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.feed_check import FeedCheck
 from peloton.chaos.cluster.history import Asked, Operation, faults
+from peloton.chaos.cluster.journaled import answers_equal_the_journal, ledger_equals_the_actors
 from peloton.chaos.cluster.liveness import ended_by_itself, killed_for_its_time, stopped_jobs
 from peloton.chaos.cluster.pool_history import pool_faults
 from peloton.chaos.cluster.processes import ProcessCheck
+from peloton.chaos.cluster.promises import PromiseChecks
 from peloton.chaos.cluster.shadow_ledger import ShadowLedger
 from peloton.chaos.cluster.view import ClusterView
 from peloton.placement.conditions import shape_depends_on_tasks
@@ -63,6 +66,8 @@ class ClusterChecks:
         self.core.on_closer.append(_hosts_of_a_shard)
         self.acknowledged = AcknowledgementCheck(cluster.clients.requests)
         self.core.on_frame.append(self.acknowledged.apply)
+        self.promises = PromiseChecks(cluster)
+        self.core.on_frame.append(self.promises.apply)
         self.feeds = FeedCheck(cluster.readers, cluster.world.codec)
         self.core.on_frame.append(self.feeds.apply)
         cluster.world.checks.append(self.step)
@@ -73,6 +78,7 @@ class ClusterChecks:
         self.processes.step()
         self.acknowledged.step()
         self.feeds.step()
+        self.promises.step()
         self._cluster.twice.step()
 
     def _readers_catch_up(self) -> None:
@@ -86,6 +92,7 @@ class ClusterChecks:
         self.core.quiet()
         self._readers_catch_up()
         quiet(self._cluster)
+        self.promises.quiet()
         ledger_equals_the_actors(self.ledger, self._cluster)
         pools_use_what_their_lots_hold(self._cluster)
         for job in self.ledger.deleted:
@@ -95,7 +102,8 @@ class ClusterChecks:
         answers_equal_the_journal(self.ledger, history)
         may_leave = self._cluster.setup.finished_jobs_max < FINISHED_JOBS_MAX
         operations = [*history, *_beside(self._cluster.clients)]
-        wrong = faults(operations, may_leave=may_leave)
+        scheduled = self.promises.schedules.jobs
+        wrong = faults(operations, may_leave=may_leave, scheduled=scheduled)
         wrong += pool_faults(self._cluster.clients.requests)
         if wrong:
             raise Contradiction(f"clients saw: {wrong[:3]}")
@@ -236,8 +244,8 @@ def every_process_is_intended(view: ClusterView) -> None:
     """R8, R12: every process is the current run of an instance that is placed on that host."""
     crowds = view.crowds()
     for run, process in view.machines.running.items():
-        if process.host in view.machines.cut_off:
-            continue
+        if process.host in view.machines.cut_off or run.startswith(FOREIGN_MARK):
+            continue  # what a caller launched itself is in its host's ledger only
         job, number, member, count = parts_of(run)
         crowd = crowds.get(crowd_key(job, number))
         task = crowd.state_of(member) if crowd is not None else None
@@ -356,43 +364,3 @@ def _ended_in_truth(cluster: SimulatedCluster, job: Key, *, view: InstanceView) 
     result = cluster.machines.results.get(run)
     if result is None or result.end.name != shown:
         raise Contradiction(f"R8b {run} is shown as {shown}, it ended as {result}")
-
-
-# ---- with the shadow ledger ----
-
-
-def ledger_equals_the_actors(ledger: ShadowLedger, view: ClusterView) -> None:
-    """R10: the sums of all journaled facts are those of the actors in memory."""
-    held: dict[Key, Resources] = {}
-    for lot in view.cells("lot").values():
-        pool, need = lot.shape.pool, lot.shape.resources
-        held[pool] = held.get(pool, Resources()) + need.times(len(lot.admitted))
-    for pool in sorted({**held, **ledger.use}):
-        live, journaled = held.get(pool, Resources()), ledger.use.get(pool, Resources())
-        if live != journaled:
-            raise Contradiction(f"R10 {pool}: its lots hold {live}, by the journal {journaled}")
-    for key, host in view.cells("host").items():
-        if host.used != ledger.hosts[key].used:
-            raise Contradiction(f"R9 {key} uses {host.used}, not {ledger.hosts[key].used}")
-
-
-def answers_equal_the_journal(ledger: ShadowLedger, history: list[Operation]) -> None:
-    """R1, R2: what was acknowledged is in the journal, what was refused is not.
-
-    The requests of a deleted job are deleted with it, so a late repeat there may be refused.
-    """
-    for number, operation in enumerate(history, start=1):
-        if not operation.known or operation.what in (Asked.GET, Asked.LIST):
-            continue
-        _is_journaled(ledger, number, operation=operation)
-
-
-def _is_journaled(ledger: ShadowLedger, number: int, *, operation: Operation) -> None:
-    """Clients make the request key of an operation from its number in the history."""
-    journaled = (operation.job, f"{operation.client}-{number}") in ledger.requests_ever
-    if isinstance(operation.answer, JobCreated) and not journaled:
-        raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")
-    # One that may succeed later is not the last word: another copy may have been carried out.
-    last_word = operation.refused and not operation.answer.again
-    if last_word and journaled and operation.job not in ledger.deleted_ever:
-        raise Contradiction(f"R2 refused, and in the journal: {operation}")

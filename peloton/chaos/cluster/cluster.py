@@ -17,7 +17,7 @@ from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.state import HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.actors.job.messages import CreateJob, StartInstances, job_key
+from peloton.actors.job.messages import NOTIFIER, CreateJob, StartInstances, job_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
@@ -29,6 +29,7 @@ from peloton.chaos.cluster.faulty_backend import FaultyBackend, MachineLink
 from peloton.chaos.cluster.feed_readers import FeedReader
 from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.levels import start_at
+from peloton.chaos.cluster.listener import Listener, SimulatedNotifier
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.daemon_context import DaemonLimits
@@ -104,6 +105,7 @@ class SimulatedCluster:
         self.world.sends.spared = (kind_of(MACHINE_BACKEND),)  # `BackendFaults` are for orders
         self.machines = Machines(setup.fates)
         self.backend = MachineLink(self.world, self.machines)
+        self.listener = Listener(self.world)
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
         self.hosts = [key("host", f"h{number}") for number in range(hosts)]
         self.jobs: list[Key] = []
@@ -167,6 +169,8 @@ class SimulatedCluster:
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:
         daemon.region.register_service("backend", FaultyBackend(self.backend, daemon), outward=True)
+        notifier = SimulatedNotifier(self.listener, daemon)
+        daemon.region.register_service(NOTIFIER, notifier, outward=True)
         if "placement" in daemon.roles:
             placer = self.placers[daemon.name] = PlacerService(self._inventories)
             daemon.region.register_service("placer", placer, role="placement")

@@ -7,7 +7,7 @@ The order in which chance is asked is part of every seed: it must never change.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from peloton.runtime.simulation.plan import StormAction
@@ -41,3 +41,8 @@ def drawn_apart(seed: int, what: ActionDraw, *, storm_s: float) -> list[StormAct
         )
         for _ in range(chance.randint(*what.actions))
     ]
+
+
+def drawn_from(tables: Iterable[ActionDraw], *, seed: int, storm_s: float) -> list[StormAction]:
+    """The actions of a seed from all of these, each with a generator of its own."""
+    return [action for what in tables for action in drawn_apart(seed, what, storm_s=storm_s)]

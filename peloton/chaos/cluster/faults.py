@@ -12,12 +12,18 @@ from functools import partial
 from peloton.chaos.cluster import (
     changing,
     feed_readers,
+    host_holds,
+    host_pooling,
     larger,
     levels,
+    noticing,
     ordering,
+    pacing,
     placing,
     pool_work,
+    quarantining,
     reading,
+    scheduling,
     workload,
 )
 from peloton.chaos.cluster.cluster import SimulatedCluster
@@ -141,6 +147,9 @@ def calm(cluster: SimulatedCluster) -> None:
     cluster.backend.calm()
     cluster.clients.lose_answer = 0.0
     feed_readers.calm(cluster.readers)
+    cluster.listener.lost_share = 0.0
+    host_pooling.calm(cluster)
+    quarantining.calm(cluster)
     workload.update_pool(cluster, hosts=len(cluster.hosts))
 
 
@@ -155,5 +164,6 @@ APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
 """Faults that have generators of their own."""
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
-    **placing.WORK, **ordering.WORK,
+    **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
+    **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK,
 }  # fmt: skip

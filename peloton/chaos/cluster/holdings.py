@@ -93,8 +93,10 @@ class HostHoldings:
 def _met(
     constraint: Constraint, *, labels: tuple[Label, ...], tasks: Mapping[Label, int]
 ) -> bool | None:
-    """Whether it is met; None where it says nothing. Names of hosts are not known here."""
+    """Whether it is met; None where it says nothing. Names and pools of hosts are not known."""
     if constraint.form == "label":
+        if constraint.kind == "host" and constraint.label.key == "host_pool":
+            return None  # hosts change it: `PlaceCheck` knows which they have
         counted = labels.count(constraint.label)
         if constraint.kind == "task":
             counted = tasks.get(constraint.label, 0)

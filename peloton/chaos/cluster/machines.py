@@ -22,6 +22,7 @@ MACHINE_BACKEND = key("backend", "machines")
 SUCCESS = RunOutcome(End.SUCCEEDED, 0)
 FAILURE = RunOutcome(End.FAILED, 1, message="Command exited with status 1")
 TERMINATED = RunOutcome(End.FAILED, signal="SIGTERM")
+NOT_BEGUN = RunOutcome(End.FAILED, reason="could not be started")
 CUT_SHORT = RunOutcome(End.LOST, reason="the machine was switched off")
 
 
@@ -58,6 +59,7 @@ class Machines:
         self.listed_sets = 0  # sets in all lists
         self.epochs: dict[Key, int] = {}
         self.cut_off: dict[Key, None] = {}  # machines out of reach, whose runs continue
+        self.spoiled: dict[Key, None] = {}  # machines that start nothing
         self._events: list[tuple[float, int, str, RunOutcome | None]] = []
         self._count = 0
 
@@ -144,6 +146,9 @@ class Machines:
             self.gone.pop(start.run, None)
             assert self.started.setdefault(start.run, message.host) == message.host
             self.running[start.run] = MachineProcess(message.host, start.spec.resources)
+            if message.host in self.spoiled:
+                self._at(start.run, NOT_BEGUN, at=now)
+                continue
             fate = self.fates(start.run)
             self._at(start.run, None, at=now + self.start_s)
             if fate.duration_s is not None:

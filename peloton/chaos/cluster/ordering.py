@@ -12,7 +12,7 @@ from typing import Any
 from peloton.actors.job.messages import CreateJob, GetJob, JobView, StartInstances
 from peloton.actors.job.spec import After, Command, Deadline, JobSpec, TaskConfig
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
-from peloton.chaos.cluster.drawing import ActionDraw, drawn_apart
+from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.history import Asked
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
 from peloton.runtime.simulation.plan import StormAction
@@ -113,8 +113,3 @@ DRAWN = ActionDraw(
     lambda chance: chance.choice([*WORK]),
     lambda chance: chance.randrange(4),
 )
-
-
-def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
-    """Actions of some seeds, from a generator of their own: all else stays as drawn."""
-    return drawn_apart(seed, DRAWN, storm_s=storm_s)

@@ -14,7 +14,7 @@ from peloton.actors.host.messages import LEVEL_TASK_LABELS, Port
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL
-from peloton.chaos.cluster.drawing import ActionDraw, drawn_apart
+from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.levels import RAISE
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
 from peloton.placement.messages import Constraint, Label
@@ -109,8 +109,3 @@ DRAWN = ActionDraw(
     lambda chance: chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
     lambda chance: chance.choice(SIZES),
 )
-
-
-def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
-    """Some actions of a part of the seeds, from a generator of their own."""
-    return drawn_apart(seed, DRAWN, storm_s=storm_s)

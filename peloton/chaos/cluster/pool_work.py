@@ -19,7 +19,7 @@ from peloton.actors.respool.messages import (
     UpdatePool,
     pool_key,
 )
-from peloton.chaos.cluster.drawing import ActionDraw, drawn_apart
+from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.pool_history import POOL_PREFIX
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
 from peloton.runtime.simulation.daemon import SimulatedDaemon
@@ -83,8 +83,3 @@ DRAWN = ActionDraw(
     ACTIONS,
     lambda chance: chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0],
 )
-
-
-def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
-    """Some actions of a part of the seeds, from a generator of their own."""
-    return drawn_apart(seed, DRAWN, storm_s=storm_s)

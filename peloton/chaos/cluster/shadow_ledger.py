@@ -5,9 +5,8 @@ contradicts this into a `Contradiction`. The ledger knows less than the actors o
 goals, no owed sends and no deadlines, so a mistake there is not repeated here. It must not ask an
 actor for anything.
 
-The frames of one round are committed in one moment, and in the round a task may be admitted, start
-and be released by turns. So what concerns two shards is checked once all of them were applied
-(`settle`), and what concerns one of them with each fact.
+The frames of one round are committed in one moment, in which a task may be admitted, start and be
+released by turns. So what concerns two shards is checked once all were applied (`settle`).
 
     R1   a request key has one effect
     R8a  one intended run per instance, from its launch to its end
@@ -387,14 +386,15 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     RequestAnswered: ShadowLedger.request,
 }
 NOT_APPLIED = (
-    tf.AdmissionRequested, tf.AdmissionQueued, tf.AdmissionGranted, tf.AdmissionReleasing,
-    tf.AdmissionReleased, tf.RunLimitSet, tf.TaskThrottled, tf.TaskUnschedulable, jf.GrantsRaised,
-    hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered, hf.HoldEnded,
-    hf.HostUnreachable, hf.HostReachable, hf.HostReconciled, jf.JobTallied, jf.SliceVanished,
-    hf.MaintenanceStarted, hf.HostDrained, hf.HostTakenDown, hf.MaintenanceCompleted, hf.HoldTaken,
-    hf.HostPoolSet, hf.TroubleNoted, hf.TroubleOver, hf.HostQuarantined, hf.QuarantineEnded,
-    jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,
-    jf.InstancesStarted, jf.JobChanged, jf.ChangePieceGiven, jf.ChangePiecesDropped, jf.ArchivedIn,
-    jf.OtherNoted, jf.OtherEnded, jf.WaiterNoted, jf.WaiterTold, jf.NameSettled, jf.NoticeSettled,
+    hf.MaintenanceCompleted, hf.MaintenanceStarted, hf.ProcessesStarted, hf.HostUnreachable,
+    hf.HostQuarantined, hf.QuarantineEnded, hf.HostReconciled, hf.TaskHoldsEnded, hf.HostReachable,
+    hf.HostTakenDown, hf.TroubleNoted, hf.RunsRefused, hf.KillOrdered, hf.HostPoolSet, hf.TaskHeld,
+    hf.HostDrained, hf.TroubleOver, hf.SetStarted, hf.HostMoving, hf.HoldEnded, hf.HoldTaken,
+    jf.ChangePiecesDropped, jf.InstancesStopped, jf.InstancesStarted, jf.ChangePieceGiven,
+    jf.DeletionOrdered, jf.OverridesGiven, jf.SliceConfirmed, jf.SliceVanished, jf.NoticeSettled,
+    jf.GrantsRaised, jf.StopOrdered, jf.WaiterNoted, jf.NameSettled, jf.ArchivedIn, jf.JobChanged,
+    jf.JobTallied, jf.OtherNoted, jf.OtherEnded, jf.WaiterTold,
+    tf.AdmissionRequested, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskUnschedulable,
+    tf.AdmissionGranted, tf.AdmissionQueued, tf.TaskThrottled, tf.EventsDropped, tf.RunLimitSet,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""

@@ -14,21 +14,29 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from peloton.actors.host.hold_messages import LEVEL_HOLDS
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
+    host_holds,
+    host_pooling,
     larger,
     levels,
+    noticing,
     ordering,
+    pacing,
     placing,
     pool_work,
+    quarantining,
     reading,
+    scheduling,
     tiny,
     workload,
 )
 from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
+from peloton.chaos.cluster.drawing import drawn_from
 from peloton.chaos.cluster.faults import (
     ADDED,
     ALL_FAULTS,
@@ -66,6 +74,16 @@ ALONE_SHARE = 0.1
 ADDED_SHARE = 0.12
 SLOW_SHARE = 0.25
 STRENGTHS = (0.2, 0.5, 1.0)
+DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
+"""What clients do in a part of the storms. The order is part of every seed."""
+LATER_DRAWS = (
+    host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
+    quarantining.DRAWN,
+)  # fmt: skip
+"""As `DRAWS`, and added later."""
+NEED_A_LEVEL = (*host_holds.WORK, *host_pooling.WORK)
+"""At an older level they would all be refused, which other commands show often enough."""
+CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
 
 
 class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +95,7 @@ class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     unreachable_timeout_s: float = 60.0
     level: int = 0  # the feature level at the start
     embedded: bool = False  # one daemon with a store of its own
+    quarantine_after: int = 0  # failures of a host; 0: never
 
 
 class Played(NamedTuple):
@@ -122,11 +141,11 @@ def draw(seed: int) -> ClusterPlan:
     level, raised = levels.drawn(seed, storm_s=storm_s)
     actions += [*added[1], *larger.drawn(seed, storm_s=storm_s), *raised]
     actions += workload.timed(seed, storm_s=storm_s)
-    actions += changing.drawn(seed, storm_s=storm_s)
-    actions += ordering.drawn(seed, storm_s=storm_s)
-    actions += pool_work.drawn(seed, storm_s=storm_s)
-    actions += placing.drawn(seed, storm_s=storm_s)
+    actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
+    actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
+    if not raised and any(action.name in NEED_A_LEVEL for action in actions):
+        level = LEVEL_HOLDS
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)
@@ -153,6 +172,10 @@ def draw(seed: int) -> ClusterPlan:
         unreachable_timeout_s=chance.choice((10.0, 60.0)),
         level=level,
     )
+    if any(action.name in quarantining.WORK for action in actions):
+        hosts = max(plan.hosts, quarantining.HOSTS_MIN)
+        after = quarantining.QUARANTINED_AFTER
+        plan = changed(plan, hosts=hosts, quarantine_after=after)
     return alone(plan) if random.Random(f"{seed} alone").random() < ALONE_SHARE else plan
 
 
@@ -210,6 +233,7 @@ class StormRun:
             _fates(plan),
             plan.unreachable_timeout_s,
             int(finished),
+            plan.quarantine_after,
             plan.furnish_s_max,
             level=plan.level,
             embedded=plan.embedded,
@@ -219,6 +243,8 @@ class StormRun:
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
         )
         self.checks = ClusterChecks(self.cluster)
+        struck = (*plan.faults, *(action.name for action in plan.actions))
+        self.checks.promises.pace.clocks_agree = not {*struck}.intersection(CLOCK_FAULTS)
         self.checks.core.poisoned = any(action.name in POISON for action in plan.actions)
         self.storm = Storm(self.cluster.world, plan, faults=ALL_FAULTS, about=self.cluster)
         self.storm.actions.update(CLUSTER_ACTIONS)
@@ -254,10 +280,12 @@ class StormRun:
         self.storm.begin()
         world.run_for(self.plan.storm_s)
         self.storm.calm()
-        self.observer.calm_at_s = world.now
+        self.observer.calm_at_s = self.checks.promises.quarantines.calm_at = world.now
         calm(self.cluster)
         self.checks.processes.calm(world.later)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
+        if scheduling.end_all(self.cluster, self.checks.promises.schedules):
+            reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         world.run_for(QUIET_S)
         # A daemon that was unfit for a while takes its shards back now, which takes a moment.
         reach(self.cluster, self.cluster.over, within_s=MOVING_S_MAX)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import names_of
 from peloton.actors.job.messages import JobView, job_key
-from peloton.chaos.cluster import checks
+from peloton.chaos.cluster import checks, journaled
 from peloton.chaos.cluster.history import Asked, Operation, faults
 from peloton.chaos.cluster.machines import Machines
 from peloton.chaos.cluster.shadow_ledger import ShadowLedger
@@ -65,7 +65,7 @@ def verdict_of(
     ledger, frames = _ledger(watch, find)
     view = _recovered(watch, ledger, find=find)
     questions: list[Callable[[], None]] = [
-        lambda: checks.answers_equal_the_journal(ledger, record.history)
+        lambda: journaled.answers_equal_the_journal(ledger, record.history)
     ]
     if view is not None:
         recovered = view
@@ -76,7 +76,7 @@ def verdict_of(
             checks.nobody_waits_who_fits,
         ):
             questions.append(lambda quiet=quiet: quiet(recovered))  # type: ignore[misc]
-        questions.append(lambda: checks.ledger_equals_the_actors(ledger, recovered))
+        questions.append(lambda: journaled.ledger_equals_the_actors(ledger, recovered))
     for question in questions:
         try:
             question()

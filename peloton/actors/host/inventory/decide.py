@@ -21,6 +21,7 @@ from peloton.actors.host.inventory.messages import (
     HostView,
     ListHosts,
     MakeHostPool,
+    MoveHostPool,
     OpenInventory,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
@@ -60,6 +61,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     DropHostPool: pools.drop,
     AssignHost: pools.assign,
     HostPoolSeen: pools.seen,
+    MoveHostPool: pools.move_host,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
@@ -69,6 +71,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     DropHostPool: pools.not_there,
     AssignHost: pools.not_there,
     HostPoolSeen: pools.not_there,
+    MoveHostPool: pools.not_there,
 }
 
 
@@ -115,7 +118,13 @@ def _view(key: Key, host: Host) -> HostView:
         host.maintenance,
         host.pool or DEFAULT_HOST_POOL,
     )
-    if host.hold is None and not host.foreign:
+    if not (host.held or host.foreign or host.moving):
         return view
-    hold = "" if host.hold is None else host.hold.name
-    return replace(view, hold=hold, held=host.unused - host.free, foreign=host.foreign)
+    return replace(
+        view,
+        hold="" if host.hold is None else host.hold.name,
+        held=host.unused - host.free,
+        foreign=host.foreign,
+        task_holds=host.task_holds,
+        moving=host.moving,
+    )

@@ -8,6 +8,7 @@ None must concern a single run: hosts report those.
 
 from __future__ import annotations
 
+from peloton.actors.host.hold_messages import TaskHold
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import DEFAULT_HOST_POOL
@@ -38,6 +39,8 @@ class HostView(Value, frozen=True, gc=False, array_like=True):
     hold: str = ""  # the name of its hold
     held: Resources = Resources()  # what it has: neither free nor used
     foreign: int = 0  # runs that no task has
+    task_holds: tuple[TaskHold, ...] = ()  # for which it is held
+    moving: str = ""  # the pool that it joins once it has drained
 
 
 LEVEL_HOST_POOLS = 2
@@ -80,6 +83,16 @@ class HostPoolSeen(Message, frozen=True, gc=False, array_like=True):
     version: int
 
 
+class MoveHostPool(Message, frozen=True, gc=False, array_like=True):
+    """Host to the first inventory: it is down, and asks to leave one pool for another.
+
+    Answered by `SetHostPool` as often as it comes, or by `PoolMoveRefused`.
+    """
+
+    source: str
+    destination: str
+
+
 class HostPoolChanged(Value, frozen=True, gc=False, array_like=True):
     """Answer to the orders of operators; `version` is that of a host's order, or 0."""
 
@@ -104,6 +117,7 @@ MESSAGES: dict[int, type] = {
     4: DropHostPool,
     5: AssignHost,
     6: HostPoolSeen,
+    7: MoveHostPool,
 }
 
 

@@ -15,10 +15,13 @@ from peloton.actors.host.inventory import facts as f
 from peloton.actors.host.inventory import messages as m
 from peloton.actors.host.inventory.state import Inventory
 from peloton.actors.host.messages import SetHostPool
+from peloton.actors.host.move_messages import PoolMoveRefused
 from peloton.placement.conditions import DEFAULT_HOST_POOL
-from peloton.runtime.vocabulary import WAITING, At, Decision, Fact, Refused, Rest, Send
+from peloton.runtime.vocabulary import SENDER, WAITING, At, Decision, Fact, Refused, Rest, Send
 
 POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
+UNREAD = "this daemon has not read yet that the feature level was raised"
+"""What comes then comes again: the host repeats it."""
 UNTOLD_MAX = 100
 """Hosts of a dropped pool that are moved at a time; each step looks at every member of a pool."""
 
@@ -69,9 +72,28 @@ def assign(inventory: Inventory, message: m.AssignHost, at: At) -> Decision:
     )
 
 
+def move_host(inventory: Inventory, message: m.MoveHostPool, at: At) -> Decision:
+    """A host that is down leaves `source`, as `assign` has it; it is told either way."""
+    assert at.sender is not None
+    if at.level < m.LEVEL_HOST_POOLS:
+        return Decision(because=UNREAD)
+    current = inventory.pool_of(at.sender)
+    if current == message.destination:
+        known = SetHostPool(current, inventory.untold.get(at.sender, inventory.version))
+        return Decision(sends=(Send(SENDER, known),), because="the host is there")
+    order = m.AssignHost(at.sender, message.source, message.destination)
+    found = assign(inventory, order, at)
+    if isinstance(found.reply, Refused):
+        refused = PoolMoveRefused(message.destination, found.reply.text)
+        return Decision(sends=(Send(SENDER, refused),), because=found.reply.text)
+    return Decision(facts=found.facts, sends=found.sends, because="a host moves")
+
+
 def seen(inventory: Inventory, message: m.HostPoolSeen, at: At) -> Decision:
     """The host knows its pool, unless there is a newer order."""
     assert at.sender is not None
+    if at.level < m.LEVEL_HOST_POOLS:
+        return Decision(because=UNREAD)
     if inventory.untold.get(at.sender) != message.version:
         return Decision(because="an older order, or a repeat")
     return Decision(facts=(f.HostTold(at.sender),))

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.counts import tally
@@ -27,7 +28,9 @@ from peloton.actors.job.slice.messages import Tally
 from peloton.actors.job.slice.state import EVOLVE, Slice, WishNotes, run_limit, spec_rows
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
+    LEVEL_DROPPED_EVENTS,
     AssignHosts,
+    DropEvents,
     MarkUnschedulable,
     Policy,
     SetRunLimit,
@@ -37,7 +40,7 @@ from peloton.actors.task.messages import (
 )
 from peloton.actors.task.state import Task
 from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
-from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Refused, Send
 
 REFUSED_KEPT_MAX = 16
 """Hosts whose last refusals are remembered."""
@@ -332,11 +335,31 @@ def _reason(goal: TaskGoals) -> str:
     return "deleted" if goal == TaskGoals.DELETED else ""
 
 
+def drop_events(slice_: Slice, message: m.DropInstanceEvents, at: At) -> Decision:
+    """Have a member forget its events."""
+    if at.level < LEVEL_DROPPED_EVENTS:
+        text = (
+            f"deleting events needs feature level {LEVEL_DROPPED_EVENTS}, the cluster's is "
+            f"{at.level}: upgrade every daemon, then `peloton features raise`"
+        )
+        return Decision(reply=Refused(LEVEL_TOO_LOW, text, again=True), because=text)
+    member = Bits.of(message.member)
+    if not member.raw & at.index.present:
+        return Decision(reply=m.InstanceEventsDropped(known=False), because="no such member")
+    order = Send(_crowd(slice_), DropEvents(message.run), member)
+    return Decision(sends=(order,), reply=m.InstanceEventsDropped(known=True))
+
+
+def _no_events(message: m.DropInstanceEvents, at: At) -> Decision:
+    return Decision(reply=m.InstanceEventsDropped(known=False), because="no such slice")
+
+
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetSliceGoal: goal_set,
     m.HostRefused: host_refused,
     Placed: placed,
     Unplaced: unplaced,
+    m.DropInstanceEvents: drop_events,
 }
 
 
@@ -354,4 +377,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.HostRefused: _nothing,
     Placed: _decline,
     Unplaced: _nothing,
+    m.DropInstanceEvents: _no_events,
 }

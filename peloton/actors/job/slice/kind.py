@@ -12,7 +12,7 @@ from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_state_of
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
-from peloton.actors.task.messages import LEVEL_CHANGES, TaskGoals
+from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_DROPPED_EVENTS, TaskGoals
 from peloton.runtime.vocabulary import Key, Kind
 
 TALLY_INTERVAL_S = 0.2
@@ -59,8 +59,11 @@ KIND = Kind(
     recall_s=recall_s,
     inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
     queries={501: m.ListInstances, 502: m.FindInstances},
-    answers={501: m.InstanceView, 502: m.InstancesFound},
-    lookup=frozenset((m.SetSliceGoal,)),
+    answers={501: m.InstanceView, 502: m.InstancesFound, 503: m.InstanceEventsDropped},
+    lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
     fresh=_fresh,
-    since=dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
+    since={
+        **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
+        m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
+    },
 )

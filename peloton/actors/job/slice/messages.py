@@ -231,6 +231,23 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     ran_s: float = 0.0  # seconds of all its ended runs
     begun_at: float | None = None  # when the present run began, where it is not the first
     config_version: int = 1
+    dropped: tuple[int, float] | None = None  # the run up to which events are gone, and until when
+
+
+class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to slice: nobody is to be shown the events of these runs of an instance, 1 … run.
+
+    Answered `InstanceEventsDropped`; what happens to the last of them later is shown.
+    """
+
+    member: int
+    run: int
+
+
+class InstanceEventsDropped(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `DropInstanceEvents`; an instance that has not begun had no events."""
+
+    known: bool
 
 
 class InstancesFound(Value, frozen=True, gc=False, array_like=True):
@@ -264,7 +281,13 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
     )
 
 
-MESSAGES: dict[int, type] = {1: SetSliceGoal, 2: HostRefused, 3: Placed, 4: Unplaced}
+MESSAGES: dict[int, type] = {
+    1: SetSliceGoal,
+    2: HostRefused,
+    3: Placed,
+    4: Unplaced,
+    5: DropInstanceEvents,
+}
 
 
 def slice_key(job_id: str, number: int) -> Key:

@@ -91,6 +91,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         ran_s=ran_s(read("started_at"), read("ended_at"), before=read("ran_s")),
         begun_at=read("begun_at"),
         config_version=row.config_version,
+        dropped=read("dropped"),
     )
 
 

@@ -1,0 +1,78 @@
+"""How a host changes its pool of hosts without taking anything along: it drains, moves, comes back.
+
+Turns (host, message) into the facts of a maintenance that ends by itself. The owner of the pools
+decides whether the host may join when it is down; if it may not, it comes back as it was. An
+operator who starts or completes a maintenance meanwhile ends the move. It must not change a pool
+itself.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host import facts as f
+from peloton.actors.host import messages as m
+from peloton.actors.host import move_messages as mm
+from peloton.actors.host.inventory.messages import POOLS_OWNER, WRONG_SOURCE, MoveHostPool
+from peloton.actors.host.maintenance import no_host, start
+from peloton.actors.host.state import Host, Maintenance
+from peloton.placement.conditions import DEFAULT_HOST_POOL
+from peloton.runtime.vocabulary import At, Decision, Refused, Rest, Send
+
+MOVED = "the host has drained, and changes its pool"
+
+
+def move(host: Host, message: mm.MoveToPool, at: At) -> Decision:
+    """Drain, in order to join another pool."""
+    if host.removed:
+        return no_host(message, at)
+    if at.level < mm.LEVEL_MOVES:
+        text = (
+            f"moves of hosts need feature level {mm.LEVEL_MOVES}, the cluster's is {at.level}: "
+            "upgrade every daemon, then `peloton features raise`"
+        )
+        return _refused(m.LEVEL_TOO_LOW, text)
+    if host.moving == message.destination:
+        return Decision(reply=m.MaintenanceSet(int(host.maintenance)), because="moving already")
+    if host.maintenance != Maintenance.NONE:
+        return _refused(mm.IN_MAINTENANCE, "host is in maintenance")
+    current = host.pool or DEFAULT_HOST_POOL
+    if current != message.source:
+        return _refused(WRONG_SOURCE, f"the host is in {current}")
+    begun = start(host, m.StartMaintenance(), at)
+    facts = (*begun.facts, f.HostMoving(message.destination))
+    return Decision(facts, begun.sends, begun.reply, because="it is to change its pool")
+
+
+def _refused(code: str, text: str) -> Decision:
+    return Decision(reply=Refused(code, text, again=True), because=text)
+
+
+def down_or_moved(host: Host, rest: Decision | Rest) -> Decision | Rest:
+    """The step of a maintenance; as the host goes down, the pools' owner is asked to take it."""
+    if not isinstance(rest, Decision) or not host.moving:
+        return rest
+    down = any(isinstance(fact, f.HostTakenDown) for fact in rest.facts)
+    return Decision(rest.facts, (*rest.sends, _request(host)), because=MOVED) if down else rest
+
+
+def move_owed(host: Host) -> tuple[Send, ...]:
+    """A host that is down, and moves, asks until it is told its pool."""
+    if not host.moving or host.maintenance != Maintenance.DOWN or host.removed:
+        return ()
+    return (_request(host),)
+
+
+def _request(host: Host) -> Send:
+    return Send(POOLS_OWNER, MoveHostPool(host.pool or DEFAULT_HOST_POOL, host.moving))
+
+
+def not_moved(host: Host, message: mm.PoolMoveRefused, at: At) -> Decision:
+    """Come back as a member of the old pool."""
+    if host.moving != message.destination or host.maintenance != Maintenance.DOWN:
+        return Decision(because="the refusal of another move")
+    return Decision(facts=(f.MaintenanceCompleted(),), because=message.text)
+
+
+def arrived(host: Host, pool: str) -> tuple[f.MaintenanceCompleted, ...]:
+    """What ends the move of a host that belongs to this pool now."""
+    done = bool(host.moving) and host.moving == pool and host.maintenance == Maintenance.DOWN
+    return (f.MaintenanceCompleted(),) if done else ()

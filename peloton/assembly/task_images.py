@@ -1,0 +1,103 @@
+"""The container engine of this machine: which one runs the images of tasks, and why none can.
+
+Turns settings and the machine into the path of podman or docker, and into texts for people. It must
+not run a container: it asks an engine for the list of those that run, which needs all that a
+container needs but for an image.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import NamedTuple
+
+from peloton.backends.keeper.engine import ENGINES
+from peloton.backends.process import RUN
+from peloton.failures import CannotStart
+from peloton.settings.daemon import DaemonSettings
+from peloton.settings.start_options import SettingNames
+
+ANSWER_S_MAX = 30.0
+"""An engine that is a server may just be starting."""
+_WHY_CHARS_MAX = 200
+
+
+class FoundEngine(NamedTuple):
+    """The path of an engine that answers; empty if none does, and then what was looked for."""
+
+    path: str
+    why: str = ""
+
+
+def find_engine(which: Callable[[str], str | None] = shutil.which) -> FoundEngine:
+    """The first that answers."""
+    tried: list[str] = []
+    for name in ENGINES:
+        path = which(name)
+        if path is None:
+            tried.append(f"no {name} in PATH")
+            continue
+        why = _silent(path)
+        if not why:
+            return FoundEngine(path)
+        tried.append(f"{path} does not work ({why})")
+    return FoundEngine("", "; ".join(tried))
+
+
+def problem(
+    settings: DaemonSettings,
+    names: SettingNames,
+    *,
+    find: Callable[[], FoundEngine] = find_engine,
+) -> str:
+    """Why images that must be run cannot be; empty if they can."""
+    found = find() if _needs_engine(settings) else FoundEngine("none is needed")
+    if found.path:
+        return ""
+    return f"{names.images}: {RUN} needs podman or docker: {found.why}"
+
+
+def check_task_images(settings: DaemonSettings, names: SettingNames) -> None:
+    """Raise CannotStart for a problem."""
+    text = problem(settings, names)
+    if text:
+        raise CannotStart(text)
+
+
+def engine_of(settings: DaemonSettings, *, find: Callable[[], FoundEngine] = find_engine) -> str:
+    """The engine that the tasks of these settings need; empty if none."""
+    return find().path if _needs_engine(settings) else ""
+
+
+def engine_text(find: Callable[[], FoundEngine] = find_engine) -> str:
+    """One line: what this machine can run images with."""
+    found = find()
+    return f"containers: {found.path}" if found.path else f"no containers: {found.why}"
+
+
+def runs_images(settings: DaemonSettings) -> bool:
+    """Whether tasks with an image are containers."""
+    process = settings.backend.process
+    return process is not None and process.images == RUN
+
+
+def _needs_engine(settings: DaemonSettings) -> bool:
+    return runs_images(settings) and "hostmgr" in settings.roles
+
+
+def _silent(path: str) -> str:
+    """Why it does not answer, in its own words; empty if it does."""
+    try:
+        done = subprocess.run(
+            [path, "ps", "--quiet"],
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S_MAX, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"no answer within {ANSWER_S_MAX:g} s"
+    except OSError as error:
+        return error.strerror or str(error)
+    if done.returncode == 0:
+        return ""
+    said = " ".join(done.stderr.decode(errors="replace").split())
+    return said[:_WHY_CHARS_MAX] or f"exit code {done.returncode}"

@@ -1,0 +1,57 @@
+"""What newer commands promise (R22 to R27), each checked by a class of its own.
+
+Turns a cluster into a `Contradiction` or nothing: each check says which facts it looks at, and is
+given these alone. It must not know what any of them means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from peloton.chaos.cluster.cluster import SimulatedCluster
+from peloton.chaos.cluster.host_holds import HoldCheck
+from peloton.chaos.cluster.host_pooling import PlaceCheck
+from peloton.chaos.cluster.job_ends import JobEnds
+from peloton.chaos.cluster.noticing import NoticeCheck
+from peloton.chaos.cluster.pacing import PaceCheck
+from peloton.chaos.cluster.quarantining import QuarantineCheck
+from peloton.chaos.cluster.scheduling import ScheduleCheck
+from peloton.runtime.core.codec import Entry
+from peloton.runtime.simulation.checkers import DecodedFrame
+
+
+class PromiseChecks:
+    """All of them."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.ends = JobEnds()
+        self.holds = HoldCheck(cluster)
+        self.pace = PaceCheck()
+        self.schedules = ScheduleCheck(cluster)
+        self.places = PlaceCheck()
+        self.quarantines = QuarantineCheck(cluster)
+        self.notices = NoticeCheck(cluster.listener, self.ends)
+        self._noted: dict[type, list[Callable[[Entry, Any], None]]] = {}
+        tables = (self.ends.noted, self.holds.noted, self.pace.noted, self.schedules.noted)
+        for noted in (*tables, self.places.noted, self.quarantines.noted):
+            for fact, note in noted.items():
+                self._noted.setdefault(fact, []).append(note)
+
+    def apply(self, frame: DecodedFrame) -> None:
+        """A frame was committed. Raises `Contradiction`."""
+        for entry in frame.entries:
+            for fact in entry.facts:
+                for note in self._noted.get(type(fact), ()):
+                    note(entry, fact)
+
+    def step(self) -> None:
+        """Raises `Contradiction`."""
+        self.schedules.step()
+        self.notices.step()
+
+    def quiet(self) -> None:
+        """Raises `Contradiction`."""
+        self.holds.quiet()
+        self.schedules.quiet()
+        self.notices.quiet()

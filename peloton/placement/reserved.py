@@ -1,0 +1,115 @@
+"""Hosts that are held for tasks: a wish of such a task is answered with its host.
+
+Turns reports of hosts into proposals for single members. What a host has for them is no part of
+what others are placed by, so nothing is counted as taken here: the host settles it. It must not
+propose a host that has just refused the wish; then the task is placed as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from peloton.placement.index import HostIndex
+from peloton.placement.kept_wishes import KeptWish, KeptWishes
+from peloton.placement.messages import HostDeltas, Placed, ReservedRoom, Shape, Wish
+from peloton.placement.shapes import KnownShapes
+from peloton.runtime.vocabulary import Bits, Key, Send
+
+SLICE = "slice/"
+
+
+class _Held(NamedTuple):
+    inventory: Key
+    has: ReservedRoom
+
+
+class ReservedHosts:
+    """Which hosts wait for which members of slices, as reported."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[Key, _Held] = {}
+        self._of_slice: dict[Key, dict[int, Key]] = {}
+        self._news: dict[Key, None] = {}  # slices whose hosts have reported
+
+    def receive(self, deltas: HostDeltas) -> None:
+        """Note which of these hosts wait for somebody."""
+        if self._hosts:
+            for host in deltas.gone:
+                self._forget(host)
+            if deltas.snapshot:
+                of = [h for h, held in self._hosts.items() if held.inventory == deltas.inventory]
+                for host in of:
+                    self._forget(host)
+        for summary in deltas.hosts:
+            if summary.host in self._hosts:
+                self._forget(summary.host)
+            if summary.reserved is not None and summary.reserved.tasks and summary.up:
+                self._hosts[summary.host] = _Held(deltas.inventory, summary.reserved)
+                for crowd, member in summary.reserved.tasks:
+                    slice_ = Key(SLICE + crowd.partition("/")[2])
+                    self._of_slice.setdefault(slice_, {})[member] = summary.host
+                    self._news[slice_] = None
+
+    def _forget(self, host: Key) -> None:
+        held = self._hosts.pop(host, None)
+        for crowd, member in held.has.tasks if held is not None else ():
+            slice_ = Key(SLICE + crowd.partition("/")[2])
+            members = self._of_slice.get(slice_, {})
+            if members.get(member) == host:
+                del members[member]
+                if not members:
+                    del self._of_slice[slice_]
+
+    def serve(
+        self, wishes: list[Wish], kept: KeptWishes, *, shapes: KnownShapes, index: HostIndex
+    ) -> tuple[list[Wish], list[Send]]:
+        """What is left of the wishes, and proposals for these and for kept ones."""
+        news, self._news = self._news, {}
+        if not self._of_slice:
+            return wishes, []
+        sends: list[Send] = []
+        for slice_ in news:
+            for one in kept.of_slice(slice_):
+                refused = {index.names[row] for row in one.excluded(index)}
+                sends += self._serve_kept(one, refused, kept=kept)
+        left: list[Wish] = []
+        for wish in wishes:
+            refused = {summary.host for summary in wish.refused}
+            found = dict(self._hosts_of(wish.slice, wish.members, shape=wish.shape, but=refused))
+            if found:
+                number = shapes.of(wish.shape).number
+                sends.append(_proposal(wish, found, shape=number))
+                got = Bits.of(*found)
+                kept.retain(wish.slice, kept.members(wish.slice) - got)
+                wish = _less(wish, got)
+            if wish.members:
+                left.append(wish)
+        return left, sends
+
+    def _serve_kept(self, one: KeptWish, refused: set[Key], *, kept: KeptWishes) -> list[Send]:
+        shape = one.known.need.shape
+        found = dict(self._hosts_of(one.slice, one.members, shape=shape, but=refused))
+        if not found:
+            return []
+        kept.remove(one, Bits.of(*found))
+        return [_proposal(one, found, shape=one.known.number)]
+
+    def _hosts_of(
+        self, slice_: Key, members: Bits, *, shape: Shape, but: set[Key]
+    ) -> Iterator[tuple[int, Key]]:
+        """Members whose hosts have room for them, ascending."""
+        for member, host in sorted(self._of_slice.get(slice_, {}).items()):
+            has = self._hosts[host].has
+            fits = shape.resources.within(has.room) and shape.ports <= has.ports
+            if member in members and host not in but and fits:
+                yield member, host
+
+
+def _proposal(to: Wish | KeptWish, found: dict[int, Key], *, shape: int) -> Send:
+    return Send(to.slice, Placed(to.number, Bits.of(*found), tuple(found.values()), shape))
+
+
+def _less(wish: Wish, members: Bits) -> Wish:
+    left = wish.members - members
+    return Wish(wish.slice, wish.number, left, wish.shape, wish.refused, wish.priority, wish.keeps)

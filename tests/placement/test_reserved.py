@@ -1,0 +1,98 @@
+"""Hosts that are held for tasks are proposed to these alone."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from peloton.placement.messages import (
+    HostDeltas,
+    HostSummary,
+    Placed,
+    ReservedRoom,
+    Shape,
+    Unplaced,
+    Wish,
+)
+from peloton.placement.placer import Placer, PlacerSettings
+from peloton.runtime.vocabulary import Bits, Key, Send
+
+from .hosts import INVENTORY, SLICE, host, placer_of, report, res
+
+ONE = Shape(res(1))
+CROWD = Key("task" + SLICE[len("slice") :])
+
+
+def held(name: str, room: float, *members: int, crowd: Key = CROWD) -> HostSummary:
+    """A host that has so much for these members, and nothing for others."""
+    tasks = tuple((crowd, member) for member in members)
+    empty = host(name, res(0), capacity=res(8))
+    return replace(empty, reserved=ReservedRoom(res(room), 0, tasks), ports=0)
+
+
+def wish(*members: int, shape: Shape = ONE, refused: tuple[HostSummary, ...] = ()) -> Wish:
+    return Wish(SLICE, 1, Bits.of(*members), shape, refused, keeps=True)
+
+
+def proposed(sends: list[Send]) -> dict[int, str]:
+    """The host of each member."""
+    return {
+        member: name.partition("/")[2]
+        for send in sends
+        if isinstance(send.message, Placed)
+        for member, name in zip(send.message.members, send.message.hosts, strict=True)
+    }
+
+
+def wished(placer: Placer, one: Wish, now: float = 1.0) -> dict[int, str]:
+    return proposed(placer.receive([(SLICE, one)], now))
+
+
+def test_a_task_gets_the_host_that_waits_for_it_and_others_do_not() -> None:
+    placer = placer_of([host("free", res(1)), held("mine", 2, 3)])
+    sends = placer.receive([(SLICE, wish(0, 3, 4))], 1.0)
+    assert proposed(sends) == {0: "free", 3: "mine"}
+    (left,) = (send.message for send in sends if isinstance(send.message, Unplaced))
+    assert left.members == Bits.of(4)
+    other = Wish(Key("slice/other/0"), 1, Bits.of(3), ONE)
+    assert not proposed(placer.receive([(None, other)], 2.0))
+
+
+def test_without_room_there_or_after_a_refusal_the_task_goes_elsewhere() -> None:
+    mine = held("mine", 2, 3)
+    placer = placer_of([host("free", res(9), ports=1), mine])
+    assert wished(placer, wish(3, shape=Shape(res(3)))) == {3: "free"}
+    assert wished(placer, wish(3, shape=Shape(res(1), ports=1))) == {3: "free"}
+    assert wished(placer, wish(3, refused=(mine,))) == {3: "free"}
+    assert wished(placer, wish(3)) == {3: "mine"}
+
+
+def test_a_kept_wish_is_served_as_soon_as_the_host_reports() -> None:
+    placer = placer_of([host("full", res(0))], PlacerSettings())
+    assert not wished(placer, wish(3, 4))
+    assert proposed(report(placer, [held("mine", 0.5, 3)], 2, now=2.0)) == {}
+    more = replace(held("mine", 1, 3), position=9)
+    assert proposed(report(placer, [more], 3, now=3.0)) == {3: "mine"}
+    assert placer.kept.members(SLICE) == Bits.of(4)
+
+
+def test_a_wish_that_is_repeated_is_served_once() -> None:
+    placer = placer_of([host("full", res(0))], PlacerSettings())
+    assert not wished(placer, wish(3, 4))
+    sends = placer.receive(
+        [(INVENTORY, HostDeltas(INVENTORY, 2, (held("mine", 1, 3),))), (SLICE, wish(3, 4))], 2.0
+    )
+    hosts = [name for send in sends if isinstance(send.message, Placed)
+             for name in send.message.hosts]  # fmt: skip
+    assert 1 <= len(hosts) <= 2 and {*hosts} == {"host/mine"}
+    assert placer.kept.members(SLICE) == Bits.of(4)
+
+
+def test_a_host_that_is_gone_waits_for_nobody() -> None:
+    for deltas in (
+        HostDeltas(INVENTORY, 2, (), gone=(Key("host/mine"),)),
+        HostDeltas(INVENTORY, 2, (), snapshot=True),
+        HostDeltas(INVENTORY, 2, (replace(host("mine", res(0)), position=9),)),
+    ):
+        placer = placer_of([held("mine", 2, 3)])
+        placer.receive([(INVENTORY, deltas)], 1.0)
+        assert not wished(placer, wish(3), 2.0)
