@@ -8,12 +8,14 @@ no code with it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
-from peloton.actors.resources import Resources
+from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Bits, Key
+from tests.actors.divide import Claim, divide
 
 
 class Reference:
@@ -23,6 +25,8 @@ class Reference:
         self.pools: dict[Key, Pool] = {}
         self.lots: dict[Key, Lot] = {}
         self.pending: list[Key] = []
+        self.skipped: set[Key] = set()  # lots that were found never to fit, as things are
+        self.rounded_up: set[Key] = set()
 
     def put(self, key: Key, *, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
         if key.startswith("respool/"):
@@ -30,13 +34,23 @@ class Reference:
             return
         _set(self.lots, key, new)
         known = new if new is not None else old
-        assert isinstance(known, Lot)
+        assert isinstance(known, Lot) and not isinstance(old, Pool) and not isinstance(new, Pool)
         pool = known.shape.pool
         waits = any(lot.waiting for lot in self.lots_of(pool))
         if waits and pool not in self.pending:
             self.pending.append(pool)
         elif not waits and pool in self.pending:
             self.pending.remove(pool)
+            self.rounded_up.discard(pool)
+        if old is not None and new is not None and new.admitted - old.admitted:
+            self._admitted(pool)
+
+    def _admitted(self, pool: Key) -> None:
+        """Behind a pool that was admitted more than it is entitled to, all others come first."""
+        if pool in self.rounded_up and pool in self.pending:
+            self.rounded_up.remove(pool)
+            self.pending.remove(pool)
+            self.pending.append(pool)
 
     def lots_of(self, pool: Key) -> list[Lot]:
         return [lot for lot in self.lots.values() if lot.shape.pool == pool]
@@ -113,9 +127,23 @@ class Reference:
     def admissions(self) -> list[tuple[Key, Bits]]:
         """A head that does not fit blocks those behind it; one that never can blocks nobody, nor
         does a controller that only the limit for controllers excludes."""
+        use = {key: self.use(key) for key in self.pools}
+        while True:
+            found, again = self._whole(use)
+            if found or not again:
+                break
+        return found or self._parts(use)
+
+    def _spare(self, use: dict[Key, Resources]) -> dict[Key, Resources]:
+        """What each pool is entitled to beyond what it uses."""
+        entitled = entitlements(self, self.skipped)
+        return {key: entitled[key] - use[key] for key in self.pools}
+
+    def _whole(self, use: dict[Key, Resources]) -> tuple[list[tuple[Key, Bits]], bool]:
+        """Those that fit, and whether a lot was found out never to fit."""
         found: list[tuple[Key, Bits]] = []
         taken: dict[Key, Resources] = {}
-        use = {key: self.use(key) for key in self.pools}
+        known, entitled = set(self.skipped), self._spare(use)
         for pool in [key for key in self.pending if key in self.pools]:
             controllers, by_controllers = self.controller_room(pool), Resources()
             for key in self.order(pool):
@@ -125,12 +153,18 @@ class Reference:
                     self.limit(above) - use[above] - taken.get(above, Resources())
                     for above in self.up(pool)
                 ]
+                rooms.append(entitled[pool] - taken.get(pool, Resources()))
                 count = min(need.fits(room) for room in rooms)
                 if lot.shape.controller and controllers is not None:
                     count = min(count, need.fits(controllers - by_controllers))
+                    if not need.fits(controllers):
+                        self.skipped.add(key)
+                        entitled = self._spare(use)
                     if not need.fits(controllers - by_controllers):
                         continue
                 if not count and self.never(pool, need):
+                    self.skipped.add(key)
+                    entitled = self._spare(use)
                     continue
                 members = lot.waiting.lowest(count)
                 if lot.shape.controller:
@@ -141,7 +175,76 @@ class Reference:
                     taken[above] = taken.get(above, Resources()) + need.times(len(members))
                 if members != lot.waiting:
                     break
+        return found, self.skipped != known
+
+    def _parts(self, use: dict[Key, Resources]) -> list[tuple[Key, Bits]]:
+        """One task for each pool that is entitled to a part of it, unless there is one that is
+        entitled to all, and waits for room that both would take."""
+        heads, entitled = {}, self._spare(use)
+        for pool in [key for key in self.pending if key in self.pools]:
+            order = [key for key in self.order(pool) if key not in self.skipped]
+            if order:
+                heads[pool] = order[0]
+        awaited = set()
+        for pool, head in heads.items():
+            need = self.lots[head].shape.resources
+            short = [
+                above for above in self.up(pool) if not need.within(self.limit(above) - use[above])
+            ]
+            if need.within(entitled[pool]) and short:
+                awaited.add(short[0])
+        found = []
+        taken: dict[Key, Resources] = {}
+        for pool, head in heads.items():
+            need = self.lots[head].shape.resources
+            lacks = [
+                have
+                for wants, have in zip(need.amounts(), entitled[pool].amounts(), strict=True)
+                if wants - have >= EPSILON
+            ]
+            fits = all(
+                need.within(self.limit(above) - use[above] - taken.get(above, Resources()))
+                for above in self.up(pool)
+            )
+            if lacks and min(lacks) >= EPSILON and fits and not awaited & {*self.up(pool)}:
+                found.append((head, self.lots[head].waiting.lowest(1)))
+                for above in self.up(pool):
+                    taken[above] = taken.get(above, Resources()) + need
+        self.rounded_up |= {self.lots[head].shape.pool for head, _ in found}
         return found
+
+
+def entitlements(pools: Reference, skipped: set[Key]) -> dict[Key, Resources]:
+    """Of every pool, by the definition, in fractions that are rounded down to millionths."""
+    found = [_entitled(pools, kind, skipped) for kind in range(4)]
+    return {pool: Resources(*(int(each.get(pool, 0)) for each in found)) for pool in pools.pools}
+
+
+def _entitled(pools: Reference, kind: int, skipped: set[Key]) -> dict[Key, Fraction]:
+    needs: dict[Key, int] = {}
+    for key, lot in pools.lots.items():
+        count = len(lot.admitted) + (len(lot.waiting) if key not in skipped else 0)
+        amount = lot.shape.resources.amounts()[kind] * count
+        needs[lot.shape.pool] = needs.get(lot.shape.pool, 0) + amount
+    order = pools.all()
+    for pool in reversed(order):
+        below = sum(needs[child] for child in pools.children(pool))
+        needs[pool] = min(pools.limit(pool).amounts()[kind], needs.get(pool, 0) + below)
+    found = {ROOT: Fraction(pools.limit(ROOT).amounts()[kind])}
+    for parent in order:
+        children = pools.children(parent)
+        claims = [
+            Claim(
+                need=needs[child],
+                reservation=pools.pools[child].config.reservation.amounts()[kind],
+                limit=pools.limit(child).amounts()[kind],
+                share=Fraction(pools.pools[child].config.share[kind]),
+                static=pools.pools[child].config.static[kind],
+            )
+            for child in children
+        ]
+        found |= zip(children, divide(found[parent], claims), strict=True)
+    return found
 
 
 def _set(into: dict, key: Key, new: Pool | Lot | None) -> None:

@@ -243,12 +243,28 @@ def test_the_place_of_a_lot_is_not_counted_one_by_one() -> None:
     assert costs[1] <= costs[0] * SLACK, costs
 
 
+def test_a_released_unit_goes_to_the_pool_that_is_entitled_to_it() -> None:
+    """All are entitled to one unit: the pool that has none takes the next."""
+    tree = deployment(300, full="cluster")
+    for number in (299, 7, 150):
+        put_lot(tree, f"held{number}", pool=leaf(number))
+        assert serve(tree) == [Key(f"lot/waits{number}/0/0")]
+
+
 @pytest.mark.parametrize("full", ["parent", "cluster"])
 def test_a_released_unit_reaches_the_one_that_has_waited_longest(full: str) -> None:
-    """Wherever it was released: not the pool's own head, nor each of the hundreds in turn."""
-    tree = deployment(300, full=full)
+    """Of those that are entitled to a part of it, and not each of the hundreds in turn."""
+    tree, rich = deployment(300, full=full), pool_key("rich")
+    wide = ONE.times(320)
+    put_pool(tree, PARENT, parent=ROOT, limit=wide if full == "parent" else WIDE)
+    put_pool(tree, rich, parent=PARENT, limit=WIDE)
     for number in range(20):
-        put_lot(tree, f"held{299 - number}", pool=leaf(299 - number))
+        put_lot(tree, f"rich{number}", pool=rich, admitted=1)
+    if full == "cluster":
+        put_root(tree, wide)
+    assert serve(tree) == []
+    for number in range(19):
+        put_lot(tree, f"rich{number}", pool=rich)
         assert serve(tree) == [Key(f"lot/waits{number}/0/0")]
 
 

@@ -23,9 +23,10 @@ from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
 from peloton.actors.respool.rules import check, check_delete
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
+from peloton.actors.respool.walks import walk_pools
 from peloton.chaos.cluster.checks import contents
 from peloton.runtime.vocabulary import Bits, Key
-from tests.actors.pool_reference import Reference
+from tests.actors.pool_reference import Reference, entitlements
 
 NAMES = [f"p{number}" for number in range(7)]
 BEGIN = [("a", None), ("b", None), ("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")]
@@ -40,6 +41,10 @@ roomy = st.sampled_from([2 * UNIT, 3 * UNIT, 4 * UNIT, 6 * UNIT, 9 * UNIT])
 limits = st.builds(Resources, roomy, roomy, st.just(0), st.sampled_from([0, UNIT, 3 * UNIT]))
 small = st.integers(min_value=0, max_value=4)
 percents = st.sampled_from([None, None, 0.0, 50.0, 100.0])
+shares = st.sampled_from(
+    [(1.0,) * 4, (1.0,) * 4, (2.0,) * 4, (0.0, 1.0, 1.0, 1.0), (0.5, 3.0, 1.0, 1.0)]
+)
+statics = st.sampled_from([(False,) * 4, (False,) * 4, (True, False, False, False)])
 
 
 def lot_of(shape: LotShape, arrived: float, *, waiting: Bits, admitted: Bits) -> Lot | None:
@@ -78,16 +83,25 @@ class Pools(RuleBasedStateMachine):
 
     @rule(
         at=st.integers(0, 99), name=st.sampled_from(NAMES), limit=limits, reservation=limits,
-        percent=percents,
+        percent=percents, share=shares, static=statics,
     )  # fmt: skip
     def create(
-        self, at: int, name: str, limit: Resources, reservation: Resources, percent: float | None
+        self,
+        at: int,
+        name: str,
+        limit: Resources,
+        reservation: Resources,
+        percent: float | None,
+        share: tuple[float, float, float, float],
+        static: tuple[bool, bool, bool, bool],
     ) -> None:
         """Some pools may not be; a forced one breaks rules of names and sums."""
         if len(self.tree.pools) > 10:
             return
         parent = self.pick(sorted(self.tree.pools), at)
-        config = PoolConfig(name, parent, reservation, limit, controller_percent=percent)
+        config = PoolConfig(
+            name, parent, reservation, limit, share, static, controller_percent=percent
+        )
         key = pool_key(f"{name}-{next(self.names)}")
         refused = check(self.tree, key, config=config)
         if refused is None or "holds tasks" not in refused.text:
@@ -103,17 +117,17 @@ class Pools(RuleBasedStateMachine):
     @precondition(lambda self: len(self.tree.pools) > 1)
     @rule(
         at=st.integers(0, 99), limit=limits, name=st.none() | st.sampled_from(NAMES),
-        reservation=limits, percent=percents,
+        reservation=limits, percent=percents, share=shares,
     )  # fmt: skip
     def update(
         self, at: int, limit: Resources, name: str | None, reservation: Resources,
-        percent: float | None,
+        percent: float | None, share: tuple[float, float, float, float],
     ) -> None:  # fmt: skip
         key = self.pick(sorted(set(self.tree.pools) - {ROOT}), at)
         config = self.tree.pools[key].config
         config = msgspec.structs.replace(
             config, limit=limit, name=name or config.name, reservation=reservation,
-            controller_percent=percent,
+            controller_percent=percent, share=share,
         )  # fmt: skip
         self.put(key, Pool(config))
 
@@ -167,6 +181,7 @@ class Pools(RuleBasedStateMachine):
     @rule(lost=st.sampled_from([False, False, True]))
     def admit(self, lost: bool) -> None:
         """The root admits; those of the last lot that it admits may have left in the same frame."""
+        self.reference.skipped = self.skipped()
         found = admissions(self.tree)
         assert [tuple(each) for each in found] == self.reference.admissions()
         for number, (key, members) in enumerate(found, start=1):
@@ -181,7 +196,7 @@ class Pools(RuleBasedStateMachine):
     def answers_are_those_of_the_definition(self) -> None:
         tree, reference = self.tree, self.reference
         # Where a forced update gave siblings one name, either may come first.
-        listed = tree.all()
+        listed = [*walk_pools(tree)]
         assert sorted(listed) == sorted(reference.all())
         if len(listed) == len({*map(tree.path, listed)}):
             assert listed == reference.all()
@@ -205,6 +220,21 @@ class Pools(RuleBasedStateMachine):
             assert bool(tree.head_waits(pool)) <= bool(order)
             self.positions_count_those_before(pool)
 
+    def skipped(self) -> set[Key]:
+        """Which lots are skipped is known once they were looked at; what follows is defined."""
+        queues = self.tree.queues.values()
+        return {key for queue in queues for key in queue.skipped()}
+
+    @invariant()
+    def entitlements_are_those_of_the_definition(self) -> None:
+        defined = entitlements(self.reference, self.skipped())
+        for pool in self.tree.pools:
+            found = self.tree.entitlement(pool)
+            pairs = zip(found.amounts(), defined[pool].amounts(), strict=True)
+            assert all(abs(amount - exact) < 10 for amount, exact in pairs), (
+                f"{pool}: {found}, not {defined[pool]}"
+            )
+
     def positions_count_those_before(self, pool: Key) -> None:
         """Of the lots that stand in line, by a walk along it."""
         before = 0
@@ -224,8 +254,10 @@ class Pools(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "tree"):
             return
+        self.reference.skipped = self.skipped()
         while self.reference.admissions():
             self.admit(lost=False)
+            self.reference.skipped = self.skipped()
         assert admissions(self.tree) == []
         for key in list(self.tree.lots):
             self.put(key, None)

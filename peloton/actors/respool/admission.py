@@ -1,10 +1,15 @@
-"""Which tickets are admitted next: by priority, then arrival, as far as the limits allow.
+"""Which tickets are admitted next: by priority, then arrival, as far as limits and shares allow.
 
-Turns a tree into admissions: the head of each pool's queue is admitted as far as it fits, and a
-head that does not fit blocks those behind it (FIFO), unless it can never fit under the limits: then
-it is skipped until a limit changes, for waiting would never admit it. A controller task that the
-limit of its pool for controllers excludes is skipped until another one ends. The cost depends on
-the heads, not on the length of a queue. Must not change use: that is derived from the lots.
+Turns a tree into admissions. The head of each pool's queue is admitted as far as it fits into the
+limits on its way to the root and into the entitlement of its pool. One that does not fit blocks
+those behind it (FIFO), unless it can never fit under the limits: then it is skipped until a limit
+changes, for waiting would never admit it. A controller task that the limit of its pool for
+controllers excludes is skipped until another one ends.
+
+Entitlements are rarely whole tasks. If no head fits, and none that is entitled to room waits for
+it, one task is admitted in each pool that is entitled to a part of it: else what is left over would
+be used by nobody. The cost depends on the heads, not on the length of a queue. Must not change use:
+that is derived from the lots.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from typing import NamedTuple
 
 from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
 from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.waiting import PoolResource
 from peloton.runtime.vocabulary import Bits, Key
@@ -34,17 +40,62 @@ class AdmissionBatch(NamedTuple):
 
 def admissions(tree: Tree) -> list[AdmissionBatch]:
     """What every pool can admit now. It changes nothing, so a second call returns the same."""
-    found: list[AdmissionBatch] = []
+    tree.settle()
+    while True:
+        taken: dict[Key, Resources] = {}
+        found: list[AdmissionBatch] = []
+        for pool in _candidates(tree, taken):
+            found += _admit(tree, pool, taken=taken, most=LOTS_PER_PASS_MAX - len(found))
+            if len(found) >= LOTS_PER_PASS_MAX:
+                break
+        # A lot that was skipped needs nothing any more, which may entitle other pools.
+        if found or (not tree.settle() and not _round_up(tree, found)):
+            return found
+
+
+def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
+    """Admit one task in each pool that is entitled to a part of it, as far as there is room.
+
+    Not while a head that is entitled to all of it waits for room: it would wait for ever, if small
+    tasks of others took what is freed. Returns whether pools have to be checked again.
+    """
+    waiting = tree.waiting
     taken: dict[Key, Resources] = {}
-    for pool in _candidates(tree, taken):
-        found += _admit(tree, pool, taken=taken, most=LOTS_PER_PASS_MAX - len(found))
-        if len(found) >= LOTS_PER_PASS_MAX:
+    for pool, where, need in waiting.awaiting():
+        if not need.within(_spare(tree, pool, taken=taken)):
+            waiting.recheck(pool)  # others need more since: it is entitled to less
+        elif where == ROOT:
+            return False
+    for pool in waiting.parts():
+        if len(found) == LOTS_PER_PASS_MAX:
             break
-    return found
+        if any(waiting.is_awaited(above) for above in tree.up(pool)):
+            continue
+        key = next(iter(tree.queues[pool].eligible()))
+        need = tree.lots[key].shape.resources
+        if not _count_within_limits(tree, pool, need=need, taken={}):
+            waiting.recheck(pool)
+        elif not _count_within_limits(tree, pool, need=need, taken=taken):
+            continue  # only this pass has taken the room
+        elif not _is_part(need, _spare(tree, pool, taken={})):
+            waiting.recheck(pool)
+        else:
+            waiting.rounded_up[pool] = None
+            found.append(AdmissionBatch(key, tree.lots[key].waiting.lowest(1)))
+            for above in tree.up(pool):
+                taken[above] = taken.get(above, Resources()) + need
+    return not found and bool(waiting.changed)
 
 
 def count_fitting(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:
-    """How many of `need` fit into what the pool and every pool above it have available."""
+    """How many of `need` fit into the limits from a pool to the root, and its entitlement."""
+    count = _count_within_limits(tree, pool, need=need, taken=taken)
+    if not count or tree.is_ample(pool):
+        return count
+    return min(count, need.fits(_spare(tree, pool, taken=taken)))
+
+
+def _count_within_limits(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:
     count = COUNT_MAX
     for above in tree.up(pool):
         available = tree.available(above)
@@ -52,6 +103,28 @@ def count_fitting(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> in
             available = available - taken[above]
         count = min(count, need.fits(available))
     return count
+
+
+def _spare(tree: Tree, pool: Key, *, taken: Taken) -> Resources:
+    """What a pool is entitled to beyond what it uses."""
+    spare = tree.entitlement(pool) - tree.use(pool)
+    return spare - taken[pool] if pool in taken else spare
+
+
+def _lacked(need: Resources, spare: Resources) -> int | None:
+    """A kind of which a pool is entitled to less than a task needs: best to nothing."""
+    lacked = [
+        kind
+        for kind, (requested, have) in enumerate(zip(need.amounts(), spare.amounts(), strict=True))
+        if requested - have >= EPSILON
+    ]
+    return min(lacked, key=lambda kind: spare.amounts()[kind] >= EPSILON, default=None)
+
+
+def _is_part(need: Resources, spare: Resources) -> bool:
+    """Whether a pool is entitled to a part of each kind that it lacks for a task."""
+    lacked = _lacked(need, spare)
+    return lacked is not None and spare.amounts()[lacked] >= EPSILON
 
 
 def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
@@ -139,9 +212,21 @@ def _block(tree: Tree, pool: Key, *, head: Resources | None) -> None:
         tree.waiting.settle(pool)
         return
     resource = _bottleneck(tree, pool, need=head, of=tree.available)
-    # What only this pass has taken is no reason to block: that lot may have left by now.
+    spare = _spare(tree, pool, taken={})
+    short = _lacked(head, spare)
+    if short is None:
+        # What only this pass has taken is no reason to block: that lot may have left by now.
+        if resource is not None:
+            tree.waiting.block(pool, resource=resource, need=head, entitled=True)
+        return
+    kind, part = short, spare.amounts()[short] >= EPSILON
+    tree.lack(pool, need=head, kind=kind, part=part)
+    if not part:
+        resource = PoolResource(pool, kind, entitled=True)
     if resource is not None:
         tree.waiting.block(pool, resource=resource, need=head)
+    else:
+        tree.waiting.wait_with_part(pool, need=head)
 
 
 def _bottleneck(

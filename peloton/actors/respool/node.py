@@ -9,8 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
-from peloton.actors.resources import Resources
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.division import Division, KindClaim, KindTerms
+from peloton.actors.respool.messages import PoolConfig
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Key
 
@@ -18,6 +21,19 @@ HOLDERS_SCANNED_MAX = 20_000
 """Jobs that are scanned for the one that holds most: a query must not delay the pool."""
 
 ZERO = Resources()
+KINDS = range(len(Resources.KINDS))
+NO_TERMS = (KindTerms(),) * len(KINDS)
+
+
+class Lacking(NamedTuple):
+    """The entitlement to one kind at which the head of a pool is no longer blocked by it."""
+
+    kind: int
+    wanted: int
+
+    def enough(self, kind: int, entitled: int) -> bool:
+        """Whether an entitlement to a kind is that."""
+        return kind == self.kind and entitled >= self.wanted
 
 
 class Node:
@@ -30,6 +46,7 @@ class Node:
     __slots__ = (
         "key", "state", "parent", "children", "names", "by_name", "reserved",
         "limit", "use", "demand", "held", "lots", "members", "controllers", "_most",
+        "own", "terms", "claims", "lacking", "divisions",
     )  # fmt: skip
 
     def __init__(self, key: Key) -> None:
@@ -48,6 +65,11 @@ class Node:
         self.members = 0  # of its own lots, waiting or admitted, whatever they request
         self.controllers = ZERO  # `use` by controller tasks of its own lots
         self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a cache
+        self.own = ZERO  # `use` and `demand` of its own lots, without lots that cannot be admitted
+        self.terms = NO_TERMS  # what its config says, by kind
+        self.claims: list[KindClaim | None] = [None for _ in KINDS]  # what its parent was told
+        self.lacking: Lacking | None = None  # the entitlement its head waits for
+        self.divisions: tuple[Division, ...] = ()  # by kind, once it has had a child
 
     def lineage(self) -> Iterator[Node]:
         """The node and those above it, up to the root or to a missing pool, which is included."""
@@ -55,6 +77,22 @@ class Node:
         while node is not None:
             yield node
             node = node.parent
+
+    @property
+    def depth(self) -> int:
+        """How many nodes are above it."""
+        return sum(1 for _ in self.lineage()) - 1
+
+    def wanted(self, kind: int) -> int | None:
+        """The least entitlement that is enough for a head that lacks it, here or below."""
+        found = (
+            self.lacking.wanted if self.lacking is not None and self.lacking.kind == kind else None
+        )
+        if self.divisions and self.divisions[kind].waiters.order:
+            division = self.divisions[kind]
+            below = division.wanted(division.waiters.order[0][0])
+            found = below if found is None else min(found, below)
+        return found
 
     def add_demand(self, more: Resources) -> None:
         """Add to the demand of this node's own lots, and so to all above."""
@@ -77,6 +115,8 @@ class Node:
             return  # the rules forbid a cycle, and a walk along one would never end
         self.parent = parent
         parent.children[self.key] = self
+        if not parent.divisions:
+            parent.divisions = tuple(Division() for _ in KINDS)
         parent.add_demand(self.demand)
         for job, held in self.held.items():
             parent.add_use(job, held)
@@ -147,3 +187,14 @@ def _more(most: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
     if other[1] > most[1] or (other[1] == most[1] > 0 and other[0] < most[0]):
         return other
     return most
+
+
+def terms_of(config: PoolConfig, limit: Resources) -> tuple[KindTerms, ...]:
+    """The terms of a pool, by kind."""
+    rows = zip(
+        config.reservation.amounts(), limit.amounts(), config.share, config.static, strict=True
+    )
+    return tuple(
+        KindTerms(reservation, most, int(share * UNIT), static)
+        for reservation, most, share, static in rows
+    )

@@ -13,6 +13,7 @@ from peloton.actors.resources import Resources
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
+from peloton.actors.respool.walks import find_pool, walk_pools
 from peloton.runtime.vocabulary import At, Bits, Key
 
 
@@ -20,7 +21,7 @@ def list_pools(pool: Pool, query: m.ListPools, at: At) -> tuple[m.PoolView, ...]
     """Every pool of the tree, or a page of them."""
     tree: Tree = at.index
     if query.parent is None:
-        found: Iterator[Key] = tree.walk(query.after)
+        found: Iterator[Key] = walk_pools(tree, query.after)
     else:
         found = tree.below(query.parent, after=query.after[-1] if query.after else None)
     return tuple(view(tree, key) for key in islice(found, query.most or None))
@@ -29,7 +30,7 @@ def list_pools(pool: Pool, query: m.ListPools, at: At) -> tuple[m.PoolView, ...]
 def get_pool(pool: Pool, query: m.GetPool, at: At) -> tuple[m.PoolView, ...]:
     """One pool and those above it."""
     tree: Tree = at.index
-    key = tree.find(query.path) if query.path else query.pool
+    key = find_pool(tree, query.path) if query.path else query.pool
     if key is None or key not in tree.pools:
         return ()
     if query.config_only:

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from peloton.actors.resources import Resources, amount
-from peloton.actors.respool.entitlement import entitlement
-from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.lot.messages import LotShape, LotWaits
+from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.queue import Queue
 from peloton.runtime.vocabulary import Key
 
 TURN, LIMIT, CAPACITY, DELETED = "turn", "limit", "capacity", "deleted"
+ENTITLEMENT = "entitlement"
 UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": ""}
 
 
@@ -34,11 +36,22 @@ class PoolLimits(Protocol):
     def pools(self) -> Mapping[Key, Any]:
         """All pools."""
 
+    @property
+    def lots(self) -> Mapping[Key, Lot]:
+        """All lots."""
+
+    @property
+    def queues(self) -> Mapping[Key, Queue]:
+        """The queues of pools that have lots."""
+
     def up(self, pool: Key) -> list[Key]:
         """A pool and its ancestors."""
 
     def limit(self, pool: Key) -> Resources:
         """The most a pool may ever use."""
+
+    def entitlement(self, pool: Key) -> Resources:
+        """What it may use as long as others need what they need."""
 
     def use(self, pool: Key) -> Resources:
         """What it and all pools below it use."""
@@ -65,6 +78,7 @@ def shortage(tree: PoolLimits, shape: LotShape) -> Shortage:
         _of_limits(tree, pool, need=need)
         or (_of_controllers(tree, pool, need=need) if shape.controller else None)
         or _of_use(tree, pool, need=need)
+        or _of_entitlement(tree, pool, need=need)
         or Shortage(TURN)
     )
 
@@ -98,7 +112,7 @@ def _of_controllers(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage
 
 def _of_use(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
     for above in tree.up(pool):
-        most_now, used = entitlement(tree, above), tree.use(above)
+        most_now, used = tree.limit(above), tree.use(above)
         free = most_now - used
         short = need.short_of(free)
         if short:
@@ -109,6 +123,17 @@ def _of_use(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
             )
             text += _holder(tree, above, kind=kind)
             return Shortage(CAPACITY if above == ROOT else LIMIT, text)
+    return None
+
+
+def _of_entitlement(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
+    entitled, used = tree.entitlement(pool), tree.use(pool)
+    for kind in need.short_of(entitled - used):
+        text = (
+            f"pool {tree.path(pool)} is entitled to {_shown(kind, entitled)} {kind} while other "
+            f"pools need theirs, and uses {_shown(kind, used)}: requested {_shown(kind, need)}"
+        )
+        return Shortage(ENTITLEMENT, text)
     return None
 
 
@@ -128,3 +153,37 @@ def _shown(kind: str, amounts: Resources) -> str:
 
 def _number(millionths: int) -> str:
     return f"{amount(millionths):.10g}"
+
+
+def why_head_waits(tree: PoolLimits, pool: Key) -> str:
+    """Why the first ticket of a pool waits; "" if none does."""
+    queue = tree.queues.get(pool)
+    head = queue.first() if queue is not None else None
+    if head is None:
+        return ""
+    return shortage(tree, tree.lots[head].shape).text
+
+
+def why_lot_waits(tree: PoolLimits, key: Key) -> LotWaits:
+    """Why the waiting members of a lot wait, and how many tickets are before them."""
+    lot = tree.lots[key]
+    pool = lot.shape.pool
+    position = tree.queues[pool].before(key) if lot.waiting else 0
+    short = shortage(tree, lot.shape)
+    because = short.text
+    if not because and position:
+        # It would fit, but a head that does not fit blocks it: give the reason of the head.
+        tickets = "1 ticket is" if position == 1 else f"{position} tickets are"
+        because = f"{tickets} before it in the queue of its pool"
+        first = why_head_waits(tree, pool)
+        because += f"; the first of them waits: {first}" if first else ""
+    return LotWaits(
+        pool=pool,
+        path=tree.path(pool),
+        waiting=lot.waiting,
+        position=position,
+        because=because,
+        since=lot.arrived,
+        rule=short.rule,
+        never=short.never,
+    )

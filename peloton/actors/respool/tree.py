@@ -11,21 +11,21 @@ may unblock; no other pool is checked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from peloton.actors.resources import EPSILON, Resources
-from peloton.actors.respool.entitlement import entitlement
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.node import ZERO, Node
+from peloton.actors.respool.node import KINDS, NO_TERMS, ZERO, Node, terms_of
 from peloton.actors.respool.queue import Queue
-from peloton.actors.respool.shortage import shortage
+from peloton.actors.respool.sharing import Sharing
+from peloton.actors.respool.shortage import why_head_waits, why_lot_waits
+from peloton.actors.respool.skipped import SkippedLots
 from peloton.actors.respool.state import Pool
-from peloton.actors.respool.waiting import PoolResource, Thresholds, Waiting
+from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Key, kind_of
 
-KINDS = range(len(Resources.KINDS))
 MILLIONTHS_MAX = 1 << 62
 
 
@@ -38,8 +38,10 @@ class Tree:
         self.queues: dict[Key, Queue] = {}
         self.waiting = Waiting()
         self._nodes: dict[Key, Node] = {}
-        self._skipped = Thresholds()  # skipped lots, by the limit that is too low for them
-        self._skips = 0
+        self._sharing = Sharing()
+        self._uneven: dict[Key, None] = {}  # pools that keep what they do not need, or never borrow
+        self._skipped = SkippedLots()
+        self._claimed: dict[Key, Resources] = {}  # what each lot adds to the need of its pool
 
     @property
     def children(self) -> dict[Key, dict[Key, None]]:
@@ -84,8 +86,24 @@ class Tree:
         return self._nodes[pool].members if pool in self.pools else 0
 
     def available(self, pool: Key) -> Resources:
-        """What it may still use; negative if it uses more than its limit."""
-        return entitlement(self, pool) - self.use(pool)
+        """What its limit leaves; negative if it uses more than that."""
+        return self.limit(pool) - self.use(pool)
+
+    def entitlement(self, pool: Key) -> Resources:
+        """What a pool may use as long as others need what they need, by reservation and share."""
+        return self._sharing.entitlement(self._nodes[pool]) if pool in self.pools else ZERO
+
+    def is_ample(self, pool: Key) -> bool:
+        """Whether all that anybody needs fits into every pool above: then a pool is entitled to
+        all that it needs, and nothing has to be divided to know it."""
+        if self._uneven:
+            return False
+        node = self._nodes[pool].parent
+        while node is not None:
+            if not (node.use + node.demand).within(node.limit):
+                return False
+            node = node.parent
+        return True
 
     def controller_limit(self, pool: Key) -> Resources | None:
         """The most that the controller tasks of a pool may hold; None: as much as other tasks."""
@@ -120,9 +138,14 @@ class Tree:
         node = self._nodes.get(parent)
         return [*node.names.get(name, ())] if node is not None else []
 
+    def siblings(self, pool: Key) -> list[tuple[str, Key]]:
+        """The children of a pool, by name; not to be changed."""
+        node = self._nodes.get(pool)
+        return node.by_name if node is not None else []
+
     def below(self, pool: Key, after: tuple[str, Key] | None = None) -> Iterator[Key]:
         """The children of a pool by name, lazily; with `after`, those behind that name and key."""
-        siblings = self._by_name(pool)
+        siblings = self.siblings(pool)
         start = bisect_right(siblings, after) if after is not None else 0
         return (siblings[number][1] for number in range(start, len(siblings)))
 
@@ -135,88 +158,44 @@ class Tree:
         """The job that holds most of a resource in a pool and below, and how much; "" for none."""
         return self._nodes[pool].holder(kind) if pool in self.pools else ("", 0)
 
-    # ---- many pools ----
-
-    def find(self, path: str) -> Key | None:
-        """The pool at a path."""
-        pool, names = ROOT, [part for part in path.split("/") if part]
-        for at, name in enumerate(names):
-            found = self.named(pool, name)
-            if not found:
-                # A forced update may have put slashes into a name.
-                return next(iter(self.named(pool, "/".join(names[at:]))), None)
-            pool = found[0]
-        return pool
-
-    def all(self) -> list[Key]:
-        """Every pool, parents before children, siblings by name."""
-        return [*self.walk(None)]
-
-    def walk(self, after: Sequence[tuple[str, Key]] | None) -> Iterator[Key]:
-        """Every pool in the same order, lazily; with `after`, only those behind that pool.
-
-        `after` is the path to it, without the root: the name and key of each pool. It need not
-        exist any more.
-        """
-        if ROOT not in self.pools:
-            return
-        if after is None:
-            yield ROOT
-        open_pools, at = [], ROOT
-        for named in after or ():
-            open_pools.append((at, bisect_right(self._by_name(at), named)))
-            at = named[1]
-        open_pools.append((at, 0))
-        while open_pools:
-            pool, number = open_pools.pop()
-            siblings = self._by_name(pool)
-            if number < len(siblings):
-                child = siblings[number][1]
-                open_pools += [(pool, number + 1), (child, 0)]
-                yield child
-
     # ---- who waits, and why ----
 
     def head_waits(self, pool: Key) -> str:
         """Why the first ticket of a pool waits; "" if none does."""
-        queue = self.queues.get(pool)
-        head = queue.first() if queue is not None else None
-        if head is None:
-            return ""
-        return shortage(self, self.lots[head].shape).text
+        return why_head_waits(self, pool)
 
     def waits(self, key: Key) -> LotWaits:
         """Why the waiting members of a lot wait, and how many tickets are before them."""
-        lot = self.lots[key]
-        pool = lot.shape.pool
-        position = self.queues[pool].before(key) if lot.waiting else 0
-        short = shortage(self, lot.shape)
-        because = short.text
-        if not because and position:
-            # It would fit, but a head that does not fit blocks it: give the reason of the head.
-            tickets = "1 ticket is" if position == 1 else f"{position} tickets are"
-            because = f"{tickets} before it in the queue of its pool"
-            first = self.head_waits(pool)
-            because += f"; the first of them waits: {first}" if first else ""
-        return LotWaits(
-            pool=pool,
-            path=self.path(pool),
-            waiting=lot.waiting,
-            position=position,
-            because=because,
-            since=lot.arrived,
-            rule=short.rule,
-            never=short.never,
-        )
+        return why_lot_waits(self, key)
 
     def skip(self, key: Key, resource: PoolResource) -> None:
         """A lot can never be admitted under the present limit of a resource, or not before other
-        controllers of its pool end: it blocks no other."""
+        controllers of its pool end: it blocks no other, and entitles its pool to nothing."""
         lot = self.lots[key]
         self.queues[lot.shape.pool].skip(key)
-        self._skips += 1
         amount = lot.shape.resources.amounts()[resource.kind]
-        self._skipped.put(key, self._skips, resource=resource, amount=amount)
+        self._skipped.put(key, resource=resource, amount=amount)
+        self._claim(key, lot.shape.pool)
+
+    def lack(self, pool: Key, *, need: Resources, kind: int, part: bool) -> None:
+        """The head of a pool lacks entitlement to a kind: check it again once there is enough.
+
+        `part`: it has some; else some is enough, for a task may be rounded up.
+        """
+        node = self._nodes[pool]
+        whole = need.amounts()[kind] + 1 - EPSILON
+        more = whole if part else min(whole, EPSILON)
+        self._sharing.block(node, kind=kind, enough=node.use.amounts()[kind] + more)
+
+    def settle(self) -> bool:
+        """Let all changes reach the entitlements; whether there are heads to be checked again."""
+        root = self._nodes.get(ROOT)
+        if root is None or not self._sharing.has_news:
+            return False
+        woken = self._sharing.woken(root)
+        for pool in woken:
+            self.waiting.recheck(pool)
+        return bool(woken)
 
     # ---- a pool has changed ----
 
@@ -227,10 +206,15 @@ class Tree:
         if known is not None and above is not None:
             self._node(above).unname(key, known)
         moved = known is None or new is None or above != above_now
-        if moved:
+        if moved and node.parent is not None:
+            self._sharing.unlink(node, node.parent)
             node.unlink()
         node.state = new
         node.limit = _limit(key, new)
+        node.terms = terms_of(new.config, node.limit) if new is not None else NO_TERMS
+        self._uneven.pop(key, None)
+        if new is not None and any(terms.static or not terms.share for terms in node.terms):
+            self._uneven[key] = None
         if new is None:
             self.pools.pop(key, None)
         else:
@@ -239,6 +223,7 @@ class Tree:
             self._node(above_now).name(key, new)
             if moved:
                 node.link(self._node(above_now))
+        self._sharing.touch(node)
         if moved:
             self._reshaped(node)
         else:
@@ -296,14 +281,14 @@ class Tree:
 
     def _restore_fitting(self, resource: PoolResource, limit: int) -> None:
         """Lots that were skipped because of this limit are eligible again if it is high enough."""
-        most = limit + EPSILON - 1
-        while (number := self._skipped.first(resource, start=0, most=most)) is not None:
-            self._restore(self._skipped.item(number))
+        for lot in self._skipped.fitting(resource, limit + EPSILON - 1):
+            self._restore(lot)
 
     def _restore(self, lot: Key) -> None:
         self._skipped.drop(lot)
         pool = self.lots[lot].shape.pool
         self.queues[pool].restore(lot)
+        self._claim(lot, pool)
         self.waiting.recheck(pool)
 
     # ---- a lot has changed ----
@@ -318,6 +303,8 @@ class Tree:
             return
         pool, need = lot.shape.pool, lot.shape.resources
         node = self._node(pool)
+        if old is not None and new is not None and new.admitted.raw & ~old.admitted.raw:
+            self.waiting.admitted(pool)
         node.lots += (new is not None) - (old is not None)
         (held, wanted), (held_was, wanted_was) = _numbers(new), _numbers(old)
         held, wanted = held - held_was, wanted - wanted_was
@@ -331,6 +318,7 @@ class Tree:
         if held < 0:
             self._released(node, need)
         self._queue(key, new, pool=pool)
+        self._claim(key, pool)
         if held < 0 and lot.shape.controller:
             self._restore_controllers(pool)
         self._forget(pool)
@@ -350,6 +338,28 @@ class Tree:
             self.waiting.add(pool)
         else:
             self.waiting.remove(pool)
+
+    def _claim(self, key: Key, pool: Key) -> None:
+        """What a lot adds to the need of its pool may be another; of a skipped one, what it holds.
+
+        Else a task that is too large for ever would take from other pools what it cannot use.
+        """
+        lot = self.lots.get(key)
+        claimed = ZERO
+        if lot is not None:
+            held, wanted = _numbers(lot)
+            count = held if self.queues[pool].is_skipped(key) else held + wanted
+            claimed = lot.shape.resources.times(count)
+        was = self._claimed.get(key, ZERO)
+        if claimed == was:
+            return
+        if claimed == ZERO:
+            del self._claimed[key]
+        else:
+            self._claimed[key] = claimed
+        node = self._node(pool)
+        node.own = node.own + claimed - was
+        self._sharing.touch(node)
 
     def _released(self, node: Node, need: Resources) -> None:
         if not self.waiting.blocked:
@@ -373,10 +383,6 @@ class Tree:
         if node is not None and node.idle:
             del self._nodes[node.key]
             self.queues.pop(node.key, None)
-
-    def _by_name(self, pool: Key) -> list[tuple[str, Key]]:
-        node = self._nodes.get(pool)
-        return node.by_name if node is not None else []
 
 
 def _parent(key: Key, state: Pool | None) -> Key | None:

@@ -5,11 +5,12 @@ once more of it is available: the first whose head fits, in the order in which t
 wait. A release or a higher limit so reaches the pools it can help, and no other. Must not decide
 what fits: the caller, which knows the tree, does.
 
-A pool that waits is in one of three states:
+A pool that waits is in one of four states:
 
 - changed: something of its own has changed, so it has to be checked;
-- blocked: its head lacks one kind in one pool on its path to the root. As long as no more of that
-  is available, no change elsewhere can admit its head;
+- blocked: its head lacks one kind in one pool on its path to the root, or entitlement. As long as
+  no more of that is available, no change elsewhere can admit its head;
+- with a part: there is room for its head, to a part of which the pool is entitled;
 - neither: it does not exist, or all its lots are skipped. Only a change of its own helps.
 """
 
@@ -24,11 +25,12 @@ from peloton.runtime.vocabulary import Key
 
 class PoolResource(NamedTuple):
     """A kind of resource in a pool, by its index in `Resources.KINDS`; or what its controllers may
-    hold of it."""
+    hold of it; or what it is entitled to of it, which `sharing.Sharing` knows."""
 
     pool: Key
     kind: int
     controllers: bool = False
+    entitled: bool = False
 
 
 class Thresholds:
@@ -88,7 +90,13 @@ class Waiting:
         self.numbers: dict[Key, int] = {}  # all such pools, numbered as they began to wait
         self.changed: dict[Key, None] = {}
         self.blocked = Thresholds()
-        self.grown: dict[PoolResource, None] = {}  # more is available since no blocked head fitted
+        self.grown: dict[PoolResource, None] = {}  # more of it since no blocked head fitted
+        self.rounded_up: dict[
+            Key, None
+        ] = {}  # pools to be admitted a task beyond their entitlement
+        self._parts: dict[Key, None] = {}
+        self._entitled: dict[Key, Key] = {}  # blocked, and entitled to the room they lack → where
+        self._awaited: dict[Key, int] = {}  # how many of them lack it there
         self._needs: dict[Resources, dict[Key, None]] = {}  # blocked pools by need of their head
         self._heads: dict[Key, Resources] = {}
         self._number = 0
@@ -104,6 +112,7 @@ class Waiting:
         """A pool has no waiting members any more."""
         self.numbers.pop(pool, None)
         self.changed.pop(pool, None)
+        self.rounded_up.pop(pool, None)
         self._unblock(pool)
 
     def recheck(self, pool: Key) -> None:
@@ -114,17 +123,48 @@ class Waiting:
 
     def recheck_all(self) -> None:
         """The shape of the tree changed above pools that wait."""
-        for pool in self.blocked.items():
+        for pool in [*self._heads]:
             self.recheck(pool)
 
-    def block(self, pool: Key, *, resource: PoolResource, need: Resources) -> None:
-        """The head of a pool, which needs that much, lacks a resource."""
+    def admitted(self, pool: Key) -> None:
+        """Members of a pool were admitted; if beyond its entitlement, others are before it now."""
+        if pool in self.rounded_up:
+            del self.rounded_up[pool]
+            del self.numbers[pool]
+            self.add(pool)
+
+    def wait_with_part(self, pool: Key, *, need: Resources) -> None:
+        """There is room for the head of a pool, which is entitled to a part of what it needs."""
+        self._unblock(pool)
+        self.changed.pop(pool, None)
+        self._parts[pool] = None
+        self._head(pool, need)
+
+    def parts(self) -> list[Key]:
+        """The pools with a part, in order."""
+        return sorted(self._parts, key=self.numbers.__getitem__)
+
+    def awaiting(self) -> list[tuple[Key, Key, Resources]]:
+        """The pools that were entitled to the room they wait for, where, and for how much."""
+        return [(pool, where, self._heads[pool]) for pool, where in self._entitled.items()]
+
+    def is_awaited(self, pool: Key) -> bool:
+        """Whether room in a pool is awaited by the head of another that is entitled to it."""
+        return pool in self._awaited
+
+    def block(
+        self, pool: Key, *, resource: PoolResource, need: Resources, entitled: bool = False
+    ) -> None:
+        """The head of a pool, which needs that much, lacks a resource; `entitled`: its pool is
+        entitled to it."""
         self._unblock(pool)
         self.changed.pop(pool, None)
         amount = need.amounts()[resource.kind]
         self.blocked.put(pool, self.numbers[pool], resource=resource, amount=amount)
-        self._heads[pool] = need
-        self._needs.setdefault(need, {})[pool] = None
+        if entitled:
+            self._entitled[pool] = resource.pool
+            self._awaited[resource.pool] = self._awaited.get(resource.pool, 0) + 1
+        self._head(pool, need)
 
     def settle(self, pool: Key) -> None:
         """Nothing in a pool can be admitted until something of its own changes."""
@@ -137,11 +177,21 @@ class Waiting:
             self.grown[resource] = None
 
     def beyond(self, limit: Resources) -> list[Key]:
-        """The blocked pools whose head needs more than `limit`."""
+        """The pools whose head is known, and needs more than `limit`."""
         needs = [need for need in self._needs if not need.within(limit)]
         return [pool for need in needs for pool in self._needs[need]]
 
+    def _head(self, pool: Key, need: Resources) -> None:
+        self._heads[pool] = need
+        self._needs.setdefault(need, {})[pool] = None
+
     def _unblock(self, pool: Key) -> None:
+        self._parts.pop(pool, None)
+        where = self._entitled.pop(pool, None)
+        if where is not None:
+            self._awaited[where] -= 1
+            if not self._awaited[where]:
+                del self._awaited[where]
         need = self._heads.pop(pool, None)
         if need is None:
             return

@@ -1,0 +1,155 @@
+"""Weighted filling: an amount is poured over claims, each rising by its weight until it is met.
+
+Turns claims (an amount and a weight each) and what there is into a level, and a level back into
+what each claim receives. A change and a level cost about the square root of the number of claims.
+All arithmetic is of integers: the same claims give the same level in whatever order they came.
+Must not know what is divided.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+SCALE_BITS = 64
+"""A level counts in 2**-64 per unit of weight, so that rounding costs less than one millionth."""
+BLOCK_MAX = 64
+
+
+class PutClaim(NamedTuple):
+    """A claim by the level that meets it."""
+
+    met_at: int
+    claimant: str
+
+
+class FillBlock:
+    """Neighbours in the order of the levels that meet them, with their sums."""
+
+    __slots__ = ("amount", "claims", "weight")
+
+    def __init__(self, claims: list[PutClaim], *, amount: int, weight: int) -> None:
+        self.claims = claims
+        self.amount = amount
+        self.weight = weight
+
+
+class WeightedFill:
+    """Claims on one amount."""
+
+    __slots__ = ("_blocks", "_held", "_lasts", "amount", "weight")
+
+    def __init__(self) -> None:
+        self.amount = 0  # of all claims
+        self.weight = 0
+        self._held: dict[str, tuple[int, int]] = {}  # claimant → amount, weight
+        self._blocks: list[FillBlock] = []  # none of them empty
+        self._lasts: list[PutClaim] = []  # the last claim of each
+
+    def put(self, claimant: str, *, amount: int, weight: int) -> None:
+        """Set a claim. One of no amount or of no weight receives nothing, and is not held."""
+        held = self._held.get(claimant)
+        if held == (amount, weight):
+            return
+        if held is not None:
+            self._remove(claimant)
+        if amount > 0 and weight > 0:
+            self._insert(claimant, amount=amount, weight=weight)
+
+    def level(self, available: int) -> int | None:
+        """The level at which exactly that much is poured; None if all claims are met by less."""
+        if available >= self.amount:
+            return None
+        met, weight = 0, self.weight
+        for block in self._blocks:
+            amount_after, weight_after = met + block.amount, weight - block.weight
+            if _is_met(block.claims[-1], rest=available - amount_after, weight=weight_after):
+                met, weight = amount_after, weight_after
+                continue
+            for claim in block.claims:
+                amount, its_weight = self._held[claim.claimant]
+                amount_after, weight_after = met + amount, weight - its_weight
+                if not _is_met(claim, rest=available - amount_after, weight=weight_after):
+                    break
+                met, weight = amount_after, weight_after
+            break
+        return (max(0, available - met) << SCALE_BITS) // weight
+
+    def received(self, claimant: str, level: int | None) -> int:
+        """What a claim receives at a level; all of it at None."""
+        amount, weight = self._held.get(claimant, (0, 0))
+        return amount if level is None else min(amount, weight * level >> SCALE_BITS)
+
+    def level_of(self, claimant: str, wanted: int) -> int | None:
+        """The lowest level at which a claim receives `wanted`; None if it is never as much."""
+        amount, weight = self._held.get(claimant, (0, 0))
+        return -(-(wanted << SCALE_BITS) // weight) if 0 < wanted <= amount else None
+
+    def poured(self, level: int) -> int:
+        """The least amount that reaches a level."""
+        met, weight = 0, self.weight
+        for block in self._blocks:
+            if block.claims[-1].met_at <= level:
+                met, weight = met + block.amount, weight - block.weight
+                continue
+            for claim in block.claims:
+                if claim.met_at > level:
+                    break
+                amount, its_weight = self._held[claim.claimant]
+                met, weight = met + amount, weight - its_weight
+            break
+        return met - (-weight * level >> SCALE_BITS)
+
+    def _insert(self, claimant: str, *, amount: int, weight: int) -> None:
+        self._held[claimant] = amount, weight
+        self.amount += amount
+        self.weight += weight
+        claim = PutClaim(_met_at(amount, weight), claimant)
+        if not self._blocks:
+            self._blocks, self._lasts = [FillBlock([claim], amount=amount, weight=weight)], [claim]
+            return
+        at = min(bisect_left(self._lasts, claim), len(self._blocks) - 1)
+        block = self._blocks[at]
+        insort(block.claims, claim)
+        block.amount += amount
+        block.weight += weight
+        self._lasts[at] = block.claims[-1]
+        if len(block.claims) > BLOCK_MAX:
+            self._split(at)
+
+    def _remove(self, claimant: str) -> None:
+        amount, weight = self._held.pop(claimant)
+        self.amount -= amount
+        self.weight -= weight
+        claim = PutClaim(_met_at(amount, weight), claimant)
+        at = bisect_left(self._lasts, claim)
+        block = self._blocks[at]
+        del block.claims[bisect_left(block.claims, claim)]
+        block.amount -= amount
+        block.weight -= weight
+        if block.claims:
+            self._lasts[at] = block.claims[-1]
+        else:
+            del self._blocks[at], self._lasts[at]
+
+    def _split(self, at: int) -> None:
+        block = self._blocks[at]
+        half = len(block.claims) // 2
+        upper = block.claims[half:]
+        pairs = [self._held[claim.claimant] for claim in upper]
+        amount, weight = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+        above = FillBlock(upper, amount=amount, weight=weight)
+        block.claims = block.claims[:half]
+        block.amount -= above.amount
+        block.weight -= above.weight
+        self._blocks.insert(at + 1, above)
+        self._lasts[at : at + 1] = [block.claims[-1], upper[-1]]
+
+
+def _met_at(amount: int, weight: int) -> int:
+    return -(-(amount << SCALE_BITS) // weight)
+
+
+def _is_met(claim: PutClaim, *, rest: int, weight: int) -> bool:
+    """Whether a claim is met, with `rest` left over for claims behind it of that weight."""
+    return rest >= 0 and weight * claim.met_at <= rest << SCALE_BITS

@@ -1,0 +1,135 @@
+"""What every pool is entitled to, and which pools a change of that may unblock.
+
+Turns the needs, reservations, limits and shares of pools into entitlements, from the root down: a
+pool's entitlement is divided among its children, kind by kind (`division.Division`). Nothing is
+calculated before it is asked for. A change of one pool costs its path to the root; the entitlement
+of one pool costs the same.
+
+A pool whose head lacks entitlement waits at the level of its parent's division at which it would
+have enough. A parent waits in turn at the level above at which one of its children would. So a walk
+from the root meets just those pools that have enough now. Must not admit.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.division import KindClaim
+from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.node import KINDS, ZERO, Lacking, Node
+from peloton.runtime.vocabulary import Key
+
+
+class Sharing:
+    """The entitlements of one tree."""
+
+    def __init__(self) -> None:
+        self._touched: dict[Key, Node] = {}  # what they claim has not reached the root yet
+        self._lacking: dict[Key, Node] = {}  # pools that wait for entitlement
+        self._changed = False  # since the last `woken`
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `woken` may return anything."""
+        return self._changed and bool(self._lacking)
+
+    def touch(self, node: Node) -> None:
+        """Its need, its config, its children or what it waits for has changed."""
+        self._touched[node.key] = node
+        self._changed = True
+
+    def unlink(self, node: Node, parent: Node) -> None:
+        """A node will be no child of `parent` any more."""
+        for division in parent.divisions:
+            division.put(node.key, None)
+            division.waiters.put(node.key, None)
+        node.claims = [None for _ in KINDS]
+        node.lacking = None
+        self._lacking.pop(node.key, None)
+        self.touch(parent)
+
+    def block(self, node: Node, *, kind: int, enough: int) -> None:
+        """The head of a pool lacks entitlement to a kind, until it is `enough`."""
+        node.lacking = Lacking(kind, enough)
+        self._lacking[node.key] = node
+        self.touch(node)
+
+    def entitlement(self, node: Node) -> Resources:
+        """What a pool and all below it may use, if no limit is lower."""
+        self._settle()
+        path = [*node.lineage()]
+        if path[-1].key != ROOT:
+            return ZERO  # a pool that does not exist, or below one
+        return Resources(*(_of_kind(path, kind) for kind in KINDS))
+
+    def woken(self, root: Node) -> list[Key]:
+        """The pools whose head may have enough entitlement now, and did not when it was blocked."""
+        self._settle()
+        self._changed = False
+        found: dict[Key, Node] = {}
+        for kind in KINDS:
+            _wake(root, kind, found=found)
+        for node in found.values():
+            node.lacking = None
+            del self._lacking[node.key]
+            self._touched[node.key] = node
+        return [*found]
+
+    def _settle(self) -> None:
+        """Let the claims reach the root: children before their parents, each node once."""
+        if not self._touched:
+            return
+        depths: dict[int, dict[Key, Node]] = {}
+        for node in self._touched.values():
+            depths.setdefault(node.depth, {})[node.key] = node
+        self._touched = {}
+        while depths:
+            depth = max(depths)
+            for node in depths.pop(depth).values():
+                parent = node.parent
+                if parent is not None and _claim(node, parent):
+                    depths.setdefault(depth - 1, {})[parent.key] = parent
+
+
+def _claim(node: Node, parent: Node) -> bool:
+    """Claim at the parent, and wait there; whether that changes anything for the parent.
+
+    Most kinds of most nodes are as they were, so this compares before it calls.
+    """
+    changed = False
+    own, divisions = node.own.amounts(), node.divisions
+    for kind in KINDS:
+        division, terms, known = parent.divisions[kind], node.terms[kind], node.claims[kind]
+        need = own[kind] + divisions[kind].need if divisions else own[kind]
+        if need > terms.limit:
+            need = terms.limit
+        if known is None or known.need != need or known.terms is not terms:
+            node.claims[kind] = claim = KindClaim(need, terms)
+            division.put(node.key, claim)
+            changed = True
+        if node.lacking or division.waiters.order or (divisions and divisions[kind].waiters.order):
+            wanted = node.wanted(kind)
+            level = division.level_for(node.key, wanted) if wanted is not None else None
+            changed = division.waiters.put(node.key, level) or changed
+    return changed
+
+
+def _of_kind(path: list[Node], kind: int) -> int:
+    """Of the first node of the path, which ends at the root."""
+    entitled = path[-1].limit.amounts()[kind]
+    for at in range(len(path) - 1, 0, -1):
+        division = path[at].divisions[kind]
+        entitled = division.received(path[at - 1].key, division.level(entitled))
+    return entitled
+
+
+def _wake(root: Node, kind: int, *, found: dict[Key, Node]) -> None:
+    open_nodes = [(root, root.limit.amounts()[kind])]
+    while open_nodes:
+        node, entitled = open_nodes.pop()
+        if node.lacking is not None and node.lacking.enough(kind, entitled):
+            found[node.key] = node
+        if node.divisions:
+            division = node.divisions[kind]
+            level = division.level(entitled)
+            for key in division.waiters.up_to(level):
+                open_nodes.append((node.children[key], division.received(key, level)))
