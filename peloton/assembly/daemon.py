@@ -61,6 +61,7 @@ from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import key
+from peloton.settings.archive import amount
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.start_options import STANDARD_START, StartOptions
 
@@ -288,7 +289,8 @@ class Daemon:
             ended_rows_gathered=1 if fleet is None else GATHERED_MIN,
         )
         store = DISK if fleet is None else CASSANDRA
-        policy = ArchivePolicy(settings.archive.after_s, settings.archive.forget_after_s)
+        kept = settings.archive
+        policy = ArchivePolicy(kept.after_s, kept.forget_after_s, amount(kept.keep_bytes))
         try:
             root = assemble(
                 kinds(settings.sizes, policy=policy, quarantine=settings.limits.quarantine_after),

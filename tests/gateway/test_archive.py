@@ -137,6 +137,27 @@ def test_too_many_to_examine_are_refused_and_never_left_out(
     assert "narrower times" in found.error.err.message
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
+@pytest.mark.parametrize("order", ["name", "creation_time"])
+def test_what_is_counted_in_parts_is_the_same(
+    deployment: t.Deployment,
+    ids: list[str],
+    at_once: int,
+    order: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(archived_jobs, "CHECKED_AT_ONCE", at_once)
+    monkeypatch.setattr(archived_jobs, "JOBS_PER_READ", 1)
+    by = query_pb2.OrderBy(
+        property=query_pb2.PropertyPath(value=order), order=query_pb2.OrderBy.DESC
+    )
+    for limit in (1, JOBS - 1, JOBS + 1):
+        pages = query_pb2.PaginationSpec(limit=limit, orderBy=[by])
+        found = answer(deployment, ENDED, pagination=pages)
+        assert [line.id.value for line in found.results] == ids[::-1][:limit]
+        assert found.pagination.total == JOBS
+
+
 def test_all_about_one_is_answered(deployment: t.Deployment, ids: list[str]) -> None:
     assert deployment.job(ids[0]).runtime.state == job_pb2.SUCCEEDED
     assert deployment.task(ids[0], 1).result.runtime.state == task_pb2.SUCCEEDED

@@ -30,9 +30,13 @@ class JobGoing(Message, frozen=True, gc=False, array_like=True):
 
 
 class DeleteEnded(Message, frozen=True, gc=False, array_like=True):
-    """An archive to a period: delete the jobs that ended up to this moment, a bounded number."""
+    """An archive to a period: delete the jobs that ended up to this moment, a bounded number.
+
+    `tried`: so many of them, by their keys, were ordered to go before, and have not gone yet.
+    """
 
     before: float
+    tried: int = 0
 
 
 class PeriodCounted(Message, frozen=True, gc=False, array_like=True):
