@@ -23,6 +23,7 @@ from peloton.assembly.folders import (
     behind_text,
     claim_keeper,
     keeper_owner,
+    measured_disks,
     take_data_folder,
     witness_options,
 )
@@ -302,6 +303,7 @@ class Daemon:
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
         root.region.status.report = log_line
+        root.region.status.rooms = measured_disks(settings)
         root.collector = self._collector
         drivers.on_broken = root.broken
         return root

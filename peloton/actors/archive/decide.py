@@ -130,12 +130,14 @@ def get_periods(
 ) -> m.PeriodsListed:
     """What there is."""
     due_at = (archive.oldest + 1) * m.PERIOD_S + forget_after_s
-    numbers = nlargest(query.limit, sorted(filter(query.below.__gt__, archive.periods)))
+    below = filter(query.below.__gt__, archive.periods)
+    numbers = nlargest(query.limit, below) if query.limit else []
     return m.PeriodsListed(
         tuple((number, archive.periods[number]) for number in numbers),
         archive.archived,
         archive.forgotten,
         max(at.now - due_at, 0.0) if archive.periods else 0.0,
+        due_at if archive.periods else 0.0,
     )
 
 

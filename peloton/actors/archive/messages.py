@@ -64,13 +64,15 @@ class GetPeriod(Query, frozen=True, gc=False, array_like=True):
 class PeriodsListed(Value, frozen=True, gc=False, array_like=True):
     """Numbers of periods, the newest first, with their jobs; and the counts of the archive.
 
-    `late_s`: for how long the oldest should have been gone by now.
+    `late_s`: for how long the oldest should have been gone by now; `due_at`: since when, or from
+    when on, by seconds since the epoch; 0 where there is none.
     """
 
     periods: tuple[tuple[int, int], ...]
     archived: int
     forgotten: int
     late_s: float = 0.0
+    due_at: float = 0.0
 
 
 class PeriodListed(Value, frozen=True, gc=False, array_like=True):

@@ -157,6 +157,9 @@ class Region:
             if answer is not None:
                 resolve(future, answer)
                 return future
+        elif (refusal := self.status.no_room()) is not None:
+            resolve(future, refusal)
+            return future
         raw = members.raw if members is not None else 0
         content: Any = message  # a query is sent like a message
         self.tell((Envelope(key, content, raw, reply_to=future, request=request, who=who),))
