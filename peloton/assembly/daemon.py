@@ -62,7 +62,7 @@ from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import key
-from peloton.settings.archive import amount
+from peloton.settings.archive import byte_count
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.start_options import STANDARD_START, StartOptions
 
@@ -291,7 +291,7 @@ class Daemon:
         )
         store = DISK if fleet is None else CASSANDRA
         kept = settings.archive
-        policy = ArchivePolicy(kept.after_s, kept.forget_after_s, amount(kept.keep_bytes))
+        policy = ArchivePolicy(kept.after_s, kept.forget_after_s, byte_count(kept.keep_bytes))
         try:
             root = assemble(
                 kinds(settings.sizes, policy=policy, quarantine=settings.limits.quarantine_after),

@@ -54,7 +54,7 @@ class ClusterCollector(Collector):
         """Ended jobs in the memory of this process."""
         held = self._cluster.ended_held("job")
         text = "Ended jobs in the memory of this daemon"
-        yield GaugeMetricFamily("peloton_ended_jobs_held", text, sum(one.count for one in held))
+        yield GaugeMetricFamily("peloton_ended_jobs_held", text, sum(one.entities for one in held))
         text = "Bytes of the ended jobs in the memory of this daemon, as stored"
         yield GaugeMetricFamily("peloton_ended_job_held_bytes", text, sum(one.size for one in held))
         text = "Ended jobs that had to leave the memory of this daemon, by the bound they met"

@@ -45,7 +45,7 @@ class ArchiveSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         return math.inf if self.forget_after == NEVER else seconds(self.forget_after)
 
 
-def amount(text: str) -> float:
+def byte_count(text: str) -> float:
     """Of a number of bytes with a unit. Raises ValueError."""
     found = AMOUNT.fullmatch(text)
     if found is None:
@@ -75,7 +75,7 @@ def archive_problems(
     for name, text, read in (
         (after, found.after, seconds),
         *([(forget_after, found.forget_after, seconds)] if forgets else []),
-        (keep_bytes, found.keep_bytes, amount),
+        (keep_bytes, found.keep_bytes, byte_count),
     ):
         try:
             read(text)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from peloton.actors.job.kind import FINISHED_JOBS_BYTES_MAX
-from peloton.settings.archive import ArchiveSetting, amount, archive_problems, seconds
+from peloton.settings.archive import ArchiveSetting, archive_problems, byte_count, seconds
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_never_is_for_deletion_alone() -> None:
     ("text", "wanted"), [("64MB", 64e6), ("500kB", 5e5), ("1.5GB", 1.5e9), ("0B", 0.0)]
 )
 def test_amounts_have_units(text: str, wanted: float) -> None:
-    assert amount(text) == wanted
+    assert byte_count(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["", "64", "MB", "-1MB", "64 MB", "64mb", "1MiB", "9999999GB"])
@@ -55,4 +55,4 @@ def test_what_is_no_amount_is_named(text: str) -> None:
 
 
 def test_the_default_is_that_of_the_kind() -> None:
-    assert amount(ArchiveSetting().keep_bytes) == FINISHED_JOBS_BYTES_MAX
+    assert byte_count(ArchiveSetting().keep_bytes) == FINISHED_JOBS_BYTES_MAX

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from peloton.runtime.adapters import sqlite_witness
 from peloton.runtime.adapters.disk_measure import DiskMeasure
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.ports import Claimed, Committed, Frame, NoRoom, Unclear, Work
@@ -64,18 +64,22 @@ def test_only_a_full_disk_counts_as_one(tmp_path: Path, code: int, kind: type) -
     journal.close()
 
 
-def test_a_witness_without_room_is_a_full_disk_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = sqlite_witness.WitnessOptions(tmp_path / "witness")
-    journal = SqliteJournal(tmp_path / "j", witness=options)
-    assert journal._witness is not None
-    for number, kind in ((28, NoRoom), (5, Unclear)):
+class Witness:
+    """One whose folder fails with an error."""
 
-        def failing(done: object, number: int = number) -> None:
-            raise OSError(number, os.strerror(number))
+    def __init__(self, number: int) -> None:
+        self.number = number
 
-        monkeypatch.setattr(journal._witness, "note", failing)
-        assert type(journal._note([])) is kind
-    monkeypatch.undo()
+    def note(self, done: object) -> None:
+        raise OSError(self.number, os.strerror(self.number))
+
+    def close(self, writer: object) -> None:
+        """It has nothing open."""
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, NoRoom), (errno.EIO, Unclear)])
+def test_a_witness_without_room_is_a_full_disk_too(tmp_path: Path, number: int, kind: type) -> None:
+    journal = SqliteJournal(tmp_path / "j")
+    journal._witness = Witness(number)  # type: ignore[assignment]
+    assert type(journal._note([])) is kind
     journal.close()

@@ -174,9 +174,9 @@ def test_the_order_is_no_longer_than_twice_what_is_held() -> None:
 def test_a_shard_publishes_what_it_holds() -> None:
     bench = closed(keep=99, keep_s=1000.0, keep_bytes=10_000)
     found = bench.shard.reads.ended["note"]
-    assert (found.count, found.size) == (4, 4 * size(bench))
+    assert (found.entities, found.size) == (4, 4 * size(bench))
     bench.now += 2000.0
     bench.rest()
     bench.once()
     gone = bench.shard.reads.ended["note"]
-    assert (gone.count, gone.size, dict(gone.left)["age"]) == (0, 0, 4)
+    assert (gone.entities, gone.size, dict(gone.left)["age"]) == (0, 0, 4)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from heapq import nlargest, nsmallest
+from heapq import nlargest
 from itertools import islice
 from typing import Any
 
@@ -93,7 +93,7 @@ def note(archive: Archive, message: m.PeriodCounted, at: At) -> Decision:
 def due(archive: Archive, at: At, *, forget_after_s: float) -> Decision:
     """Have the oldest periods that are old enough, and not wholly tried, delete their jobs."""
     before = at.now - forget_after_s
-    found = nsmallest(PERIODS_PER_CHECK, _untried(archive, int(before // m.PERIOD_S)))
+    found = islice(_untried(archive, int(before // m.PERIOD_S)), PERIODS_PER_CHECK)
     tried = [(number, archive.tried.get(number, 0)) for number in found]
     sends = tuple(
         Send(Key(f"{at.key}/{number}"), m.DeleteEnded(before, count)) for number, count in tried
@@ -104,11 +104,14 @@ def due(archive: Archive, at: At, *, forget_after_s: float) -> Decision:
 
 
 def _untried(archive: Archive, end: int) -> Iterator[int]:
-    """Of the periods before `end`, those with jobs that were not ordered to go in this lap."""
+    """Of the periods before `end`, those with jobs that were not ordered to go in this lap.
+
+    The oldest come first, and none is looked at before it is wanted.
+    """
     periods, tried = archive.periods, archive.tried
     # Whichever is less: all there are, or each minute from the oldest on.
     span = range(archive.oldest, end)
-    numbers = span if len(span) < len(periods) else periods
+    numbers = span if len(span) < len(periods) else sorted(periods)
     return (
         number
         for number in numbers
@@ -130,8 +133,8 @@ def get_periods(
 ) -> m.PeriodsListed:
     """What there is."""
     due_at = (archive.oldest + 1) * m.PERIOD_S + forget_after_s
-    below = filter(query.below.__gt__, archive.periods)
-    numbers = nlargest(query.limit, below) if query.limit else []
+    below = sorted(filter(query.below.__gt__, archive.periods)) if query.limit else []
+    numbers = nlargest(query.limit, below)
     return m.PeriodsListed(
         tuple((number, archive.periods[number]) for number in numbers),
         archive.archived,

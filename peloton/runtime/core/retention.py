@@ -27,7 +27,7 @@ class HeldEnded(NamedTuple):
     or from when on, the first of them is to leave by its age, or has to leave already.
     """
 
-    count: int = 0
+    entities: int = 0
     size: int = 0
     left: tuple[tuple[str, int], ...] = ()
     due_s: float | None = None
