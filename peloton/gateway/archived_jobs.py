@@ -41,6 +41,8 @@ EXAMINED_MAX = 200_000
 """Archived jobs read for one query, one after the other: it would take many seconds."""
 CHECKED_AT_ONCE = 5_000
 """Matches that wait until it is asked which of them are in memory, too."""
+HELD_MAX = 50_000
+"""Of these, those that one answer may need at a time: about as many kilobytes of memory."""
 TEXTS_MAX = 2_000
 """Archived jobs whose configs are read for the keywords of one query."""
 PERIODS_PER_READ, JOBS_PER_READ = 16, 1000
@@ -79,7 +81,7 @@ class _Wanted:
         self._cluster_client, self._context, self._query = cluster_client, context, query
         self._best = Best(query)
         self._best.add(found)
-        self._matched = found.matched
+        self._matched, self._archived = found.matched, 0
         # One of these may leave memory before the others are looked for there.
         self._seen = frozenset(job.job for job in found.items)
         self._waiting: list[JobSummary] = []
@@ -117,6 +119,11 @@ class _Wanted:
         known = _in_memory(self._cluster_client, waiting, context=self._context) | self._seen
         items = tuple(job for job in waiting if job.job not in known)
         self._matched += len(items)
+        self._archived += len(items)
+        if min(self._archived, self._query.limit) > HELD_MAX:
+            raise BadQuery(
+                f"more than {HELD_MAX} archived jobs up to the end of the page: give narrower times"
+            )
         self._best.add(Listed(self._query.kind, items, len(items)))
 
 

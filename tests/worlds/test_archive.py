@@ -10,8 +10,10 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from peloton.actors.archive.decide import CHECK_S
+from peloton.actors.archive import decide
+from peloton.actors.archive.decide import CHECK_S, LAP_S
 from peloton.actors.archive.messages import LEVEL_ARCHIVE, PERIOD_S
 from peloton.actors.job.messages import DeleteJob, JobView, StartInstances
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -20,7 +22,7 @@ from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup
 from peloton.chaos.cluster.machines import Fate
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.ports import ShardId
+from peloton.runtime.ports import EndedRow, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import Moment
 from peloton.runtime.vocabulary import Key
@@ -109,6 +111,28 @@ def test_a_death_at_any_step_leaves_no_job_behind(name: str, count: int) -> None
     assert (kept, deleted) == (0, 6)
     assert not cluster.cells("job")
     assert not rows(cluster, "job", cluster.jobs)
+
+
+def test_a_job_that_never_answers_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row cannot be read, so that no order reaches it: the others go, and it once it can."""
+    monkeypatch.setattr(decide, "JOBS_PER_PERIOD", 1)
+    monkeypatch.setattr(decide, "PERIODS_PER_CHECK", 1)
+    cluster = cluster_of(3)
+    jobs = run_jobs(cluster, 8)
+    reads, cells = cluster.world.store.reads, cluster.world.store.cells
+    shard_of = cluster.world.sharding.shard_of
+    stuck = {shard_of(job): job for job in sorted(jobs, reverse=True)}  # the first of each shard
+    for where, some in cells.rows.items():
+        for name, cell in some.items():
+            if isinstance(cell.row, EndedRow) and cell.row.key in stuck.values():
+                reads.rotten[where, name] = replace(cell.row, body=b"rotten")
+    cluster.run_for(FORGET_AFTER_S + SLACK_S)
+    assert archived(cluster) == (len(stuck), len(jobs) - len(stuck))
+    assert reads.met, "an order has come to a row that nobody can read"
+    reads.repair()
+    cluster.run_for(LAP_S + SLACK_S)
+    assert archived(cluster) == (0, len(jobs))
+    assert not rows(cluster, "job", jobs)
 
 
 @pytest.mark.parametrize("seed", range(6))

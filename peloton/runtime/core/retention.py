@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import OrderedDict
 from typing import NamedTuple
 
 from peloton.runtime.vocabulary import Key, Kind
@@ -51,7 +52,9 @@ class Retained:
         self._order: list[tuple[float, int, Key]] = []  # a heap: since when, number, key
         self._bytes = 0
         self._added = 0
-        self._going: dict[Key, tuple[float, int]] = {}  # to leave since when, and bytes
+        # To leave since when, and bytes. Ordered, as they go from the front: a plain dict would
+        # walk over all that were ever there.
+        self._going: OrderedDict[Key, tuple[float, int]] = OrderedDict()
         self._going_bytes = 0
         self._left = dict.fromkeys((BY_AGE, BY_COUNT, BY_BYTES), 0)
 
