@@ -104,7 +104,7 @@ class _Wanted:
             return False
         # No job that is still to come was created after that.
         items = self._best.listed().items
-        return sum(job.created_at >= newest for job in items) >= query.limit
+        return bool(sum(job.created_at >= newest for job in items) >= query.limit)
 
     def listed(self) -> Listed:
         """All that was added, as one."""
