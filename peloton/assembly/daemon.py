@@ -23,6 +23,7 @@ from peloton.assembly.folders import (
     behind_text,
     claim_keeper,
     keeper_owner,
+    measured_disks,
     take_data_folder,
     witness_options,
 )
@@ -62,6 +63,7 @@ from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import key
+from peloton.settings.archive import byte_count
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.start_options import STANDARD_START, StartOptions
 
@@ -289,7 +291,8 @@ class Daemon:
             ended_rows_gathered=1 if fleet is None else GATHERED_MIN,
         )
         store = DISK if fleet is None else CASSANDRA
-        policy = ArchivePolicy(settings.archive.after_s, settings.archive.forget_after_s)
+        kept = settings.archive
+        policy = ArchivePolicy(kept.after_s, kept.forget_after_s, byte_count(kept.keep_bytes))
         try:
             root = assemble(
                 kinds(settings.sizes, policy=policy, quarantine=settings.limits.quarantine_after),
@@ -301,6 +304,7 @@ class Daemon:
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
         root.region.status.report = log_line
+        root.region.status.rooms = measured_disks(settings)
         root.collector = self._collector
         drivers.on_broken = root.broken
         return root

@@ -16,6 +16,7 @@ from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
 from peloton.runtime.adapters import claimed_folder, folder_origin, private_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
+from peloton.runtime.adapters.disk_measure import DiskMeasure
 from peloton.runtime.adapters.folder_origin import (
     FolderKind,
     FolderLease,
@@ -24,6 +25,7 @@ from peloton.runtime.adapters.folder_origin import (
 )
 from peloton.runtime.adapters.sqlite_copy import begin_anew
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
+from peloton.runtime.core.condition import JOURNAL, SANDBOXES
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ClusterRecord, JournalError, RolledBack, ShardId
 from peloton.runtime.vocabulary import key
@@ -148,6 +150,15 @@ def witness_options(
             shard = sharding.shard_of(key("host", host))
             epochs[shard] = max(epoch, epochs.get(shard, 0))
     return found._replace(keeper_of=seen.owner.cluster_id, epochs=epochs)
+
+
+def measured_disks(settings: DaemonSettings) -> DiskMeasure:
+    """The disks that a daemon writes to, by what lies there."""
+    sqlite, process = settings.journal.sqlite, settings.backend.process
+    folders = {JOURNAL: sqlite.folder} if sqlite is not None else {}
+    if process is not None and "hostmgr" in settings.roles:
+        folders[SANDBOXES] = process.folder
+    return DiskMeasure(folders)
 
 
 def behind_text(error: RolledBack, names: SettingNames) -> str:

@@ -29,10 +29,14 @@ SERVICE_MESSAGES = {
 
 
 class ArchivePolicy(NamedTuple):
-    """When ended jobs leave memory at the latest, and when they are deleted: seconds after."""
+    """When ended jobs leave memory at the latest, and when they are deleted: seconds after.
+
+    They leave earlier where all of them have more than so many bytes.
+    """
 
     archive_after_s: float = job.FINISHED_JOBS_S
     forget_after_s: float = archive.FORGET_AFTER_S
+    keep_bytes: float = job.FINISHED_JOBS_BYTES_MAX
 
 
 def kinds(
@@ -50,6 +54,7 @@ def kinds(
         job.kind(
             sizes["jobmgr"],
             finished_jobs_max=finished_jobs_max,
+            finished_bytes_max=policy.keep_bytes,
             archive_after_s=policy.archive_after_s,
         ),
         archive.kind(policy.forget_after_s),

@@ -1,14 +1,15 @@
 """Jobs that have ended and left memory, in answers to queries: read from the archives' periods.
 
 Turns a query for jobs into those of the archive that match, added to what the shards list from
-memory. Only periods that may match are read, the newest first, and no more than are wanted. It must
+memory. Only periods that may match are read, the newest first, and no more than are wanted. Of what
+was read no more is kept than the answer needs, so memory does not grow with the archive. It must
 never return a part as the whole: a query that would read more than `EXAMINED_MAX` is refused.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from peloton.actors.archive.messages import (
@@ -37,7 +38,11 @@ from peloton.runtime.core.listing import (
 from peloton.runtime.vocabulary import Key
 
 EXAMINED_MAX = 200_000
-"""Archived jobs read for one query."""
+"""Archived jobs read for one query, one after the other: it would take many seconds."""
+CHECKED_AT_ONCE = 5_000
+"""Matches that wait until it is asked which of them are in memory, too."""
+HELD_MAX = 50_000
+"""Of these, those that one answer may need at a time: about as many kilobytes of memory."""
 TEXTS_MAX = 2_000
 """Archived jobs whose configs are read for the keywords of one query."""
 PERIODS_PER_READ, JOBS_PER_READ = 16, 1000
@@ -57,46 +62,101 @@ def with_archived(
     cluster_client: ClusterClient, query: ListViews, *, found: Listed, context: Context
 ) -> Listed:
     """What was listed from memory, and what the archives have beside it."""
-    wanted = Best(query)
-    wanted.add(found)
-    ended = _matching(cluster_client, query, known=found.matched, context=context)
-    if ended:
-        in_memory = _in_memory(cluster_client, ended, context=context)
-        items = tuple(job for job in ended if job.job not in in_memory)
-        wanted.add(Listed(query.kind, items, len(items)))
+    wanted = _Wanted(cluster_client, query, found=found, context=context)
+    reading = _Reading(cluster_client, query, context=context)
+    periods = _periods(cluster_client, query, context=context)
+    while some := _some(periods):
+        if wanted.has_enough((-some[0][0] + 1) * PERIOD_S):
+            break
+        wanted.add(reading.matches(some))
     return wanted.listed()
 
 
-def _matching(
-    cluster_client: ClusterClient, query: ListViews, *, known: int, context: Context
-) -> list[JobSummary]:
-    tests = tuple(test for test in query.tests if test.rule != TEXT)
-    words = tuple(test for test in query.tests if test.rule == TEXT)
-    plain = ListViews(query.kind, tests)
-    by_creation = query.order[0].field == "created_at" and query.order[0].down
-    found: list[JobSummary] = []
-    examined = texts = 0
-    periods = _periods(cluster_client, query, context=context)
-    while some := _some(periods):
-        newest = (-some[0][0] + 1) * PERIOD_S
+class _Wanted:
+    """The first matches in order, and how many there are; of all others nothing is kept."""
+
+    def __init__(
+        self, cluster_client: ClusterClient, query: ListViews, *, found: Listed, context: Context
+    ) -> None:
+        self._cluster_client, self._context, self._query = cluster_client, context, query
+        self._best = Best(query)
+        self._best.add(found)
+        self._matched, self._archived = found.matched, 0
+        # One of these may leave memory before the others are looked for there.
+        self._seen = frozenset(job.job for job in found.items)
+        self._waiting: list[JobSummary] = []
+        first = query.order[0]
+        self._by_creation = first.field == "created_at" and first.down
+
+    def add(self, passed: Iterable[JobSummary]) -> None:
+        """Matches from the archive."""
+        self._waiting += passed
+        if len(self._waiting) >= CHECKED_AT_ONCE:
+            self._check()
+
+    def has_enough(self, newest: float) -> bool:
+        """Whether nothing that ended before that moment can be wanted any more."""
+        query = self._query
+        if not self._by_creation or self._matched + len(self._waiting) < query.enough:
+            return False
+        self._check()
+        if self._matched < query.enough:
+            return False
         # No job that is still to come was created after that.
-        sure = sum(job.created_at >= newest for job in found)
-        if by_creation and sure >= query.limit and known + len(found) >= query.enough:
-            break
-        examined += sum(jobs for _, jobs, _ in some)
-        if examined > EXAMINED_MAX:
-            raise BadQuery(f"more than {EXAMINED_MAX} archived jobs: give narrower times")
-        lines = _lines(cluster_client, [period for _, _, period in some], context=context)
-        passed = matching(plain, lines)
-        if words:
-            texts += len(passed)
-            if texts > TEXTS_MAX:
-                raise BadQuery(
-                    f"keywords: more than {TEXTS_MAX} archived jobs to search: give narrower times"
-                )
-            passed = _with_words(cluster_client, passed, words=words, context=context)
-        found += passed
-    return found
+        items = self._best.listed().items
+        return bool(sum(job.created_at >= newest for job in items) >= query.limit)
+
+    def listed(self) -> Listed:
+        """All that was added, as one."""
+        self._check()
+        return self._best.listed()
+
+    def _check(self) -> None:
+        """Count those that are not in memory: these are among what was listed there."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        known = _in_memory(self._cluster_client, waiting, context=self._context) | self._seen
+        items = tuple(job for job in waiting if job.job not in known)
+        self._matched += len(items)
+        self._archived += len(items)
+        if min(self._archived, self._query.limit) > HELD_MAX:
+            raise BadQuery(
+                f"more than {HELD_MAX} archived jobs up to the end of the page: give narrower times"
+            )
+        self._best.add(Listed(self._query.kind, items, len(items)))
+
+
+class _Reading:
+    """Reads periods for one query, within bounds of how much of them in all."""
+
+    def __init__(
+        self, cluster_client: ClusterClient, query: ListViews, *, context: Context
+    ) -> None:
+        self._cluster_client, self._context = cluster_client, context
+        self._words = tuple(test for test in query.tests if test.rule == TEXT)
+        tests = tuple(test for test in query.tests if test.rule != TEXT)
+        self._plain = ListViews(query.kind, tests)
+        self._examined = self._texts = 0
+
+    def matches(self, some: Iterable[tuple[int, int, Key]]) -> list[JobSummary]:
+        """The jobs of these periods that match. Raises BadQuery beyond a bound."""
+        self._examined += sum(jobs for _, jobs, _ in some)
+        if self._examined > EXAMINED_MAX:
+            raise BadQuery(
+                f"more than {EXAMINED_MAX} archived jobs would have to be read, and the oldest "
+                "would not be counted: give narrower times"
+            )
+        periods = [period for _, _, period in some]
+        passed = matching(self._plain, _lines(self._cluster_client, periods, context=self._context))
+        if not self._words:
+            return passed
+        self._texts += len(passed)
+        if self._texts > TEXTS_MAX:
+            raise BadQuery(
+                f"keywords: more than {TEXTS_MAX} archived jobs to search: give narrower times"
+            )
+        return _with_words(self._cluster_client, passed, words=self._words, context=self._context)
 
 
 def _some(periods: Iterator[tuple[int, int, Key]]) -> list[tuple[int, int, Key]]:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.condition import Condition
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
+from peloton.runtime.core.retention import HeldEnded
 from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Key, Message, Query
 
@@ -54,3 +55,6 @@ class ClusterPort(Protocol):
 
     def condition(self) -> Condition:
         """Whether the process is live and ready, and the reasons if not."""
+
+    def ended_held(self, kind: str) -> list[HeldEnded]:
+        """What each shard of this process has in memory of ended entities of a kind."""

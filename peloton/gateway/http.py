@@ -15,6 +15,7 @@ import os
 import re
 import stat
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton import __version__
+from peloton.gateway.archive_notes import archive_notes
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.guard import Guard
@@ -158,7 +160,8 @@ class HttpHandler(LimitedHandler):
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
         """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
         condition = self.cluster.condition()
-        reasons = (*condition.reasons, *waiting_hosts(self.cluster), *self.notes())
+        others = (*waiting_hosts(self.cluster), *archive_notes(self.cluster, time.time()))
+        reasons = (*condition.reasons, *condition.remarks, *others, *self.notes())
         well = condition.live if live else condition.ready
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
         wanted = query.get("format", [""])[0], self.headers.get("Accept", "")

@@ -1,4 +1,4 @@
-"""Options of a minicluster: how long ended jobs are kept, when a host is suspected.
+"""Options of a minicluster: which ended jobs are kept how long, when a host is suspected.
 
 Turns what was typed into settings of a daemon. It must not know what is done with it.
 """
@@ -13,6 +13,7 @@ import click
 from peloton.settings.archive import (
     ARCHIVE_AFTER,
     FORGET_AFTER,
+    KEEP_BYTES,
     ArchiveSetting,
     archive_problems,
 )
@@ -39,15 +40,30 @@ def archive_options(command: Optioned) -> Optioned:
         help="An ended job leaves memory at the latest so long after its end (90s, 12h, 30d); it "
         "is still found.",
     )
-    return archive(forget(command))
+    by_bytes = click.option(
+        "--keep-ended-bytes",
+        default=KEEP_BYTES,
+        show_default=True,
+        metavar="BYTES",
+        help="Of ended jobs in memory (500kB, 64MB, 1GB), as stored; beyond it the oldest leave "
+        "sooner.",
+    )
+    return archive(by_bytes(forget(command)))
 
 
 def archive_of(options: Mapping[str, object], texts: list[str]) -> ArchiveSetting:
     """What they say; problems are added to the texts."""
     archive = ArchiveSetting(
-        after=str(options["archive_after"]), forget_after=str(options["forget_after"])
+        after=str(options["archive_after"]),
+        forget_after=str(options["forget_after"]),
+        keep_bytes=str(options["keep_ended_bytes"]),
     )
-    texts += archive_problems(archive, after="--archive-after", forget_after="--forget-after")
+    texts += archive_problems(
+        archive,
+        after="--archive-after",
+        forget_after="--forget-after",
+        keep_bytes="--keep-ended-bytes",
+    )
     return archive
 
 

@@ -158,6 +158,10 @@ class Unclear(Struct, frozen=True, gc=False):
     text: str
 
 
+class NoRoom(Unclear, frozen=True, gc=False):
+    """Unclear, because the store is full: the same work will do once somebody has made room."""
+
+
 Answer = Committed | Fenced | RoundRefused | Unclear
 
 

@@ -349,8 +349,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     `lookup` names the messages that need the `ended` row of a key that is not in memory.
     `schema` is that of the state; `schemas` has those of facts, messages and answers that changed
     since the first; `upcasters` converts from older ones: class → {older schema: step}.
-    `since` has the facts and answers that earlier versions do not know: class → the feature level
-    from which they may be written. Below it decisions must not produce them.
+    `since` has facts and answers of later versions: class → level. Below it, produce none of them.
     `schemas_since` has the levels from which schemas are written: class → {schema: level}. Below,
     `downcasters` write the schema before, which must be able to hold all: class → {schema: step}.
     """
@@ -388,6 +387,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     keep: int = 0  # ended entities that stay in memory before the oldest is evicted,
     keep_bytes: float = math.inf  # their bytes as encoded,
     keep_s: float = math.inf  # and how long; whichever bound is reached first
+    ended_at: Callable[[Any], float] = lambda state: 0.0  # when it ended, for these; 0: not known
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
     parting: tuple[int, Callable[[Key, Any], Message | None]] | None = None  # `core/parting.py`
     crowd: CrowdKind | None = None

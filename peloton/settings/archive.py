@@ -1,6 +1,6 @@
 """How long ended jobs are kept: `archive` of a daemon's file, options of a minicluster.
 
-Turns texts with units into seconds. It must not know what is done with them.
+Turns texts with units into seconds and bytes. It must not know what is done with them.
 """
 
 from __future__ import annotations
@@ -12,20 +12,27 @@ from collections.abc import Iterator
 import msgspec
 
 ARCHIVE_AFTER, FORGET_AFTER = "1d", "30d"
+KEEP_BYTES = "64MB"
 NEVER = "never"
 AFTER_S_MAX = 100 * 365 * 86400.0
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])", re.ASCII)
+BYTES_MAX = 10**12
+UNITS_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(B|kB|MB|GB)", re.ASCII)
 
 
 class ArchiveSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`after`: an ended job leaves memory at the latest; `forget_after`: it is deleted.
 
     Texts such as `90s`, `12h` or `1d12h`, counted from the end; `forget_after` may be `never`.
+    `keep_bytes`: of ended jobs in the memory of all shards together, such as `64MB`; beyond it the
+    oldest leave sooner.
     """
 
     after: str = ARCHIVE_AFTER
     forget_after: str = FORGET_AFTER
+    keep_bytes: str = KEEP_BYTES
 
     @property
     def after_s(self) -> float:
@@ -36,6 +43,17 @@ class ArchiveSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     def forget_after_s(self) -> float:
         """Seconds; infinite if jobs are never deleted."""
         return math.inf if self.forget_after == NEVER else seconds(self.forget_after)
+
+
+def byte_count(text: str) -> float:
+    """Of a number of bytes with a unit. Raises ValueError."""
+    found = AMOUNT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no number of bytes with a unit, such as 500kB, 64MB or 1GB")
+    number = float(found[1]) * UNITS_BYTES[found[2]]
+    if number > BYTES_MAX:
+        raise ValueError(f"{text!r} is more than {BYTES_MAX / 10**9:g}GB")
+    return number
 
 
 def seconds(text: str) -> float:
@@ -49,12 +67,17 @@ def seconds(text: str) -> float:
     return found
 
 
-def archive_problems(found: ArchiveSetting, *, after: str, forget_after: str) -> Iterator[str]:
-    """What is wrong; the two fields by the names that a person typed."""
-    for name, text in ((after, found.after), (forget_after, found.forget_after)):
-        if name == forget_after and text == NEVER:
-            continue
+def archive_problems(
+    found: ArchiveSetting, *, after: str, forget_after: str, keep_bytes: str
+) -> Iterator[str]:
+    """What is wrong; the fields by the names that a person typed."""
+    forgets = found.forget_after != NEVER
+    for name, text, read in (
+        (after, found.after, seconds),
+        *([(forget_after, found.forget_after, seconds)] if forgets else []),
+        (keep_bytes, found.keep_bytes, byte_count),
+    ):
         try:
-            seconds(text)
+            read(text)
         except ValueError as error:
             yield f"{name}: {error}"

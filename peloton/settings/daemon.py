@@ -364,7 +364,10 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
     name = "limits.quarantine_after"
     yield from _between(limits.quarantine_after, name, least=0, most=QUARANTINE_AFTER_MAX)
     yield from archive_problems(
-        found.archive, after="archive.after", forget_after="archive.forget_after"
+        found.archive,
+        after="archive.after",
+        forget_after="archive.forget_after",
+        keep_bytes="archive.keep_bytes",
     )
     yield from notify_problems(found.notify, "notify.allow")
     if found.backend.process is not None:

@@ -13,6 +13,7 @@ from peloton.actors.archive import messages as m
 from peloton.actors.archive.decide import (
     CHECK_S,
     JOBS_PER_PERIOD,
+    LAP_S,
     PERIODS_PER_CHECK,
     deadline,
     delete_ended,
@@ -136,6 +137,66 @@ def test_an_archive_counts_what_is_there_and_what_has_gone() -> None:
     left = folded(archive, gone)
     assert left is not None
     assert (left.archived, left.forgotten, left.oldest) == (1, 1, 2)
+
+
+def lapped(archive: Archive, now: float) -> tuple[Archive, list[tuple[int, int]]]:
+    """One check; the periods that it asked, and how many of each it took as tried."""
+    checked = due(archive, At(now, ARCHIVE), forget_after_s=DAY_S)
+    after = folded(archive, checked)
+    assert after is not None
+    numbers = [(m.period_number(send.to), send.message) for send in checked.sends]
+    asked = [(at or 0, one.tried) for at, one in numbers if isinstance(one, m.DeleteEnded)]
+    return after, asked
+
+
+def test_periods_that_do_not_go_hold_up_no_younger_one() -> None:
+    archive, now = noted(*range(1, 30)), 2 * DAY_S
+    seen: list[int] = []
+    for _ in range(4):
+        archive, asked = lapped(archive, now)
+        seen += [number for number, _ in asked]
+    assert seen == [*range(1, 30)], "each once, though none went"
+    archive, asked = lapped(archive, now)
+    assert asked == [] and archive.over
+    found = deadline(archive, DAY_S)
+    assert found is not None and found[1] == LAP_S
+    archive, asked = lapped(archive, now + LAP_S)
+    assert [number for number, _ in asked] == [*range(1, PERIODS_PER_CHECK + 1)]
+    assert not archive.over
+
+
+def test_jobs_that_do_not_go_hold_up_no_other_of_their_period() -> None:
+    """Ten of a period never answer; the archive goes on behind them, and comes back."""
+    count, stuck = 3 * JOBS_PER_PERIOD, 10
+    period = period_of(*(line(number) for number in range(count)))
+    archive = folded(None, note(Archive(), m.PeriodCounted(10_000, count), At(5.0, ARCHIVE)))
+    never = frozenset(sorted(period.jobs)[:stuck])
+    now, orders = ENDED_S + 2 * DAY_S, 0
+    while len(period.jobs) > stuck:
+        assert archive is not None and orders < 8
+        orders += 1
+        archive, ((_, tried),) = lapped(archive, now)
+        order = m.DeleteEnded(now - DAY_S, tried)
+        for send in delete_ended(period, order, At(now, PERIOD)).sends:
+            if send.to in never:
+                continue
+            gone = forgotten(period, m.JobGoing(), At(now, PERIOD, send.to))
+            left = folded(period, gone)
+            counted = gone.sends[0].message
+            assert left is not None and isinstance(counted, m.PeriodCounted)
+            period, archive = left, folded(archive, note(archive, counted, At(now, ARCHIVE)))
+            assert archive is not None
+    assert orders == 3, "as many as without those that are stuck"
+    assert archive is not None and archive.tried[10_000] == stuck
+    archive, asked = lapped(archive, now)
+    assert asked == [] and archive.over
+
+
+def test_the_next_oldest_is_found_near_and_far() -> None:
+    for numbers, wanted in (((1, 2, 9), 2), ((1, 500), 500), ((1,), 0)):
+        archive = noted(*numbers)
+        left = folded(archive, note(archive, m.PeriodCounted(1, 0), At(5.0, ARCHIVE)))
+        assert left is not None and left.oldest == wanted
 
 
 def at(sender: Key = PERIOD) -> At:

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from peloton.settings.archive import ArchiveSetting, archive_problems, seconds
+from peloton.actors.job.kind import FINISHED_JOBS_BYTES_MAX
+from peloton.settings.archive import ArchiveSetting, archive_problems, byte_count, seconds
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ def test_lengths_of_time_have_units(text: str, wanted: float) -> None:
 @pytest.mark.parametrize("text", ["", "30", "d", "-1d", "1 d", "1w", "never", "99999999d", "1d-"])
 def test_what_is_no_length_of_time_is_named(text: str) -> None:
     setting = ArchiveSetting(after=text, forget_after="30d")
-    (problem,) = archive_problems(setting, after="archive.after", forget_after="x")
+    (problem,) = archive_problems(setting, after="archive.after", forget_after="x", keep_bytes="y")
     assert problem.startswith(f"archive.after: {text!r}")
 
 
@@ -36,4 +37,22 @@ def test_a_job_leaves_memory_before_it_is_deleted() -> None:
 def test_never_is_for_deletion_alone() -> None:
     setting = ArchiveSetting(forget_after="never")
     assert setting.forget_after_s == math.inf
-    assert not [*archive_problems(setting, after="a", forget_after="f")]
+    assert not [*archive_problems(setting, after="a", forget_after="f", keep_bytes="k")]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("64MB", 64e6), ("500kB", 5e5), ("1.5GB", 1.5e9), ("0B", 0.0)]
+)
+def test_amounts_have_units(text: str, wanted: float) -> None:
+    assert byte_count(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "64", "MB", "-1MB", "64 MB", "64mb", "1MiB", "9999999GB"])
+def test_what_is_no_amount_is_named(text: str) -> None:
+    setting = ArchiveSetting(keep_bytes=text)
+    (problem,) = archive_problems(setting, after="a", forget_after="f", keep_bytes="archive.keep")
+    assert problem.startswith(f"archive.keep: {text!r}")
+
+
+def test_the_default_is_that_of_the_kind() -> None:
+    assert byte_count(ArchiveSetting().keep_bytes) == FINISHED_JOBS_BYTES_MAX

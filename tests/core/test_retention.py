@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.job.kind import KIND as JOB
-from peloton.runtime.core.retention import Retained
+from peloton.runtime.core.retention import STALE_MIN, Retained
 from peloton.runtime.vocabulary import Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
@@ -113,3 +113,70 @@ def test_many_that_are_too_old_leave_in_portions() -> None:
 
 def test_finished_jobs_leave_by_each_of_the_three() -> None:
     assert JOB.keep and 0 < JOB.keep_bytes < math.inf and 0 < JOB.keep_s < math.inf
+
+
+def held(**bounds: Any) -> Retained:
+    return Retained(replace(KINDS["note"], **bounds))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "bound", "leaving"),
+    [
+        ({"keep": 99, "keep_s": 25.0}, "age", 2),
+        ({"keep": 3}, "count", 1),
+        ({"keep": 99, "keep_bytes": 25}, "bytes", 2),
+        ({"keep": 99, "keep_bytes": 0}, "bytes", 4),
+        ({"keep": 99}, "", 0),
+    ],
+    ids=str,
+)
+def test_who_leaves_is_counted_by_the_bound(
+    bounds: dict[str, Any], bound: str, leaving: int
+) -> None:
+    notes = held(**bounds)
+    for at, name in enumerate(NAMES):
+        notes.add(name, now=10.0 * at, size=10)
+    assert notes.leaving(40.0, 99) == NAMES[:leaving]
+    left = {name: count for name, count in notes.figures.left if count}
+    assert left == ({bound: leaving} if leaving else {})
+
+
+def test_the_oldest_is_who_ended_first_in_whatever_order_they_are_found() -> None:
+    """As after a recovery, which finds entities in the order of the checkpoint."""
+    notes = held(keep=99, keep_bytes=20)
+    for name, ended in zip(NAMES, (30.0, 10.0, 40.0, 20.0), strict=True):
+        notes.add(name, now=100.0, size=10, ended_at=ended)
+    assert notes.leaving(100.0, 99) == [NAMES[1], NAMES[3]]
+    notes.add(NAMES[1], now=101.0, size=10, ended_at=200.0)  # a clock that was ahead
+    assert notes.leaving(101.0, 99) == [NAMES[0]]
+
+
+def test_who_is_to_leave_counts_as_held_until_it_has_left() -> None:
+    notes = held(keep=99, keep_s=5.0)
+    notes.add(NAMES[0], now=100.0, size=7, ended_at=1.0)
+    assert notes.figures.due_s == 100.0, "nothing was late before we knew of it"
+    assert notes.leaving(103.0, 9) == NAMES[:1]
+    assert notes.figures[:2] == (1, 7) and notes.figures.due_s == 100.0
+    notes.add(NAMES[1], now=103.0, size=3)
+    assert notes.figures[:2] == (2, 10)
+    notes.discard(NAMES[0])
+    assert notes.figures[:2] == (1, 3) and notes.figures.due_s == 108.0
+
+
+def test_the_order_is_no_longer_than_twice_what_is_held() -> None:
+    notes = held(keep=99)
+    for turn in range(1000):
+        notes.add(NAMES[turn % 2], now=float(turn), size=1)
+    assert len(notes._order) <= 2 * 2 + STALE_MIN + 1
+    assert notes.figures[:2] == (2, 2)
+
+
+def test_a_shard_publishes_what_it_holds() -> None:
+    bench = closed(keep=99, keep_s=1000.0, keep_bytes=10_000)
+    found = bench.shard.reads.ended["note"]
+    assert (found.entities, found.size) == (4, 4 * size(bench))
+    bench.now += 2000.0
+    bench.rest()
+    bench.once()
+    gone = bench.shard.reads.ended["note"]
+    assert (gone.entities, gone.size, dict(gone.left)["age"]) == (0, 0, 4)

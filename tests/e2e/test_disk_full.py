@@ -14,6 +14,7 @@ import pytest
 
 from peloton.sdk.errors import PelotonError
 from tests.e2e import cluster as c
+from tests.e2e.health import figures, ready
 
 SIZE = "40m"
 FULL_S = 22.0
@@ -70,12 +71,16 @@ def test_a_disk_that_was_full_is_used_again_by_itself(tmp_path: Path) -> None:
                 thread.join()
             with pytest.raises(PelotonError):
                 client.jobs.create("/tests", c.job(1, "true"))
+            code, text = ready(cluster)
+            assert code == 503 and "the disk: full under the journal: 0.0 MB of 4" in text
+            assert figures(cluster)['peloton_disk_free_bytes{of="journal"}'] == 0.0
             filler.unlink()
             began = time.monotonic()
             last = c.wait_for(
                 lambda: client.jobs.create("/tests", c.job(1, "true")), "room for a job"
             )
             assert time.monotonic() - began < BACK_S_MAX
+            c.wait_for(lambda: ready(cluster)[0] == 200, "that it is ready again")
             for job in [*made, str(last.jobId.value)]:
                 assert c.ended(client, job)[0] == "SUCCEEDED"
         assert "the disk answers again" in cluster.errors()

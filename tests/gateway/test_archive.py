@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
+from peloton.actors.job.messages import JobStates, JobSummary
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.assembly.kinds import ArchivePolicy, kinds
 from peloton.gateway import archived_jobs
+from peloton.runtime.core.listing import SCAN_MAX, Listed, ListViews, SortOrder
+from peloton.runtime.vocabulary import Key
 from tests.gateway import fleet_fixture as t
 from tests.gateway.fleet_fixture import named
 
@@ -135,6 +139,70 @@ def test_too_many_to_examine_are_refused_and_never_left_out(
     spec = job_pb2.QuerySpec(jobStates=ENDED)
     found = deployment.jobs.Query(job_pb2.QueryRequest(spec=spec, summaryOnly=True))
     assert "narrower times" in found.error.err.message
+
+
+def test_a_page_that_needs_too_many_at_a_time_is_refused(
+    deployment: t.Deployment, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archived_jobs, "HELD_MAX", JOBS - 1)
+    few = query_pb2.PaginationSpec(offset=1, limit=JOBS - 2)
+    assert query(deployment, ENDED, pagination=few) == ids[::-1][1 : JOBS - 1]
+    sent = job_pb2.QuerySpec(jobStates=ENDED, pagination=query_pb2.PaginationSpec(limit=JOBS))
+    found = deployment.jobs.Query(job_pb2.QueryRequest(spec=sent, summaryOnly=True))
+    assert "up to the end of the page" in found.error.err.message
+
+
+def line(name: str) -> JobSummary:
+    times = 1.0, 2.0, 3.0, 3.0
+    pool = Key("pool/p"), "/p"
+    return JobSummary(
+        Key(f"job/{name}"), name, "", JobStates.SUCCEEDED, 1, *pool, *times, (), "BATCH", ()
+    )
+
+
+def test_no_more_is_kept_than_the_answer_needs(
+    deployment: t.Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hundred thousand matches that are read, in pages."""
+
+    class Nowhere:
+        """A cluster with none of them in memory."""
+
+        def listing(self, query: ListViews, context: object) -> Listed:
+            return Listed(query.kind, (), 0)
+
+    client: Any = Nowhere()
+    sent = ListViews("job", (), (SortOrder("name"),), 10, enough=100)
+    wanted = archived_jobs._Wanted(client, sent, found=Listed("job", (), 0), context=client)
+    pages, size, most = 100, 1000, 0
+    for page in range(pages):
+        names = (f"{page * size + number:06d}" for number in range(size))
+        wanted.add(line(name) for name in names)
+        most = max(most, len(wanted._waiting) + len(wanted._best._items))
+    found = wanted.listed()
+    assert (found.matched, len(found.items)) == (pages * size, 10)
+    assert most <= archived_jobs.CHECKED_AT_ONCE + 2 * (sent.limit + SCAN_MAX)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
+@pytest.mark.parametrize("order", ["name", "creation_time"])
+def test_what_is_counted_in_parts_is_the_same(
+    deployment: t.Deployment,
+    ids: list[str],
+    at_once: int,
+    order: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(archived_jobs, "CHECKED_AT_ONCE", at_once)
+    monkeypatch.setattr(archived_jobs, "JOBS_PER_READ", 1)
+    by = query_pb2.OrderBy(
+        property=query_pb2.PropertyPath(value=order), order=query_pb2.OrderBy.DESC
+    )
+    for limit in (1, JOBS - 1, JOBS + 1):
+        pages = query_pb2.PaginationSpec(limit=limit, orderBy=[by])
+        found = answer(deployment, ENDED, pagination=pages)
+        assert [line.id.value for line in found.results] == ids[::-1][:limit]
+        assert found.pagination.total == JOBS
 
 
 def test_all_about_one_is_answered(deployment: t.Deployment, ids: list[str]) -> None:

@@ -20,6 +20,7 @@ from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, NoFile, SandboxFiles
 from peloton.placement.messages import HostSummary
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.listing import Listed, ListViews
+from peloton.runtime.core.retention import HeldEnded
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Query, key
 from peloton.settings.config import Address
@@ -189,6 +190,9 @@ class Ill:
     def read(self, shard: Key, query: Query) -> Any:
         """Its shards are elsewhere."""
 
+    def ended_held(self, kind: str) -> list[HeldEnded]:
+        return []
+
     def condition(self) -> Condition:
         lost = (ShardId("jobmgr", 0), ShardId("jobmgr", 1))
         return Condition(
@@ -254,7 +258,8 @@ class Waiting(Ill):
     """A cluster that is well, but for a host."""
 
     def read(self, shard: Key, query: Query) -> Any:
-        assert isinstance(query, ListViews)
+        if not isinstance(query, ListViews):
+            return None
         summary = HostSummary(key("host", "a"), 1, Resources(), Resources(), ())
         view = HostView(summary, HostStates.RECONCILING, 3, "another keeper answers")
         return Listed(query.kind, (view,), matched=1)

@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import grpc
+import pytest
 
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from tests.gateway.fleet_fixture import Deployment, running
@@ -42,6 +43,12 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
         assert made
         assert code == 503
         assert "full" in why
+        # It is known, so nobody waits for a commit that cannot be: the refusal is at once.
+        with pytest.raises(grpc.RpcError) as refused:
+            deployment.create(request, timeout=60)
+        assert isinstance(refused.value, grpc.Call)
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert deployment.job(made[-1]), "what is there can be read"
         journal.page_count_max = None  # somebody made room
         deployment.until(lambda: ready(deployment)[0] == 200)
         for job in made:

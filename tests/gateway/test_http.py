@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 from peloton.gateway import http_transport
 from peloton.gateway.http import OPEN, HttpServer
 from peloton.runtime.core.condition import Condition, NotReadyReason
-from peloton.runtime.core.listing import Listed
+from peloton.runtime.core.listing import Listed, ListViews
+from peloton.runtime.core.retention import HeldEnded
 from peloton.runtime.vocabulary import Key, key
 from peloton.settings.config import Address
 
@@ -34,7 +35,10 @@ class Cluster:
         return [key("shard", f"{kind}-0")]
 
     def read(self, shard: Key, query: Any) -> Any:
-        return Listed(query.kind, (), matched=0)
+        return Listed(query.kind, (), matched=0) if isinstance(query, ListViews) else None
+
+    def ended_held(self, kind: str) -> list[HeldEnded]:
+        return []
 
     def condition(self) -> Condition:
         return Condition(True, False, (NotReadyReason("host", "a\nb\x1b[2J\u202e"),))

@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.condition import CASSANDRA, DISK, ZOOKEEPER, ranges, why_unowned
+from peloton.runtime.core.condition import (
+    CASSANDRA,
+    DISK,
+    ZOOKEEPER,
+    Condition,
+    ranges,
+    why_unowned,
+)
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Answer, MemberNode, MembershipView, ShardId, Unclear, Work
 from peloton.runtime.shells.claim import MembershipStatus
@@ -60,7 +67,7 @@ def node(address: str, **more: object) -> MemberNode:
 
 def test_all_is_well_when_every_shard_is_here_and_open() -> None:
     watched = Watched()
-    assert watched.status.condition() == (True, True, ())
+    assert watched.status.condition() == Condition(True, True)
     watched.status.problems["house-2"] = "recovering"
     assert watched.lines() == ["shard house/2: recovering"]
 

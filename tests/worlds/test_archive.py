@@ -7,11 +7,12 @@ the gateway.
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from peloton.actors.archive.decide import CHECK_S
+from peloton.actors.archive import decide
+from peloton.actors.archive.decide import CHECK_S, LAP_S
 from peloton.actors.archive.messages import LEVEL_ARCHIVE, PERIOD_S
 from peloton.actors.job.messages import DeleteJob, JobView, StartInstances
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -20,7 +21,8 @@ from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup
 from peloton.chaos.cluster.machines import Fate
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.ports import ShardId
+from peloton.runtime.core.retention import HeldEnded
+from peloton.runtime.ports import EndedRow, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import Moment
 from peloton.runtime.vocabulary import Key
@@ -32,14 +34,19 @@ SLACK_S = PERIOD_S + 30 * CHECK_S
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
 
 
-def cluster_of(seed: int, **more: Any) -> CheckedCluster:
+KEEP_BYTES = 1500
+"""Of a few ended jobs."""
+
+
+def cluster_of(seed: int, *, by_bytes: bool = False) -> CheckedCluster:
+    """Ended jobs leave memory at once, or those beyond a few bytes."""
+    policy = ArchivePolicy(FORGET_AFTER_S, FORGET_AFTER_S)
     setup = ClusterSetup(
         DaemonLimits(checkpoint_bytes_min=300),
         lambda run: Fate(1.0),
-        finished_jobs_max=0,
-        policy=ArchivePolicy(forget_after_s=FORGET_AFTER_S),
+        finished_jobs_max=1000 if by_bytes else 0,
+        policy=policy._replace(keep_bytes=KEEP_BYTES) if by_bytes else policy,
         level=LEVEL_ARCHIVE,
-        **more,
     )
     return CheckedCluster(seed=seed, daemons=2, sizes=SIZES, setup=setup)
 
@@ -111,11 +118,76 @@ def test_a_death_at_any_step_leaves_no_job_behind(name: str, count: int) -> None
     assert not rows(cluster, "job", cluster.jobs)
 
 
+def test_a_job_that_never_answers_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row cannot be read, so that no order reaches it: the others go, and it once it can."""
+    monkeypatch.setattr(decide, "JOBS_PER_PERIOD", 1)
+    monkeypatch.setattr(decide, "PERIODS_PER_CHECK", 1)
+    cluster = cluster_of(3)
+    jobs = run_jobs(cluster, 8)
+    reads, cells = cluster.world.store.reads, cluster.world.store.cells
+    shard_of = cluster.world.sharding.shard_of
+    stuck = {shard_of(job): job for job in sorted(jobs, reverse=True)}  # the first of each shard
+    for where, some in cells.rows.items():
+        for name, cell in some.items():
+            if isinstance(cell.row, EndedRow) and cell.row.key in stuck.values():
+                reads.rotten[where, name] = replace(cell.row, body=b"rotten")
+    cluster.run_for(FORGET_AFTER_S + SLACK_S)
+    assert archived(cluster) == (len(stuck), len(jobs) - len(stuck))
+    assert reads.met, "an order has come to a row that nobody can read"
+    reads.repair()
+    cluster.run_for(LAP_S + SLACK_S)
+    assert archived(cluster) == (0, len(jobs))
+    assert not rows(cluster, "job", jobs)
+
+
+def held(cluster: CheckedCluster) -> list[HeldEnded]:
+    """What the shards of jobs publish of those that ended and are in memory."""
+    return [each for daemon in cluster.world.living() for each in daemon.region.ended_held("job")]
+
+
+def test_beyond_its_bytes_the_oldest_leave_memory_and_the_newest_stay() -> None:
+    cluster = cluster_of(5, by_bytes=True)
+    made = []
+    for _ in range(16):
+        made.append(cluster.create(1))
+        cluster.run_for(5.0)
+    cluster.run_until(lambda: all(each.known for each in made), within_s=100)
+    cluster.run_for(20.0)
+    here = cluster.cells("job")
+    assert 0 < len(here) < len(made)
+    assert sum(each.entities for each in held(cluster)) == len(here)
+    for each in held(cluster):
+        assert 0 < each.size <= KEEP_BYTES / SIZES["jobmgr"]
+        assert dict(each.left)["age"] == dict(each.left)["count"] == 0
+    assert archived(cluster) == (len(made) - len(here), 0)
+    for some in by_shard(cluster, [each.job for each in made]):
+        kept = [job in here for job in some]
+        assert kept == sorted(kept), "in the order of their ends"
+    cluster.kill(0)
+    cluster.kill(1)
+    cluster.run_for(30.0)
+    again = cluster.cells("job")
+    assert sorted(again) == sorted(here), "a recovery changes nothing"
+    cluster.run_for(FORGET_AFTER_S + SLACK_S)
+    assert archived(cluster) == (0, len(made)) and not cluster.cells("job")
+
+
+def by_shard(cluster: CheckedCluster, jobs: list[Key]) -> list[list[Key]]:
+    shard_of = cluster.world.sharding.shard_of
+    found: dict[ShardId, list[Key]] = {}
+    for job in jobs:
+        found.setdefault(shard_of(job), []).append(job)
+    return [*found.values()]
+
+
+@pytest.mark.parametrize("by_bytes", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_storms_of_deaths_keep_each_job_for_its_time_and_no_longer(seed: int) -> None:
+def test_storms_of_deaths_keep_each_job_for_its_time_and_no_longer(
+    seed: int, by_bytes: bool
+) -> None:
     """Jobs end, leave, are read, run again, are deleted by clients or by the policy."""
     chance = random.Random(seed)
-    cluster = cluster_of(seed)
+    cluster = cluster_of(seed, by_bytes=by_bytes)
     ended: dict[Key, float] = {}
     deleted: dict[Key, None] = {}
     for _ in range(30):

@@ -1,15 +1,16 @@
 """How periods take in and give up jobs, and how an archive has the policy carried out.
 
 Turns the age of periods into orders to delete jobs, a bounded number at a time. A job that was
-ordered to go stays in its period until it says that it goes, so every order may be lost. Must not
-delete a job itself, nor decide whether it has ended: the job does.
+ordered to go stays in its period until it says that it goes, so every order may be lost. One that
+does not go holds up no other: each is ordered once in a lap through all that are old enough, and
+again in the next lap. Must not delete a job itself, nor decide whether it has ended: the job does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from heapq import nlargest, nsmallest
+from collections.abc import Callable, Iterator, Mapping
+from heapq import nlargest
 from itertools import islice
 from typing import Any
 
@@ -23,6 +24,8 @@ PERIODS_PER_CHECK, JOBS_PER_PERIOD = 8, 32
 """What one check orders to go, at most, of each shard."""
 CHECK_S = 1.0
 """Between two checks while periods are too old."""
+LAP_S = 60.0
+"""Between two laps, where jobs did not go although all were ordered to."""
 
 
 def take_first(message: m.ArchiveJob, at: At) -> Decision:
@@ -61,12 +64,11 @@ def _drop(period: Archive, at: At, *, forgotten: bool) -> Decision:
 
 
 def delete_ended(period: Archive, message: m.DeleteEnded, at: At) -> Decision:
-    """Order the first jobs that are old enough to go."""
+    """Order the first jobs that are old enough to go, behind those that were tried."""
     jobs = period.jobs
     old = (job for job in sorted(jobs) if jobs[job].completed_at <= message.before)
-    return Decision(
-        sends=tuple(Send(job, ForgetJob(message.before)) for job in islice(old, JOBS_PER_PERIOD))
-    )
+    some = islice(old, message.tried, message.tried + JOBS_PER_PERIOD)
+    return Decision(sends=tuple(Send(job, ForgetJob(message.before)) for job in some))
 
 
 def no_period(message: m.DeleteEnded, at: At) -> Decision:
@@ -89,16 +91,32 @@ def note(archive: Archive, message: m.PeriodCounted, at: At) -> Decision:
 
 
 def due(archive: Archive, at: At, *, forget_after_s: float) -> Decision:
-    """Have the oldest periods that are old enough delete their jobs."""
+    """Have the oldest periods that are old enough, and not wholly tried, delete their jobs."""
     before = at.now - forget_after_s
-    oldest = nsmallest(PERIODS_PER_CHECK, archive.periods)
+    found = islice(_untried(archive, int(before // m.PERIOD_S)), PERIODS_PER_CHECK)
+    tried = [(number, archive.tried.get(number, 0)) for number in found]
     sends = tuple(
-        Send(Key(f"{at.key}/{number}"), m.DeleteEnded(before))
-        for number in oldest
-        if (number + 1) * m.PERIOD_S <= before
+        Send(Key(f"{at.key}/{number}"), m.DeleteEnded(before, count)) for number, count in tried
     )
+    ordered = tuple((number, count + JOBS_PER_PERIOD) for number, count in tried)
     text = f"{len(sends)} periods are older than {forget_after_s:g} s" if sends else ""
-    return Decision(facts=(f.PolicyApplied(at.now),), sends=sends, because=text)
+    return Decision(facts=(f.PolicyApplied(at.now, ordered, not sends),), sends=sends, because=text)
+
+
+def _untried(archive: Archive, end: int) -> Iterator[int]:
+    """Of the periods before `end`, those with jobs that were not ordered to go in this lap.
+
+    The oldest come first, and none is looked at before it is wanted.
+    """
+    periods, tried = archive.periods, archive.tried
+    # Whichever is less: all there are, or each minute from the oldest on.
+    span = range(archive.oldest, end)
+    numbers = span if len(span) < len(periods) else sorted(periods)
+    return (
+        number
+        for number in numbers
+        if number < end and tried.get(number, 0) < periods.get(number, 0)
+    )
 
 
 def deadline(archive: Archive, forget_after_s: float) -> tuple[str, float] | None:
@@ -106,7 +124,8 @@ def deadline(archive: Archive, forget_after_s: float) -> tuple[str, float] | Non
     if not archive.periods or forget_after_s == math.inf:
         return None
     due_at = (archive.oldest + 1) * m.PERIOD_S + forget_after_s
-    return f"check {archive.checks}", max(due_at - archive.checked_at, CHECK_S)
+    pause_s = LAP_S if archive.over else CHECK_S
+    return f"check {archive.checks}", max(due_at - archive.checked_at, pause_s)
 
 
 def get_periods(
@@ -114,12 +133,14 @@ def get_periods(
 ) -> m.PeriodsListed:
     """What there is."""
     due_at = (archive.oldest + 1) * m.PERIOD_S + forget_after_s
-    numbers = nlargest(query.limit, sorted(filter(query.below.__gt__, archive.periods)))
+    below = sorted(filter(query.below.__gt__, archive.periods)) if query.limit else []
+    numbers = nlargest(query.limit, below)
     return m.PeriodsListed(
         tuple((number, archive.periods[number]) for number in numbers),
         archive.archived,
         archive.forgotten,
         max(at.now - due_at, 0.0) if archive.periods else 0.0,
+        due_at if archive.periods else 0.0,
     )
 
 

@@ -31,9 +31,15 @@ class PeriodNoted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class PolicyApplied(Fact, frozen=True, gc=False, array_like=True):
-    """An archive has looked for periods that are too old."""
+    """An archive has looked for periods that are too old.
+
+    `tried`: of which periods how many jobs have been ordered to go and had not gone before. `over`:
+    those of all have been.
+    """
 
     at: float
+    tried: tuple[tuple[int, int], ...] = ()
+    over: bool = False
 
 
 FACTS: dict[int, type] = {1: JobArchived, 2: JobDropped, 3: PeriodNoted, 4: PolicyApplied}

@@ -50,7 +50,7 @@ def kind(forget_after_s: float = FORGET_AFTER_S) -> Kind:
             m.GetPeriods: partial(get_periods, forget_after_s=forget_after_s),
             m.GetPeriod: get_period,
         },
-        depends=lambda query: OWN_STATE if isinstance(query, m.GetPeriod) else "",
+        depends=lambda query: OWN_STATE,  # but for `late_s`, for which whoever asks has `due_at`
         lookup=frozenset((m.ArchiveJob, m.DropJob, m.JobGoing, m.DeleteEnded)),
         since=dict.fromkeys(FACTS.values(), m.LEVEL_ARCHIVE),
     )

@@ -30,9 +30,13 @@ class JobGoing(Message, frozen=True, gc=False, array_like=True):
 
 
 class DeleteEnded(Message, frozen=True, gc=False, array_like=True):
-    """An archive to a period: delete the jobs that ended up to this moment, a bounded number."""
+    """An archive to a period: delete the jobs that ended up to this moment, a bounded number.
+
+    `tried`: so many of them, by their keys, were ordered to go before, and have not gone yet.
+    """
 
     before: float
+    tried: int = 0
 
 
 class PeriodCounted(Message, frozen=True, gc=False, array_like=True):
@@ -60,13 +64,15 @@ class GetPeriod(Query, frozen=True, gc=False, array_like=True):
 class PeriodsListed(Value, frozen=True, gc=False, array_like=True):
     """Numbers of periods, the newest first, with their jobs; and the counts of the archive.
 
-    `late_s`: for how long the oldest should have been gone by now.
+    `late_s`: for how long the oldest should have been gone by now; `due_at`: since when, or from
+    when on, by seconds since the epoch; 0 where there is none.
     """
 
     periods: tuple[tuple[int, int], ...]
     archived: int
     forgotten: int
     late_s: float = 0.0
+    due_at: float = 0.0
 
 
 class PeriodListed(Value, frozen=True, gc=False, array_like=True):

@@ -20,7 +20,9 @@ from peloton.runtime.vocabulary import Key, Value
 class Archive(Value, frozen=True, gc=False, array_like=True):
     """An archive, whose `jobs` stay empty; or a period, which has nothing else.
 
-    `checked_at` is when the present deadline began, and `checks` tells one from the next.
+    `checked_at` is when the present deadline began, and `checks` tells one from the next. `tried`
+    has the periods of which jobs were ordered to go: how many of these are still there. Once that
+    is all that are old enough, the lap is `over`, and begins again after a while.
     """
 
     jobs: immutables.Map[Key, JobSummary] = immutables.Map()
@@ -30,6 +32,8 @@ class Archive(Value, frozen=True, gc=False, array_like=True):
     forgotten: int = 0  # jobs that the policy deleted, ever
     checked_at: float = 0.0
     checks: int = 0
+    tried: immutables.Map[int, int] = immutables.Map()
+    over: bool = False
 
 
 replace = msgspec.structs.replace
@@ -53,16 +57,38 @@ def _noted(archive: Archive | None, fact: f.PeriodNoted) -> Archive:
         oldest = min(number, archive.oldest or number)
     else:
         periods = archive.periods.delete(number) if before else archive.periods
-        # All are looked at only where the oldest is gone, once for each minute.
-        oldest = archive.oldest if number != archive.oldest else min(periods, default=0)
+        oldest = archive.oldest if number != archive.oldest else _first_after(periods, number)
     changed = replace(
         archive,
         periods=periods,
         oldest=oldest,
         archived=archive.archived + fact.jobs - before,
         forgotten=archive.forgotten + fact.forgotten,
+        tried=_less_tried(archive.tried, number, gone=before - fact.jobs),
     )
     return changed if oldest == archive.oldest else _checked(changed, fact.at)
+
+
+def _first_after(periods: immutables.Map[int, int], number: int) -> int:
+    """The oldest period after one that is gone; nearly always that of one of the next minutes."""
+    nearby = range(number + 1, number + 1 + len(periods))
+    found = next((each for each in nearby if each in periods), None)
+    return found if found is not None else min(periods, default=0)
+
+
+def _less_tried(
+    tried: immutables.Map[int, int], number: int, *, gone: int
+) -> immutables.Map[int, int]:
+    """Who goes was tried, so that the next to be tried are those behind the others."""
+    left = tried.get(number, 0) - max(gone, 0)
+    if number not in tried:
+        return tried
+    return tried.set(number, left) if left > 0 else tried.delete(number)
+
+
+def _applied(archive: Archive, fact: f.PolicyApplied) -> Archive:
+    tried = immutables.Map() if fact.over else archive.tried.update(dict(fact.tried))
+    return replace(_checked(archive, fact.at), tried=tried, over=fact.over)
 
 
 def _checked(archive: Archive, at: float) -> Archive:
@@ -73,5 +99,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Archive | None]] = {
     f.JobArchived: _archived,
     f.JobDropped: _dropped,
     f.PeriodNoted: _noted,
-    f.PolicyApplied: lambda archive, fact: _checked(archive, fact.at),
+    f.PolicyApplied: _applied,
 }

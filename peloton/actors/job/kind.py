@@ -35,8 +35,8 @@ from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
 
 FINISHED_JOBS_MAX = 10_000
 """Finished jobs a shard keeps in memory and in listings; older ones are found by id."""
-FINISHED_JOBS_BYTES_MAX = 8 * 1024 * 1024
-"""Bytes of them, as encoded: a spec may have a hundred kilobytes."""
+FINISHED_JOBS_BYTES_MAX = 64_000_000
+"""Bytes of them in all shards, as encoded: a spec may have a hundred kilobytes."""
 FINISHED_JOBS_S = 24 * 3600.0
 """How long they are kept at most: a day, so that a list still has yesterday's."""
 
@@ -70,8 +70,9 @@ KIND = Kind(
     deadline=deadline,
     ended=_ended,
     keep=FINISHED_JOBS_MAX,
-    keep_bytes=FINISHED_JOBS_BYTES_MAX,
+    keep_bytes=FINISHED_JOBS_BYTES_MAX // 8,
     keep_s=FINISHED_JOBS_S,
+    ended_at=lambda job: job.completed_at,
     inspect={m.GetJob: get_job},
     depends=lambda query: OWN_STATE if isinstance(query, m.GetJob) else "",
     queries={501: m.GetJob},
@@ -133,15 +134,18 @@ def kind(
     shards: int,
     *,
     finished_jobs_max: int = FINISHED_JOBS_MAX,
+    finished_bytes_max: float = FINISHED_JOBS_BYTES_MAX,
     archive_after_s: float = FINISHED_JOBS_S,
 ) -> Kind:
     """The kind, for a cluster whose jobmgr group has `shards` shards.
 
-    So many finished jobs are kept in the memory of a shard, for so many seconds at most.
+    So many finished jobs are kept in the memory of a shard, for so many seconds at most, and so
+    many bytes of them in that of all shards: an even part in each.
     """
     return replace(
         KIND,
         keep=finished_jobs_max,
+        keep_bytes=finished_bytes_max / shards,
         keep_s=archive_after_s,
         parting=(LEVEL_ARCHIVE, _parting(shards)),
     )

@@ -13,6 +13,7 @@ No connection may cross a fork.
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import threading
 import uuid
@@ -38,6 +39,7 @@ from peloton.runtime.ports import (
     Frame,
     JournalBroken,
     JournalRefused,
+    NoRoom,
     Overtaken,
     RoundRefused,
     ShardId,
@@ -121,7 +123,7 @@ class SqliteJournal:
                 found = db.execute(sql.READ_REGISTER, shard).fetchone()
                 db.execute("COMMIT")
             except sqlite3.Error as error:
-                return Unclear(self._failed(error))
+                return self._unclear(error)
             if found is None:
                 raise JournalRefused(f"{shard} was never bootstrapped")
             hold = Hold(shard, RegisterRow(*found))
@@ -198,7 +200,7 @@ class SqliteJournal:
         try:
             found = sqlite_round.found_committed(self._connection(), together)
         except sqlite3.Error as error:
-            return Unclear(self._failed(error))
+            return self._unclear(error)
         if found is None:
             return self._transaction([together], repeated=True)
         return self._decided(together, found)
@@ -214,7 +216,7 @@ class SqliteJournal:
                 sqlite_round.vacuum(db)
             db.execute("COMMIT")
         except sqlite3.Error as error:
-            return Unclear(self._failed(error))
+            return self._unclear(error)
         except BaseException:
             self._discard()  # with the transaction it is in
             raise
@@ -233,7 +235,8 @@ class SqliteJournal:
             try:
                 self._witness.note(done)
             except OSError as error:
-                return Unclear(f"{self.path}: the witness: {error.strerror or error}")
+                kind = NoRoom if error.errno == errno.ENOSPC else Unclear
+                return kind(f"{self.path}: the witness: {error.strerror or error}")
         return None
 
     def _written(
@@ -356,6 +359,10 @@ class SqliteJournal:
         db = self._connection()
         db.execute("BEGIN IMMEDIATE")
         return db
+
+    def _unclear(self, error: sqlite3.Error) -> Unclear:
+        text = self._failed(error)
+        return NoRoom(text) if sql.is_full(error) else Unclear(text)
 
     def _failed(self, error: sqlite3.Error) -> str:
         """Close the connection for good. Raises JournalBroken if the process must not go on."""

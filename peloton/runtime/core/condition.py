@@ -16,11 +16,14 @@ import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from peloton.runtime.core.disk_room import DiskRoom
 from peloton.runtime.ports import MemberNode, MembershipView, ShardId
 
 DISK, CASSANDRA, ZOOKEEPER = "the disk", "Cassandra", "ZooKeeper"
 """Servers by the name that people know them by. The disk counts as one."""
 MOVING = "it is being claimed"
+JOURNAL, SANDBOXES = "the journal", "the sandboxes"
+"""What lies on a disk."""
 
 
 class NotReadyReason(NamedTuple):
@@ -39,11 +42,16 @@ class NotReadyReason(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """The answer to both questions, and what is wrong."""
+    """The answer to both questions, and what is wrong.
+
+    `remarks` are for people to act on, and no reason against being ready. `rooms` are the disks.
+    """
 
     live: bool
     ready: bool
     reasons: tuple[NotReadyReason, ...] = ()
+    remarks: tuple[NotReadyReason, ...] = ()
+    rooms: tuple[DiskRoom, ...] = ()
 
     @property
     def damaged(self) -> tuple[NotReadyReason, ...]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from peloton.runtime.core.listing import ListViews
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.retention import HeldEnded
 from peloton.runtime.core.supervision import attempt_query
 from peloton.runtime.core.views import Views
 from peloton.runtime.vocabulary import KIND_STATES, OWN_STATE, At, Key, Kind, Query, kind_of
@@ -44,6 +45,8 @@ class DurableReads:
         self._cold: dict[Key, None] = {}  # of these, entities that are cold or not in memory
         self._answers: dict[str, Answers] = {}  # by kind
         self._next: dict[Key, Any] = {}  # of frames that are not durable yet
+        self.ended: Mapping[str, HeldEnded] = {}
+        """What is held in memory of ended entities, by kind; replaced as a whole after each run."""
 
     # ---- any thread ----
 

@@ -24,7 +24,7 @@ from peloton.runtime.core.parting import Partings
 from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted
 from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.reports import Reports
-from peloton.runtime.core.retention import Retained
+from peloton.runtime.core.retention import HeldEnded, Retained
 from peloton.runtime.core.supervision import Failure, attempt, attempt_test
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.ports import EndedRow
@@ -161,6 +161,8 @@ class Endings:
             population.drop(key)
         self._turns.revived.pop(key, None)
         self._to_check.pop(key, None)  # else it would count as deleted
+        if kind.name in self._kept:
+            self._kept[kind.name].discard(key)
         self._request_log.forget(key)
 
     def evicted_entry(self) -> Entry | None:
@@ -193,6 +195,10 @@ class Endings:
         """When the next entity is too old to stay or to wait, in seconds since the epoch."""
         found = self.waiting.next_s, *(kept.next_s for kept in self._kept.values())
         return min((at for at in found if at is not None), default=None)
+
+    def held(self) -> dict[str, HeldEnded]:
+        """What is kept in memory although it has ended, by kind."""
+        return {name: kept.figures for name, kept in self._kept.items()}
 
     def note_evicted(self, key: Key) -> None:
         """Recovery dropped an entity: the next frame journals it as evicted."""
@@ -275,7 +281,9 @@ class Endings:
 
     def _note(self, kind: Kind, key: Key) -> None:
         if self.partings.is_over(kind, key):
-            self._forget_kept(kind, key)
+            self.partings.forget(key)
+            if kind.name in self._kept:
+                self._kept[kind.name].let_go(key, now=self._turns.now)
             self._wait(key)
         if key in self.waiting or key in self.partings:
             return
@@ -287,7 +295,10 @@ class Endings:
             kept = self._kept[kind.name] = Retained(kind)
         if key not in kept:
             size = 0 if kind.keep_bytes == math.inf else self._bytes_of(key)
-            kept.add(key, now=self._turns.now, size=size)
+            ended_at = attempt(kind.ended_at, self._turns.population.cells[key])
+            if isinstance(ended_at, Failure):
+                ended_at = 0.0  # it counts from now on
+            kept.add(key, now=self._turns.now, size=size, ended_at=ended_at)
             self._let_go()
 
     def _wait(self, key: Key) -> None:

@@ -1,61 +1,149 @@
 """Ended entities of one kind that stay in memory for a while (`Kind.keep`), oldest first.
 
-Turns the bounds of a kind (count, bytes as encoded, seconds) into the entities that have to leave.
-It must not remove anything itself: `endings` writes the row first. After a recovery the seconds
-begin anew, because when an entity ended is known to its kind only.
+Turns the bounds of a kind (count, bytes as encoded, seconds) into the entities that have to leave,
+and counts what is held until it has left. It must not remove anything itself: `endings` writes the
+row first. An entity is as old as its kind says (`Kind.ended_at`), or else begins anew with the
+process.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections import OrderedDict
+from typing import NamedTuple
 
 from peloton.runtime.vocabulary import Key, Kind
 
+BY_AGE, BY_COUNT, BY_BYTES = "age", "count", "bytes"
+"""The bounds by which entities leave."""
+STALE_MIN = 64
+"""So many entries of the order may be of entities that are gone, or as many as are not."""
+
+
+class HeldEnded(NamedTuple):
+    """The ended entities of a kind that one shard has in memory.
+
+    `left`: how many had to leave, by bound, since the shard was opened here. `due_s`: since when,
+    or from when on, the first of them is to leave by its age, or has to leave already.
+    """
+
+    entities: int = 0
+    size: int = 0
+    left: tuple[tuple[str, int], ...] = ()
+    due_s: float | None = None
+
+
+class _Held(NamedTuple):
+    """One entity; `number` tells its entry in the order from older ones of the same key."""
+
+    since: float
+    size: int
+    number: int
+    noted: float
+
 
 class Retained:
-    """The ended entities of one kind."""
+    """The ended entities of one kind. Each call costs no more than a logarithm of their number."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._of: dict[Key, tuple[float, int]] = {}  # since when, and bytes
+        self._of: dict[Key, _Held] = {}
+        self._order: list[tuple[float, int, Key]] = []  # a heap: since when, number, key
         self._bytes = 0
+        self._added = 0
+        # To leave since when, and bytes. Ordered, as they go from the front: a plain dict would
+        # walk over all that were ever there.
+        self._going: OrderedDict[Key, tuple[float, int]] = OrderedDict()
+        self._going_bytes = 0
+        self._left = dict.fromkeys((BY_AGE, BY_COUNT, BY_BYTES), 0)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._of
 
-    def add(self, key: Key, *, now: float, size: int) -> None:
-        """The entity has ended."""
+    def add(self, key: Key, *, now: float, size: int, ended_at: float = 0.0) -> None:
+        """The entity has ended: at that moment, as far as its kind knows it."""
         self.discard(key)
-        self._of[key] = (now, size)
+        self._added += 1
+        held = _Held(min(ended_at or now, now), size, self._added, now)
+        self._of[key] = held
         self._bytes += size
+        heapq.heappush(self._order, (held.since, held.number, key))
 
     def discard(self, key: Key) -> None:
         """The entity is gone, or has not ended any more."""
-        found = self._of.pop(key, None)
-        if found is not None:
-            self._bytes -= found[1]
+        self._take(key)
+        going = self._going.pop(key, None)
+        if going is not None:
+            self._going_bytes -= going[1]
+
+    def let_go(self, key: Key, *, now: float) -> None:
+        """The entity is to leave; until then it counts as held, but for no bound."""
+        held = self._take(key)
+        if held is not None:
+            # Not since before we knew of it: nothing was late while no process ran.
+            due = min(now, max(held.noted, held.since + self._kind.keep_s))
+            self._going[key] = due, held.size
+            self._going_bytes += held.size
 
     def leaving(self, now: float, at_most: int) -> list[Key]:
-        """The oldest ones that are beyond a bound; they are not kept any more."""
+        """The oldest ones that are beyond a bound; from now on they are to leave."""
         found: list[Key] = []
-        while self._of and len(found) < at_most:
-            oldest = next(iter(self._of))
-            if not self._beyond(self._of[oldest][0], now):
+        while len(found) < at_most and (key := self._oldest()) is not None:
+            bound = self._beyond(self._of[key].since, now)
+            if not bound:
                 break
-            self.discard(oldest)
-            found.append(oldest)
+            self._left[bound] += 1
+            self.let_go(key, now=now)
+            found.append(key)
         return found
 
     @property
     def next_s(self) -> float | None:
         """When the oldest one is too old; None if none ever is."""
-        if self._kind.keep_s == math.inf:
-            return None
-        for since, _ in self._of.values():
-            return since + self._kind.keep_s
+        oldest = self._oldest() if self._kind.keep_s != math.inf else None
+        return self._of[oldest].since + self._kind.keep_s if oldest is not None else None
+
+    @property
+    def figures(self) -> HeldEnded:
+        """What is held now."""
+        going = next((since for since, _ in self._going.values()), None)
+        due = [at for at in (going, self._next_due_s()) if at is not None]
+        return HeldEnded(
+            len(self._of) + len(self._going),
+            self._bytes + self._going_bytes,
+            tuple(self._left.items()),
+            min(due, default=None),
+        )
+
+    def _next_due_s(self) -> float | None:
+        next_s, oldest = self.next_s, self._oldest()
+        return max(next_s, self._of[oldest].noted) if next_s is not None and oldest else None
+
+    def _take(self, key: Key) -> _Held | None:
+        held = self._of.pop(key, None)
+        if held is not None:
+            self._bytes -= held.size
+            if len(self._order) > 2 * len(self._of) + STALE_MIN:
+                self._order = [(one.since, one.number, name) for name, one in self._of.items()]
+                heapq.heapify(self._order)  # as rare as it is long
+        return held
+
+    def _oldest(self) -> Key | None:
+        """Entries of those that are gone are dropped here."""
+        while self._order:
+            _, number, key = self._order[0]
+            held = self._of.get(key)
+            if held is not None and held.number == number:
+                return key
+            heapq.heappop(self._order)
         return None
 
-    def _beyond(self, since: float, now: float) -> bool:
+    def _beyond(self, since: float, now: float) -> str:
+        """The bound that the oldest one is beyond; empty if none."""
         kind = self._kind
-        too_many = len(self._of) > kind.keep or self._bytes > kind.keep_bytes
-        return too_many or since + kind.keep_s <= now
+        if since + kind.keep_s <= now:
+            return BY_AGE
+        if len(self._of) > kind.keep:
+            return BY_COUNT
+        return BY_BYTES if self._bytes > kind.keep_bytes else ""

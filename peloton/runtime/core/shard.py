@@ -252,6 +252,7 @@ class Shard:
         self.pump.closed()
         ended = self.endings.rows(self.position, self.reports)
         self._inbox.extend(self.endings.partings.take())
+        self.reads.ended = self.endings.held()
         if may_hold and not ended and self._may_wait():
             frame = None
             self.holding.hold()

@@ -34,6 +34,7 @@ from peloton.runtime.core.inspection import (
 )
 from peloton.runtime.core.listing import Listed, ListViews, onwards
 from peloton.runtime.core.packing import Route
+from peloton.runtime.core.retention import HeldEnded
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.supervision import attempt_query
@@ -156,6 +157,9 @@ class Region:
             if answer is not None:
                 resolve(future, answer)
                 return future
+        elif (refusal := self.status.no_room()) is not None:
+            resolve(future, refusal)
+            return future
         raw = members.raw if members is not None else 0
         content: Any = message  # a query is sent like a message
         self.tell((Envelope(key, content, raw, reply_to=future, request=request, who=who),))
@@ -243,6 +247,11 @@ class Region:
     def condition(self) -> Condition:
         """Whether this daemon is live and ready, and all that is wrong."""
         return self.status.condition()
+
+    def ended_held(self, kind: str) -> list[HeldEnded]:
+        """What each local shard has in memory of ended entities of a kind."""
+        found = (reads.ended.get(kind) for reads in [*self.routes.reads.values()])
+        return [held for held in found if held is not None]
 
     def owned(self) -> list[ShardId]:
         """The local shards, including those that recover."""

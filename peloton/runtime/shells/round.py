@@ -29,6 +29,7 @@ from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.ports import (
     ROUND_SHARDS_MAX,
     Answer,
+    NoRoom,
     RoundRefused,
     Unclear,
     Work,
@@ -296,7 +297,7 @@ class RoundShell(Shell):
                 answer = answers.get(ref)
                 # One that was given up may have taken others of them with it.
                 if isinstance(answer, Unclear) and ref in flight.shards:
-                    self._wait(shard, answer.text)
+                    self._wait(shard, answer)
         self._flights = [flight for flight in self._flights if flight.shards]
         waiting = {ref: None for flight in self._flights for ref in flight.shards}
         self._unclear = {ref: since for ref, since in self._unclear.items() if ref in waiting}
@@ -307,12 +308,12 @@ class RoundShell(Shell):
             self._settle_after_s = min(2 * self._settle_after_s, SETTLE_S_MAX)
             self.wake(self._settle_at_s)
 
-    def _wait(self, shard: RoundShard, text: str) -> None:
+    def _wait(self, shard: RoundShard, answer: Unclear) -> None:
         since_s = self._unclear.setdefault(shard.ref, self.now)
         if self.now - since_s < UNCLEAR_S_MAX:
-            shard.unclear(text)
+            shard.unclear(answer.text, full=isinstance(answer, NoRoom))
         else:
-            shard.give_up(f"unclear for {self.now - since_s:.0f} s: {text}", unclear=True)
+            shard.give_up(f"unclear for {self.now - since_s:.0f} s: {answer.text}", unclear=True)
 
     def _settle(self) -> None:
         assert self._settle_at_s is not None

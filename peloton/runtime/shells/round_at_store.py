@@ -38,8 +38,8 @@ class RoundShard(Protocol):
     def failed(self, error: BaseException) -> None:
         """Closing its frame raised, or what follows its outcome."""
 
-    def unclear(self, text: str) -> None:
-        """The outcome is not known yet; it will be settled."""
+    def unclear(self, text: str, *, full: bool = False) -> None:
+        """The outcome is not known yet; it will be settled. `full`: once the store has room."""
 
     def give_up(self, text: str, *, unclear: bool = False) -> None:
         """End: what is in memory is not, or not surely, what is in the journal."""

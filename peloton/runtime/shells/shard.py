@@ -380,11 +380,11 @@ class ShardShell(Shell):
             self.core.take(self._after_frame)
             self._after_frame = []
 
-    def unclear(self, text: str) -> None:
+    def unclear(self, text: str, *, full: bool = False) -> None:
         """See `RoundShard`."""
-        if self._unclear_before:
+        if self._unclear_before or full:
             # Reported from the second lost answer in a row: one alone is too common to log.
-            self._status.away(self._context.store, text, shard=self.shard)
+            self._status.away(self._context.store, text, shard=self.shard, full=full)
         self._unclear_before = True
         self._report_trouble(f"the journal's answer is unclear: {text}")
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from peloton.runtime.core.condition import (
+    DISK,
+    JOURNAL,
     MOVING,
     ZOOKEEPER,
     Condition,
@@ -19,6 +21,7 @@ from peloton.runtime.core.condition import (
     silent,
     why_unowned,
 )
+from peloton.runtime.core.disk_room import DiskRoom
 from peloton.runtime.ports import SessionState, ShardId
 from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
@@ -35,7 +38,7 @@ class _Outage:
     def __init__(self, text: str, since_s: float) -> None:
         self.text = text
         self.since_s = since_s
-        self.reported = False
+        self.reported = self.full = False
         self.shards: dict[ShardId, bool] = {}  # affected ones; False: it is not local any more
 
 
@@ -51,6 +54,8 @@ class Status:
         """Why this process cannot go on."""
         self.closed = False
         self.now: Callable[[], float] = lambda: 0.0
+        self.rooms: Callable[[], tuple[DiskRoom, ...]] = lambda: ()
+        """Measures the disks under our folders."""
         self.report: Callable[[str], object] = lambda line: None
         """Takes lines for the daemon's log."""
         self._routes = routes
@@ -61,11 +66,17 @@ class Status:
 
     # ---- servers ----
 
-    def away(self, server: str, text: str, *, shard: ShardId | None = None) -> None:
-        """The server did not answer this shard, or the daemon as a whole (None)."""
+    def away(
+        self, server: str, text: str, *, shard: ShardId | None = None, full: bool = False
+    ) -> None:
+        """The server did not answer this shard, or the daemon as a whole (None).
+
+        `full`: because it has no room, so that nothing can be written before the outage ends.
+        """
         now = self.now()
         outage = self._outages.setdefault(server, _Outage(text, now))
         outage.text = text
+        outage.full = outage.full or full
         if shard is not None:
             outage.shards[shard] = True
         last_s = self._reported_s.get(server)
@@ -117,9 +128,21 @@ class Status:
 
     def condition(self) -> Condition:
         """Whether this daemon is live and ready, and everything that is wrong."""
-        reasons = tuple(self._reasons())
+        rooms = self.rooms()
+        full = [room for room in rooms if room.is_full and JOURNAL in room.of]
+        reasons = (*self._reasons(), *(NotReadyReason(DISK, str(room)) for room in full))
+        scarce = (room for room in rooms if room.is_scarce and room not in full)
+        remarks = tuple(NotReadyReason(DISK, str(room)) for room in scarce)
         live = not self.dead and not self.closed
-        return Condition(live, live and not reasons, reasons)
+        return Condition(live, live and not reasons, reasons, remarks, rooms)
+
+    def no_room(self) -> Unavailable | None:
+        """The answer to a command while the disk under the journal is full; None if it is not."""
+        outage = self._outages.get(DISK)
+        if outage is None or not outage.full:
+            return None
+        text = f"full for {max(self.now() - outage.since_s, 0.0):.0f} s: {outage.text}"
+        return Unavailable(f"{DISK} under {JOURNAL} is {text}; no change is accepted meanwhile")
 
     def refusal(self, shard: ShardId) -> Unavailable:
         """The answer to a call for a shard without an owner."""

@@ -251,3 +251,27 @@ def test_a_folder_that_cannot_be_moved_is_tried_again_later(
     assert prune() == ["a", "b"]
     busy.clear()
     assert len(prune()) == 1
+
+
+def test_without_room_for_the_trash_sandboxes_are_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = [True]
+
+    class FullDisk(Disk):
+        def mkdir(self, path: str, mode: int) -> None:
+            if full and path == "trash":
+                raise OSError(errno.ENOSPC, "full")
+            os.mkdir(path, mode)
+
+    monkeypatch.chdir(tmp_path)
+    boxes = SandboxFolders(str(tmp_path), rules=KeepRules(0), disk=FullDisk())
+    boxes.open(())
+    boxes.make("a")
+    boxes.finish("a")
+    boxes.prune()
+    assert boxes.helper_pid == 0 and (tmp_path / "runs" / "a").is_dir()
+    full.clear()
+    boxes.prune()
+    os.waitpid(boxes.helper_pid, 0)
+    assert not (tmp_path / "runs" / "a").exists()
