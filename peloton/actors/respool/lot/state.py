@@ -30,6 +30,13 @@ class Lot(Value, frozen=True, gc=False, array_like=True):
     admitted: Bits = Bits()
 
 
+def held_and_wanted(lot: Lot | None) -> tuple[int, int]:
+    """How many members are admitted, and how many wait; none of a lot that does not exist."""
+    if lot is None:
+        return 0, 0
+    return lot.admitted.raw.bit_count(), lot.waiting.raw.bit_count()
+
+
 def last_tickets(lot: Lot, members: Bits) -> list[tuple[int, Bits]]:
     """`members` by their last ticket, ascending; 0 for those without one."""
     found = []
