@@ -7,9 +7,8 @@ Every leaf has room for one task and a job of two, so that a task waits for its 
 limits of single leaves are raised, and the time counts from the call until the task that waited
 runs, by the change feed. A run counts only if just those tasks came to run. The last lines are
 ratios of the largest tree to the smallest, near one where the cost of a change does not grow with
-the tree. Limits are what pools share by today: shares and reservations are stored and divide
-nothing yet. What the deciding thread alone needs is measured by `bench/pools.py`. It must not gate
-a test.
+the tree. No pool reserves anything, so that limits alone bind. What the deciding thread alone needs
+is measured by `bench/pools.py`. It must not gate a test.
 """
 
 from __future__ import annotations

@@ -45,17 +45,9 @@ def of_configs(config: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def of_pool(config: Any, static: int) -> tuple[str, ...]:
-    """What a ResourcePoolConfig says without effect; `static` is the wire's number of that type.
-
-    Not of reservations: every pool of the original has them.
-    """
-    found = [text for name, text in _POOL.items() if config.HasField(name)]
-    if any(one.type == static for one in config.resources):
-        found.append("type STATIC")
-    if any(one.share not in (0.0, 1.0) for one in config.resources):
-        found.append("share (only limits count)")
-    return tuple(found)
+def of_pool(config: Any) -> tuple[str, ...]:
+    """What a ResourcePoolConfig says without effect."""
+    return tuple(text for name, text in _POOL.items() if config.HasField(name))
 
 
 def line(texts: Iterable[str]) -> str:

@@ -36,7 +36,7 @@ def split(path: str) -> tuple[str, str]:
 def undecided_pool(config: Any) -> str:
     """What the config of a pool says that the server does not decide upon yet; "" for nothing."""
     built = specs.build(respool.ResourcePoolConfig, config)
-    return not_yet.line(not_yet.of_pool(built, respool.STATIC))
+    return not_yet.line(not_yet.of_pool(built))
 
 
 def give_shares(built: respool.ResourcePoolConfig, config: Any) -> None:
