@@ -26,7 +26,7 @@ from peloton.assembly.folders import (
     take_data_folder,
     witness_options,
 )
-from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
+from peloton.assembly.kinds import SERVICE_MESSAGES, kinds_of
 from peloton.assembly.listeners import ClientListeners, with_chosen_ports
 from peloton.assembly.machine import process_name
 from peloton.assembly.notifier import furnish_notifier
@@ -288,10 +288,9 @@ class Daemon:
             ended_rows_gathered=1 if fleet is None else GATHERED_MIN,
         )
         store = DISK if fleet is None else CASSANDRA
-        policy = ArchivePolicy(settings.archive.after_s, settings.archive.forget_after_s)
         try:
             root = assemble(
-                kinds(settings.sizes, policy=policy, quarantine=settings.limits.quarantine_after),
+                kinds_of(settings),
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,

@@ -231,8 +231,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         count = int(_number(options, name))
         if not 0 <= count <= most:
             texts.append(f"--{name.replace('_', '-')}: {count} is not between 0 and {most}")
-    archive = kept.archive_of(options, texts)
-    limits = kept.limits_of(options, texts)
+    archive, limits = kept.archive_of(options, texts), kept.limits_of(options, texts)
     notify = notify_of(options, texts)
     if texts:
         raise BadSetting(*texts)
@@ -243,6 +242,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         listen=Listen(grpc=str(grpc), http=str(http), open_loopback=bool(options["open_loopback"])),
         access=AccessSetting(file=access),
         archive=archive,
+        preemption=kept.PREEMPTION,
         limits=limits,
         notify=notify,
         backend=_backend(options, hosts, folder=folder),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.division import Division, KindClaim, KindTerms
-from peloton.actors.respool.messages import PoolConfig
+from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Key
 
@@ -198,3 +198,15 @@ def terms_of(config: PoolConfig, limit: Resources) -> tuple[KindTerms, ...]:
         KindTerms(reservation, most, int(share * UNIT), static)
         for reservation, most, share, static in rows
     )
+
+
+def parent_of(key: Key, state: Pool | None) -> Key | None:
+    """The parent that a pool names; the root and a missing pool have none."""
+    return state.config.parent if state is not None and key != ROOT else None
+
+
+def limit_of(key: Key, state: Pool | None) -> Resources:
+    """The most a pool may use: of the root, what the cluster has."""
+    if state is None:
+        return ZERO
+    return state.capacity if key == ROOT else state.config.limit

@@ -15,10 +15,19 @@ from collections.abc import Iterator
 
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.lot.messages import LotWaits
-from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.lot.state import Lot, held_and_wanted
 from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.node import KINDS, NO_TERMS, ZERO, Node, terms_of
+from peloton.actors.respool.node import (
+    KINDS,
+    NO_TERMS,
+    ZERO,
+    Node,
+    limit_of,
+    parent_of,
+    terms_of,
+)
 from peloton.actors.respool.queue import Queue
+from peloton.actors.respool.reclaims import PreemptionPolicy, Reclaims
 from peloton.actors.respool.sharing import Sharing
 from peloton.actors.respool.shortage import why_head_waits, why_lot_waits
 from peloton.actors.respool.skipped import SkippedLots
@@ -32,11 +41,13 @@ MILLIONTHS_MAX = 1 << 62
 class Tree:
     """Pools by key, with the use and demand of their lots."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: PreemptionPolicy = PreemptionPolicy()) -> None:  # noqa: B008
+        self.policy = policy
         self.pools: dict[Key, Pool] = {}
         self.lots: dict[Key, Lot] = {}
         self.queues: dict[Key, Queue] = {}
         self.waiting = Waiting()
+        self.reclaims = Reclaims()
         self._nodes: dict[Key, Node] = {}
         self._sharing = Sharing()
         self._uneven: dict[Key, None] = {}  # pools that keep what they do not need, or never borrow
@@ -202,7 +213,7 @@ class Tree:
     def _put_pool(self, key: Key, new: Pool | None) -> None:
         node = self._node(key)
         known, was = node.state, node.limit
-        above, above_now = _parent(key, known), _parent(key, new)
+        above, above_now = parent_of(key, known), parent_of(key, new)
         if known is not None and above is not None:
             self._node(above).unname(key, known)
         moved = known is None or new is None or above != above_now
@@ -210,7 +221,7 @@ class Tree:
             self._sharing.unlink(node, node.parent)
             node.unlink()
         node.state = new
-        node.limit = _limit(key, new)
+        node.limit = limit_of(key, new)
         node.terms = terms_of(new.config, node.limit) if new is not None else NO_TERMS
         self._uneven.pop(key, None)
         if new is not None and any(terms.static or not terms.share for terms in node.terms):
@@ -306,7 +317,7 @@ class Tree:
         if old is not None and new is not None and new.admitted.raw & ~old.admitted.raw:
             self.waiting.admitted(pool)
         node.lots += (new is not None) - (old is not None)
-        (held, wanted), (held_was, wanted_was) = _numbers(new), _numbers(old)
+        (held, wanted), (held_was, wanted_was) = held_and_wanted(new), held_and_wanted(old)
         held, wanted = held - held_was, wanted - wanted_was
         node.members += held + wanted
         if wanted:
@@ -318,6 +329,7 @@ class Tree:
         if held < 0:
             self._released(node, need)
         self._queue(key, new, pool=pool)
+        self.reclaims.put(key, old=old, new=new)
         self._claim(key, pool)
         if held < 0 and lot.shape.controller:
             self._restore_controllers(pool)
@@ -347,7 +359,7 @@ class Tree:
         lot = self.lots.get(key)
         claimed = ZERO
         if lot is not None:
-            held, wanted = _numbers(lot)
+            held, wanted = held_and_wanted(lot)
             count = held if self.queues[pool].is_skipped(key) else held + wanted
             claimed = lot.shape.resources.times(count)
         was = self._claimed.get(key, ZERO)
@@ -383,19 +395,3 @@ class Tree:
         if node is not None and node.idle:
             del self._nodes[node.key]
             self.queues.pop(node.key, None)
-
-
-def _parent(key: Key, state: Pool | None) -> Key | None:
-    return state.config.parent if state is not None and key != ROOT else None
-
-
-def _limit(key: Key, state: Pool | None) -> Resources:
-    if state is None:
-        return ZERO
-    return state.capacity if key == ROOT else state.config.limit
-
-
-def _numbers(lot: Lot | None) -> tuple[int, int]:
-    if lot is None:
-        return 0, 0
-    return lot.admitted.raw.bit_count(), lot.waiting.raw.bit_count()
