@@ -84,6 +84,7 @@ def _for_pool(tree: Tree, pool: Key, *, now: float) -> list[tuple[Key, Reclaim]]
     if awaited is None:
         return []
     where, head = awaited
+    books.sort(tree.lots)
     later = now + max(tree.policy.sustained_s, REST_S_MIN)
     wanted = _wanted(tree, pool)
     if not wanted:

@@ -7,7 +7,7 @@ lost: after a recovery the times begin anew. Must not decide: `reclaiming.py` do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -46,6 +46,13 @@ class VictimRank(NamedTuple):
     lot: Key
 
 
+class RankedLot(NamedTuple):
+    """Where a lot is ranked, and how."""
+
+    pool: Key
+    rank: VictimRank
+
+
 class EarmarkedRoom(NamedTuple):
     """What a pool waits for, and the pools in which it is counted: its own and those above."""
 
@@ -68,7 +75,8 @@ class Reclaims:
         self.in_flight: dict[Key, int] = {}  # by pool: how many of them
         self.verdicts: dict[Key, str] = {}  # pool that waits → why nobody gives back for it
         self._victims: dict[Key, Ranking[VictimRank]] = {}
-        self._ranks: dict[Key, VictimRank] = {}
+        self._ranks: dict[Key, RankedLot] = {}
+        self._unsorted: dict[Key, None] = {}  # lots whose rank may be another
         self._since: dict[Key, float] = {}  # pools that wait for what they are entitled to
         self._due: list[tuple[float, Key]] = []
         self._due_at: dict[Key, float] = {}
@@ -87,16 +95,15 @@ class Reclaims:
         lot = new if new is not None else old
         if lot is None:
             return
-        pool, rank = lot.shape.pool, None
-        if new is not None and new.shape.preemptible and new.admitted.raw:
-            shape = new.shape
-            rank = VictimRank(not shape.revocable, shape.priority, -new.arrived, key)
-        was = self._ranks.get(key)
-        if rank != was:
-            self._rank(key, pool, was=was, now=rank)
-        more = (new.coming if new is not None else 0) - (old.coming if old is not None else 0)
-        if more:
-            self._come(pool, lot.shape.resources.times(more), tasks=more)
+        if lot.shape.preemptible:
+            if new is not None or key in self._ranks:
+                self._unsorted[key] = None
+            else:
+                self._unsorted.pop(key, None)
+        if _gives(old) or _gives(new):
+            more = (new.coming if new is not None else 0) - (old.coming if old is not None else 0)
+            if more:
+                self._come(lot.shape.pool, lot.shape.resources.times(more), tasks=more)
         if old is not None and old.order is not None and (new is None or new.order is None):
             if new is not None and new.spared:
                 self._spared[key] = old.order.need
@@ -104,6 +111,24 @@ class Reclaims:
             for waits in self._again:
                 self._push(waits, 0.0)
             self._again = {}
+
+    def sort(self, lots: Mapping[Key, Lot]) -> None:
+        """Bring the order of victims up to date: it is seldom needed, and most lots end before."""
+        changed, self._unsorted = self._unsorted, {}
+        for key in changed:
+            lot, rank = lots.get(key), None
+            if lot is not None and lot.shape.preemptible and lot.admitted.raw:
+                shape = lot.shape
+                rank = VictimRank(not shape.revocable, shape.priority, -lot.arrived, key)
+            known = self._ranks.get(key)
+            if known is not None and known.rank != rank:
+                self._unrank(key, known)
+            if lot is not None and rank is not None and (known is None or known.rank != rank):
+                pool = lot.shape.pool
+                if pool not in self._victims:
+                    self._victims[pool] = Ranking()
+                self._victims[pool].put(rank, 1)
+                self._ranks[key] = RankedLot(pool, rank)
 
     def victims(self, pool: Key) -> Iterator[Key]:
         """The lots of a pool that could give back, in the order of their turn."""
@@ -117,19 +142,13 @@ class Reclaims:
         """Whether any lot of a pool could give back."""
         return pool in self._victims
 
-    def _rank(self, key: Key, pool: Key, *, was: VictimRank | None, now: VictimRank | None) -> None:
-        ranking = self._victims.get(pool)
-        if ranking is None:
-            ranking = self._victims[pool] = Ranking()
-        if was is not None:
-            ranking.drop(was)
-            del self._ranks[key]
-            self._rests.pop(key, None)
-        if now is not None:
-            ranking.put(now, 1)
-            self._ranks[key] = now
+    def _unrank(self, key: Key, known: RankedLot) -> None:
+        ranking = self._victims[known.pool]
+        ranking.drop(known.rank)
         if not len(ranking):
-            del self._victims[pool]
+            del self._victims[known.pool]
+        del self._ranks[key]
+        self._rests.pop(key, None)
 
     def _come(self, pool: Key, more: Resources, *, tasks: int) -> None:
         count = self.in_flight.get(pool, 0) + tasks
@@ -144,20 +163,23 @@ class Reclaims:
     def follow(self, waiting: Waiting, policy: PreemptionPolicy, now: float) -> None:
         """Note which pools have begun or ceased to wait for what they are entitled to."""
         news, waiting.entitled_news = waiting.entitled_news, {}
+        ended, waiting.entitled_ended = waiting.entitled_ended, {}
+        for pool in ended:
+            self._drop(pool)
         for pool in news:
             if waiting.awaits(pool) is None:
-                self._since.pop(pool, None)
-                self._due_at.pop(pool, None)
-                self.verdicts.pop(pool, None)
-                self._again.pop(pool, None)
-                self._rest_until.pop(pool, None)
-                self.unclaim(pool)
+                self._drop(pool)
                 continue
             since = self._since.setdefault(pool, now)
             self._push(pool, max(since + policy.sustained_s, self._rest_until.get(pool, 0.0)))
         for lot, need in self._spared.items():
             self._rests[lot] = need, now + max(policy.sustained_s, REST_S_MIN)
         self._spared = {}
+
+    def _drop(self, pool: Key) -> None:
+        for known in (self._since, self._due_at, self.verdicts, self._again, self._rest_until):
+            known.pop(pool, None)
+        self.unclaim(pool)
 
     def due(self, now: float) -> Key | None:
         """The next pool that has waited for long enough, once."""
@@ -181,8 +203,10 @@ class Reclaims:
         self._rest_until[pool] = at
         self._push(pool, at)
 
-    def verdict(self, pool: Key) -> str:
+    def verdict(self, pool: Key, waiting: Waiting) -> str:
         """What others do for a pool that waits for what it is entitled to; "" if it does not."""
+        if waiting.awaits(pool) is None:
+            return ""
         if pool in self.verdicts:
             return self.verdicts[pool]
         return ON_THE_WAY if pool in self._claims else ""
@@ -242,3 +266,7 @@ class Reclaims:
         """Whether a lot is left alone for a task that needs this."""
         known = self._rests.get(lot)
         return known is not None and now < known[1] and need == known[0]
+
+
+def _gives(lot: Lot | None) -> bool:
+    return lot is not None and (lot.order is not None or lot.leaving.raw != 0)

@@ -97,6 +97,7 @@ class Waiting:
         self._parts: dict[Key, None] = {}
         self._entitled: dict[Key, Key] = {}  # blocked, and entitled to the room they lack → where
         self.entitled_news: dict[Key, None] = {}  # pools that may have begun or ceased to be such
+        self.entitled_ended: dict[Key, None] = {}  # those that had nobody waiting in between
         self._awaited: dict[Key, int] = {}  # how many of them lack it there
         self._needs: dict[Resources, dict[Key, None]] = {}  # blocked pools by need of their head
         self._heads: dict[Key, Resources] = {}
@@ -115,6 +116,8 @@ class Waiting:
         self.changed.pop(pool, None)
         self.rounded_up.pop(pool, None)
         self._unblock(pool)
+        if pool in self.entitled_news:
+            self.entitled_ended[pool] = None
 
     def recheck(self, pool: Key) -> None:
         """The resource that blocks a pool may be another now."""

@@ -139,8 +139,9 @@ def _reply(message: Message, members: Bits) -> Send:
 def waits(lot: Lot, query: m.GetLot, at: At) -> m.LotWaits:
     """Why the waiting members wait, from the tree of pools, which is the lot's index."""
     found: m.LotWaits = at.index.waits(at.key)
-    verdict = at.index.reclaims.verdict(found.pool) if found.waiting else ""
-    if not verdict:
+    tree = at.index
+    verdict = tree.reclaims.verdict(found.pool, tree.waiting)
+    if not verdict or not found.waiting:
         return found
     return msgspec.structs.replace(found, because=f"{found.because}; {verdict}")
 
