@@ -78,7 +78,7 @@ def receive(state: Task, message: Message) -> tuple[Task, list[Message]]:
 
 def test_a_run_that_is_preempted_ends_with_its_grace_and_is_free() -> None:
     killing, sends = receive(task(TaskStates.RUNNING), m.Preempt("for /b"))
-    assert sends == [KillRun(1, 30.0)]
+    assert sends == [KillRun(1, 30.0, "for /b")]
     assert (killing.state, killing.cause) == (TaskStates.KILLING, m.KillCause.PREEMPTED)
     outcome = m.RunOutcome(m.End.FAILED, 143, "")
     ended, sends = receive(killing, m.Ended(1, outcome))

@@ -109,7 +109,7 @@ def preempt(task: Task, message: m.Preempt, at: At) -> Decision:
     wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
     if task.state == TaskStates.RUNNING and wanted:
         cause = m.KillCause.PREEMPTED_FOR_GOOD if message.for_good else m.KillCause.PREEMPTED
-        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
+        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s, message.reason))
         fact = f.TaskKilling(message.reason, cause)
         return Decision(facts=(fact,), sends=(kill,), because=message.reason)
     if task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted:
@@ -273,7 +273,8 @@ def owed(task: Task) -> tuple[Send, ...]:
         # Also once the host has accepted: its answer to a repeat replaces a lost `Started`.
         return (*sends, Send(HOST, Launch(task.run)))
     if task.state == TaskStates.KILLING:
-        return (*sends, Send(HOST, KillRun(task.run, task.policy.kill_grace_s)))
+        notice = task.because if task.cause in PREEMPTIONS else ""
+        return (*sends, Send(HOST, KillRun(task.run, task.policy.kill_grace_s, notice)))
     return sends
 
 
