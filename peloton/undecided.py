@@ -31,8 +31,6 @@ def of_task(config: Any) -> tuple[str, ...]:
     found = []
     if config.revocable:
         found.append("revocable (it takes normal resources)")
-    if config.HasField("preemptionPolicy"):
-        found.append("preemptionPolicy (nothing is preempted)")
     if config.resource.fdLimit:
         found.append("resource.fdLimit (it is not enforced)")
     return tuple(found)

@@ -28,7 +28,7 @@ from peloton.assembly.folders import (
     witness_options,
 )
 from peloton.assembly.kept_sandboxes import keeper_settings
-from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
+from peloton.assembly.kinds import SERVICE_MESSAGES, kinds_of
 from peloton.assembly.listeners import ClientListeners, with_chosen_ports
 from peloton.assembly.machine import process_name
 from peloton.assembly.notifier import furnish_notifier
@@ -63,7 +63,6 @@ from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import key
-from peloton.settings.archive import byte_count
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.start_options import STANDARD_START, StartOptions
 
@@ -291,11 +290,9 @@ class Daemon:
             ended_rows_gathered=1 if fleet is None else GATHERED_MIN,
         )
         store = DISK if fleet is None else CASSANDRA
-        kept = settings.archive
-        policy = ArchivePolicy(kept.after_s, kept.forget_after_s, byte_count(kept.keep_bytes))
         try:
             root = assemble(
-                kinds(settings.sizes, policy=policy, quarantine=settings.limits.quarantine_after),
+                kinds_of(settings),
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,

@@ -15,10 +15,13 @@ from peloton.actors.job.name import kind as name
 from peloton.actors.job.slice import kind as slice_
 from peloton.actors.respool import kind as respool
 from peloton.actors.respool.lot import kind as lot
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.schedule import kind as schedule
 from peloton.actors.task import kind as task
 from peloton.placement.messages import PLACER_MESSAGES
 from peloton.runtime.vocabulary import Kind
+from peloton.settings.archive import byte_count
+from peloton.settings.daemon import DaemonSettings
 
 SERVICE_MESSAGES = {
     "placer": PLACER_MESSAGES,
@@ -45,6 +48,7 @@ def kinds(
     finished_jobs_max: int = job.FINISHED_JOBS_MAX,
     policy: ArchivePolicy = ArchivePolicy(),  # noqa: B008
     quarantine: int = 0,
+    preemption: PreemptionPolicy = PreemptionPolicy(),  # noqa: B008
 ) -> dict[str, Kind]:
     """Every kind by its name, for groups of these sizes.
 
@@ -62,9 +66,27 @@ def kinds(
         schedule.KIND,
         slice_.KIND,
         task.KIND,
-        respool.KIND,
+        respool.kind(preemption),
         lot.KIND,
         host.kind(sizes["hostmgr"], quarantine_after=quarantine),
         inventory.KIND,
     )
     return {kind.name: kind for kind in found}
+
+
+def kinds_of(settings: DaemonSettings) -> dict[str, Kind]:
+    """Every kind by its name, as the settings of a daemon say."""
+    archived, given_back = settings.archive, settings.preemption
+    kept_bytes = byte_count(archived.keep_bytes)
+    return kinds(
+        settings.sizes,
+        policy=ArchivePolicy(archived.after_s, archived.forget_after_s, kept_bytes),
+        quarantine=settings.limits.quarantine_after,
+        preemption=PreemptionPolicy(
+            enabled=given_back.enabled,
+            sustained_s=given_back.after_s,
+            in_flight_max=given_back.at_once,
+            evictions_max=given_back.most,
+            window_s=given_back.within_s,
+        ),
+    )

@@ -177,7 +177,9 @@ class ProcessBackend:
             self._launch(order, runs)
         elif isinstance(order, m.StopRuns):
             for run in order.runs:
-                runs.kill(name, self._ids.at_keeper(run), grace_s=order.grace_s)
+                runs.kill(
+                    name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
+                )
         else:
             self._comparing.pop(name, None)
             runs.list(name, asked_at=order.asked_at)

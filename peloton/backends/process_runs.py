@@ -198,9 +198,13 @@ class ProcessRuns:
             self._ask(_launch(host, epoch, runs=part), keeper=keeper)
         return bad
 
-    def kill(self, host: str, run_id: str, *, grace_s: float) -> None:
-        """SIGTERM to the run's group, SIGKILL after the grace; under the epoch of the hello."""
-        self._ask({"q": "kill", "host": host, "runs": [[run_id, grace_s]]})
+    def kill(self, host: str, run_id: str, *, grace_s: float, notice: str = "") -> None:
+        """SIGTERM to the run's group, SIGKILL after the grace; under the epoch of the hello.
+
+        A keeper of an older version gives no notice.
+        """
+        ask = {"q": "kill", "host": host, "runs": [[run_id, grace_s]]}
+        self._ask({**ask, "notice": notice} if notice else ask)
 
     def ack(self, run_ids: Iterable[str]) -> None:
         """Acknowledge ends that are journaled. If this is lost, they are listed again."""

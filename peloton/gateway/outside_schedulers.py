@@ -4,7 +4,7 @@ Turns what its job manager, host manager and placement engines send into answers
 on with. Here tasks report by themselves, queues take tasks from jobs only, and placers take what
 the queues admit; two placers of one queue would place a task twice. So none of these calls may
 change a task, hand one out or take one in: what is brought is refused by its reason, and who waits
-for something is told that nothing came. Nothing is preempted yet either.
+for something is told that nothing came. What is preempted is ended here, so nobody asks for it.
 """
 
 from __future__ import annotations

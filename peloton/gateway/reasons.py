@@ -13,7 +13,7 @@ from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
-from peloton.actors.task.messages import DEADLINE_EXCEEDED, SLICE_SIZE, End, TaskGoals
+from peloton.actors.task.messages import DEADLINE_EXCEEDED, PREEMPTED, SLICE_SIZE, End, TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.texts import rfc3339
 from peloton.runtime.core.principal import parse
@@ -144,7 +144,8 @@ def outcome_text(view: InstanceView) -> str:
         return f"{view.state.lower()} before it was launched"
     parts = [outcome.message or outcome.reason or view.state.lower()]
     ordered = view.goal in (TaskGoals.KILLED, TaskGoals.DELETED)
-    if outcome.end == End.KILLED and not ordered and outcome.reason != DEADLINE_EXCEEDED:
+    told = (DEADLINE_EXCEEDED, PREEMPTED)
+    if outcome.end == End.KILLED and not ordered and outcome.reason not in told:
         # No actor ordered it: the backend killed it because of --stop-tasks-on-exit.
         parts[0] = f"killed with its cluster (--stop-tasks-on-exit): {parts[0]}"
     if outcome.exit_code and str(outcome.exit_code) not in parts[0]:

@@ -15,7 +15,14 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.slice.usage import ran_s, usage
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import DEADLINE_EXCEEDED, End, PastRun, RunOutcome, TaskGoals
+from peloton.actors.task.messages import (
+    DEADLINE_EXCEEDED,
+    PREEMPTED,
+    End,
+    PastRun,
+    RunOutcome,
+    TaskGoals,
+)
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
@@ -32,6 +39,7 @@ WIRE_TASK_GOALS = {
     TaskGoals.DELETED: task.DELETED,
 }
 _STATES: dict[str, Any] = {value.name: value.number for value in task.TaskState.DESCRIPTOR.values}
+_PREEMPTED = task.TerminationStatus.TERMINATION_STATUS_REASON_PREEMPTED_RESOURCES
 _ON_REQUEST = task.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
 _TOO_LONG = task.TerminationStatus.TERMINATION_STATUS_REASON_DEADLINE_TIMEOUT_EXCEEDED
 _FAILED = task.TerminationStatus.TERMINATION_STATUS_REASON_FAILED
@@ -222,6 +230,8 @@ def _put_end(runtime: task.RuntimeInfo, outcome: RunOutcome, *, on_request: bool
         status.reason = _FAILED
     elif outcome.reason == DEADLINE_EXCEEDED:
         status.reason = _TOO_LONG
+    elif outcome.reason == PREEMPTED:
+        status.reason = _PREEMPTED
     elif outcome.end == End.KILLED and on_request:
         status.reason = _ON_REQUEST
     if outcome.exit_code is not None and outcome.exit_code > 0:

@@ -72,6 +72,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         preemptible=preemptible,
         raw=raw,
         max_running_s=_max_running_s(sent, field),
+        kill_on_preempt=sent.preemptionPolicy.killOnPreempt or None,
     )
 
 

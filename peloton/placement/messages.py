@@ -184,5 +184,21 @@ class Unplaced(Message, frozen=True, gc=False, array_like=True):
     kept: bool = False
 
 
-PLACER_MESSAGES: dict[int, type] = {1: Wish, 2: HostDeltas, 3: Declined}
+class AskRoom(Message, frozen=True, gc=False, array_like=True):
+    """Slice to placer: what these hosts have free; answered `RoomFound`. `number` is returned."""
+
+    slice: Key
+    number: int
+    hosts: tuple[Key, ...]
+
+
+class RoomFound(Message, frozen=True, gc=False, array_like=True):
+    """Placer to slice: what each of the hosts has free; None of one that takes no more tasks."""
+
+    number: int
+    hosts: tuple[Key, ...]
+    free: tuple[Resources | None, ...]
+
+
+PLACER_MESSAGES: dict[int, type] = {1: Wish, 2: HostDeltas, 3: Declined, 4: AskRoom}
 """What placers receive, by the numbers that are used between daemons."""

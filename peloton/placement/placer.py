@@ -27,6 +27,7 @@ from peloton.placement.kept_wishes import (
 from peloton.placement.labels import Ints
 from peloton.placement.lookups import Lookups
 from peloton.placement.messages import (
+    AskRoom,
     Declined,
     HostDeltas,
     Placed,
@@ -37,6 +38,7 @@ from peloton.placement.order import few_max
 from peloton.placement.proposals import NOTHING, Proposed, placed, unplaced
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.reserved import ReservedHosts
+from peloton.placement.rooms import room_of
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy, choose
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
@@ -118,6 +120,7 @@ class Placer:
         self.index.expire(now)
         self.kept.expire(now)
         wishes: list[Wish] = []
+        asked: list[AskRoom] = []
         for _, message in messages:
             if isinstance(message, Wish):
                 if message.members:
@@ -126,11 +129,14 @@ class Placer:
                 self._receive(message, now)
             elif isinstance(message, Declined):
                 self._decline(message)
+            elif isinstance(message, AskRoom):
+                asked.append(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
         wishes, sends = self._reserved.serve(
             wishes, self.kept, shapes=self._shapes, index=self.index
         )
+        sends += [room_of(self.index, each) for each in asked]
         groups = self._groups(wishes, now)
         self._try_kept(now, sends=sends)
         self._try_renewed(groups, now, sends=sends)

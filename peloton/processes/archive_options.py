@@ -18,8 +18,11 @@ from peloton.settings.archive import (
     archive_problems,
 )
 from peloton.settings.daemon import QUARANTINE_AFTER, QUARANTINE_AFTER_MAX, LimitSettings
+from peloton.settings.preemption import PreemptionSetting
 
 OFF = "off"
+PREEMPTION = PreemptionSetting(after="30s")
+"""A person at a terminal waits for less than a fleet does."""
 Optioned = TypeVar("Optioned", bound=Callable[..., Any])
 
 

@@ -224,8 +224,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
     if not 0 <= pids <= TASK_PIDS_MAX:
         texts.append(f"--task-pids: {pids} is not between 0 and {TASK_PIDS_MAX}")
     sandboxes = sandboxes_of(options, texts)
-    archive = kept.archive_of(options, texts)
-    limits = kept.limits_of(options, texts)
+    archive, limits = kept.archive_of(options, texts), kept.limits_of(options, texts)
     notify = notify_of(options, texts)
     if texts:
         raise BadSetting(*texts)
@@ -236,6 +235,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         listen=Listen(grpc=str(grpc), http=str(http), open_loopback=bool(options["open_loopback"])),
         access=AccessSetting(file=access),
         archive=archive,
+        preemption=kept.PREEMPTION,
         limits=limits,
         notify=notify,
         backend=_backend(options, hosts, folder=folder, sandboxes=sandboxes),

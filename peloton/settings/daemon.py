@@ -48,6 +48,7 @@ from peloton.settings.config import (
     with_places,
 )
 from peloton.settings.notify import NotifySetting, notify_problems
+from peloton.settings.preemption import PreemptionSetting, preemption_problems
 from peloton.settings.sandboxes import sandbox_problems
 
 GROUP_NAMES = ("jobmgr", "resmgr", "hostmgr")
@@ -135,6 +136,7 @@ class DaemonSettings(_Record, frozen=True):
     shards: dict[str, int] = {}
     limits: LimitSettings = LimitSettings()
     archive: ArchiveSetting = ArchiveSetting()
+    preemption: PreemptionSetting = PreemptionSetting()
     access: AccessSetting = AccessSetting()
     notify: NotifySetting = NotifySetting()
 
@@ -369,6 +371,7 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
         forget_after="archive.forget_after",
         keep_bytes="archive.keep_bytes",
     )
+    yield from preemption_problems(found.preemption, "preemption")
     yield from notify_problems(found.notify, "notify.allow")
     if found.backend.process is not None:
         yield from _process(found.backend.process)

@@ -60,6 +60,7 @@ def test_the_example_shows_every_default_as_it_is() -> None:
         known = ("advertise", "session_timeout_s", "root", "port", "keyspace", "data_centre")
         known += ("username", "password_file", "ca_file", "shards", "limits", "receive_max_bytes")
         known += ("checkpoint_bytes_min", "quarantine_after", "access", "audit_folder")
+        known += ("preemption", "enabled", "after", "at_once", "most", "within")
         name = bare.removeprefix("#").strip().partition(":")[0]
         taken = bare.startswith("#") and name in known
         shown.append(line.replace("# ", "", 1) if taken else line)

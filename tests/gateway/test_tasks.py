@@ -175,7 +175,6 @@ def test_a_run_that_takes_too_long_says_so(deployment: Deployment) -> None:
 
 def test_what_is_not_decided_upon_is_said(deployment: Deployment) -> None:
     config = default_config()
-    config.preemptionPolicy.killOnPreempt = True
     request = deployment.request(2, defaultConfig=config)
     request.config.sla.revocable = True
     request.config.instanceConfig[0].resource.fdLimit = 9
@@ -187,10 +186,7 @@ def test_what_is_not_decided_upon_is_said(deployment: Deployment) -> None:
         (text,) = [e.message for e in deployment.tasks.GetPodEvents(sent).result if e.message]
         return str(text)
 
-    both = (
-        "accepted, not decided upon yet: sla.revocable (it takes normal resources), "
-        "preemptionPolicy (nothing is preempted)"
-    )
+    both = "accepted, not decided upon yet: sla.revocable (it takes normal resources)"
     assert said(1) == both
     assert said(0) == f"{both}, resource.fdLimit (it is not enforced)"
 

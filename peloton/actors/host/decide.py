@@ -131,7 +131,7 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
     if unknown:
         sends.append(Send(SENDER, t.RunGone(message.run), unknown))
     if stops:
-        order = m.StopRuns(at.key, at.epoch, tuple(stops), message.grace_s)
+        order = m.StopRuns(at.key, at.epoch, tuple(stops), message.grace_s, message.notice)
         sends.append(Send(host.backend, order))
     facts = (f.KillOrdered(tuple(orders)),) if orders else ()
     return Decision(facts=facts, sends=tuple(sends))

@@ -99,6 +99,7 @@ class KillRun(Message, frozen=True, gc=False, array_like=True):
 
     run: int
     grace_s: float
+    notice: str = ""  # why, for the program: it may save what it has done
 
 
 class RunSeen(Message, frozen=True, gc=False, array_like=True):
@@ -294,12 +295,13 @@ class StartRuns(Message, frozen=True, gc=False, array_like=True):
 
 
 class StopRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: end these; they are killed after `grace_s`."""
+    """Host to backend: end these; they are told the `notice`, and killed after `grace_s`."""
 
     host: Key
     epoch: int
     runs: tuple[str, ...]
     grace_s: float
+    notice: str = ""
 
 
 class ForgetRuns(Message, frozen=True, gc=False, array_like=True):

@@ -9,9 +9,11 @@ import enum
 from collections.abc import Callable, Mapping
 
 from peloton.actors.respool.admission import admissions
-from peloton.actors.respool.lot.messages import Admit
+from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION, Admit
 from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.state import Pool
+from peloton.actors.respool.reclaiming import reclaims
+from peloton.actors.respool.state import Pool, PoolNotes
+from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, counted
 
 
@@ -34,10 +36,25 @@ def serve(at: At) -> Decision | Rest:
         return SETTLED
     found = admissions(at.index)
     if not found:
-        return WAITING
+        return take_back(at)
     sends = tuple(Send(lot, Admit(members)) for lot, members in found)
     because = counted(len(found), "lot is admitted", many="lots are admitted")
     return Decision(sends=sends, because=because)
+
+
+def take_back(at: At) -> Decision | Rest:
+    """Nothing more can be admitted: have others give back what somebody is entitled to."""
+    tree: Tree = at.index
+    if not tree.policy.enabled or at.level < LEVEL_PREEMPTION:
+        return WAITING
+    orders = reclaims(tree, at.now)
+    notes = PoolNotes(tree.reclaims.wake_at)
+    known = at.notes if at.notes is not None else PoolNotes()
+    if not orders and notes == known:
+        return WAITING
+    sends = tuple(Send(lot, order) for lot, order in orders)
+    because = counted(len(orders), "lot gives back", many="lots give back") if orders else ""
+    return Decision(sends=sends, because=because, notes=notes)
 
 
 def settled(at: At) -> Decision | Rest:

@@ -5,11 +5,14 @@ Must hold nothing but the table.
 
 from __future__ import annotations
 
+from functools import partial
+
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.decide import ABSENT, DECIDE
 from peloton.actors.respool.facts import FACTS
 from peloton.actors.respool.goals import pursue
 from peloton.actors.respool.queries import get_pool, list_pools, list_queue
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import EVOLVE, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import KIND_STATES, Kind, Query
@@ -20,21 +23,27 @@ def _depends(query: Query) -> str:
     return KIND_STATES if isinstance(query, m.GetPool) and query.config_only else ""
 
 
-KIND = Kind(
-    name="respool",
-    group="resmgr",
-    state=Pool,
-    decide=DECIDE,
-    absent=ABSENT,
-    pursue=pursue,
-    evolve=EVOLVE,
-    messages=m.MESSAGES,
-    facts=FACTS,
-    answers={**m.ANSWERS, 501: m.PoolView, 502: m.QueuedLot},
-    partition=lambda key: m.TREE_PARTITION,
-    parent=lambda key, state: m.ROOT,
-    index=Tree,
-    inspect={m.ListPools: list_pools, m.GetPool: get_pool, m.ListQueue: list_queue},
-    depends=_depends,
-    queries={501: m.ListPools, 502: m.GetPool, 503: m.ListQueue},
-)
+def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
+    """The kind, for pools that take back what they lent by this policy."""
+    return Kind(
+        name="respool",
+        group="resmgr",
+        state=Pool,
+        decide=DECIDE,
+        absent=ABSENT,
+        pursue=pursue,
+        evolve=EVOLVE,
+        messages=m.MESSAGES,
+        facts=FACTS,
+        answers={**m.ANSWERS, 501: m.PoolView, 502: m.QueuedLot},
+        partition=lambda key: m.TREE_PARTITION,
+        parent=lambda key, state: m.ROOT,
+        index=partial(Tree, policy),
+        inspect={m.ListPools: list_pools, m.GetPool: get_pool, m.ListQueue: list_queue},
+        depends=_depends,
+        recall_s=lambda notes: notes.wake_at,
+        queries={501: m.ListPools, 502: m.GetPool, 503: m.ListQueue},
+    )
+
+
+KIND = kind()

@@ -58,7 +58,8 @@ def list_queue(pool: Pool, query: m.ListQueue, at: At) -> tuple[m.QueuedLot, ...
 def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:
     """A pool as clients see it; the root shows the cluster's capacity as its own."""
     below = tuple(sorted(tree.below(pool))) if children else ()
-    return _view(tree, pool, children=below, because=tree.head_waits(pool))
+    texts = (tree.head_waits(pool), tree.reclaims.verdict(pool, tree.waiting))
+    return _view(tree, pool, children=below, because="; ".join(filter(None, texts)))
 
 
 def _view(

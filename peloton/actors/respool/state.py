@@ -39,6 +39,12 @@ class Pool(Value, frozen=True, gc=False, array_like=True):
         return total
 
 
+class PoolNotes(Value, frozen=True, gc=False, array_like=True):
+    """When the root has to look at its pools again without a message. Never journaled."""
+
+    wake_at: float | None = None
+
+
 def _capacity(pool: Pool, fact: f.CapacityChanged) -> Pool:
     found = InventorySum(fact.version, fact.capacity)
     return msgspec.structs.replace(pool, inventories=pool.inventories.set(fact.inventory, found))

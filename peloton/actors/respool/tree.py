@@ -27,6 +27,7 @@ from peloton.actors.respool.node import (
     terms_of,
 )
 from peloton.actors.respool.queue import Queue
+from peloton.actors.respool.reclaims import PreemptionPolicy, Reclaims
 from peloton.actors.respool.sharing import Sharing
 from peloton.actors.respool.shortage import why_head_waits, why_lot_waits
 from peloton.actors.respool.skipped import SkippedLots
@@ -40,11 +41,13 @@ MILLIONTHS_MAX = 1 << 62
 class Tree:
     """Pools by key, with the use and demand of their lots."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: PreemptionPolicy = PreemptionPolicy()) -> None:  # noqa: B008
+        self.policy = policy
         self.pools: dict[Key, Pool] = {}
         self.lots: dict[Key, Lot] = {}
         self.queues: dict[Key, Queue] = {}
         self.waiting = Waiting()
+        self.reclaims = Reclaims()
         self._nodes: dict[Key, Node] = {}
         self._sharing = Sharing()
         self._uneven: dict[Key, None] = {}  # pools that keep what they do not need, or never borrow
@@ -326,6 +329,7 @@ class Tree:
         if held < 0:
             self._released(node, need)
         self._queue(key, new, pool=pool)
+        self.reclaims.put(key, old=old, new=new)
         self._claim(key, pool)
         if held < 0 and lot.shape.controller:
             self._restore_controllers(pool)

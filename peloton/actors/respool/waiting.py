@@ -96,6 +96,8 @@ class Waiting:
         ] = {}  # pools to be admitted a task beyond their entitlement
         self._parts: dict[Key, None] = {}
         self._entitled: dict[Key, Key] = {}  # blocked, and entitled to the room they lack → where
+        self.entitled_news: dict[Key, None] = {}  # pools that may have begun or ceased to be such
+        self.entitled_ended: dict[Key, None] = {}  # those that had nobody waiting in between
         self._awaited: dict[Key, int] = {}  # how many of them lack it there
         self._needs: dict[Resources, dict[Key, None]] = {}  # blocked pools by need of their head
         self._heads: dict[Key, Resources] = {}
@@ -114,6 +116,8 @@ class Waiting:
         self.changed.pop(pool, None)
         self.rounded_up.pop(pool, None)
         self._unblock(pool)
+        if pool in self.entitled_news:
+            self.entitled_ended[pool] = None
 
     def recheck(self, pool: Key) -> None:
         """The resource that blocks a pool may be another now."""
@@ -148,6 +152,14 @@ class Waiting:
         """The pools that were entitled to the room they wait for, where, and for how much."""
         return [(pool, where, self._heads[pool]) for pool, where in self._entitled.items()]
 
+    def awaits(self, pool: Key) -> tuple[Key, Resources] | None:
+        """Where the head of a pool waits for room to which the pool is entitled, and for how much.
+
+        None if it does not.
+        """
+        where = self._entitled.get(pool)
+        return None if where is None else (where, self._heads[pool])
+
     def is_awaited(self, pool: Key) -> bool:
         """Whether room in a pool is awaited by the head of another that is entitled to it."""
         return pool in self._awaited
@@ -163,6 +175,7 @@ class Waiting:
         self.blocked.put(pool, self.numbers[pool], resource=resource, amount=amount)
         if entitled:
             self._entitled[pool] = resource.pool
+            self.entitled_news[pool] = None
             self._awaited[resource.pool] = self._awaited.get(resource.pool, 0) + 1
         self._head(pool, need)
 
@@ -189,6 +202,7 @@ class Waiting:
         self._parts.pop(pool, None)
         where = self._entitled.pop(pool, None)
         if where is not None:
+            self.entitled_news[pool] = None
             self._awaited[where] -= 1
             if not self._awaited[where]:
                 del self._awaited[where]

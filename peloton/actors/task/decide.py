@@ -16,7 +16,7 @@ from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import HOST, LOT
-from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
+from peloton.actors.task.state import ON_HOST, PREEMPTIONS, Admission, Task, TaskStates
 from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Send
 
 START, THROTTLE, RUN_LIMIT = "start", "throttle", "run_limit"
@@ -104,6 +104,20 @@ def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Deci
     )
 
 
+def preempt(task: Task, message: m.Preempt, at: At) -> Decision:
+    """Give up what it holds: the run ends with its grace, one that waits for a host queues anew."""
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if task.state == TaskStates.RUNNING and wanted:
+        cause = m.KillCause.PREEMPTED_FOR_GOOD if message.for_good else m.KillCause.PREEMPTED
+        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s, message.reason))
+        fact = f.TaskKilling(message.reason, cause)
+        return Decision(facts=(fact,), sends=(kill,), because=message.reason)
+    if task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted:
+        ticket = Send(LOT, Enqueue(task.ticket + 1))
+        return Decision(facts=(f.AdmissionRequested(),), sends=(ticket,), because=message.reason)
+    return Decision(because="preempted when it held nothing that it could give up")
+
+
 def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
     """The host granted resources."""
     if message.run != task.run or task.state not in ON_HOST:
@@ -148,7 +162,12 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
 
 
 def _outcome(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
-    """As reported, but for a run that was killed because it ran too long: that is its reason."""
+    """As reported, but for a run that was killed because it ran too long, or for another pool."""
+    if task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
+        if reported.end == m.End.SUCCEEDED:
+            return reported
+        code, signal = reported.exit_code, reported.signal
+        return m.RunOutcome(m.End.KILLED, code, signal, m.PREEMPTED, task.because)
     too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
     if not too_long or reported.end == m.End.SUCCEEDED:
         return reported
@@ -201,6 +220,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.MarkUnschedulable: mark_unschedulable,
     m.SetRunLimit: limit_set,
     m.DropEvents: drop_events,
+    m.Preempt: preempt,
     Due: due,
 }
 
@@ -237,6 +257,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.MarkUnschedulable: _nothing,
     m.SetRunLimit: _nothing,
     m.DropEvents: _nothing,
+    m.Preempt: _nothing,
     Due: _nothing,
 }
 
@@ -252,7 +273,8 @@ def owed(task: Task) -> tuple[Send, ...]:
         # Also once the host has accepted: its answer to a repeat replaces a lost `Started`.
         return (*sends, Send(HOST, Launch(task.run)))
     if task.state == TaskStates.KILLING:
-        return (*sends, Send(HOST, KillRun(task.run, task.policy.kill_grace_s)))
+        notice = task.because if task.cause in PREEMPTIONS else ""
+        return (*sends, Send(HOST, KillRun(task.run, task.policy.kill_grace_s, notice)))
     return sends
 
 

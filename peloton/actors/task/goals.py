@@ -147,7 +147,7 @@ def end_run(task: Task) -> Decision | Rest:
 
 def may_retry(task: Task) -> bool:
     """Whether an ended batch task gets another run: system failures up to a limit are free."""
-    if task.cause == KillCause.RUN_LIMIT:
+    if task.cause in (KillCause.RUN_LIMIT, KillCause.PREEMPTED_FOR_GOOD):
         return False
     return task.free_try or task.failures < task.policy.max_failures
 

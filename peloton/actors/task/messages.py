@@ -47,8 +47,11 @@ class KillCause(enum.IntEnum):
     NONE = 0  # it was stopped; or, where its goal is to run, it did not start in time
     RUN_LIMIT = 1  # it ran longer than it may: the instance ends
     PREEMPTED = 2  # its resources were taken: a new run is free
+    PREEMPTED_FOR_GOOD = 3  # the same, and its config says that it is not run again
 
 
+PREEMPTED = "preempted"
+"""The reason of a run that was killed for a pool that is entitled to what it held."""
 HOST_MAINTENANCE = "host maintenance"
 """The reason of a run that was ended because its host goes down for maintenance."""
 
@@ -151,6 +154,16 @@ class DropEvents(Message, frozen=True, gc=False, array_like=True):
     run: int
 
 
+class Preempt(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: give up what you hold; a run is ended with its grace.
+
+    `for_good`: a run that is ended is not run again.
+    """
+
+    reason: str
+    for_good: bool = False
+
+
 class Accepted(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks, in answer to a repeated launch: this run waits for its start."""
 
@@ -208,6 +221,7 @@ MESSAGES: dict[int, type] = {
     11: MarkUnschedulable,
     12: SetRunLimit,
     13: DropEvents,
+    14: Preempt,
 }
 
 

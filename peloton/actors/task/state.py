@@ -94,6 +94,7 @@ _STATE_OF_END = {
     End.LOST: TaskStates.LOST,
 }
 
+PREEMPTIONS = frozenset((KillCause.PREEMPTED, KillCause.PREEMPTED_FOR_GOOD))
 _LOST_OR_KILLED = frozenset((TaskStates.LOST, TaskStates.KILLED))
 
 replace = msgspec.structs.replace
@@ -140,9 +141,11 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
     if task.state == TaskStates.KILLING and task.cause == KillCause.RUN_LIMIT:
         if state != TaskStates.SUCCEEDED:
             return replace(task, state=TaskStates.KILLED, free_try=False, because="")
+    elif task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
+        if state != TaskStates.SUCCEEDED:
+            again = task.cause == KillCause.PREEMPTED
+            return replace(task, state=TaskStates.KILLED, free_try=again, because="")
     elif task.state == TaskStates.KILLING and state in _LOST_OR_KILLED:
-        if task.cause == KillCause.PREEMPTED:
-            return replace(task, state=TaskStates.KILLED, free_try=True, because="")
         # Killed by us though it should run: it did not start in time, which is a system failure.
         state = TaskStates.LOST
     if state == TaskStates.SUCCEEDED:

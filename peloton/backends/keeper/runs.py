@@ -23,6 +23,7 @@ from .engine import ContainerRefused
 from .journal import KeeperJournal, KeeperJournalFailed
 from .kinds import KeeperRun, Memory, Record
 from .limits import InsideGroup, Limits, LimitsUnavailable
+from .notices import Notices
 from .programs import inherited, program_of
 from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
@@ -66,6 +67,7 @@ class Runs:
         self._ending: list[KeeperRun] = []
         self._acks: list[Record] = []
         self._kills: list[tuple[float, str]] = []
+        self._notices = Notices()
         self._spawner = processes.Spawner()
         self._accounts = accounts.Accounts(os.geteuid())
         self._inherited = inherited()
@@ -100,7 +102,7 @@ class Runs:
             else:
                 self.events.append((host, kinds.used_event(known.run_id, at=time.time())))
 
-    def kill(self, host: str, run_id: str, *, grace_s: float) -> None:
+    def kill(self, host: str, run_id: str, *, grace_s: float, notice: str = "") -> None:
         run = self.memory.runs.get(run_id)
         if run is None or run.host != host:
             self.events.append((host, {"a": "unknown", "run": run_id}))
@@ -109,6 +111,8 @@ class Runs:
         else:
             first, run.kill_requested = not run.kill_requested, True
             if run.pid and first:
+                if notice:
+                    self._notices.give(run_id, self.sandboxes.path(run_id), text=notice)
                 self._signal(run, signal.SIGTERM)
             if run.pid:
                 heapq.heappush(self._kills, (time.monotonic() + grace_s, run_id))
@@ -154,11 +158,13 @@ class Runs:
 
     def next_kill(self) -> float | None:
         times = [self._kills[0][0]] if self._kills else []
-        start = self._spawner.next_deadline()
-        return min([*times, start] if start is not None else times, default=None)
+        others = (self._spawner.next_deadline(), self._notices.next_look())
+        return min([*times, *(at for at in others if at is not None)], default=None)
 
     def kill_overdue(self, now: float) -> None:
         self._spawner.kill_overdue(now)
+        for run_id in self._notices.saved(now):
+            heapq.heappush(self._kills, (now, run_id))
         while self._kills and self._kills[0][0] <= now:
             run = self.memory.runs.get(heapq.heappop(self._kills)[1])
             if run is not None and run.live:
@@ -404,6 +410,7 @@ class Runs:
 
     def _finish(self, run: KeeperRun, found: RunExit, *, status: int | None = None) -> None:
         message = f"{found.message}; {run.note}" if run.note else found.message
+        self._notices.drop(run.run_id)
         run.end = kinds.end_of(
             found.outcome, reason=found.reason, message=message, status=status, at=time.time()
         )

@@ -221,7 +221,8 @@ class Service:
             self._runs.launch(host, message["runs"])
         elif request == "kill":
             for run_id, grace_s in message["runs"]:
-                self._runs.kill(host, run_id, grace_s=grace_s)
+                notice = str(message.get("notice", ""))
+                self._runs.kill(host, run_id, grace_s=grace_s, notice=notice)
         elif request == "list":
             listed = {"runs": self._runs.listing(host), "keeper": self._identity}
             self._send(connection, {"a": "listed", "host": host, "at": time.time(), **listed})

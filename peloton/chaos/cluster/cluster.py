@@ -21,6 +21,7 @@ from peloton.actors.job.messages import NOTIFIER, CreateJob, StartInstances, job
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
 from peloton.assembly.placer_service import PlacerService
 from peloton.chaos.cluster import view
@@ -70,6 +71,7 @@ class ClusterSetup(NamedTuple):
     twice: bool = False
     """Whether each message is decided a second time, which must change nothing."""
     policy: ArchivePolicy = ArchivePolicy()
+    preemption: PreemptionPolicy = PreemptionPolicy()
 
 
 class SimulatedCluster:
@@ -89,6 +91,7 @@ class SimulatedCluster:
             finished_jobs_max=setup.finished_jobs_max,
             policy=setup.policy,
             quarantine=setup.quarantine_after,
+            preemption=setup.preemption,
         )
         self.twice = TwiceCheck(restarts)
         if setup.twice:

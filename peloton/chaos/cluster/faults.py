@@ -15,6 +15,7 @@ from peloton.chaos.cluster import (
     host_holds,
     host_pooling,
     larger,
+    lending,
     levels,
     noticing,
     ordering,
@@ -166,4 +167,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK,
+    **lending.WORK,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What newer commands promise (R22 to R27), each checked by a class of its own.
+"""What newer commands promise (R22 to R28), each checked by a class of its own.
 
 Turns a cluster into a `Contradiction` or nothing: each check says which facts it looks at, and is
 given these alone. It must not know what any of them means.
@@ -13,6 +13,7 @@ from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.host_holds import HoldCheck
 from peloton.chaos.cluster.host_pooling import PlaceCheck
 from peloton.chaos.cluster.job_ends import JobEnds
+from peloton.chaos.cluster.lending import LendingCheck
 from peloton.chaos.cluster.noticing import NoticeCheck
 from peloton.chaos.cluster.pacing import PaceCheck
 from peloton.chaos.cluster.quarantining import QuarantineCheck
@@ -30,11 +31,12 @@ class PromiseChecks:
         self.pace = PaceCheck()
         self.schedules = ScheduleCheck(cluster)
         self.places = PlaceCheck()
+        self.lending = LendingCheck()
         self.quarantines = QuarantineCheck(cluster)
         self.notices = NoticeCheck(cluster.listener, self.ends)
         self._noted: dict[type, list[Callable[[Entry, Any], None]]] = {}
         tables = (self.ends.noted, self.holds.noted, self.pace.noted, self.schedules.noted)
-        for noted in (*tables, self.places.noted, self.quarantines.noted):
+        for noted in (*tables, self.places.noted, self.quarantines.noted, self.lending.noted):
             for fact, note in noted.items():
                 self._noted.setdefault(fact, []).append(note)
 
@@ -53,5 +55,6 @@ class PromiseChecks:
     def quiet(self) -> None:
         """Raises `Contradiction`."""
         self.holds.quiet()
+        self.lending.quiet()
         self.schedules.quiet()
         self.notices.quiet()

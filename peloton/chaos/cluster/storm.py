@@ -16,12 +16,15 @@ from typing import NamedTuple
 
 from peloton.actors.host.hold_messages import LEVEL_HOLDS
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
+from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
     host_holds,
     host_pooling,
     larger,
+    lending,
     levels,
     noticing,
     ordering,
@@ -78,7 +81,7 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 """What clients do in a part of the storms. The order is part of every seed."""
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
-    quarantining.DRAWN,
+    quarantining.DRAWN, lending.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = (*host_holds.WORK, *host_pooling.WORK)
@@ -144,8 +147,7 @@ def draw(seed: int) -> ClusterPlan:
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
-    if not raised and any(action.name in NEED_A_LEVEL for action in actions):
-        level = LEVEL_HOLDS
+    level = level if raised else _needed(actions, level)
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)
@@ -177,6 +179,12 @@ def draw(seed: int) -> ClusterPlan:
         after = quarantining.QUARANTINED_AFTER
         plan = changed(plan, hosts=hosts, quarantine_after=after)
     return alone(plan) if random.Random(f"{seed} alone").random() < ALONE_SHARE else plan
+
+
+def _needed(actions: list[StormAction], level: int) -> int:
+    if any(action.name in lending.WORK for action in actions):
+        return LEVEL_PREEMPTION
+    return LEVEL_HOLDS if any(action.name in NEED_A_LEVEL for action in actions) else level
 
 
 def alone(plan: ClusterPlan) -> ClusterPlan:
@@ -238,6 +246,7 @@ class StormRun:
             level=plan.level,
             embedded=plan.embedded,
             twice=plan.seed % TWICE_EVERY == 0,
+            preemption=PreemptionPolicy(sustained_s=lending.GIVEN_BACK_AFTER_S),
         )
         self.cluster = SimulatedCluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup

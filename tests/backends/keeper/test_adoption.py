@@ -10,6 +10,7 @@ import math
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from peloton.backends.keeper.adoption import adopt
 from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper.kept import KeepRules
 from peloton.backends.keeper.kinds import KeeperRun, Memory
+from peloton.backends.keeper.notices import NOTICE, SAVED
 from peloton.backends.keeper.runs import Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
 
@@ -81,6 +83,24 @@ def test_the_very_process_is_adopted(stranger, runs_of):
     assert runs.listing(HOST)[0]["state"] == "running"
     runs.kill(HOST, "r-0-1", grace_s=60.0)
     assert stranger.wait(60) == -signal.SIGTERM
+
+
+def test_one_that_has_saved_its_work_is_not_waited_for(runs_of, tmp_path):
+    """It ignores the signal, and was given a minute."""
+    program = "trap '' TERM; echo ready; sleep 600"
+    made = subprocess.Popen(["sh", "-c", program], start_new_session=True, stdout=subprocess.PIPE)
+    assert made.stdout.readline() == b"ready\n"
+    runs = runs_of(memory_of(made.pid, birth_of(made.pid)))
+    sandbox = tmp_path / runs.sandboxes.path("r-0-1")
+    sandbox.mkdir(parents=True, exist_ok=True)
+    runs.kill(HOST, "r-0-1", grace_s=60.0, notice="for /b")
+    assert (sandbox / NOTICE).read_text() == "for /b\n"
+    runs.kill_overdue(time.monotonic())
+    assert made.poll() is None
+    (sandbox / SAVED).touch()
+    assert runs.next_kill() < time.monotonic() + 1.0
+    runs.kill_overdue(time.monotonic() + 1.0)
+    assert made.wait(60) == -signal.SIGKILL
 
 
 def test_a_process_that_got_the_pid_later_is_not_adopted(stranger, runs_of):

@@ -15,6 +15,7 @@ from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.counts import tally
+from peloton.actors.job.slice.evicting import evict, evict_nobody, room_found
 from peloton.actors.job.slice.goals import (
     PLACE_RETRY_S,
     REFUSED_REST_S,
@@ -39,7 +40,7 @@ from peloton.actors.task.messages import (
     crowd_key,
 )
 from peloton.actors.task.state import Task
-from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
+from peloton.placement.messages import Declined, HostSummary, Placed, RoomFound, Unplaced
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Refused, Send
 
 REFUSED_KEPT_MAX = 16
@@ -360,6 +361,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     Placed: placed,
     Unplaced: unplaced,
     m.DropInstanceEvents: drop_events,
+    m.Evict: evict,
+    RoomFound: room_found,
 }
 
 
@@ -378,4 +381,6 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     Placed: _decline,
     Unplaced: _nothing,
     m.DropInstanceEvents: _no_events,
+    m.Evict: evict_nobody,
+    RoomFound: _nothing,
 }

@@ -59,6 +59,18 @@ class RunsLimited(Fact, frozen=True, gc=False, array_like=True):
     max_running_s: float | None
 
 
+class MembersEvicted(Fact, frozen=True, gc=False, array_like=True):
+    """By this order of a lot, these members give up what they hold, with these tickets.
+
+    `because` says why they are fewer than ordered, if they are.
+    """
+
+    lot: Key
+    number: int
+    going: tuple[tuple[int, Bits], ...]
+    because: str = ""
+
+
 class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The slice is deleted."""
 
@@ -71,4 +83,5 @@ FACTS: dict[int, type] = {
     5: SliceGrown,
     6: RestartsOrdered,
     7: RunsLimited,
+    8: MembersEvicted,
 }

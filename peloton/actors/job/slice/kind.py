@@ -7,11 +7,18 @@ import functools
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
-from peloton.actors.job.slice.facts import FACTS, RestartsOrdered, RunsLimited, SliceGrown
+from peloton.actors.job.slice.facts import (
+    FACTS,
+    MembersEvicted,
+    RestartsOrdered,
+    RunsLimited,
+    SliceGrown,
+)
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_state_of
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
+from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_DROPPED_EVENTS, TaskGoals
 from peloton.runtime.vocabulary import Key, Kind
 
@@ -65,5 +72,6 @@ KIND = Kind(
     since={
         **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
         m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
+        MembersEvicted: LEVEL_PREEMPTION,
     },
 )

@@ -11,7 +11,7 @@ from typing import ClassVar
 from peloton.actors.host.messages import Port
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
-from peloton.placement.messages import Constraint, HostSummary, Placed, Unplaced
+from peloton.placement.messages import Constraint, HostSummary, Placed, RoomFound, Unplaced
 from peloton.runtime.vocabulary import (
     Bits,
     Delivery,
@@ -63,6 +63,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     preemptible: bool | None = None
     raw: bytes = b""
     max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
+    kill_on_preempt: bool | None = None  # one that is preempted is not run again
 
 
 class Override(Value, frozen=True, gc=False, array_like=True):
@@ -111,6 +112,21 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     restarts: tuple[tuple[int, Bits], ...] = ()
     tallied: bool = False
     begins: int | None = None
+
+
+class Evict(Message, frozen=True, gc=False, array_like=True):
+    """Lot to slice: so many members of the lot are to give up what they hold; answered `Yielded`.
+
+    `number` identifies the order: a repeat is answered with what was chosen. `need` is what the
+    host of a victim must have room for then; none if that does not matter.
+    """
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    number: int
+    count: int
+    need: Resources
+    reason: str
 
 
 class HostRefused(Message, frozen=True, gc=False, array_like=True):
@@ -278,6 +294,9 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
         raw=own.raw,
         max_running_s=own.max_running_s if own.labels else default.max_running_s,
+        kill_on_preempt=(
+            own.kill_on_preempt if own.kill_on_preempt is not None else default.kill_on_preempt
+        ),
     )
 
 
@@ -287,6 +306,8 @@ MESSAGES: dict[int, type] = {
     3: Placed,
     4: Unplaced,
     5: DropInstanceEvents,
+    6: Evict,
+    7: RoomFound,
 }
 
 

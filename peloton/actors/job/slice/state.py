@@ -45,6 +45,15 @@ class SpecRow(Value, frozen=True, gc=False, array_like=True):
     config_version: int = 1
 
 
+class Eviction(Value, frozen=True, gc=False, array_like=True):
+    """What was chosen by the last order of a lot."""
+
+    lot: Key
+    number: int
+    going: tuple[tuple[int, Bits], ...]
+    because: str = ""
+
+
 class Slice(Value, frozen=True, gc=False, array_like=True):
     """Up to a thousand instances of a job."""
 
@@ -62,6 +71,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     begins: int | None = None  # how many may have begun in all, by the job's throttle
     begun: int = 0  # how many have, or will not
     begun_at: float = 0.0  # when the last one did
+    evictions: tuple[Eviction, ...] = ()  # the last one of each lot that had any
 
     @property
     def waiting(self) -> Bits:
@@ -85,6 +95,16 @@ NO_MEMBERS = Bits()
 """No member; sets never change, so one serves all."""
 
 
+class PendingEviction(Value, frozen=True, gc=False, array_like=True):
+    """An order of a lot that waits for a placer to say what hosts have free."""
+
+    lot: Key
+    number: int
+    count: int
+    need: Resources
+    reason: str
+
+
 class WishNotes(Value, frozen=True, gc=False, array_like=True):
     """Pending wishes, and why no host was found. Never journaled.
 
@@ -106,6 +126,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     kept: Bits = Bits()  # members whose wish the placer keeps until a host has room
     kept_at: float = 0.0
     placer: Key | None = None  # the one that was the last to keep members
+    evicting: tuple[PendingEviction, ...] = ()  # orders that wait for what hosts have free
 
 
 def spec_rows(
@@ -250,6 +271,12 @@ def _without_spare(slice_: Slice) -> Slice:
     return msgspec.structs.replace(slice_, begun=slice_.begins - starts.waiting)
 
 
+def _evicted(slice_: Slice, fact: f.MembersEvicted) -> Slice:
+    others = tuple(each for each in slice_.evictions if each.lot != fact.lot)
+    last = Eviction(fact.lot, fact.number, fact.going, fact.because)
+    return msgspec.structs.replace(slice_, evictions=(*others, last))
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.SliceOpened: _opened,
     f.SliceGoalSet: _goal,
@@ -258,4 +285,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.SliceGrown: _grown,
     f.RestartsOrdered: _restarts,
     f.RunsLimited: _limited,
+    f.MembersEvicted: _evicted,
 }

@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
+from peloton.actors.job.slice.messages import Evict
 from peloton.actors.respool.lot import facts as f
 from peloton.actors.respool.lot import messages as m
-from peloton.actors.respool.lot.state import Lot, last_tickets
-from peloton.actors.task.messages import Admitted, Queued, TicketReleased
+from peloton.actors.respool.lot.state import Lot, LotOrder, last_tickets
+from peloton.actors.task.messages import Admitted, Queued, TicketReleased, slice_of_crowd
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Message, Send
+
+ORDERS_PER_FRAME = 1024
+"""Orders to one lot in one frame, more than there can be: each waits for an answer."""
 
 
 def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
@@ -76,6 +82,47 @@ def admit_absent(message: m.Admit, at: At) -> Decision:
     return Decision(because="the lot is empty")
 
 
+def reclaim(lot: Lot, message: m.Reclaim, at: At) -> Decision:
+    """Have so many members give up what they hold: the slice knows which cost the least."""
+    if message.after != lot.orders or lot.order is not None:
+        return Decision(because="an order that was decided before the last one was known")
+    count = min(message.count, len(lot.admitted - lot.leaving))
+    if count <= 0 or at.level < m.LEVEL_PREEMPTION:
+        return Decision(because="nothing is left to give back")
+    # A lot that was empty in between must not use a number again that its slice has answered.
+    number = max(lot.orders + 1, at.position * ORDERS_PER_FRAME)
+    fact = f.ReclaimOrdered(number, count, message.need, message.reason)
+    order = _order(lot, LotOrder(number, count, message.need, message.reason))
+    return Decision(facts=(fact,), sends=(order,), because=message.reason)
+
+
+def yielded(lot: Lot, message: m.Yielded, at: At) -> Decision:
+    """The slice has chosen: these members have their tickets until their runs have ended."""
+    if lot.order is None or message.number != lot.order.number:
+        return Decision(because="answer to another order")
+    members = Bits()
+    for last, group in last_tickets(lot, lot.admitted):
+        for ticket, going in message.going:
+            if ticket == last:
+                members = members | (going & group)
+    fact = f.ReclaimAnswered(members, message.because)
+    return Decision(facts=(fact,), because=message.because or "members give back what they hold")
+
+
+def _too_late(message: m.Reclaim | m.Yielded, at: At) -> Decision:
+    return Decision(because="the lot is empty")
+
+
+def _order(lot: Lot, order: LotOrder) -> Send:
+    evict = Evict(order.number, order.count, order.need, order.reason)
+    return Send(slice_of_crowd(lot.crowd), evict)
+
+
+def owed(lot: Lot) -> tuple[Send, ...]:
+    """The order to give back, until the slice has answered it."""
+    return (_order(lot, lot.order),) if lot.order is not None else ()
+
+
 def _answers(lot: Lot, members: Bits, *, ticket: int) -> tuple[Send, ...]:
     answers = (
         (Queued(ticket), members & lot.waiting),
@@ -92,17 +139,25 @@ def _reply(message: Message, members: Bits) -> Send:
 def waits(lot: Lot, query: m.GetLot, at: At) -> m.LotWaits:
     """Why the waiting members wait, from the tree of pools, which is the lot's index."""
     found: m.LotWaits = at.index.waits(at.key)
-    return found
+    tree = at.index
+    verdict = tree.reclaims.verdict(found.pool, tree.waiting)
+    if not verdict or not found.waiting:
+        return found
+    return msgspec.structs.replace(found, because=f"{found.because}; {verdict}")
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Enqueue: enqueue,
     m.ReleaseTicket: release,
     m.Admit: admit,
+    m.Reclaim: reclaim,
+    m.Yielded: yielded,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Enqueue: opened,
     m.ReleaseTicket: release_absent,
     m.Admit: admit_absent,
+    m.Reclaim: _too_late,
+    m.Yielded: _too_late,
 }

@@ -5,6 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
+from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.runtime.vocabulary import Bits, Fact, Key
 
@@ -38,4 +39,30 @@ class LotReleased(Fact, frozen=True, gc=False, array_like=True):
     ticket: int
 
 
-FACTS: dict[int, type] = {1: LotOpened, 2: LotEnqueued, 3: LotAdmitted, 4: LotReleased}
+class ReclaimOrdered(Fact, frozen=True, gc=False, array_like=True):
+    """So many admitted members are to give up what they hold; owed to the slice until answered.
+
+    `number` is higher than that of any earlier order to this lot, also one that was emptied since.
+    """
+
+    number: int
+    count: int
+    need: Resources
+    reason: str
+
+
+class ReclaimAnswered(Fact, frozen=True, gc=False, array_like=True):
+    """The order is carried out: these members give up what they hold, and have not yet."""
+
+    members: Bits
+    because: str = ""
+
+
+FACTS: dict[int, type] = {
+    1: LotOpened,
+    2: LotEnqueued,
+    3: LotAdmitted,
+    4: LotReleased,
+    5: ReclaimOrdered,
+    6: ReclaimAnswered,
+}

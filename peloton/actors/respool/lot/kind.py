@@ -6,8 +6,8 @@ Must hold nothing but the table.
 from __future__ import annotations
 
 from peloton.actors.respool.lot import messages as m
-from peloton.actors.respool.lot.decide import ABSENT, DECIDE, waits
-from peloton.actors.respool.lot.facts import FACTS
+from peloton.actors.respool.lot.decide import ABSENT, DECIDE, owed, waits
+from peloton.actors.respool.lot.facts import FACTS, ReclaimAnswered, ReclaimOrdered
 from peloton.actors.respool.lot.goals import pursue
 from peloton.actors.respool.lot.state import EVOLVE, Lot
 from peloton.actors.respool.messages import ROOT, TREE_PARTITION
@@ -28,4 +28,6 @@ KIND = Kind(
     inspect={m.GetLot: waits},
     queries={501: m.GetLot},
     answers={501: m.LotWaits},
+    owed=owed,
+    since=dict.fromkeys((ReclaimOrdered, ReclaimAnswered), m.LEVEL_PREEMPTION),
 )

@@ -13,6 +13,9 @@ from typing import ClassVar
 from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value, key
 
+LEVEL_PREEMPTION = 5
+"""Feature level from which pools take back what they lent."""
+
 
 class LotShape(Value, frozen=True, gc=False, array_like=True):
     """What the pool needs to know of the members; equal for all members of a lot."""
@@ -48,6 +51,31 @@ class Admit(Message, frozen=True, gc=False, array_like=True):
     members: Bits
 
 
+class Reclaim(Message, frozen=True, gc=False, array_like=True):
+    """Tree to lot: so many of the admitted members are to give up what they hold.
+
+    `after` is the last order that the tree knows of: an order that was decided before the last one
+    was known is void. `need` is what one task needs for which host room is made; none where what is
+    short is the limit of a pool, which any member frees. `reason` is for people.
+    """
+
+    after: int
+    count: int
+    need: Resources
+    reason: str
+
+
+class Yielded(Message, frozen=True, gc=False, array_like=True):
+    """Slice to lot, in answer to `Evict`: these give up what they hold, each with its ticket.
+
+    `because` says why they are fewer than ordered, if they are.
+    """
+
+    number: int
+    going: tuple[tuple[int, Bits], ...]
+    because: str = ""
+
+
 class GetLot(Query, frozen=True, gc=False, array_like=True):
     """Why the waiting members wait: `LotWaits`."""
 
@@ -69,7 +97,7 @@ class LotWaits(Value, frozen=True, gc=False, array_like=True):
     never: bool = False
 
 
-MESSAGES: dict[int, type] = {1: Enqueue, 2: ReleaseTicket, 3: Admit}
+MESSAGES: dict[int, type] = {1: Enqueue, 2: ReleaseTicket, 3: Admit, 4: Reclaim, 5: Yielded}
 
 
 def lot_key(job: str, slice_number: int, *, shape_number: int) -> Key:

@@ -14,9 +14,19 @@ from typing import Any
 import immutables
 import msgspec
 
+from peloton.actors.resources import Resources
 from peloton.actors.respool.lot import facts as f
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.runtime.vocabulary import Bits, Key, Value
+
+
+class LotOrder(Value, frozen=True, gc=False, array_like=True):
+    """An order to give back, which the slice has not answered yet."""
+
+    number: int
+    count: int
+    need: Resources
+    reason: str
 
 
 class Lot(Value, frozen=True, gc=False, array_like=True):
@@ -28,6 +38,16 @@ class Lot(Value, frozen=True, gc=False, array_like=True):
     tickets: immutables.Map[int, Bits]  # ticket → members whose last ticket it is
     waiting: Bits = Bits()
     admitted: Bits = Bits()
+    order: LotOrder | None = None
+    orders: int = 0  # number of the last order to give back
+    leaving: Bits = Bits()  # admitted members that give up what they hold
+    spared: str = ""  # why the last order was not carried out in full
+
+    @property
+    def coming(self) -> int:
+        """How many members will give up what they hold, as far as that is known."""
+        left = len(self.admitted) - len(self.leaving)
+        return len(self.leaving) + (min(self.order.count, left) if self.order is not None else 0)
 
 
 def held_and_wanted(lot: Lot | None) -> tuple[int, int]:
@@ -67,6 +87,7 @@ def _enqueued(lot: Lot, fact: f.LotEnqueued) -> Lot:
         tickets=_raise_tickets(lot, fact.members, ticket=fact.ticket),
         waiting=lot.waiting | fact.members,
         admitted=lot.admitted - fact.members,
+        leaving=lot.leaving - fact.members,
         arrived=lot.arrived if lot.waiting else fact.at,
     )
 
@@ -87,7 +108,18 @@ def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:
         tickets=_raise_tickets(lot, fact.members, ticket=fact.ticket),
         waiting=waiting,
         admitted=admitted,
+        leaving=lot.leaving - fact.members,
     )
+
+
+def _ordered(lot: Lot, fact: f.ReclaimOrdered) -> Lot:
+    order = LotOrder(fact.number, fact.count, fact.need, fact.reason)
+    return msgspec.structs.replace(lot, order=order, orders=fact.number, spared="")
+
+
+def _answered(lot: Lot, fact: f.ReclaimAnswered) -> Lot:
+    leaving = lot.leaving | (fact.members & lot.admitted)
+    return msgspec.structs.replace(lot, order=None, leaving=leaving, spared=fact.because)
 
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Lot | None]] = {
@@ -95,4 +127,6 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Lot | None]] = {
     f.LotEnqueued: _enqueued,
     f.LotAdmitted: _admitted,
     f.LotReleased: _released,
+    f.ReclaimOrdered: _ordered,
+    f.ReclaimAnswered: _answered,
 }

@@ -1,0 +1,171 @@
+"""Which members of a slice give up what they hold, when their pool has to give back.
+
+Turns an order of a lot (so many) into members: first those that wait for a host, which lose no
+work; then those that run, the newest first, for they lose the least. A run is ended only where its
+host then has room for a task that waits for it: a placer says what hosts have free. What was chosen
+is journaled with its order, so a repeat chooses nobody else. Must not choose how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from peloton.actors.job.slice.facts import MembersEvicted
+from peloton.actors.job.slice.goals import ready_for_host
+from peloton.actors.job.slice.messages import Evict
+from peloton.actors.job.slice.state import PendingEviction, Slice, WishNotes
+from peloton.actors.resources import Resources
+from peloton.actors.respool.lot.messages import Yielded
+from peloton.actors.task.messages import Preempt, TaskGoals, crowd_key
+from peloton.actors.task.state import Task, TaskStates
+from peloton.placement.messages import PLACER_ANY, AskRoom, RoomFound
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send, counted
+
+WANTED = (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+NO_GAIN = "no task that waits would fit on the hosts of the others"
+NO_MORE = "no others run or wait for a host"
+NO_SLICE = "the slice is gone"
+
+
+def evict(slice_: Slice, message: Evict, at: At) -> Decision:
+    """Choose members for an order, or ask first what their hosts have free."""
+    lot = at.sender
+    assert lot is not None
+    for last in slice_.evictions:
+        if last.lot == lot and last.number >= message.number:
+            answer = Yielded(last.number, last.going, last.because)
+            return Decision(sends=(Send(SENDER, answer),), because="order known")
+    order = PendingEviction(lot, message.number, message.count, message.need, message.reason)
+    idle, running = _candidates(slice_, lot, at)
+    chosen = idle[: order.count]
+    if len(chosen) == order.count or not running or order.need == Resources():
+        return _carry_out(slice_, order, at, chosen=chosen + running[: order.count - len(chosen)])
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    others = tuple(each for each in notes.evicting if each.lot != lot)
+    hosts = tuple(dict.fromkeys(_hosts(running, at)))
+    ask = Send(PLACER_ANY, AskRoom(at.key, order.number, hosts))
+    after = msgspec.structs.replace(notes, evicting=(*others, order))
+    return Decision(sends=(ask,), because="asks what hosts have free", notes=after)
+
+
+def evict_nobody(message: Evict, at: At) -> Decision:
+    """The slice is gone, and its tickets are or will be released."""
+    return Decision(sends=(Send(SENDER, Yielded(message.number, (), NO_SLICE)),), because=NO_SLICE)
+
+
+def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
+    """What the hosts have free: end the runs that make room there for a task that waits."""
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    order = next((each for each in notes.evicting if each.number == message.number), None)
+    if order is None or any(
+        last.lot == order.lot and last.number >= order.number for last in slice_.evictions
+    ):
+        return Decision(because="no order waits for this")
+    idle, running = _candidates(slice_, order.lot, at)
+    chosen = idle[: order.count]
+    free = dict(zip(message.hosts, message.free, strict=True))
+    victims = zip(running, _hosts(running, at), strict=True)
+    size = next(row.lot_shape.resources for row in slice_.specs if row.lot == order.lot)
+    left = order.count - len(chosen)
+    chosen += gaining(victims, free, size=size, need=order.need, most=left)
+    others = tuple(each for each in notes.evicting if each.lot != order.lot)
+    after = msgspec.structs.replace(notes, evicting=others)
+    done = _carry_out(slice_, order, at, chosen=chosen)
+    return msgspec.structs.replace(done, notes=after)
+
+
+def gaining(
+    victims: Iterable[tuple[int, Key]],
+    free: Mapping[Key, Resources | None],
+    *,
+    size: Resources,
+    need: Resources,
+    most: int,
+) -> list[int]:
+    """Of the victims, in this order, those which make room for one more task on their hosts.
+
+    Several small ones of one host may be needed for a large task: then all of them, or none.
+    """
+    chosen: list[int] = []
+    rooms = {host: found for host, found in free.items() if found is not None}
+    open_: dict[Key, list[int]] = {}  # by host: victims that do not make room yet
+    for member, host in victims:
+        if len(chosen) >= most:
+            break
+        room = rooms.get(host)
+        if room is None:
+            continue  # it takes no tasks
+        group = open_.setdefault(host, [])
+        group.append(member)
+        after = room + size.times(len(group))
+        if not need.within(after) or len(chosen) + len(group) > most:
+            continue
+        chosen += group
+        # The task that waits has its room; what is over counts for the next one.
+        rooms[host] = after - need
+        open_[host] = []
+    return chosen
+
+
+def _candidates(slice_: Slice, lot: Key, at: At) -> tuple[list[int], list[int]]:
+    """Members of the lot that wait for a host, and those that run; in the order of their turn."""
+    if at.index is None or slice_.goal not in WANTED:
+        return [], []
+    idle = _of_lot(at.index.where(ready_for_host), lot, at)
+    running = _of_lot(at.index.where(_runs), lot, at)
+    read = at.index.columns.read
+    newest = sorted(running, key=lambda each: (-(read("started_at", each) or 0.0), -each))
+    return sorted(idle, reverse=True), newest
+
+
+def _of_lot(raw: int, lot: Key, at: At) -> Iterator[int]:
+    for its_lot, members in at.index.columns.groups("lot", raw):
+        if its_lot == lot:
+            yield from Bits(members)
+
+
+def _runs(task: Task) -> bool:
+    return task.state == TaskStates.RUNNING and task.goal in WANTED and not task.again
+
+
+def _hosts(members: Iterable[int], at: At) -> Iterator[Key]:
+    return (Key(at.index.columns.read("host", each) or "") for each in members)
+
+
+def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[int]) -> Decision:
+    because = ""
+    if len(chosen) < order.count:
+        count = sum(map(len, _candidates(slice_, order.lot, at)))
+        why = NO_GAIN if count > len(chosen) else NO_MORE
+        because = f"{len(chosen)} of {order.count} give up what they hold: {why}"
+    members = Bits.of(*chosen)
+    going = _by_ticket(members, at)
+    fact = MembersEvicted(order.lot, order.number, going, because)
+    answer = Send(order.lot, Yielded(order.number, going, because))
+    crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
+    sends = [
+        Send(crowd, Preempt(order.reason, for_good), some)
+        for for_good, some in _by_end(slice_, members, at)
+    ]
+    text = because or counted(len(chosen), "instance is", many="instances are")
+    return Decision(facts=(fact,), sends=(answer, *sends), because=f"{text} preempted")
+
+
+def _by_ticket(members: Bits, at: At) -> tuple[tuple[int, Bits], ...]:
+    found: dict[int, Bits] = {}
+    if members:
+        for task, raw in at.index.split(members.raw):
+            found[task.ticket] = found.get(task.ticket, Bits()) | Bits(raw)
+    return tuple(sorted(found.items()))
+
+
+def _by_end(slice_: Slice, members: Bits, at: At) -> list[tuple[bool, Bits]]:
+    """Members by whether their config says that they are not run again."""
+    found: dict[bool, Bits] = {}
+    groups = at.index.columns.groups("spec", members.raw) if members else ()
+    for spec, raw in groups:
+        for_good = bool(slice_.specs[spec or 0].config.kill_on_preempt)
+        found[for_good] = found.get(for_good, Bits()) | Bits(raw)
+    return sorted(found.items())

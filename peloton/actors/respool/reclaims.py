@@ -1,0 +1,272 @@
+"""What pools have to give back: who waits for it since when, who could give, what is on its way.
+
+Turns changes of lots into the order of victims in each pool, and pools that wait for room to which
+they are entitled into the moments at which others give it back. All of it is derived or may be
+lost: after a recovery the times begin anew. Must not decide: `reclaiming.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.ranking import Ranking
+from peloton.actors.respool.waiting import Waiting
+from peloton.runtime.vocabulary import Key
+
+ON_THE_WAY = "other pools give back what it is entitled to"
+REST_S_MIN = 1.0
+"""Before somebody is asked again who could not give back, however soon others are asked."""
+
+
+class PreemptionPolicy(NamedTuple):
+    """How pools take back what they lent.
+
+    `sustained_s`: how long somebody entitled has waited before others give back. `in_flight_max`:
+    tasks of one pool that give back at a time. `evictions_max`: of one pool within `window_s`; what
+    exceeds it waits for the next window.
+    """
+
+    enabled: bool = True
+    sustained_s: float = 300.0
+    in_flight_max: int = 10_000
+    evictions_max: int = 100_000
+    window_s: float = 3600.0
+
+
+class VictimRank(NamedTuple):
+    """The position of a lot among those of its pool that could give back: lower comes first."""
+
+    regular: bool  # revocable ones go first
+    priority: int
+    falling_arrival: float  # the newest first
+    lot: Key
+
+
+class RankedLot(NamedTuple):
+    """Where a lot is ranked, and how."""
+
+    pool: Key
+    rank: VictimRank
+
+
+class EarmarkedRoom(NamedTuple):
+    """What a pool waits for, and the pools in which it is counted: its own and those above."""
+
+    amount: Resources
+    above: list[Key]
+
+
+class EvictionWindow(NamedTuple):
+    """How many tasks of a pool were ordered to give back since when."""
+
+    since: float
+    tasks: int
+
+
+class Reclaims:
+    """The bookkeeping of one tree."""
+
+    def __init__(self) -> None:
+        self.coming: dict[Key, Resources] = {}  # by pool: what its tasks will give back
+        self.in_flight: dict[Key, int] = {}  # by pool: how many of them
+        self.verdicts: dict[Key, str] = {}  # pool that waits → why nobody gives back for it
+        self._victims: dict[Key, Ranking[VictimRank]] = {}
+        self._ranks: dict[Key, RankedLot] = {}
+        self._unsorted: dict[Key, None] = {}  # lots whose rank may be another
+        self._since: dict[Key, float] = {}  # pools that wait for what they are entitled to
+        self._due: list[tuple[float, Key]] = []
+        self._due_at: dict[Key, float] = {}
+        self._rest_until: dict[Key, float] = {}  # pools for which nobody could give back
+        self._claims: dict[Key, EarmarkedRoom] = {}  # what these pools wait for, as far as it comes
+        self._claimed: dict[Key, Resources] = {}  # the same in each pool above
+        self._windows: dict[Key, EvictionWindow] = {}
+        self._rests: dict[Key, tuple[Resources, float]] = {}  # lots without gain for a need, until
+        self._spared: dict[Key, Resources] = {}  # lots that have just become such
+        self._again: dict[Key, None] = {}  # pools for which others are on their way
+
+    # ---- lots ----
+
+    def put(self, key: Key, *, old: Lot | None, new: Lot | None) -> None:
+        """A lot has a new state; None if it does not exist."""
+        lot = new if new is not None else old
+        if lot is None:
+            return
+        if lot.shape.preemptible:
+            if new is not None or key in self._ranks:
+                self._unsorted[key] = None
+            else:
+                self._unsorted.pop(key, None)
+        if _gives(old) or _gives(new):
+            more = (new.coming if new is not None else 0) - (old.coming if old is not None else 0)
+            if more:
+                self._come(lot.shape.pool, lot.shape.resources.times(more), tasks=more)
+        if old is not None and old.order is not None and (new is None or new.order is None):
+            if new is not None and new.spared:
+                self._spared[key] = old.order.need
+            # It may give back less than was ordered: then others are asked.
+            for waits in self._again:
+                self._push(waits, 0.0)
+            self._again = {}
+
+    def sort(self, lots: Mapping[Key, Lot]) -> None:
+        """Bring the order of victims up to date: it is seldom needed, and most lots end before."""
+        changed, self._unsorted = self._unsorted, {}
+        for key in changed:
+            lot, rank = lots.get(key), None
+            if lot is not None and lot.shape.preemptible and lot.admitted.raw:
+                shape = lot.shape
+                rank = VictimRank(not shape.revocable, shape.priority, -lot.arrived, key)
+            known = self._ranks.get(key)
+            if known is not None and known.rank != rank:
+                self._unrank(key, known)
+            if lot is not None and rank is not None and (known is None or known.rank != rank):
+                pool = lot.shape.pool
+                if pool not in self._victims:
+                    self._victims[pool] = Ranking()
+                self._victims[pool].put(rank, 1)
+                self._ranks[key] = RankedLot(pool, rank)
+
+    def victims(self, pool: Key) -> Iterator[Key]:
+        """The lots of a pool that could give back, in the order of their turn."""
+        ranking = self._victims.get(pool)
+        rank = ranking.first() if ranking is not None else None
+        while rank is not None and ranking is not None:
+            yield rank.lot
+            rank = ranking.after(rank)
+
+    def has_victims(self, pool: Key) -> bool:
+        """Whether any lot of a pool could give back."""
+        return pool in self._victims
+
+    def _unrank(self, key: Key, known: RankedLot) -> None:
+        ranking = self._victims[known.pool]
+        ranking.drop(known.rank)
+        if not len(ranking):
+            del self._victims[known.pool]
+        del self._ranks[key]
+        self._rests.pop(key, None)
+
+    def _come(self, pool: Key, more: Resources, *, tasks: int) -> None:
+        count = self.in_flight.get(pool, 0) + tasks
+        if count:
+            self.in_flight[pool] = count
+            self.coming[pool] = self.coming.get(pool, Resources()) + more
+        else:
+            del self.in_flight[pool], self.coming[pool]
+
+    # ---- pools that wait ----
+
+    def follow(self, waiting: Waiting, policy: PreemptionPolicy, now: float) -> None:
+        """Note which pools have begun or ceased to wait for what they are entitled to."""
+        news, waiting.entitled_news = waiting.entitled_news, {}
+        ended, waiting.entitled_ended = waiting.entitled_ended, {}
+        for pool in ended:
+            self._drop(pool)
+        for pool in news:
+            if waiting.awaits(pool) is None:
+                self._drop(pool)
+                continue
+            since = self._since.setdefault(pool, now)
+            self._push(pool, max(since + policy.sustained_s, self._rest_until.get(pool, 0.0)))
+        for lot, need in self._spared.items():
+            self._rests[lot] = need, now + max(policy.sustained_s, REST_S_MIN)
+        self._spared = {}
+
+    def _drop(self, pool: Key) -> None:
+        for known in (self._since, self._due_at, self.verdicts, self._again, self._rest_until):
+            known.pop(pool, None)
+        self.unclaim(pool)
+
+    def due(self, now: float) -> Key | None:
+        """The next pool that has waited for long enough, once."""
+        while self._due and self._due[0][0] <= now:
+            at, pool = heappop(self._due)
+            if self._due_at.get(pool) == at:
+                del self._due_at[pool]
+                return pool
+        return None
+
+    @property
+    def wake_at(self) -> float | None:
+        """When the next pool will have waited for long enough."""
+        while self._due and self._due_at.get(self._due[0][1]) != self._due[0][0]:
+            heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def again(self, pool: Key, at: float, *, verdict: str) -> None:
+        """Nobody could give back for a pool: look again then."""
+        self.verdicts[pool] = verdict
+        self._rest_until[pool] = at
+        self._push(pool, at)
+
+    def verdict(self, pool: Key, waiting: Waiting) -> str:
+        """What others do for a pool that waits for what it is entitled to; "" if it does not."""
+        if waiting.awaits(pool) is None:
+            return ""
+        if pool in self.verdicts:
+            return self.verdicts[pool]
+        return ON_THE_WAY if pool in self._claims else ""
+
+    def claim(self, pool: Key, amount: Resources, *, above: list[Key]) -> None:
+        """What is free or comes back is for this pool, as far as it is this."""
+        self._claims[pool] = EarmarkedRoom(amount, above)
+        for each in above:
+            self._claimed[each] = self.claimed(each) + amount
+
+    def unclaim(self, pool: Key) -> None:
+        """Nothing is for this pool any more."""
+        known = self._claims.pop(pool, None)
+        for each in known.above if known is not None else ():
+            left = self.claimed(each) - (known.amount if known is not None else Resources())
+            if left == Resources():
+                del self._claimed[each]
+            else:
+                self._claimed[each] = left
+
+    def claimed(self, pool: Key) -> Resources:
+        """What is free or comes back in a pool, and is for somebody."""
+        return self._claimed.get(pool, Resources())
+
+    def on_the_way(self, pool: Key) -> None:
+        """Others were ordered to give back for a pool: look again when they have answered."""
+        self._again[pool] = None
+
+    def _push(self, pool: Key, at: float) -> None:
+        known = self._due_at.get(pool)
+        if pool in self._since and (known is None or at < known):
+            self._due_at[pool] = at
+            heappush(self._due, (at, pool))
+
+    # ---- limits ----
+
+    def budget(self, pool: Key, policy: PreemptionPolicy, now: float) -> int:
+        """How many more tasks of a pool may be ordered to give back within this window."""
+        window = self._windows.get(pool)
+        if window is None or now >= window.since + policy.window_s:
+            return policy.evictions_max
+        return policy.evictions_max - window.tasks
+
+    def window_ends(self, pool: Key, policy: PreemptionPolicy) -> float:
+        """When the next window of a pool begins."""
+        window = self._windows.get(pool)
+        return window.since + policy.window_s if window is not None else 0.0
+
+    def count(self, pool: Key, policy: PreemptionPolicy, *, tasks: int, now: float) -> None:
+        """So many more were ordered to."""
+        window = self._windows.get(pool)
+        if window is None or now >= window.since + policy.window_s:
+            window = EvictionWindow(now, 0)
+        self._windows[pool] = EvictionWindow(window.since, window.tasks + tasks)
+
+    def rests(self, lot: Key, need: Resources, *, now: float) -> bool:
+        """Whether a lot is left alone for a task that needs this."""
+        known = self._rests.get(lot)
+        return known is not None and now < known[1] and need == known[0]
+
+
+def _gives(lot: Lot | None) -> bool:
+    return lot is not None and (lot.order is not None or lot.leaving.raw != 0)

@@ -1,0 +1,51 @@
+"""When pools take back what they lent: `preemption` of a daemon's file.
+
+Turns texts with units into seconds. It must not know what is done with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from peloton.settings.archive import seconds
+
+TASKS_MAX = 10_000_000
+
+
+class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of every daemon that may own the pools; all are to say the same.
+
+    `enabled`: preemptible tasks are ended for a pool that is entitled to what they hold. `after`:
+    once it has waited for so long, a text such as `90s` or `5m`. `at_once`: tasks of one pool that
+    are being ended at a time. `most`: tasks of one pool that are ended within `within`.
+    """
+
+    enabled: bool = True
+    after: str = "5m"
+    at_once: int = 10_000
+    most: int = 100_000
+    within: str = "1h"
+
+    @property
+    def after_s(self) -> float:
+        """Seconds."""
+        return seconds(self.after)
+
+    @property
+    def within_s(self) -> float:
+        """Seconds."""
+        return seconds(self.within)
+
+
+def preemption_problems(found: PreemptionSetting, name: str) -> Iterator[str]:
+    """What is wrong; `name` is the section's, as a person typed it."""
+    for field, text in (("after", found.after), ("within", found.within)):
+        try:
+            seconds(text)
+        except ValueError as error:
+            yield f"{name}.{field}: {error}"
+    for field, count in (("at_once", found.at_once), ("most", found.most)):
+        if not 1 <= count <= TASKS_MAX:
+            yield f"{name}.{field}: {count} is not between 1 and {TASKS_MAX}"

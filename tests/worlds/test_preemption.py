@@ -1,0 +1,177 @@
+"""Pools take back what they lent: who gives, how much, what becomes of the victims and the freed.
+
+Whole clusters in virtual time. Must not look into the plans: `tests/actors/test_reclaiming.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from peloton.actors.job.messages import StopJob
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
+from peloton.actors.respool.messages import ROOT, GetPool
+from peloton.actors.respool.reclaiming import NOT_PREEMPTIBLE
+from peloton.actors.respool.reclaims import PreemptionPolicy
+from peloton.actors.task.messages import PREEMPTED, crowd_key
+from peloton.actors.task.state import TaskStates
+from peloton.chaos.cluster.checked import CheckedCluster
+from peloton.chaos.cluster.cluster import (
+    HOST_CAPACITY,
+    NEED,
+    STORM_POOL,
+    ClusterSetup,
+    job_spec,
+)
+from peloton.chaos.cluster.machines import Fate
+from peloton.runtime.vocabulary import Key
+
+SUSTAINED_S = 30.0
+POLICY = PreemptionPolicy(sustained_s=SUSTAINED_S)
+HOSTS = 3
+ALL = HOSTS * 4  # tasks of one cpu
+
+
+def for_ever(run: str) -> Fate:
+    return Fate(None)
+
+
+def cluster_of(policy: PreemptionPolicy = POLICY, seed: int = 0) -> tuple[CheckedCluster, Key]:
+    """A cluster with a second pool of equal rights."""
+    setup = ClusterSetup(fates=for_ever, preemption=policy, level=LEVEL_PREEMPTION)
+    cluster = CheckedCluster(hosts=HOSTS, setup=setup, seed=seed)
+    return cluster, cluster.make_pool("q", HOST_CAPACITY.times(HOSTS))
+
+
+def spec(count: int, pool: Key = STORM_POOL, **fields: object) -> JobSpec:
+    size = fields.pop("size", 1)
+    assert isinstance(size, int)
+    own = {"kill_on_preempt": True} if fields.pop("for_good", False) else {}
+    found = job_spec(count, pool=pool, resources=NEED.times(size), **own)
+    return msgspec.structs.replace(found, **fields)
+
+
+def running(cluster: CheckedCluster, job: Key) -> int:
+    crowd = cluster.crowds().get(crowd_key(job.partition("/")[2], 0))
+    if crowd is None:
+        return 0
+    return int(crowd.where(lambda task: task.state == TaskStates.RUNNING).bit_count())
+
+
+def run_all(cluster: CheckedCluster, job: Key, count: int) -> None:
+    cluster.run_until(lambda: running(cluster, job) == count, within_s=300)
+
+
+def past_runs(cluster: CheckedCluster, job: Key) -> int:
+    return sum(len(view.runs) for view in cluster.instances(job, ALL))
+
+
+def test_the_other_pool_gets_its_half_back() -> None:
+    cluster, q = cluster_of()
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    asked = cluster.create_job(spec(ALL, q), "b")
+    cluster.run_for(SUSTAINED_S - 5)
+    assert running(cluster, asked) == 0 and past_runs(cluster, lent) == 0
+    run_all(cluster, asked, ALL // 2)
+    assert running(cluster, lent) == ALL // 2
+    assert past_runs(cluster, lent) == ALL // 2, "as many as the other is entitled to"
+    victims = [view for view in cluster.instances(lent, ALL) if view.runs]
+    assert {view.failures for view in victims} == {0}
+    outcome = victims[0].runs[0].outcome
+    assert outcome is not None and outcome.reason == PREEMPTED
+    assert "pool /q waits for what it is entitled to" in outcome.message
+    cluster.run_for(10 * SUSTAINED_S)
+    assert past_runs(cluster, lent) == ALL // 2, "their new tickets move nobody"
+    assert past_runs(cluster, asked) == 0
+
+
+def test_a_run_that_is_not_to_run_again_ends() -> None:
+    cluster, q = cluster_of()
+    lent = cluster.create_job(spec(ALL, for_good=True), "a")
+    run_all(cluster, lent, ALL)
+    asked = cluster.create_job(spec(ALL, q), "b")
+    run_all(cluster, asked, ALL // 2)
+    views = cluster.instances(lent, ALL)
+    assert sorted(view.state for view in views) == ["KILLED"] * 6 + ["RUNNING"] * 6
+    ended = [view for view in views if view.state == "KILLED"]
+    assert {(view.run, view.outcome.reason if view.outcome else "") for view in ended} == {
+        (1, PREEMPTED)
+    }
+
+
+def test_what_may_not_be_preempted_is_not() -> None:
+    cluster, q = cluster_of()
+    kept = cluster.create_job(spec(ALL - 2, preemptible=False), "a")
+    free = cluster.create_job(spec(2), "c")
+    run_all(cluster, kept, ALL - 2)
+    run_all(cluster, free, 2)
+    asked = cluster.create_job(spec(ALL, q), "b")
+    run_all(cluster, asked, 2)
+    cluster.run_for(5 * SUSTAINED_S)
+    assert (running(cluster, kept), running(cluster, asked)) == (ALL - 2, 2)
+    views = cluster.ask(ROOT, GetPool(pool=q))
+    assert NOT_PREEMPTIBLE in views[0].because
+
+
+def test_a_large_task_gets_the_whole_of_a_host() -> None:
+    """Of tasks of one cpu on all hosts, those of one host go, and no more."""
+    cluster, q = cluster_of()
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    asked = cluster.create_job(spec(1, q, size=4), "b")
+    run_all(cluster, asked, 1)
+    victims = [view for view in cluster.instances(lent, ALL) if view.runs]
+    assert len(victims) == 4 and len({view.runs[0].host for view in victims}) == 1
+
+
+def test_what_would_fit_on_no_host_ends_nobody() -> None:
+    """Each host is shared with tasks that stay, so no host can be emptied for it."""
+    cluster, q = cluster_of()
+    kept = cluster.create_job(spec(HOSTS, preemptible=False, spread=True), "k")
+    run_all(cluster, kept, HOSTS)
+    lent = cluster.create_job(spec(ALL - HOSTS), "a")
+    run_all(cluster, lent, ALL - HOSTS)
+    cluster.create_job(spec(1, q, size=4), "b")
+    cluster.run_for(10 * SUSTAINED_S)
+    assert past_runs(cluster, lent) == 0 and running(cluster, lent) == ALL - HOSTS
+
+
+def test_demand_that_flaps_ends_nobody_twice() -> None:
+    cluster, q = cluster_of()
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    for number in range(6):
+        asked = cluster.create_job(spec(4, q), f"b{number}")
+        cluster.run_for(SUSTAINED_S * 0.8)
+        cluster.ask(asked, StopJob())
+        cluster.run_for(1.0)
+    assert past_runs(cluster, lent) == 0
+
+
+@pytest.mark.parametrize("of", [ROOT, "job"])
+def test_a_lost_shard_ends_nobody_in_vain(of: str) -> None:
+    """The owner of the pools, or of the victims, is lost at each moment of the way."""
+    for moment in range(10):
+        cluster, q = cluster_of(seed=moment)
+        lent = cluster.create_job(spec(ALL), "a")
+        run_all(cluster, lent, ALL)
+        asked = cluster.create_job(spec(ALL, q), "b")
+        cluster.run_for(SUSTAINED_S - 0.05 + moment * 0.02)
+        cluster.drop_shard(ROOT if of == ROOT else lent)
+        run_all(cluster, asked, ALL // 2)
+        cluster.run_for(3 * SUSTAINED_S)
+        assert running(cluster, lent) == ALL // 2
+        assert past_runs(cluster, lent) == ALL // 2
+
+
+def test_below_the_feature_level_nobody_is_preempted() -> None:
+    setup = ClusterSetup(fates=for_ever, preemption=POLICY, level=LEVEL_PREEMPTION - 1)
+    cluster = CheckedCluster(hosts=HOSTS, setup=setup)
+    q = cluster.make_pool("q", HOST_CAPACITY.times(HOSTS))
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    cluster.create_job(spec(ALL, q), "b")
+    cluster.run_for(5 * SUSTAINED_S)
+    assert running(cluster, lent) == ALL and past_runs(cluster, lent) == 0
