@@ -158,7 +158,7 @@ def logs(
     if len(numbers) > limit:
         hint(f"{len(numbers) - limit} more instances; go on with --range {numbers[limit]}:")
     if files.missing:
-        hint(f"the files of {files.missing} instances were not to be had")
+        hint(files.missing_text())
 
 
 def wanted_instances(

@@ -239,13 +239,15 @@ def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
                         collected.step()
                 shown.seen(ended.state, ended.counts)
 
-            ended = attend.attend(peloton, job, seen=look, can_detach=not options["local"])
+            ended = attend.attend(
+                peloton, job, seen=look, can_detach=not options["local"], asking=shown.paused
+            )
     except attend.Detached:
         return exits.OK
     except attend.StoppedHere:
         return exits.INTERRUPTED
     if collected is not None and collected.missing:
-        hint(f"the files of {collected.missing} instances were not to be had")
+        hint(collected.missing_text())
     return summary(peloton, job, ended=ended, local=options["local"])
 
 

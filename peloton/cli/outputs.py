@@ -113,6 +113,13 @@ class Collected:
         self.missing = 0
         """Instances whose files could not be had."""
 
+    def missing_text(self) -> str:
+        """For people, with the likely cause."""
+        return (
+            f"the files of {self.missing} instances were not to be had: a cluster keeps those of "
+            f"the newest runs only ({KEPT_MAX} of them, or --keep-sandboxes)"
+        )
+
     def is_behind(self, ended: int) -> bool:
         """Whether more instances have ended than are printed."""
         return ended > self._next + len(self._printed)

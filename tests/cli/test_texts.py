@@ -179,7 +179,7 @@ def test_job_get_and_status(peloton: Terminal) -> None:
     assert json.loads(peloton("job", "get", JOB, "--json").out) == whole
     assert json.loads(peloton("job", "status", JOB, "--json").out) == whole
     assert json.loads(peloton("job", "status", JOB, "--output", "json").out) == runtime
-    assert peloton("job", "get", "other") == Printed(66, "", "job not found\n")
+    assert peloton("job", "get", "other") == Printed(66, "", "other: job not found\n")
 
 
 def test_job_query(peloton: Terminal) -> None:
