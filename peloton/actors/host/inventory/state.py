@@ -112,7 +112,7 @@ class Hosts:
     def put(self, key: Key, *, old: Host | None, new: Host | None) -> None:
         """A host has a new state."""
         self.capacity = self.capacity + _capacity(new) - _capacity(old)
-        self._follow_task_holds(key, _task_holds(self.hosts.get(key)), _task_holds(new))
+        self._follow_task_holds(key, old=_task_holds(self.hosts.get(key)), new=_task_holds(new))
         if self._recovered is not None:
             self._recovered[key] = None
         if new is None or new.removed:
@@ -130,7 +130,7 @@ class Hosts:
         return {host for task in tasks for host in self._held_for.get(task, ())}
 
     def _follow_task_holds(
-        self, key: Key, old: tuple[TaskHold, ...], new: tuple[TaskHold, ...]
+        self, key: Key, *, old: tuple[TaskHold, ...], new: tuple[TaskHold, ...]
     ) -> None:
         if old is new:
             return
