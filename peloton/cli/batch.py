@@ -94,6 +94,24 @@ class BatchCommand(OwnCommand):
         super().__init__(*args, context_settings=settings, **rest)
 
 
+def refuse_misplaced(words: Sequence[str]) -> None:
+    """Refuse an option of ours behind the command, of which it would silently become a part."""
+    context = click.get_current_context()
+    ours = {name for one in context.command.get_params(context) for name in one.opts}
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("--") and name in ours:
+            text = (
+                f"{name} stands behind the command, and would be a part of it: options come first"
+            )
+            raise click.UsageError(text)
+
+
+def is_shell_text(word: str) -> bool:
+    """Whether a first word is a text for the shell rather than the name of a program."""
+    return len(word.split()) > 1 and not os.path.exists(word)
+
+
 def batch_options(function: F) -> F:
     """The options of `run` and `map`."""
     for option in reversed(

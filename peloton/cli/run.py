@@ -47,6 +47,8 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
       125   the job was killed, by somebody else
       130   it was interrupted here, and stopped
     """
+    if batch.is_shell_text(words[0]):
+        batch.refuse_misplaced(words[1:])
     text = words[0] if len(words) == 1 else shlex.join(words)
     if not text.strip():
         raise click.UsageError("the command is empty")

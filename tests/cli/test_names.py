@@ -93,6 +93,27 @@ def test_o_is_the_output_where_it_is_nothing_else(peloton: Terminal) -> None:
     assert peloton.cluster.called("Query")[-1].request.spec.pagination.offset == 1
 
 
+def test_options_behind_a_file_count_and_behind_a_command_are_refused(
+    peloton: Terminal, tmp_path: Path
+) -> None:
+    file = tmp_path / "commands.txt"
+    file.write_text("echo a\necho b\n")
+    words = ("map", "--pool", "/hello", "--dry-run")
+    for given in ((*words, str(file), "--max-parallel", "1"), (*words, "--", str(file), "-k")):
+        shown = yaml.safe_load(peloton(*given).out)
+        assert shown["instanceCount"] == 2
+        assert ("sla" in shown) == ("--max-parallel" in given)
+    assert peloton(*words, str(file), "--no-such-option").code == 64
+    for behind in (("echo {}", "--cpus", "2", ":::", "1"), ("ls", ":::", "1", "--cpus=2")):
+        refused = peloton(*words, *behind)
+        assert refused.code == 64 and "--cpus stands behind the command" in refused.err
+    assert yaml.safe_load(peloton(*words, "prog", "--cpus", "{}", ":::", "1", "2").out)
+    refused = peloton("run", "--pool", "/hello", "--dry-run", "sleep 1; ls", "--raw-exit")
+    assert refused.code == 64 and "--raw-exit stands behind the command" in refused.err
+    own = peloton("run", "--pool", "/hello", "--dry-run", "prog", "--name", "x")
+    assert "prog --name x" in own.out
+
+
 def test_a_run_is_summed_up_as_data(peloton: Terminal) -> None:
     peloton.cluster.waits = [ops.WaitJobResponse(state="FAILED", done=True, exit_code=5)]
     ran = peloton("run", "--pool", "/hello", "-n", "2", "-o", "json", "--", "ls")
