@@ -104,6 +104,7 @@ def test_options_behind_a_file_count_and_behind_a_command_are_refused(
         assert shown["instanceCount"] == 2
         assert ("sla" in shown) == ("--max-parallel" in given)
     assert peloton(*words, str(file), "--no-such-option").code == 64
+    assert peloton("map", "--retry-failed", "hullo") == Printed(66, "", "hullo: job not found\n")
     for behind in (("echo {}", "--cpus", "2", ":::", "1"), ("ls", ":::", "1", "--cpus=2")):
         refused = peloton(*words, *behind)
         assert refused.code == 64 and "--cpus stands behind the command" in refused.err

@@ -71,8 +71,11 @@ def test_respool_update(peloton: Terminal, pool: Path) -> None:
     assert [one.share for one in call.request.config.resources] == [1.0] * 3
     peloton.cluster.invalid_pool = "resource cpu: limit 2 is below its children"
     refused = peloton("respool", "update", "/hello", str(pool))
-    wrong = "Invalid resource pool config: resource cpu: limit 2 is below its children\n"
-    assert refused == Printed(65, "", wrong)
+    wrong = "Invalid resource pool config: resources[0]: limit 2 is below its children\n"
+    assert refused == Printed(65, "", f"{pool}, line 2: {wrong}")
+    peloton.cluster.invalid_pool = "config.resources[memory].limit: -1.0 is negative"
+    refused = peloton("respool", "update", "/hello", str(pool))
+    assert "resources[1].limit: -1.0 is negative" in refused.err
     for answer, updates in (("", 2), ("n\n", 2), ("y\n", 3)):
         with answering(answer):
             forced = peloton("respool", "update", "/hello", str(pool), "--force")
