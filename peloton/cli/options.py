@@ -141,12 +141,13 @@ def of_the_output(*, hidden: bool, short: bool) -> list[click.Option]:
 
 
 @contextmanager
-def typed_names(names: Sequence[str]) -> Iterator[None]:
+def typed_names(names: Sequence[str], *, ids: Sequence[str] = ()) -> Iterator[None]:
     """Adds the name that was typed to an error which says of no job that it is not there."""
     try:
         yield
     except NotFound as error:
-        if len(names) == 1 and names[0] not in str(error):
+        known = any(one in str(error) for one in (*names, *ids))
+        if len(names) == 1 and not known:
             error.args = (f"{names[0]}: {error}",)
         raise
 
@@ -163,7 +164,7 @@ class Globals(click.Command):
                 single = isinstance(typed, str)
                 found = self.job_ids(ctx, (typed,) if single else typed)
                 ctx.params[name] = found[0] if single else found
-                with typed_names((typed,) if single else typed):
+                with typed_names((typed,) if single else typed, ids=found):
                     return super().invoke(ctx)
         return super().invoke(ctx)
 
