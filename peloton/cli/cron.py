@@ -18,7 +18,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, as_yaml, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.values import duration
+from peloton.cli.values import SPEC_FILE, duration
 from peloton.sdk.errors import Conflict, NotFound
 
 HERE = "peloton.cli.cron"
@@ -44,7 +44,7 @@ cron = LazyGroup(
 @click.argument("name")
 @click.argument("expression")
 @click.argument("respool")
-@click.argument("config")
+@click.argument("config", type=SPEC_FILE)
 @click.option("--zone", default="UTC", show_default=True, help="Time zone, as Europe/Berlin.")
 @click.option(
     "--overlap",

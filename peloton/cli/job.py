@@ -16,7 +16,7 @@ from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, as_yaml, command, hint, plain, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.unimplemented import entries
-from peloton.cli.values import header_text
+from peloton.cli.values import SPEC_FILE, header_text
 from peloton.sdk.errors import BadSpec, Conflict, NotFound, Unsupported
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ job = LazyGroup(
 
 @click.command(cls=PelotonCommand)
 @click.argument("respool")
-@click.argument("config")
+@click.argument("config", type=SPEC_FILE)
 @click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
 @click.option("--secret-path", default="", help="Where the tasks find the secret.")
 @click.option("--secret-data", default="", help="The secret, as text.")
@@ -108,7 +108,7 @@ def create(
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-@click.argument("config")
+@click.argument("config", type=SPEC_FILE)
 @click.option("--dry-run", is_flag=True, help="Say what would be added, and change nothing.")
 @click.option("--secret-path", default="", hidden=True, help="Not supported.")
 @click.option("--secret-data", default="", hidden=True, help="Not supported.")

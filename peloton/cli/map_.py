@@ -30,6 +30,7 @@ from peloton.cli.options import CliSettings, typed_names
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
 from peloton.cli.outputs import KEPT_MAX, Collected, ended_of
 from peloton.cli.progress import progress
+from peloton.cli.values import SPEC_FILE
 from peloton.sdk.errors import BadSpec, Conflict
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ def is_file_of_commands(words: Sequence[str]) -> bool:
     help=f"Print what the commands print.  [default: of up to {KEPT_MAX} commands]",
 )
 @click.option("--retry-failed", "failed_of", metavar="JOB", help="Run what failed of JOB again.")
-@click.argument("words", nargs=-1, metavar="FILE|TEMPLATE...", type=click.UNPROCESSED)
+@click.argument(
+    "words", nargs=-1, metavar="FILE|TEMPLATE...", type=click.UNPROCESSED,
+    shell_complete=SPEC_FILE.shell_complete,
+)  # fmt: skip
 def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
     """Run the commands in FILE (`-`: stdin), one per line, as one job; or a TEMPLATE over values.
 

@@ -8,9 +8,12 @@ from pathlib import Path
 import grpc
 import pytest
 import yaml
+from click.shell_completion import BashComplete
 
+from peloton.__main__ import PROCESSES
 from peloton.api.v0.job import job_pb2
 from peloton.cli.failed import short
+from peloton.cli.main import root
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import ops as sdk_ops
 from peloton.sdk.yaml_text import load_yaml
@@ -155,6 +158,15 @@ def test_progress_counts(peloton: Terminal) -> None:
 def test_a_shell_completes(shell: str) -> None:
     script = typed("completion", shell)
     assert script.code == 0 and "_PELOTON_COMPLETE" in script.out
+
+
+@pytest.mark.parametrize(
+    "words", ["job create /default", "respool update /a", "cron create n '* * * * *' /a", "map"]
+)
+def test_files_are_completed(words: str) -> None:
+    completer = BashComplete(root(PROCESSES), {}, "peloton", "_PELOTON_COMPLETE")
+    (found,) = completer.get_completions(shlex.split(words), "ex")
+    assert (found.type, found.value) == ("file", "ex")
 
 
 def test_a_task_without_resources_gets_some_and_is_told(peloton: Terminal, tmp_path: Path) -> None:
