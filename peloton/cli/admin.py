@@ -11,11 +11,13 @@ from typing import Any
 
 import click
 
+from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, command, show
 from peloton.cli.session import connected
 from peloton.cli.unimplemented import entries
+from peloton.sdk.errors import NotFound
 
 HEADER = ("Actor", "Message", "Attempts", "Last Attempt", "Error")
 
@@ -64,7 +66,8 @@ def row(one: Any) -> Sequence[object]:
 @click.command(cls=OwnCommand)
 @click.argument("key")
 @click.argument("message", default="")
-def redrive(key: str, message: str) -> None:
+@dry_run_option
+def redrive(key: str, message: str, dry_run: bool) -> None:
     """Deliver all dead letters of the actor KEY again, in their order.
 
     KEY is as in `list`. With MESSAGE, only if a message of that name is among them. The instances
@@ -74,6 +77,13 @@ def redrive(key: str, message: str) -> None:
     peloton admin quarantine redrive job/JOB
     """
     with connected() as peloton:
+        if dry_run:
+            kept = [one for one in peloton.ops.quarantine().quarantined if one.key == key]
+            if not any(one.message == message or not message for one in kept):
+                raise NotFound(f"no dead letter of {key}" + (f" is a {message}" if message else ""))
+            letters = ", ".join(one.message for one in kept)
+            would(f"would deliver again to {key}: {letters}", names=[key])
+            return
         answer = peloton.ops.redrive(key, message)
     text = (
         f"redriving all dead letters of {key}, in their order; "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +37,17 @@ class StoppedHere(Exception):
 
 
 def attend(
-    peloton: Client, job: str, *, seen: Callable[[WaitResult], None], can_detach: bool = True
+    peloton: Client,
+    job: str,
+    *,
+    seen: Callable[[WaitResult], None],
+    can_detach: bool = True,
+    asking: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> WaitResult:
     """Wait for the end of the job. `seen` is told about every second how far it is.
 
-    Raises Detached or StoppedHere.
+    Inside of `asking` the terminal is ours: a bar would be painted over the question. Raises
+    Detached or StoppedHere.
     """
     with signals_interrupt():
         while True:
@@ -49,13 +55,18 @@ def attend(
                 return peloton.ops.wait(job, silent=hint, seen=seen)
             except KeyboardInterrupt as interrupted:
                 asked = not interrupted.args and sys.stdin.isatty() and sys.stderr.isatty()
-                choice = ask(can_detach) if asked else "stop"
-                if choice == "detach":
-                    hint(f"job {job} goes on; `{command('job', 'stop', job)}` ends it")
-                    raise Detached from None
-                if choice == "stop":
-                    stop(peloton, job)
-                    raise StoppedHere from None
+                with asking():
+                    choose(peloton, job, choice=ask(can_detach) if asked else "stop")
+
+
+def choose(peloton: Client, job: str, *, choice: str) -> None:
+    """Do what was chosen; returns where the job is attended to further."""
+    if choice == "detach":
+        hint(f"job {job} goes on; `{command('job', 'stop', job)}` ends it")
+        raise Detached from None
+    if choice == "stop":
+        stop(peloton, job)
+        raise StoppedHere from None
 
 
 def ask(can_detach: bool) -> str:

@@ -6,6 +6,7 @@ Turns options into the spec of one job. Must not follow the job: `attend` does.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from peloton.cli.output import command
 from peloton.cli.session import connected
 from peloton.cli.sizes import megabytes, quantity
 from peloton.sdk.addresses import addresses_of
-from peloton.sdk.errors import BadSpec
+from peloton.sdk.errors import BadSpec, NotFound
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -27,6 +28,9 @@ POOL = "/default"
 ATTEMPTS_MAX = 100
 INSTANCES_MAX = 100_000
 LOCAL_HOSTS = ("localhost", "127.", "::1", "[::1]")
+WAIT_LABEL = re.compile(r"labels(?:\[\d+\])?: peloton\.([a-z_]+): ", re.ASCII)
+WAIT_OPTIONS = {"name_unique": "unique"}
+"""Options whose label has another name."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -60,12 +64,17 @@ WAITS = (
 
 def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, str]]:
     """The labels of these options, with the ids of the jobs that are named."""
-    from peloton.cli.names import id_of
+    from peloton.cli.names import id_of, is_id
 
     found = {}
     if options["after"]:
         parts = [one.partition(":") for one in options["after"]]
-        found["after"] = ",".join(id_of(peloton, job) + colon + end for job, colon, end in parts)
+        ids = [id_of(peloton, job) for job, _, _ in parts]
+        for one in ids:
+            if not is_id(one):
+                raise NotFound(f"--after: {one}: job not found")
+        ends = (colon + end for _, colon, end in parts)
+        found["after"] = ",".join(map("".join, zip(ids, ends, strict=True)))
     if options["deadline"]:
         found["deadline"] = options["deadline"]
     if options["throttle"]:
@@ -83,6 +92,24 @@ class BatchCommand(OwnCommand):
     def __init__(self, *args: Any, **rest: Any) -> None:
         settings = {"allow_interspersed_args": False, **rest.pop("context_settings", {})}
         super().__init__(*args, context_settings=settings, **rest)
+
+
+def refuse_misplaced(words: Sequence[str]) -> None:
+    """Refuse an option of ours behind the command, of which it would silently become a part."""
+    context = click.get_current_context()
+    ours = {name for one in context.command.get_params(context) for name in one.opts}
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("--") and name in ours:
+            text = (
+                f"{name} stands behind the command, and would be a part of it: options come first"
+            )
+            raise click.UsageError(text)
+
+
+def is_shell_text(word: str) -> bool:
+    """Whether a first word is a text for the shell rather than the name of a program."""
+    return len(word.split()) > 1 and not os.path.exists(word)
 
 
 def batch_options(function: F) -> F:
@@ -186,7 +213,8 @@ def shell_command(text: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """A shell's text as the `command` of a config, run in the folder that was asked for."""
     folder = folder_of(options["workdir"])
     if folder:
-        text = f"cd {shlex.quote(folder)} || exit\n{text}"
+        # In the same line, so that the shell counts the lines of the text in its messages.
+        text = f"cd {shlex.quote(folder)} || exit; {text}"
     found: dict[str, Any] = {"shell": True, "value": text}
     if options["environment"]:
         found["environment"] = {"variables": variables(options["environment"])}
@@ -216,8 +244,20 @@ def create(peloton: Client, spec: Any, *, options: Mapping[str, Any]) -> str:
     """Create the job; its id."""
     if not spec["defaultConfig"].get("command") and not spec.get("instanceConfig"):
         raise BadSpec("there is no command")
-    made: str = peloton.jobs.create(options["pool"], spec).jobId.value
+    try:
+        made: str = peloton.jobs.create(options["pool"], spec).jobId.value
+    except BadSpec as error:
+        error.args = (by_option(str(error)),)
+        raise
     return made
+
+
+def by_option(text: str) -> str:
+    """What the server says of one of our labels, with the option that the person typed."""
+    found = WAIT_LABEL.match(text)
+    if found is None:
+        return text
+    return f"--{WAIT_OPTIONS.get(found[1], found[1])}: {text[found.end() :]}"
 
 
 def client(options: Mapping[str, Any]) -> Any:

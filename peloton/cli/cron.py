@@ -6,17 +6,20 @@ Must not compute a moment: the cluster does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from peloton.cli import job_checks
+from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
-from peloton.cli.options import PelotonCommand
-from peloton.cli.output import OutputForms, show
+from peloton.cli.options import OwnCommand
+from peloton.cli.output import OutputForms, as_yaml, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.values import duration
+from peloton.cli.values import SPEC_FILE, duration
+from peloton.sdk.errors import Conflict, NotFound
 
 HERE = "peloton.cli.cron"
 OVERLAPS = ("skip", "allow", "replace")
@@ -37,11 +40,11 @@ cron = LazyGroup(
 )
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=OwnCommand)
 @click.argument("name")
 @click.argument("expression")
 @click.argument("respool")
-@click.argument("config")
+@click.argument("config", type=SPEC_FILE)
 @click.option("--zone", default="UTC", show_default=True, help="Time zone, as Europe/Berlin.")
 @click.option(
     "--overlap",
@@ -58,6 +61,7 @@ cron = LazyGroup(
     help="A moment that comes later than this, as nothing ran, makes no job.  [default: any]",
 )
 @click.option("--paused", is_flag=True, help="Make no jobs until it is resumed.")
+@click.option("--dry-run", is_flag=True, help="Print the schedule as YAML; create nothing.")
 def create(
     name: str, expression: str, respool: str, config: str, **options: Any
 ) -> None:  # fmt: skip
@@ -80,11 +84,14 @@ def create(
     with spec_in(config) as given, connected() as peloton, refusal_texts(TEXTS, name=name):
         job_checks.check(given)
         spec = job_checks.with_default_resource(peloton, respool, spec=given)
+        if options["dry_run"]:
+            click.echo(_planned(peloton, name, pool=respool, spec=spec, timing=timing), nl=False)
+            return
         answer = peloton.schedules.create(name, respool, config=spec, timing=timing)
     show(OutputForms(answer, text=f"Schedule {name} created", names=lambda: [name]))
 
 
-@click.command("list", cls=PelotonCommand)
+@click.command("list", cls=OwnCommand)
 def list_() -> None:
     """List all schedules."""
     with connected() as peloton:
@@ -100,7 +107,7 @@ def list_() -> None:
     )
 
 
-@click.command("show", cls=PelotonCommand)
+@click.command("show", cls=OwnCommand)
 @click.argument("name")
 def show_(name: str) -> None:
     """Print the schedule NAME, and the last jobs that it made."""
@@ -114,29 +121,51 @@ def show_(name: str) -> None:
     show(OutputForms(info, lines=lines, names=lambda: [one.job_id for one in info.jobs]))
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=OwnCommand)
 @click.argument("name")
-def pause(name: str) -> None:
+@dry_run_option
+def pause(name: str, dry_run: bool) -> None:
     """Make no jobs of the schedule NAME until it is resumed."""
-    _order(name, lambda schedules: schedules.pause(name), done="paused")
+    _order(name, lambda schedules: schedules.pause(name), done="paused", dry_run=dry_run)
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=OwnCommand)
 @click.argument("name")
-def resume(name: str) -> None:
+@dry_run_option
+def resume(name: str, dry_run: bool) -> None:
     """Make jobs of the schedule NAME again; what was left out is not made up for."""
-    _order(name, lambda schedules: schedules.resume(name), done="resumed")
+    _order(name, lambda schedules: schedules.resume(name), done="resumed", dry_run=dry_run)
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=OwnCommand)
 @click.argument("name")
-def delete(name: str) -> None:
+@dry_run_option
+def delete(name: str, dry_run: bool) -> None:
     """Delete the schedule NAME; the jobs that it made stay."""
-    _order(name, lambda schedules: schedules.delete(name), done="deleted")
+    _order(name, lambda schedules: schedules.delete(name), done="deleted", dry_run=dry_run)
 
 
-def _order(name: str, call: Callable[[Any], Any], *, done: str) -> None:
+def _planned(peloton: Any, name: str, *, pool: str, spec: Any, timing: Any) -> str:
+    """The schedule that would be made. EXPRESSION is checked by the cluster, when it is made."""
+    try:
+        peloton.schedules.get(name)
+    except NotFound:
+        peloton.pools.lookup(pool)
+        return as_yaml(
+            {"name": name, "pool": pool, **asdict(timing), "job": job_checks.as_sent(spec)}
+        )
+    raise Conflict(f"schedule {name} exists already")
+
+
+def _order(name: str, call: Callable[[Any], Any], *, done: str, dry_run: bool) -> None:
     with connected() as peloton, refusal_texts(TEXTS, name=name):
+        if dry_run:
+            info = peloton.schedules.get(name).info
+            upcoming = _row(info)[HEADER.index("Next")]
+            would(
+                f"schedule {name} would be {done}; its next job: {upcoming or 'none'}", names=[name]
+            )
+            return
         answer = call(peloton.schedules)
     show(OutputForms(answer, text=f"Schedule {name} {done}", names=lambda: [name]))
 

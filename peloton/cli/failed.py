@@ -5,6 +5,7 @@ Must not read whole files of a thousand instances: the callers name how many are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ FAILED = ("FAILED", "LOST")
 NAMED_MAX = 1000
 """Failed instances that are looked at to name them."""
 GROUPS_MAX, QUOTED_MAX = 10, 3
+FOLDER_CHANGE = re.compile(r"""cd (?:'[^']*'|"'"|[^\s'";|&])+ \|\| exit(?:; |\n)""")
+"""What `run` and `map` put before a command; of jobs of earlier versions in a line of its own."""
 LINE_BYTES, LINE_CHARS = 4096, 200
 READ_MAX_BYTES = 16 * 1024 * 1024
 
@@ -97,8 +100,6 @@ def last_line(peloton: Client, job: str, *, instance: int) -> str:
 
 def short(text: str) -> str:
     """The command in one line, without the change of folder that `run` puts before it."""
-    lines = text.splitlines()
-    if len(lines) > 1 and lines[0].startswith("cd ") and lines[0].endswith("|| exit"):
-        lines = lines[1:]
-    joined = "; ".join(lines)
+    found = FOLDER_CHANGE.match(text)
+    joined = "; ".join((text[found.end() :] if found else text).splitlines())
     return joined if len(joined) <= COMMAND_CHARS_MAX else f"{joined[:COMMAND_CHARS_MAX]}…"

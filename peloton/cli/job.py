@@ -16,8 +16,8 @@ from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, as_yaml, command, hint, plain, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.unimplemented import entries
-from peloton.cli.values import header_text
-from peloton.sdk.errors import Conflict, NotFound, Unsupported
+from peloton.cli.values import SPEC_FILE, header_text
+from peloton.sdk.errors import BadSpec, Conflict, NotFound, Unsupported
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -54,7 +54,7 @@ job = LazyGroup(
 
 @click.command(cls=PelotonCommand)
 @click.argument("respool")
-@click.argument("config")
+@click.argument("config", type=SPEC_FILE)
 @click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
 @click.option("--secret-path", default="", help="Where the tasks find the secret.")
 @click.option("--secret-data", default="", help="The secret, as text.")
@@ -82,6 +82,7 @@ def create(
         job_checks.check(given)
         spec = job_checks.with_default_resource(peloton, respool, spec=given)
         if dry_run:
+            peloton.pools.lookup(respool)
             click.echo(as_yaml({"pool": respool, **job_checks.as_sent(spec)}), nl=False)
             return
         secrets: tuple[Any, ...] = ()
@@ -107,7 +108,7 @@ def create(
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-@click.argument("config")
+@click.argument("config", type=SPEC_FILE)
 @click.option("--dry-run", is_flag=True, help="Say what would be added, and change nothing.")
 @click.option("--secret-path", default="", hidden=True, help="Not supported.")
 @click.option("--secret-data", default="", hidden=True, help="Not supported.")
@@ -129,14 +130,26 @@ def update(job: str, config: str, dry_run: bool, secret_path: str, secret_data: 
     with spec_in(config) as spec, connected() as peloton, refusal_texts(texts, id=job):
         job_checks.check_sla(spec)
         if dry_run:
-            known = peloton.jobs.get(job).jobInfo.config.instanceCount
-            wanted = peloton.jobs.instances_in(spec)
-            click.echo(f"Job {job} would get {max(wanted - known, 0)} more instances")
+            click.echo(f"Job {job} would get {more_instances(peloton, job, spec=spec)}")
             return
         answer = peloton.jobs.update(job, spec)
     show(OutputForms(answer, text=f"Job {job} updated", names=lambda: [job]))
     if answer.message and not click.get_current_context().ensure_object(CliSettings).output:
         click.echo(answer.message)
+
+
+def more_instances(peloton: Client, job: str, *, spec: Any) -> str:
+    """How many an update would add. Raises what it would be refused for."""
+    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
+
+    info = peloton.jobs.get(job).jobInfo
+    if state_name_of(info) in TERMINAL_STATES:
+        raise Conflict(f"job {job} has ended: it is {state_name_of(info)}")
+    known, wanted = info.config.instanceCount, peloton.jobs.instances_in(spec)
+    if wanted < known:
+        key, _ = job_checks.field(spec, "instanceCount")
+        raise BadSpec(f"{wanted} is less than {known}: instances can only be added", field=key)
+    return f"{wanted - known} more instances"
 
 
 @click.command(cls=PelotonCommand)

@@ -95,9 +95,11 @@ def field(data: Mapping[str, Any], name: str) -> tuple[str, Any]:
 def with_default_resource(peloton: Client, pool: str, *, spec: dict[str, Any]) -> dict[str, Any]:
     """The spec; where its default config has no `resource`, with one, which is told."""
     from peloton.sdk.defaults import task_share, with_resource
+    from peloton.sdk.jobs import built
 
     if with_resource(spec, {}) is None:
         return spec
+    built(spec)  # what is wrong with it comes first: `resource` may be there, mistyped
     resource = task_share(peloton, pool).resource()
     hint(
         "no resource in defaultConfig: each task gets "

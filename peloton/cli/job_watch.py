@@ -155,10 +155,12 @@ def logs(
             for name, data in files.fetch(number, names).items():
                 out = sys.stderr if name == "stderr" else sys.stdout
                 write(out.buffer, data, tag=f"{number}\t" if tagged else "")
+    if failed and not numbers:
+        hint(f"no instance of job {job} has failed")
     if len(numbers) > limit:
         hint(f"{len(numbers) - limit} more instances; go on with --range {numbers[limit]}:")
     if files.missing:
-        hint(f"the files of {files.missing} instances were not to be had")
+        hint(files.missing_text())
 
 
 def wanted_instances(

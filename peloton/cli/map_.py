@@ -17,12 +17,21 @@ import click
 
 from peloton.cli import attend, batch, exits
 from peloton.cli.failed import FIRST_NUMBER, failed_lines
-from peloton.cli.lines import FILES, BadCommands, commands_in, filled, has_place, parted
+from peloton.cli.lines import (
+    FILES,
+    VALUES,
+    BadCommands,
+    commands_in,
+    filled,
+    has_place,
+    parted,
+)
 from peloton.cli.names import id_of, with_name_like
-from peloton.cli.options import CliSettings
+from peloton.cli.options import CliSettings, typed_names
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
 from peloton.cli.outputs import KEPT_MAX, Collected, ended_of
 from peloton.cli.progress import progress
+from peloton.cli.values import SPEC_FILE
 from peloton.sdk.errors import BadSpec, Conflict
 
 if TYPE_CHECKING:
@@ -37,7 +46,29 @@ MANY, MANY_TIMEOUT_S = 5000, 120.0
 """A call that creates so many own configs may take longer than the usual time of a call."""
 
 
-@click.command(cls=batch.BatchCommand)
+class MapCommand(batch.BatchCommand):
+    """Options may stand behind FILE as well: behind a file there is no command they might belong
+    to."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        found, _, _ = self.make_parser(ctx).parse_args([*args])
+        words = found.get("words")
+        # Where there is none, click has a mark of its own.
+        if isinstance(words, tuple) and len(words) > 1 and is_file_of_commands(words):
+            before = args[: len(args) - len(words)]
+            before = before[:-1] if before[-1:] == ["--"] else before
+            args = [*before, *words[1:], "--", words[0]]
+        return super().parse_args(ctx, args)
+
+
+def is_file_of_commands(words: Sequence[str]) -> bool:
+    """Whether the first word is a file of commands, and no template."""
+    if any(word in (VALUES, FILES) for word in words):
+        return False
+    return Path(words[0]).is_file() or (words[0] == "-" and words[1].startswith("-"))
+
+
+@click.command(cls=MapCommand)
 @batch.batch_options
 @click.option("--keep-order", "-k", is_flag=True, help="Print outputs in the order of the lines.")
 @click.option("--tag", is_flag=True, help="Begin each line of output with the number of its line.")
@@ -48,7 +79,10 @@ MANY, MANY_TIMEOUT_S = 5000, 120.0
     help=f"Print what the commands print.  [default: of up to {KEPT_MAX} commands]",
 )
 @click.option("--retry-failed", "failed_of", metavar="JOB", help="Run what failed of JOB again.")
-@click.argument("words", nargs=-1, metavar="FILE|TEMPLATE...", type=click.UNPROCESSED)
+@click.argument(
+    "words", nargs=-1, metavar="FILE|TEMPLATE...", type=click.UNPROCESSED,
+    shell_complete=SPEC_FILE.shell_complete,
+)  # fmt: skip
 def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
     """Run the commands in FILE (`-`: stdin), one per line, as one job; or a TEMPLATE over values.
 
@@ -63,9 +97,9 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
     seq 500 | peloton map --cpus 0.5 'python train.py --seed {}'
     peloton map --retry-failed JOB
 
-    At most 100,000 commands, on average about 1,200 bytes each. The outputs of each are printed
-    when it has ended. Ctrl-C asks whether to stop the job or to detach; without a terminal it
-    stops the job.
+    Options come before a TEMPLATE. At most 100,000 commands, on average about 1,200 bytes each. The
+    outputs of each are printed when it has ended. Ctrl-C asks whether to stop the job or to detach;
+    without a terminal it stops the job.
 
     \b
     Exits with
@@ -85,8 +119,9 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
         settings.values["timeout_s"] = MANY_TIMEOUT_S
     with batch.client(options) as peloton:
         if failed_of:
-            failed_of = id_of(peloton, failed_of)
-            spec, options["pool"] = failed_again(peloton, failed_of)
+            with typed_names((failed_of,)):
+                failed_of = id_of(peloton, failed_of)
+                spec, options["pool"] = failed_again(peloton, failed_of)
             options["retried"] = failed_of
             spec["name"] = options["name"] or next_name(peloton, spec["name"])
         else:
@@ -101,11 +136,15 @@ def read(words: Sequence[str]) -> list[str]:
     """The commands that were asked for; words before `:::` may have looked like a file."""
     try:
         template, mark, rest = parted(words)
+        if template and batch.is_shell_text(template[0]):
+            batch.refuse_misplaced(template[1:])
+        if mark == VALUES:
+            batch.refuse_misplaced(rest)
         if not mark:
             if has_place(words) and not Path(words[0]).is_file():
                 return filled(words, lines_of("-"))  # as GNU parallel does: `seq 9 | … 'echo {}'`
             if len(words) > 1:
-                raise BadCommands("options stand before FILE; values of a template behind `:::`")
+                raise BadCommands("one FILE is taken; values of a template stand behind `:::`")
             return commands_in(lines_of(words[0]))
         if mark == FILES and len(rest) != 1:
             raise BadCommands(f"behind {FILES} stands one file, or -")
@@ -122,7 +161,7 @@ def lines_of(name: str) -> list[str]:
         text = f"{name}: there is no such file; values of a template stand behind `:::`"
         raise click.UsageError(text) from None
     except UnicodeDecodeError:
-        raise BadSpec(f"{name}: no text in UTF-8") from None
+        raise BadSpec(f"{'stdin' if name == '-' else name}: no text in UTF-8") from None
     return [line for line in lines if line]
 
 
@@ -235,13 +274,15 @@ def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
                         collected.step()
                 shown.seen(ended.state, ended.counts)
 
-            ended = attend.attend(peloton, job, seen=look, can_detach=not options["local"])
+            ended = attend.attend(
+                peloton, job, seen=look, can_detach=not options["local"], asking=shown.paused
+            )
     except attend.Detached:
         return exits.OK
     except attend.StoppedHere:
         return exits.INTERRUPTED
     if collected is not None and collected.missing:
-        hint(f"the files of {collected.missing} instances were not to be had")
+        hint(collected.missing_text())
     return summary(peloton, job, ended=ended, local=options["local"])
 
 

@@ -22,6 +22,8 @@ PREFIX = re.compile(r"[0-9a-f-]{4,35}", re.ASCII | re.IGNORECASE)
 JOBS_MAX = 10_000
 """The newest jobs, among which the beginning of an id is searched."""
 SHOWN_MAX = 10
+JOB_KINDS = ("job", "task", "slice", "lot")
+"""Actors whose keys begin with a job."""
 
 
 class AmbiguousName(BadSpec):
@@ -52,6 +54,19 @@ def id_of(peloton: Client, typed: str) -> str:
     if len(found) > 1:
         raise AmbiguousName(several(typed, found))
     return str(found[0].id.value) if found else typed
+
+
+def key_of(peloton: Client, typed: str) -> str:
+    """The key of an actor, with the id of the job that it names; a key without a kind is a job."""
+    kind, slash, rest = typed.partition("/")
+    if not slash:
+        return f"job/{id_of(peloton, typed)}"
+    if kind not in JOB_KINDS:
+        return typed
+    if kind == "job":
+        return f"job/{id_of(peloton, rest)}"
+    job, slash, rest = rest.partition("/")
+    return f"{kind}/{id_of(peloton, job)}{slash}{rest}"
 
 
 def named(peloton: Client, typed: str) -> list[Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from peloton.cli import exits
+from peloton.cli.names import key_of
 from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, refusal_texts
@@ -171,10 +172,10 @@ def progress_of(job: str) -> Iterator[Callable[[Any], None] | None]:
         yield lambda ended: seen(ended.state, ended.counts)
 
 
-def show_end(job: str, ended: Any) -> None:
-    """Print the result of a wait, and a hint at the next command."""
+def ended_answer(job: str, ended: Any) -> dict[str, Any]:
+    """The result of a wait as data."""
     has_code = ended.done and ended.state in ("SUCCEEDED", "FAILED")
-    answer = {
+    return {
         "job_id": job,
         "state": ended.state,
         "done": ended.done,
@@ -184,9 +185,13 @@ def show_end(job: str, ended: Any) -> None:
         "exit_code": ended.exit_code if has_code and not ended.signal else None,
         "signal": ended.signal or None,
     }
+
+
+def show_end(job: str, ended: Any) -> None:
+    """Print the result of a wait, and a hint at the next command."""
     counts = ", ".join(f"{number} {state}" for state, number in sorted(ended.counts.items()))
     text = f"Job {job} {ended.state or 'in an unknown state'}" + (f": {counts}" if counts else "")
-    show(OutputForms(answer, text=text, names=lambda: [job]))
+    show(OutputForms(ended_answer(job, ended), text=text, names=lambda: [job]))
     if not ended.done:
         hint("the time is over; " + ("the job goes on" if ended.state else "no server answered"))
         return
@@ -203,13 +208,15 @@ def show_end(job: str, ended: Any) -> None:
 def story(key: str) -> None:
     """The recent transitions of the actor KEY, with their causes.
 
+    A job stands there by its id, its name or the beginning of its id; without a kind, KEY is a job.
+
     \b
-    peloton story job/JOB
+    peloton story JOB
     peloton story task/JOB/7
     peloton story host/peloton-mesos-agent0
     """
     with connected() as peloton:
-        answer = peloton.ops.story(key)
+        answer = peloton.ops.story(key_of(peloton, key))
     show(
         OutputForms(
             answer,

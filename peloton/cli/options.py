@@ -7,7 +7,8 @@ wins. Must not open a connection: a flag only fills the settings.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from peloton.cli.values import timeout
+from peloton.sdk.errors import NotFound
 
 API = "127.0.0.1:5397"
 OUTPUTS = ("table", "wide", "json", "yaml", "name")
@@ -138,11 +140,20 @@ def of_the_output(*, hidden: bool, short: bool) -> list[click.Option]:
     ]
 
 
+@contextmanager
+def typed_names(names: Sequence[str], *, ids: Sequence[str] = ()) -> Iterator[None]:
+    """Adds the name that was typed to an error which says of no job that it is not there."""
+    try:
+        yield
+    except NotFound as error:
+        known = any(one in str(error) for one in (*names, *ids))
+        if len(names) == 1 and not known:
+            error.args = (f"{names[0]}: {error}",)
+        raise
+
+
 class Globals(click.Command):
     """A command that takes the global flags as well. They are shown at the root only."""
-
-    # On the original's commands `-o` is an offset or an override; on ours it is the output.
-    short_output = False
 
     def invoke(self, ctx: click.Context) -> Any:
         """Jobs may be named wherever an argument is called `job` or `jobs`; commands get ids."""
@@ -153,6 +164,8 @@ class Globals(click.Command):
                 single = isinstance(typed, str)
                 found = self.job_ids(ctx, (typed,) if single else typed)
                 ctx.params[name] = found[0] if single else found
+                with typed_names((typed,) if single else typed, ids=found):
+                    return super().invoke(ctx)
         return super().invoke(ctx)
 
     def job_ids(self, ctx: click.Context, typed: Sequence[str]) -> tuple[str, ...]:
@@ -161,10 +174,13 @@ class Globals(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         root = ctx.parent is None
+        own = super().get_params(ctx)
+        # On some of the original's commands `-o` is an offset or an override.
+        is_taken = any("-o" in one.opts for one in own)
         return [
-            *super().get_params(ctx),
+            *own,
             *of_the_connection(hidden=not root),
-            *of_the_output(hidden=not root, short=self.short_output),
+            *of_the_output(hidden=not root, short=not is_taken),
         ]
 
 
@@ -174,5 +190,3 @@ class PelotonCommand(Globals):
 
 class OwnCommand(Globals):
     """A command the original did not have."""
-
-    short_output = True

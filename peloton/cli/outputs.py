@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from peloton.cli.output import hint
+from peloton.cli.output import command, hint
 from peloton.sdk.errors import NotFound, PelotonError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Live:
 
     def __init__(self, peloton: Client, job: str, *, instance: int = 0) -> None:
         self._peloton, self._job, self._instance = peloton, job, instance
+        self._stop = command("job", "stop", job)  # here: the threads have no context of click's
         self._over = threading.Event()
         self._threads = [
             threading.Thread(target=self._print, args=(name,), name=f"log-{name}", daemon=True)
@@ -62,7 +64,8 @@ class Live:
         try:
             self._follow(filename)
         except BrokenPipeError:
-            pass  # the reader had enough; the job goes on, as a command in a pipe may
+            # As a command in a pipe may; but one that writes without an end would go unnoticed.
+            hint(f"nobody reads {filename} any more; the job goes on, `{self._stop}` ends it")
         except (PelotonError, OSError) as error:
             hint(f"{filename} of the task is not to be had: {error}")
 
@@ -113,6 +116,13 @@ class Collected:
         self.missing = 0
         """Instances whose files could not be had."""
 
+    def missing_text(self) -> str:
+        """For people, with the likely cause."""
+        return (
+            f"the files of {self.missing} instances were not to be had: a cluster keeps those of "
+            f"the newest runs only ({KEPT_MAX} of them, or --keep-sandboxes)"
+        )
+
     def is_behind(self, ended: int) -> bool:
         """Whether more instances have ended than are printed."""
         return ended > self._next + len(self._printed)
@@ -137,12 +147,24 @@ class Collected:
             self._next += 1
 
     def _print(self, instances: Iterable[int]) -> None:
+        for number, files in self._fetched(instances):
+            tag = f"{self._tags[number]}\t" if self._tags is not None else ""
+            for name in FILES:
+                write(target(name), files.get(name, b""), tag=tag)
+
+    def _fetched(self, instances: Iterable[int]) -> Iterator[tuple[int, dict[str, bytes]]]:
+        """The files of instances, in their order. Only a few wait here to be printed: those of all
+        may be more than the memory holds."""
+        ahead: deque[tuple[int, Future[dict[str, bytes]]]] = deque()
         with ThreadPoolExecutor(FETCHERS) as fetchers:
-            fetched = fetchers.map(lambda number: (number, self.fetch(number)), instances)
-            for number, files in fetched:
-                tag = f"{self._tags[number]}\t" if self._tags is not None else ""
-                for name in FILES:
-                    write(target(name), files.get(name, b""), tag=tag)
+            for number in instances:
+                ahead.append((number, fetchers.submit(self.fetch, number)))
+                if len(ahead) == FETCHERS:
+                    first, files = ahead.popleft()
+                    yield first, files.result()
+            while ahead:
+                first, files = ahead.popleft()
+                yield first, files.result()
 
     def fetch(self, instance: int, names: tuple[str, ...] = FILES) -> dict[str, bytes]:
         """The files of an instance; empty where they are gone."""

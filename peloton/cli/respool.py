@@ -15,6 +15,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, plain, show
 from peloton.cli.session import connected, refusal_texts, spec_in
+from peloton.cli.values import SPEC_FILE
 from peloton.cli.watching import watched
 from peloton.sdk.errors import AlreadyExists, Conflict, NotFound
 
@@ -41,7 +42,7 @@ respool = LazyGroup(
 
 @click.command(cls=PelotonCommand)
 @click.argument("path")
-@click.argument("config")
+@click.argument("config", type=SPEC_FILE)
 @dry_run_option
 def create(path: str, config: str, dry_run: bool) -> None:
     """Make a pool at PATH from the YAML file CONFIG.

@@ -14,6 +14,7 @@ from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
+from peloton.cli.values import SPEC_FILE
 
 DEFAULT = "(default)"
 NOT_GIVEN = ("", [], "UNKNOWN", "PriorityFIFO")
@@ -27,7 +28,7 @@ UPDATE_TEXTS = {
 
 @click.command(cls=PelotonCommand)
 @click.argument("path")
-@click.argument("config")
+@click.argument("config", type=SPEC_FILE)
 @click.option(
     "-f", "--force", is_flag=True, help="Do not check the rules of the tree. It asks before."
 )

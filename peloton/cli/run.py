@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli import attend, batch, exits
+from peloton.cli.ops import ended_answer
 from peloton.cli.options import CliSettings
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
 
@@ -32,7 +33,8 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
 
     One word is a text for the shell, several are the program and its arguments. Ctrl-C asks whether
     to stop the job or to detach; without a terminal it stops the job. Of several instances each is
-    printed when it has ended, its lines behind its number.
+    printed when it has ended, its lines behind its number. The command's stdin is empty: what it
+    is to read comes by a file or a variable.
 
     \b
     peloton run -- python train.py --seed 1
@@ -45,6 +47,8 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
       125   the job was killed, by somebody else
       130   it was interrupted here, and stopped
     """
+    if batch.is_shell_text(words[0]):
+        batch.refuse_misplaced(words[1:])
     text = words[0] if len(words) == 1 else shlex.join(words)
     if not text.strip():
         raise click.UsageError("the command is empty")
@@ -73,7 +77,9 @@ def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
         return exits.OK
     except attend.StoppedHere:
         return exits.INTERRUPTED
-    if ended.state != "SUCCEEDED":
+    if click.get_current_context().ensure_object(CliSettings).output in ("json", "yaml"):
+        show(OutputForms(ended_answer(job, ended)))
+    elif ended.state != "SUCCEEDED":
         explain(peloton, job, ended=ended, local=options["local"])
     return exits.of_job(ended.state, ended.exit_code, raw=options["raw_exit"])
 
@@ -99,8 +105,6 @@ def followed(peloton: Client, job: str, *, instances: int, options: Any) -> Any:
 
 def explain(peloton: Client, job: str, *, ended: Any, local: bool) -> None:
     """One line about what went wrong: an exit code alone does not tell who was at fault."""
-    if click.get_current_context().ensure_object(CliSettings).output in ("json", "yaml"):
-        return
     reasons = peloton.ops.why(job).reasons[:3]
     texts = [one.text for one in reasons if one.state not in ("SUCCEEDED", "RUNNING")]
     for text in dict.fromkeys(texts):

@@ -105,9 +105,7 @@ class Bar:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Give the terminal to others."""
+        """Give the terminal to others; after an error it is not shown again."""
         self._shown.stop()
-        try:
-            yield
-        finally:
-            self._shown.start()
+        yield
+        self._shown.start()

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import click
 
+SPEC_FILE = click.Path(readable=False)
+"""A file that a shell completes; whoever reads it says what is wrong with it."""
 DURATION_S_MAX = 1e9
 INSTANCE_MAX = 2**31 - 1
 UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}

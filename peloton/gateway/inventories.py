@@ -25,10 +25,25 @@ RESERVED, HELD_FOR_TASKS = "reserved", "held"
 
 def all_hosts(cluster_client: ClusterClient, context: Context) -> list[HostView]:
     """Every host, by name: one inventory that cannot answer makes the whole call unavailable."""
+    return _asked(cluster_client, ListHosts(), context=context)
+
+
+def hosts_held_for(
+    cluster_client: ClusterClient, tasks: Iterable[str], *, context: Context
+) -> list[HostView]:
+    """The hosts that are held for one of these tasks, by name; inventories have an index of them.
+
+    Daemons of an earlier version answer with others as well.
+    """
+    names = tuple(sorted(set(tasks)))
+    return _asked(cluster_client, ListHosts(names), context=context) if names else []
+
+
+def _asked(cluster_client: ClusterClient, query: ListHosts, *, context: Context) -> list[HostView]:
     found: list[HostView] = []
     shards = cluster_client.cluster.shards_of("inventory")
     inventories = [inventory_key(at) for at in range(len(shards))]
-    answers = cluster_client.each(((inventory, ListHosts()) for inventory in inventories), context)
+    answers = cluster_client.each(((inventory, query) for inventory in inventories), context)
     for inventory, views in zip(inventories, answers, strict=True):
         if not isinstance(views, tuple):
             text = f"{inventory} is not created yet: the cluster is still starting"

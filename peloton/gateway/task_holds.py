@@ -26,7 +26,7 @@ from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.foreign_runs import kill_runs
 from peloton.gateway.host_offers import new_hold, tell_each
-from peloton.gateway.inventories import all_hosts, takes_work, unused_of
+from peloton.gateway.inventories import all_hosts, hosts_held_for, takes_work, unused_of
 from peloton.gateway.texts import client_name, known_job
 from peloton.placement.filters import HostWant
 from peloton.runtime.vocabulary import Key, Refused, key
@@ -106,7 +106,7 @@ def drop_task_holds(
     """No host waits for these tasks any more, but for the one of this name."""
     wanted = frozenset(tasks)
     drops = {}
-    for view in all_hosts(cluster_client, context):
+    for view in hosts_held_for(cluster_client, wanted, context=context):
         some = [hold.task for hold in view.task_holds if hold.task in wanted]
         if some and client_name(view.summary.host) != but:
             drops[view.summary.host] = some

@@ -82,9 +82,18 @@ def spelled(data: Any, path: str) -> str:
             data = data[found[0]] if found else None
         elif isinstance(data, list | tuple) and part.isdigit():
             here, data = f"{here}[{part}]", data[int(part)] if int(part) < len(data) else None
+        elif isinstance(data, list | tuple):
+            at = next((at for at, one in enumerate(data) if kind_of(one) == part), None)
+            here = f"{here}[{part if at is None else at}]"
+            data = None if at is None else data[at]
         else:
             here = below(here, part)
     return here
+
+
+def kind_of(item: Any) -> Any:
+    """What an item of a list is called by a server: resources of a pool have a kind each."""
+    return item.get("kind") if isinstance(item, dict) else None
 
 
 def plain(name: str) -> str:

@@ -37,7 +37,10 @@ NO_GRPC = "NO_GRPC"
 NOBODY_LISTENS = "failed to connect to all addresses"
 
 # What a server puts before its text: `config.defaultConfig.resource.cpuLimit: -1.0 is negative`.
-PATH = re.compile(r"config\.(?P<path>\w+(?:\.\w+|\[\d+\])*): (?P<text>.+)", re.DOTALL)
+# Resources of pools stand there by their kinds: `config.resources[cpu].limit: -2.0 is negative`.
+PATH = re.compile(r"config\.(?P<path>\w+(?:\.\w+|\[\w+\])*): (?P<text>.+)", re.DOTALL)
+# So does the original, in words.
+RESOURCE = re.compile(r"resource (?P<kind>cpu|memory|disk|gpu): (?P<text>.+)", re.DOTALL)
 
 BY_FIELD: dict[str, type[errors.PelotonError]] = {
     "alreadyExists": errors.AlreadyExists,
@@ -145,6 +148,9 @@ def carried(name: str, error: Any) -> errors.PelotonError:
 def bad_spec(text: str, *, kind: str) -> errors.BadSpec:
     """A server names the place at the front of its text, from the root of what was sent."""
     named = PATH.fullmatch(text)
-    if named is None:
-        return errors.BadSpec(text, kind=kind)
-    return errors.BadSpec(named["text"], field=named["path"], kind=kind)
+    if named is not None:
+        return errors.BadSpec(named["text"], field=named["path"], kind=kind)
+    resource = RESOURCE.fullmatch(text)
+    if resource is not None:
+        return errors.BadSpec(resource["text"], field=f"resources[{resource['kind']}]", kind=kind)
+    return errors.BadSpec(text, kind=kind)

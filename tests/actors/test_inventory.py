@@ -9,6 +9,7 @@ import immutables
 import msgspec
 import pytest
 
+from peloton.actors.host.hold_messages import TaskHold
 from peloton.actors.host.inventory.decide import list_hosts, report, snapshot
 from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts
 from peloton.actors.host.inventory.state import Hosts, Inventory
@@ -154,3 +155,25 @@ def test_hosts_are_listed_by_name() -> None:
         ("host/a", "LOST"),
         ("host/b", "UP"),
     ]
+
+
+def test_hosts_held_for_tasks_are_found_by_the_tasks() -> None:
+    def for_tasks(*tasks: str) -> Host:
+        crowd = Key("slice/a/0")
+        holds = tuple(TaskHold(one, crowd, 0, "ann", Resources(), 9.0) for one in tasks)
+        return msgspec.structs.replace(host(), task_holds=holds)
+
+    def held_for(*tasks: str) -> list[str]:
+        at = At(now=0.0, key=ME, index=index)
+        return [view.summary.host for view in list_hosts(Inventory(), ListHosts(tasks), at)]
+
+    states = {"a": for_tasks("t", "u"), "b": for_tasks("u"), "c": host()}
+    index = hosts(**states)
+    assert held_for("u") == held_for("t", "u") == ["host/a", "host/b"]
+    assert held_for("t") == ["host/a"] and held_for("v") == []
+    assert len(held_for()) == 3, "no name: every host"
+    index.put(Key("host/a"), old=states["a"], new=for_tasks("t"))
+    index.put(Key("host/b"), old=states["b"], new=removed())
+    assert held_for("u") == [] and held_for("t") == ["host/a"]
+    index.put(Key("host/a"), old=for_tasks("t"), new=host())
+    assert held_for("t") == []

@@ -6,15 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from peloton.api.v0.host import host_pb2 as host
 from peloton.ops.v1 import ops_pb2 as ops
+from peloton.ops.v1 import schedules_pb2 as schedules
 from tests.cli.terminal import Printed, Terminal
 from tests.sdk.fakes import JOB
 
 READS = {
     "Get", "GetResourcePool", "Query", "LookupResourcePoolID", "ListHosts", "QueryHosts",
-    "ListHostPools", "Why",
+    "ListHostPools", "Why", "GetSchedule", "ListQuarantine",
 }  # fmt: skip
 
 
@@ -98,6 +100,48 @@ def test_hosts(peloton: Terminal) -> None:
     assert "--lose-runs" in dry(peloton, "host", "forget", "a").err
     lost = dry(peloton, "host", "forget", "a", "--lose-runs").out
     assert lost == "would remove host a, which is UP; its 2 runs would be LOST\n"
+
+
+def test_schedules(peloton: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "name: a\ninstancecount: 1\n"
+        "defaultconfig: {command: {value: ls}, resource: {cpulimit: 0.5}}\n"
+    )
+    words = ("cron", "create", "nightly", "30 2 * * *", "/hello", str(file))
+    made = yaml.safe_load(dry(peloton, *words, "--zone", "Europe/Berlin").out)
+    assert (made["name"], made["cron"], made["zone"]) == ("nightly", "30 2 * * *", "Europe/Berlin")
+    assert made["pool"] == "/hello" and made["job"]["instanceCount"] == 1
+    assert dry(peloton, "cron", "pause", "nightly").code == 66
+    one = schedules.ScheduleInfo(schedule=schedules.Schedule(name="nightly"), next_at=9000.0)
+    peloton.cluster.schedules["nightly"] = one
+    assert dry(peloton, *words) == Printed(73, "", "schedule nightly exists already\n")
+    text = "schedule nightly would be {}; its next job: 1970-01-01T02:30:00Z\n"
+    for verb, done in (("pause", "paused"), ("resume", "resumed"), ("delete", "deleted")):
+        assert dry(peloton, "cron", verb, "nightly") == Printed(0, text.format(done), "")
+
+
+def test_dead_letters(peloton: Terminal) -> None:
+    words = ("admin", "quarantine", "redrive", "job/x")
+    assert dry(peloton, *words) == Printed(66, "", "no dead letter of job/x\n")
+    letter = ops.Quarantined(key="job/x", message="ended/1", error="KeyError", attempts=3)
+    peloton.cluster.set_aside.append(letter)
+    assert dry(peloton, *words).out == "would deliver again to job/x: ended/1\n"
+    assert dry(peloton, *words, "other/1").code == 66
+
+
+def test_an_update_that_would_be_refused(peloton: Terminal, tmp_path: Path) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING", "RUNNING")
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ninstancecount: 3\n")
+    more = dry(peloton, "job", "update", JOB, str(file))
+    assert more == Printed(0, f"Job {JOB} would get 1 more instances\n", "")
+    file.write_text("name: a\ninstancecount: 1\n")
+    fewer = dry(peloton, "job", "update", JOB, str(file))
+    assert fewer.code == 65 and "line 2: instancecount: 1 is less than 2" in fewer.err
+    peloton.cluster.add_job("SUCCEEDED", "SUCCEEDED")
+    file.write_text("name: a\ninstancecount: 3\n")
+    assert dry(peloton, "job", "update", JOB, str(file)).code == 73
 
 
 def test_a_warning_of_the_cluster_is_told(peloton: Terminal, tmp_path: Path) -> None:

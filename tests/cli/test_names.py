@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import grpc
 import pytest
 import yaml
+from click.shell_completion import BashComplete
 
+from peloton.__main__ import PROCESSES
 from peloton.api.v0.job import job_pb2
+from peloton.cli.failed import short
+from peloton.cli.main import root
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import ops as sdk_ops
 from peloton.sdk.yaml_text import load_yaml
@@ -47,6 +52,85 @@ def test_what_nothing_is_found_for_goes_to_the_server_as_it_is(peloton: Terminal
     assert peloton.cluster.called("Delete")[0].request.id.value == "hello"
 
 
+def test_what_no_job_is_called_is_said(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    assert peloton("job", "get", "hullo") == Printed(66, "", "hullo: job not found\n")
+    assert "Job hullo" in peloton("job", "progress", "hullo").err
+
+
+def test_a_key_has_the_name_of_a_job(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    keys = {
+        "hello_world": f"job/{JOB}", "job/5e3c7c3a": f"job/{JOB}",
+        "task/hello_world/7": f"task/{JOB}/7", "lot/hello_world/0/3": f"lot/{JOB}/0/3",
+        "host/hello_world": "host/hello_world", f"slice/{JOB}/0": f"slice/{JOB}/0",
+    }  # fmt: skip
+    for word in keys:
+        peloton("story", word)
+    assert [call.request.key for call in peloton.cluster.called("Story")] == [*keys.values()]
+
+
+def test_an_option_is_named_as_it_was_typed(peloton: Terminal) -> None:
+    for label, option in (("throttle", "throttle"), ("name_unique", "unique")):
+        peloton.cluster.invalid_config = f"labels[0]: peloton.{label}: wrong"
+        refused = peloton("run", "--pool", "/hello", "--", "ls")
+        assert refused.code == 65 and f"--{option}: wrong" in refused.err
+        assert "labels" not in refused.err
+    refused = peloton("run", "--pool", "/hello", "--after", "hullo", "--", "ls")
+    assert refused.code == 66 and "--after: hullo: job not found" in refused.err
+
+
+def test_a_mistyped_resource_is_no_missing_one(peloton: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    config = "{command: {value: ls}, resourc: {cpulimit: 1}}"
+    file.write_text(f"name: a\ninstancecount: 1\ndefaultconfig: {config}\n")
+    refused = peloton("job", "create", "/hello", str(file))
+    assert refused.code == 65 and "did you mean resource?" in refused.err
+    assert "each task gets" not in refused.err
+
+
+def test_o_is_the_output_where_it_is_nothing_else(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    assert peloton("job", "get", JOB, "-o", "name").out == f"{JOB}\n"
+    assert peloton("job", "query", "-o", "1").code == 0
+    assert peloton.cluster.called("Query")[-1].request.spec.pagination.offset == 1
+
+
+def test_options_behind_a_file_count_and_behind_a_command_are_refused(
+    peloton: Terminal, tmp_path: Path
+) -> None:
+    file = tmp_path / "commands.txt"
+    file.write_text("echo a\necho b\n")
+    words = ("map", "--pool", "/hello", "--dry-run")
+    for given in ((*words, str(file), "--max-parallel", "1"), (*words, "--", str(file), "-k")):
+        shown = yaml.safe_load(peloton(*given).out)
+        assert shown["instanceCount"] == 2
+        assert ("sla" in shown) == ("--max-parallel" in given)
+    assert peloton(*words, str(file), "--no-such-option").code == 64
+    assert peloton("map", "--retry-failed", "hullo") == Printed(66, "", "hullo: job not found\n")
+    for behind in (("echo {}", "--cpus", "2", ":::", "1"), ("ls", ":::", "1", "--cpus=2")):
+        refused = peloton(*words, *behind)
+        assert refused.code == 64 and "--cpus stands behind the command" in refused.err
+    assert yaml.safe_load(peloton(*words, "prog", "--cpus", "{}", ":::", "1", "2").out)
+    refused = peloton("run", "--pool", "/hello", "--dry-run", "sleep 1; ls", "--raw-exit")
+    assert refused.code == 64 and "--raw-exit stands behind the command" in refused.err
+    own = peloton("run", "--pool", "/hello", "--dry-run", "prog", "--name", "x")
+    assert "prog --name x" in own.out
+
+
+def test_a_run_is_summed_up_as_data(peloton: Terminal) -> None:
+    peloton.cluster.waits = [ops.WaitJobResponse(state="FAILED", done=True, exit_code=5)]
+    ran = peloton("run", "--pool", "/hello", "-n", "2", "-o", "json", "--", "ls")
+    assert ran.code == 5 and yaml.safe_load(ran.out)["exit_code"] == 5
+
+
+@pytest.mark.parametrize("folder", ["/a", "/it's a folder", "/x;y && z"])
+def test_a_command_is_told_without_its_folder(folder: str) -> None:
+    change = f"cd {shlex.quote(folder)} || exit"
+    assert short(f"{change}; a b\nc") == short(f"{change}\na b\nc") == "a b; c"
+    assert short("cd /a || exit 1; b") == "cd /a || exit 1; b"
+
+
 def test_one_wait_takes_several_jobs(peloton: Terminal) -> None:
     peloton.cluster.waits = [
         ops.WaitJobResponse(state="SUCCEEDED", done=True),
@@ -76,6 +160,15 @@ def test_a_shell_completes(shell: str) -> None:
     assert script.code == 0 and "_PELOTON_COMPLETE" in script.out
 
 
+@pytest.mark.parametrize(
+    "words", ["job create /default", "respool update /a", "cron create n '* * * * *' /a", "map"]
+)
+def test_files_are_completed(words: str) -> None:
+    completer = BashComplete(root(PROCESSES), {}, "peloton", "_PELOTON_COMPLETE")
+    (found,) = completer.get_completions(shlex.split(words), "ex")
+    assert (found.type, found.value) == ("file", "ex")
+
+
 def test_a_task_without_resources_gets_some_and_is_told(peloton: Terminal, tmp_path: Path) -> None:
     size = ops.Amounts(cpu=2.0, memory_mb=3000.0)
     peloton.cluster.hosts = [ops.Host(name="a", state="UP", capacity=size)]
@@ -100,7 +193,8 @@ def test_a_dry_run_prints_the_job_and_creates_none(peloton: Terminal, tmp_path: 
     ran = peloton("run", "--cpus", "2", "--env", "A=1", "--dry-run", "--", "echo", "a b")
     shown = yaml.safe_load(peloton("run", "--pool", "/hello", "--dry-run", "--", "ls").out)
     assert ran.code == 66  # the fake has no pool /default, whose limits are asked for
-    assert shown["defaultConfig"]["command"]["value"].endswith("\nls")
+    assert shown["defaultConfig"]["command"]["value"].endswith(" || exit; ls")
+    assert peloton("job", "create", "/nowhere", str(file), "--dry-run").code == 66
     assert not peloton.cluster.called("Create")
 
 

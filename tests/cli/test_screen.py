@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from types import SimpleNamespace
+from typing import Any
 
+import click
 import pytest
 
+from peloton.cli import attend
 from peloton.ops.v1 import ops_pb2 as ops
+from peloton.sdk.ops import WaitResult
 from tests.cli.terminal import Terminal
 from tests.sdk.fakes import JOB
 
@@ -66,6 +74,39 @@ def test_a_name_does_not_steer_the_terminal(hosts: Terminal) -> None:
 def test_a_terminal_that_is_too_narrow_gets_the_plain_table(hosts: Terminal) -> None:
     shown = typed_at(30, hosts, "host", "list").replace("\r\n", "\n")
     assert RULE not in shown and "rack1|" in shown
+
+
+def test_a_bar_stands_aside_for_a_question_and_stays_away_after_the_last() -> None:
+    class Interrupted:
+        """A cluster at which a wait is interrupted once, and then goes on."""
+
+        def __init__(self) -> None:
+            self.errors = [KeyboardInterrupt()]
+
+        def wait(self, job: str, **rest: object) -> WaitResult:
+            if self.errors:
+                raise self.errors.pop()
+            return WaitResult("KILLED", True, {}, 0)
+
+        def stop(self, job: str) -> None:
+            seen.append("stopped")
+
+    @contextmanager
+    def asking() -> Iterator[None]:
+        seen.append("aside")
+        yield
+        seen.append("back")
+
+    seen: list[str] = []
+    cluster: Any = SimpleNamespace(ops=Interrupted(), jobs=Interrupted())
+    nobody = io.StringIO()  # who cannot be asked stops the job
+    with (
+        redirect_stderr(nobody),
+        pytest.raises(attend.StoppedHere),
+        click.Context(click.Command("map")),
+    ):
+        attend.attend(cluster, JOB, seen=lambda now: None, asking=asking)
+    assert seen == ["aside", "stopped"]
 
 
 def test_who_waits_sees_how_far_it_is(peloton: Terminal) -> None:

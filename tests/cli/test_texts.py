@@ -71,14 +71,17 @@ def test_respool_update(peloton: Terminal, pool: Path) -> None:
     assert [one.share for one in call.request.config.resources] == [1.0] * 3
     peloton.cluster.invalid_pool = "resource cpu: limit 2 is below its children"
     refused = peloton("respool", "update", "/hello", str(pool))
-    wrong = "Invalid resource pool config: resource cpu: limit 2 is below its children\n"
-    assert refused == Printed(65, "", wrong)
+    wrong = "Invalid resource pool config: resources[0]: limit 2 is below its children\n"
+    assert refused == Printed(65, "", f"{pool}, line 2: {wrong}")
     for answer, updates in (("", 2), ("n\n", 2), ("y\n", 3)):
         with answering(answer):
             forced = peloton("respool", "update", "/hello", str(pool), "--force")
         assert (forced.code, "not updated" in forced.err) == (0, updates == 2), answer
         assert len(peloton.cluster.called("UpdateResourcePool")) == updates
     assert peloton.cluster.called("UpdateResourcePool")[-1].request.Force
+    peloton.cluster.invalid_pool = "config.resources[memory].limit: -1.0 is negative"
+    refused = peloton("respool", "update", "/hello", str(pool))
+    assert "line 2: " in refused.err and "resources[1].limit: -1.0 is negative" in refused.err
     pool.write_text(pool.read_text().replace("hello", "gone"))
     gone = peloton("respool", "update", "/gone", str(pool))
     assert gone == Printed(66, "", "Resource pool not found: resource pool not found: /gone\n")
@@ -179,7 +182,7 @@ def test_job_get_and_status(peloton: Terminal) -> None:
     assert json.loads(peloton("job", "get", JOB, "--json").out) == whole
     assert json.loads(peloton("job", "status", JOB, "--json").out) == whole
     assert json.loads(peloton("job", "status", JOB, "--output", "json").out) == runtime
-    assert peloton("job", "get", "other") == Printed(66, "", "job not found\n")
+    assert peloton("job", "get", "other") == Printed(66, "", "other: job not found\n")
 
 
 def test_job_query(peloton: Terminal) -> None:

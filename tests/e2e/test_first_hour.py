@@ -41,6 +41,18 @@ def test_run_is_as_if_typed_here(cluster: c.Cluster, tmp_path: Path) -> None:
     assert raw.returncode == 127
 
 
+def test_who_stops_reading_is_told_that_the_job_goes_on(cluster: c.Cluster) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [*PELOTON, "--api", cluster.address, "run", "echo one; sleep 0.2; echo two"],
+        stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60,
+    )  # fmt: skip
+    os.close(writing)
+    assert ran.returncode == 0
+    assert "nobody reads stdout any more; the job goes on" in ran.stderr
+
+
 def test_run_tries_again_and_repeats(cluster: c.Cluster) -> None:
     tried = cluster.cli("run", "--retries", "1", "echo try; sleep 0.5; exit 1", check=False)
     assert (tried.returncode, tried.stdout) == (1, "try\ntry\n")

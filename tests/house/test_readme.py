@@ -86,8 +86,34 @@ def test_setup_installs_once_and_again_only_when_its_sources_change(
 def test_a_setup_that_fails_is_not_taken_for_done(root: Path, tmp_path: Path) -> None:
     copy_with_a_python_that_only_notes(root, tmp_path)
     python = tmp_path / ".venv" / "bin" / "python"
-    python.write_text('#!/bin/sh\n[ "$2" != pip ]\n')
+    python.write_text('#!/bin/sh\necho "no such package" >&2\n[ "$2" != pip ]\n')
     for _ in range(2):
         done = subprocess.run([tmp_path / "script" / "setup"], capture_output=True, text=True)
         assert done.returncode == 1
         assert "run script/setup again" in done.stderr
+        log = tmp_path / ".venv" / "setup.log"
+        assert str(log) in done.stderr and "no such package" in done.stderr
+        assert log.read_text() == "no such package\n"
+
+
+PIP_SAYS = r"""
+[ "$2" = pip ] || exit 0
+for number in 1 2 3 4 5 6 7 8 9 10 11 12; do
+  echo "Collecting p$number>=1 (from peloton-scheduler==0.1.0)"
+  echo "  Downloading p$number-1-py3-none-any.whl (1 kB)"
+done
+echo "Installing collected packages: p1, p2, p3"
+"""
+
+
+def test_a_setup_says_in_few_lines_how_far_it_is_and_keeps_all(root: Path, tmp_path: Path) -> None:
+    copy_with_a_python_that_only_notes(root, tmp_path)
+    (tmp_path / ".venv" / "bin" / "python").write_text(f"#!/bin/sh\n{PIP_SAYS}")
+    script = tmp_path / "script" / "setup"
+    done = subprocess.run([script], check=True, capture_output=True, text=True)
+    assert [line for line in done.stdout.splitlines() if not line.startswith("==> ")] == [
+        "    fetching packages",
+        "    fetching packages: 10 so far",
+        "    installing 3 packages",
+    ]
+    assert "Downloading p12-1" in (tmp_path / ".venv" / "setup.log").read_text()

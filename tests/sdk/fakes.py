@@ -25,7 +25,8 @@ from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.ops.v1 import ops_pb2_grpc
+from peloton.ops.v1 import ops_pb2_grpc, schedules_pb2_grpc
+from peloton.ops.v1 import schedules_pb2 as schedules
 
 JOB = "5e3c7c3a-0f0a-4c39-9d5c-0c3d6b7d1e11"
 POOL = "7d6a4a52-2b1c-4a39-8f63-52f6c0f1a2b3"
@@ -56,6 +57,7 @@ class Cluster:
         self.hosts: list[ops.Host] = []
         self.host_infos: list[host.HostInfo] = []
         self.set_aside: list[ops.Quarantined] = []
+        self.schedules: dict[str, schedules.ScheduleInfo] = {}
         self.calls: list[Call] = []
         self.troubles: dict[str, list[tuple[grpc.StatusCode, str] | grpc.Status]] = {}
         self.made_by_key: dict[str, str] = {}
@@ -427,6 +429,17 @@ class Ops(ops_pb2_grpc.OpsServicer):
         return ops.RedriveResponse()
 
 
+class Schedules(schedules_pb2_grpc.SchedulesServicer):
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def GetSchedule(self, request: Any, context: Any) -> schedules.GetScheduleResponse:
+        info = self.cluster.schedules.get(request.name)
+        if info is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "no such schedule")
+        return schedules.GetScheduleResponse(info=info)
+
+
 @contextmanager
 def held_port() -> Iterator[int]:
     """A port where nobody listens but servers of ours, by turns: nobody else can have it."""
@@ -445,6 +458,7 @@ def serving(cluster: Cluster, port: int = 0) -> Iterator[str]:
     task_pb2_grpc.add_TaskManagerServicer_to_server(Tasks(cluster), server)
     ops_pb2_grpc.add_OpsServicer_to_server(Ops(cluster), server)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(Hosts(cluster), server)
+    schedules_pb2_grpc.add_SchedulesServicer_to_server(Schedules(cluster), server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     try:

@@ -103,9 +103,10 @@ def _why(host: Host) -> str:
 
 
 def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:
-    """Every host of the shard, by name."""
+    """Every host of the shard that was asked for, by name."""
     hosts: Hosts = at.index
-    return tuple(_view(key, host) for key, host in sorted(hosts.hosts.items()))
+    keys = hosts.held_for(query.tasks) if query.tasks else hosts.hosts
+    return tuple(_view(key, hosts.hosts[key]) for key in sorted(keys))
 
 
 def _view(key: Key, host: Host) -> HostView:

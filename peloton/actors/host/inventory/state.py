@@ -6,12 +6,13 @@ reports must not be in the state: the index follows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import immutables
 import msgspec
 
+from peloton.actors.host.hold_messages import TaskHold
 from peloton.actors.host.inventory import facts as f
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import Resources
@@ -96,6 +97,7 @@ class Hosts:
         self._snapshot = True
         self._reported: Resources | None = None
         self._recovered: dict[Key, None] | None = {}  # None once they were returned
+        self._held_for: dict[str, dict[Key, None]] = {}  # by the name of a task
 
     def take_recovered(self) -> list[Key]:
         """The hosts of a new index, removed ones included; from the second call on, none.
@@ -110,6 +112,7 @@ class Hosts:
     def put(self, key: Key, *, old: Host | None, new: Host | None) -> None:
         """A host has a new state."""
         self.capacity = self.capacity + _capacity(new) - _capacity(old)
+        self._follow_task_holds(key, old=_task_holds(self.hosts.get(key)), new=_task_holds(new))
         if self._recovered is not None:
             self._recovered[key] = None
         if new is None or new.removed:
@@ -121,6 +124,23 @@ class Hosts:
         self._gone.pop(key, None)  # it is back: its new summary is enough
         if old is None or old.version != new.version:
             self._changed[key] = None
+
+    def held_for(self, tasks: Iterable[str]) -> set[Key]:
+        """The hosts that are held for one of these tasks."""
+        return {host for task in tasks for host in self._held_for.get(task, ())}
+
+    def _follow_task_holds(
+        self, key: Key, *, old: tuple[TaskHold, ...], new: tuple[TaskHold, ...]
+    ) -> None:
+        if old is new:
+            return
+        for hold in old:
+            hosts = self._held_for[hold.task]
+            hosts.pop(key, None)
+            if not hosts:
+                del self._held_for[hold.task]
+        for hold in new:
+            self._held_for.setdefault(hold.task, {})[key] = None
 
     def take(self, inventory: Key, *, tasks: bool) -> HostDeltas | None:
         """What changed since the last call, or None; with the labels of tasks if asked for."""
@@ -153,6 +173,10 @@ class Hosts:
         deltas = HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone)
         self._changed, self._gone, self._snapshot = {}, {}, False
         return deltas
+
+
+def _task_holds(host: Host | None) -> tuple[TaskHold, ...]:
+    return () if host is None or host.removed else host.task_holds
 
 
 def _capacity(host: Host | None) -> Resources:
