@@ -35,6 +35,7 @@ from peloton.actors.respool.messages import (
     PoolConfig,
     pool_key,
 )
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.assembly.kinds import kinds
 from peloton.assembly.placer_service import PlacerService
 from peloton.backends.simulated import SIMULATED_BACKEND, RunScript, SimulatedBackend
@@ -71,8 +72,15 @@ class Bench:
     """A cluster of simulated hosts in this process."""
 
     def __init__(
-        self, folder: Path, hosts: int, duration_s: float, *, capacity: Resources = HOST
+        self,
+        folder: Path,
+        hosts: int,
+        duration_s: float,
+        *,
+        capacity: Resources = HOST,
+        preemption: PreemptionPolicy = PreemptionPolicy(),  # noqa: B008
     ) -> None:
+        self.preemption = preemption
         self.capacity = capacity  # of each host
         self.journal = CountingJournal(folder / "journal.sqlite")
         self.names = [f"host{number}" for number in range(hosts)]
@@ -83,7 +91,7 @@ class Bench:
         backend = SimulatedBackend(self.names, RunScript(duration_s=duration_s))
         services = {"placer": PlacerService(inventories), backend.key: backend}
         root = start(
-            kinds(ALONE_SHARDS),
+            kinds(ALONE_SHARDS, preemption=self.preemption),
             self.journal,
             sizes=ALONE_SHARDS,
             clock=SystemClock(),

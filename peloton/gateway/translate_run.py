@@ -107,7 +107,7 @@ class Translator:
         found = task.RuntimeInfo(
             mesosTaskId=self._run_id(view, run),
             desiredMesosTaskId=self._run_id(view, run),
-            goalState=WIRE_TASK_GOALS[view.goal],
+            goalState=_wire_goal(view, run),
             configVersion=view.config_version,
             desiredConfigVersion=view.config_version,
             healthy=task.DISABLED,
@@ -221,6 +221,15 @@ class Translator:
 def _usage(view: InstanceView, seconds: float) -> dict[str, float]:
     """The limits times the seconds of ended runs, as the original counts."""
     return wire_usage(usage(view.config.resources or Resources(), seconds) if seconds else ())
+
+
+def _wire_goal(view: InstanceView, run: int) -> int:
+    """The goal; of an instance that was preempted and is not run again, what ended it."""
+    outcome, stopped = view.outcome, view.goal in (TaskGoals.KILLED, TaskGoals.DELETED)
+    if run == view.run and view.state == "KILLED" and outcome is not None and not stopped:
+        for_good = outcome.reason == PREEMPTED and view.config.kill_on_preempt
+        return int(task.PREEMPTING) if for_good else int(WIRE_TASK_GOALS[view.goal])
+    return int(WIRE_TASK_GOALS[view.goal])
 
 
 def _put_end(runtime: task.RuntimeInfo, outcome: RunOutcome, *, on_request: bool) -> None:

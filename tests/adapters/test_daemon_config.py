@@ -197,6 +197,10 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     ),
     (ALONE, "shards.taskmgr", 3, r"^shards\.taskmgr: there are jobmgr, resmgr, hostmgr"),
     (ALONE, "shards.jobmgr", 0, r"^shards\.jobmgr: 0 is not between 1 and 4096"),
+    (ALONE, "preemption.at_once", 0, r"^preemption\.at_once: 0 is not between 1 and"),
+    (ALONE, "preemption.most", -1, r"^preemption\.most: -1 is not between 1 and"),
+    (ALONE, "preemption.after", "soon", r"^preemption\.after: 'soon' is no length of time"),
+    (ALONE, "preemption.within", "1", r"^preemption\.within: '1' is no length of time"),
     (ALONE, "limits.quarantine_after", 31, r"^limits\.quarantine_after: 31 is not between"),
     (ALONE, "limits.receive_max_bytes", 1, r"^limits\.receive_max_bytes: 1 is not between"),
 ]

@@ -18,6 +18,8 @@ further. It must not judge: the test compares the text with the file.
     placed J WISH 0-2 H…     a placer answers wish number WISH of slice 0 with a host per member
     started H RUN…           the backend of H reports that runs started
     ended H RUN… ok|failed   … or ended
+    room J ORDER H=1…        a placer answers what hosts have free, for an order to give back
+    level N                  every daemon writes at this feature level from now on
     backend H up|down        the backend of H can be asked from now on, or cannot
     listed H [RUN…]          … or answers the question what runs
     snapshot                 a placer asks the inventory for all hosts
@@ -42,9 +44,10 @@ from peloton.actors.job.slice.messages import ListInstances, slice_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.assembly.kinds import kinds
-from peloton.placement.messages import Placed, SnapshotWanted
+from peloton.placement.messages import Placed, RoomFound, SnapshotWanted
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.resends import RESEND_TICK_S
@@ -59,6 +62,7 @@ OUTCOMES = {
 }
 CHECKPOINT_NEVER = 1 << 30
 GIVEN_S = 1.0
+GIVEN_BACK_AFTER_S = 2.0
 ROUNDS_MAX = 100
 
 
@@ -67,7 +71,7 @@ class Conversation:
 
     def __init__(self) -> None:
         sizes = dict.fromkeys(GROUPS, 1)
-        self.kinds = kinds(sizes)
+        self.kinds = kinds(sizes, preemption=PreemptionPolicy(sustained_s=GIVEN_BACK_AFTER_S))
         self.shards = {
             group: Bench(
                 group, sizes=sizes, kinds=self.kinds, checkpoint_bytes_min=CHECKPOINT_NEVER
@@ -151,6 +155,17 @@ class Conversation:
         to = tuple(key("host", host) for host in hosts)
         placed = Placed(int(wish), _members(some), to)
         return self._tell(slice_key(name, 0), placed, sender=Key("placer/a"))
+
+    def do_room(self, name: str, order: str, *words: str) -> list[str]:
+        free = {key("host", host): cpus for host, cpus in _options(words).items()}
+        found = tuple(Resources(cpus * UNIT) for cpus in free.values())
+        answer = RoomFound(int(order), tuple(free), found)
+        return self._tell(Key(f"slice/{name}/0"), answer)
+
+    def do_level(self, number: str) -> list[str]:
+        for bench in self.shards.values():
+            bench.codec.level = int(number)
+        return []
 
     def do_started(self, host: str, *runs: str) -> list[str]:
         return self._tell(key("host", host), h.RunsStarted(runs))
