@@ -18,8 +18,13 @@ from peloton.actors.task.facts import (
     AdmissionQueued,
     AdmissionReleased,
     EventsDropped,
+    GangJoined,
+    HeldLaunching,
+    HoldDropped,
     LaunchAccepted,
+    RoomHeld,
     RunLimitSet,
+    TaskHolding,
     TaskLaunching,
     TaskRestarted,
 )
@@ -30,9 +35,11 @@ from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 # Fields that a task leaves empty are filled in from the slice's table of configs (`specs`).
 RESOLVE: Mapping[type, Callable[[Any, Any, Any], Message]] = {
     Launch: lambda parent, message, spec: Launch(
-        message.run, parent.specs[spec].run, message.shares
+        message.run, parent.specs[spec].run, message.shares, message.hold
     ),
-    Enqueue: lambda parent, message, spec: Enqueue(message.ticket, parent.specs[spec].lot_shape),
+    Enqueue: lambda parent, message, spec: Enqueue(
+        message.ticket, parent.specs[spec].lot_shape, parent.gang_terms(parent.specs[spec].lot)
+    ),
 }
 
 
@@ -56,15 +63,20 @@ KIND = Kind(
     since={
         **dict.fromkeys((TaskRestarted, RunLimitSet), m.LEVEL_CHANGES),
         EventsDropped: m.LEVEL_DROPPED_EVENTS,
+        **dict.fromkeys(
+            (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
+        ),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.
-    lazy=frozenset((AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted)),
+    lazy=frozenset(
+        (AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted, RoomHeld)
+    ),
     crowd=CrowdKind(
         columns=COLUMNS,
         write=WRITE,
         parent=m.slice_of_crowd,
-        per_member={TaskLaunching: "host"},
+        per_member={TaskLaunching: "host", TaskHolding: "host"},
         resolve=RESOLVE,
         archive=ARCHIVE,
     ),

@@ -21,6 +21,9 @@ LEVEL_CHANGES = 2
 """Feature level from which jobs are updated, and instances started again."""
 LEVEL_DROPPED_EVENTS = 4
 """Feature level from which the events of an instance may be deleted."""
+LEVEL_GANGS = 5
+"""Feature level from which instances are admitted and placed as a gang: hosts of an earlier version
+would start a run that is only to be held."""
 
 
 class TaskGoals(enum.IntEnum):
@@ -47,6 +50,8 @@ class KillCause(enum.IntEnum):
     NONE = 0  # it was stopped; or, where its goal is to run, it did not start in time
     RUN_LIMIT = 1  # it ran longer than it may: the instance ends
     PREEMPTED = 2  # its resources were taken: a new run is free
+    HOLD_DROPPED = 3  # it was never started: its gang found no room for all
+    GANG_RESTART = 4  # its gang is restarted as one: a new run is free
 
 
 HOST_MAINTENANCE = "host maintenance"
@@ -83,6 +88,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     start_timeout_s: float = 180 * 60.0
     kill_grace_s: float = 30.0
     max_running_s: float | None = None  # of one run
+    together: bool = False  # it is retried only with its gang
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
@@ -127,10 +133,31 @@ class TicketReleased(Message, frozen=True, gc=False, array_like=True):
 class AssignHosts(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: launch; the values are the hosts, one for each member.
 
-    `shares`: as in `Placed`.
+    `shares`: as in `Placed`. `hold`: only have the hosts hold the room.
     """
 
     shares: int = 0
+    hold: bool = False
+
+
+class StartHeld(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: the whole gang is held, start."""
+
+
+class DropHold(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: give back the room that is held, or asked for; wait for hosts again."""
+
+    reason: str
+
+
+class EndForGang(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: end this run, the gang is restarted as one."""
+
+    reason: str
+
+
+class JoinGang(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: the gang forms anew, request admission with a new ticket."""
 
 
 class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):
@@ -153,6 +180,17 @@ class DropEvents(Message, frozen=True, gc=False, array_like=True):
 
 class Accepted(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks, in answer to a repeated launch: this run waits for its start."""
+
+    run: int
+
+
+class Held(Message, frozen=True, gc=False, array_like=True):
+    """Host to tasks: it holds the room for this run, until they start or cancel it.
+
+    Repeated until then: so the host asks whether they still want it.
+    """
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
 
     run: int
 
@@ -208,6 +246,11 @@ MESSAGES: dict[int, type] = {
     11: MarkUnschedulable,
     12: SetRunLimit,
     13: DropEvents,
+    14: StartHeld,
+    15: DropHold,
+    16: Held,
+    17: EndForGang,
+    18: JoinGang,
 }
 
 

@@ -59,6 +59,16 @@ class RunsLimited(Fact, frozen=True, gc=False, array_like=True):
     max_running_s: float | None
 
 
+class GangComplete(Fact, frozen=True, gc=False, array_like=True):
+    """All of the gang are held: they are to start, and are single instances from now on."""
+
+
+class GangFormed(Fact, frozen=True, gc=False, array_like=True):
+    """These members are to be admitted and placed together once more."""
+
+    members: Bits
+
+
 class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The slice is deleted."""
 
@@ -71,4 +81,6 @@ FACTS: dict[int, type] = {
     5: SliceGrown,
     6: RestartsOrdered,
     7: RunsLimited,
+    8: GangComplete,
+    9: GangFormed,
 }

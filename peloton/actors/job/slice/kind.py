@@ -7,12 +7,19 @@ import functools
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
-from peloton.actors.job.slice.facts import FACTS, RestartsOrdered, RunsLimited, SliceGrown
+from peloton.actors.job.slice.facts import (
+    FACTS,
+    GangComplete,
+    GangFormed,
+    RestartsOrdered,
+    RunsLimited,
+    SliceGrown,
+)
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_state_of
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
-from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_DROPPED_EVENTS, TaskGoals
+from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_DROPPED_EVENTS, LEVEL_GANGS, TaskGoals
 from peloton.runtime.vocabulary import Key, Kind
 
 TALLY_INTERVAL_S = 0.2
@@ -65,5 +72,6 @@ KIND = Kind(
     since={
         **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
         m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
+        **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
     },
 )

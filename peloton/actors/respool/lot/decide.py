@@ -19,7 +19,7 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Message
 def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
     """Queue new tickets; known ones are answered by what became of them."""
     assert at.members is not None
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[Fact, ...] = _newer_terms(lot, message.gang)
     sends: tuple[Send, ...] = ()
     for last, members in last_tickets(lot, at.members):
         if last < message.ticket:
@@ -34,13 +34,32 @@ def opened(message: m.Enqueue, at: At) -> Decision:
     """The first ticket opens the lot."""
     if message.shape is None or at.members is None or at.sender is None:
         return Decision(because="a ticket without `shape` opens no lot")
+    gang = (f.LotGangSet(message.gang),) if message.gang is not None else ()
     return Decision(
         facts=(
             f.LotOpened(message.shape, at.sender, at.now),
+            *gang,
             f.LotEnqueued(at.members, message.ticket, at.now),
         ),
         sends=(_reply(Queued(message.ticket), at.members),),
     )
+
+
+def regroup(lot: Lot, message: m.RegroupLot, at: At) -> Decision:
+    """The gang is another."""
+    return Decision(facts=_newer_terms(lot, message.terms))
+
+
+def _newer_terms(lot: Lot, terms: m.GangTerms | None) -> tuple[f.LotGangSet, ...]:
+    if terms is None:
+        return ()
+    known = (lot.gang.round, lot.gang.version) if lot.gang is not None else (-1, -1)
+    return (f.LotGangSet(terms),) if (terms.round, terms.version) > known else ()
+
+
+def no_group(message: m.RegroupLot, at: At) -> Decision:
+    """Nobody waits here; the next ticket says it again."""
+    return Decision(because="the lot is empty")
 
 
 def release(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
@@ -99,10 +118,12 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Enqueue: enqueue,
     m.ReleaseTicket: release,
     m.Admit: admit,
+    m.RegroupLot: regroup,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Enqueue: opened,
     m.ReleaseTicket: release_absent,
     m.Admit: admit_absent,
+    m.RegroupLot: no_group,
 }

@@ -5,7 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.lot.messages import GangTerms, LotShape
 from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
@@ -38,4 +38,16 @@ class LotReleased(Fact, frozen=True, gc=False, array_like=True):
     ticket: int
 
 
-FACTS: dict[int, type] = {1: LotOpened, 2: LotEnqueued, 3: LotAdmitted, 4: LotReleased}
+class LotGangSet(Fact, frozen=True, gc=False, array_like=True):
+    """These members are to be admitted together; those of an earlier round count no more."""
+
+    terms: GangTerms
+
+
+FACTS: dict[int, type] = {
+    1: LotOpened,
+    2: LotEnqueued,
+    3: LotAdmitted,
+    4: LotReleased,
+    5: LotGangSet,
+}

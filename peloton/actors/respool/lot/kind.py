@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from peloton.actors.respool.lot import messages as m
 from peloton.actors.respool.lot.decide import ABSENT, DECIDE, waits
-from peloton.actors.respool.lot.facts import FACTS
+from peloton.actors.respool.lot.facts import FACTS, LotGangSet
 from peloton.actors.respool.lot.goals import pursue
 from peloton.actors.respool.lot.state import EVOLVE, Lot
 from peloton.actors.respool.messages import ROOT, TREE_PARTITION
+from peloton.actors.task.messages import LEVEL_GANGS
 from peloton.runtime.vocabulary import Kind
 
 KIND = Kind(
@@ -28,4 +29,5 @@ KIND = Kind(
     inspect={m.GetLot: waits},
     queries={501: m.GetLot},
     answers={501: m.LotWaits},
+    since={LotGangSet: LEVEL_GANGS},
 )

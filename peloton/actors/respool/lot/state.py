@@ -15,7 +15,7 @@ import immutables
 import msgspec
 
 from peloton.actors.respool.lot import facts as f
-from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.lot.messages import GangTerms, LotShape
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -28,6 +28,13 @@ class Lot(Value, frozen=True, gc=False, array_like=True):
     tickets: immutables.Map[int, Bits]  # ticket → members whose last ticket it is
     waiting: Bits = Bits()
     admitted: Bits = Bits()
+    gang: GangTerms | None = None  # who is to be admitted together
+    joined: Bits = Bits()  # members that have come since that round began
+
+    @property
+    def forming(self) -> bool:
+        """Whether members of a gang are to be admitted together."""
+        return self.gang is not None and self.gang.lots > 0 and bool(self.gang.members)
 
 
 def last_tickets(lot: Lot, members: Bits) -> list[tuple[int, Bits]]:
@@ -61,7 +68,13 @@ def _enqueued(lot: Lot, fact: f.LotEnqueued) -> Lot:
         waiting=lot.waiting | fact.members,
         admitted=lot.admitted - fact.members,
         arrived=lot.arrived if lot.waiting else fact.at,
+        joined=lot.joined | fact.members if lot.gang is not None else lot.joined,
     )
+
+
+def _gang_set(lot: Lot, fact: f.LotGangSet) -> Lot:
+    same = lot.gang is not None and lot.gang.round == fact.terms.round
+    return msgspec.structs.replace(lot, gang=fact.terms, joined=lot.joined if same else Bits())
 
 
 def _admitted(lot: Lot, fact: f.LotAdmitted) -> Lot:
@@ -80,6 +93,7 @@ def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:
         tickets=_raise_tickets(lot, fact.members, ticket=fact.ticket),
         waiting=waiting,
         admitted=admitted,
+        joined=lot.joined - fact.members,
     )
 
 
@@ -88,4 +102,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Lot | None]] = {
     f.LotEnqueued: _enqueued,
     f.LotAdmitted: _admitted,
     f.LotReleased: _released,
+    f.LotGangSet: _gang_set,
 }
