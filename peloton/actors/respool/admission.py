@@ -21,6 +21,7 @@ from typing import NamedTuple
 from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.node import ZERO
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.waiting import PoolResource
 from peloton.runtime.vocabulary import Bits, Key
@@ -81,7 +82,9 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
             waiting.recheck(pool)
         else:
             waiting.rounded_up[pool] = None
-            found += _batches(tree, key, count=1)
+            lots = tree.unit(key).lots
+            one = AdmissionBatch(key, tree.lots[key].waiting.lowest(1))
+            found += _batches(tree, lots) if lots else [one]
             for above in tree.up(pool):
                 taken[above] = taken.get(above, Resources()) + need
     return not found and bool(waiting.changed)
@@ -166,11 +169,8 @@ def _most(tree: Tree, resource: PoolResource, *, taken: Taken) -> int:
     return available.amounts()[resource.kind] + EPSILON - 1
 
 
-def _batches(tree: Tree, key: Key, *, count: int) -> list[AdmissionBatch]:
-    """So many members of a lot; of a gang all that wait, of all its lots."""
-    lots = tree.unit(key).lots
-    if not lots:
-        return [AdmissionBatch(key, tree.lots[key].waiting.lowest(count))]
+def _batches(tree: Tree, lots: tuple[Key, ...]) -> list[AdmissionBatch]:
+    """All members of a gang that wait, of all its lots."""
     waiting = ((lot, tree.lots[lot].waiting) for lot in lots)
     return [AdmissionBatch(lot, members) for lot, members in waiting if members]
 
@@ -186,7 +186,7 @@ def _admit(
         need, controlling, gang = tree.unit(key)
         count = count_fitting(tree, pool, need=need, taken=taken)
         count = min(count, 1) if gang else count
-        if controlling != Resources() and room is not None:
+        if controlling is not ZERO and room is not None:
             short = next(iter(controlling.short_of(room)), None)
             if short is not None:
                 kind = Resources.KINDS.index(short)
@@ -204,8 +204,9 @@ def _admit(
             head = need
             break
         count = count if gang else min(count, len(lot.waiting))
-        found += _batches(tree, key, count=count)
-        controllers = controllers + controlling.times(count)
+        found += _batches(tree, gang) if gang else [AdmissionBatch(key, lot.waiting.lowest(count))]
+        if controlling is not ZERO:
+            controllers = controllers + controlling.times(count)
         for above in tree.up(pool):
             taken[above] = taken.get(above, Resources()) + need.times(count)
         if (not gang and count < len(lot.waiting)) or len(found) >= most:

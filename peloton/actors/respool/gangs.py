@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.node import ZERO
 from peloton.runtime.vocabulary import Bits, Key
 
 
@@ -50,7 +51,7 @@ class Gang:
         assert newest is not None
         if len(self.lots) != newest.lots:
             return None
-        waiting, need, controllers = 0, Resources(), Resources()
+        waiting, need, controllers = 0, ZERO, ZERO
         for lot in self.lots.values():
             assert lot.gang is not None
             if wanted_of(lot) - lot.joined or lot.gang.round != newest.round:
@@ -72,6 +73,10 @@ class Gangs:
 
     def __init__(self) -> None:
         self._gangs: dict[str, Gang] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._gangs)
 
     def put(self, key: Key, lot: Lot | None) -> Gang | None:
         """A lot is new, another or gone: the gang to which it belongs, or belonged until now."""

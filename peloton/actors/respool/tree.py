@@ -176,7 +176,7 @@ class Tree:
 
     def unit(self, key: Key) -> QueuedUnit:
         """What is admitted at once of a lot in a queue: one member, or a whole gang."""
-        gang = self._gangs.of(key)
+        gang = self._gangs.of(key) if self._gangs else None
         if gang is not None and gang.head is not None:
             return gang.head.unit
         shape = self.lots[key].shape
@@ -341,10 +341,12 @@ class Tree:
         queue = self.queues.get(pool)
         if queue is None:
             queue = self.queues[pool] = Queue()
-        gang = self._gangs.put(key, new)
-        if gang is not None:
-            self._queue_gang(gang, queue, pool=pool)
-        if new is not None and new.waiting and not new.forming:
+        gang = None
+        if self._gangs or (new is not None and new.gang is not None):
+            gang = self._gangs.put(key, new)
+            if gang is not None:
+                self._queue_gang(gang, queue, pool=pool)
+        if new is not None and new.waiting and not (gang is not None and new.forming):
             shape, waiting = new.shape, len(new.waiting)
             queue.put(key, priority=shape.priority, arrived=new.arrived, waiting=waiting)
         elif gang is None or gang.head is None or gang.head.key != key:
@@ -385,7 +387,7 @@ class Tree:
         claimed = ZERO
         if lot is not None:
             held, wanted = _numbers(lot)
-            gang, queue = self._gangs.of(key), self.queues[pool]
+            gang, queue = self._gangs.of(key) if self._gangs else None, self.queues[pool]
             at = key if gang is None else gang.head.key if gang.head is not None else None
             count = held if at is None or queue.is_skipped(at) else held + wanted
             claimed = lot.shape.resources.times(count)

@@ -126,13 +126,16 @@ def end_for_gang(task: Task, message: m.EndForGang, at: At) -> Decision:
 
 def join_gang(task: Task, message: m.JoinGang, at: At) -> Decision:
     """Request admission with the others: a new run, where the last one has ended."""
-    if task.goal not in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING) or task.again:
-        return Decision(because="it is not to run, or is restarted already")
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if not wanted or task.again or message.round <= task.gang_round:
+        return Decision(because="it is not to run, or has joined already")
     ticket = Send(LOT, Enqueue(task.ticket + 1))
-    if task.state == TaskStates.WAITING and not task.unschedulable:
-        return Decision(facts=(f.GangJoined(),), sends=(ticket,), because=GANG_RETRY)
+    if task.state == TaskStates.WAITING:
+        joined = f.GangJoined(message.round)
+        return Decision(facts=(joined,), sends=(ticket,), because=GANG_RETRY)
     if waits_for_gang(task):
-        return Decision(facts=(f.TaskRetried(),), sends=(ticket,), because=GANG_RETRY)
+        facts = (f.TaskRetried(), f.GangJoined(message.round, queued_anew=False))
+        return Decision(facts=facts, sends=(ticket,), because=GANG_RETRY)
     return Decision(because="it does not wait for its gang")
 
 

@@ -137,7 +137,13 @@ class HoldDropped(Fact, frozen=True, gc=False, array_like=True):
 
 
 class GangJoined(Fact, frozen=True, gc=False, array_like=True):
-    """It requests admission with a new ticket, as a member of its gang."""
+    """It is one of its gang in this round, for which it requests admission.
+
+    `queued_anew`: with a new ticket; else a retry beside this fact has one.
+    """
+
+    round: int
+    queued_anew: bool = True
 
 
 FACTS: dict[int, type] = {

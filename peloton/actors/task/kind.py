@@ -32,14 +32,19 @@ from peloton.actors.task.goals import pursue
 from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
 from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 
+
+def _enqueue(parent: Any, message: Enqueue, *, spec: int) -> Enqueue:
+    row = parent.specs[spec]
+    gang = parent.gang_terms(row.lot) if parent.gang_lots else None
+    return Enqueue(message.ticket, row.lot_shape, gang)
+
+
 # Fields that a task leaves empty are filled in from the slice's table of configs (`specs`).
 RESOLVE: Mapping[type, Callable[[Any, Any, Any], Message]] = {
     Launch: lambda parent, message, spec: Launch(
         message.run, parent.specs[spec].run, message.shares, message.hold
     ),
-    Enqueue: lambda parent, message, spec: Enqueue(
-        message.ticket, parent.specs[spec].lot_shape, parent.gang_terms(parent.specs[spec].lot)
-    ),
+    Enqueue: lambda parent, message, spec: _enqueue(parent, message, spec=spec),
 }
 
 
@@ -69,9 +74,7 @@ KIND = Kind(
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.
-    lazy=frozenset(
-        (AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted, RoomHeld)
-    ),
+    lazy=frozenset((AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted)),
     crowd=CrowdKind(
         columns=COLUMNS,
         write=WRITE,

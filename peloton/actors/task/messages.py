@@ -157,7 +157,12 @@ class EndForGang(Message, frozen=True, gc=False, array_like=True):
 
 
 class JoinGang(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: the gang forms anew, request admission with a new ticket."""
+    """Slice to tasks: the gang forms anew, request admission with a new ticket.
+
+    Obeyed once: by tasks that have seen neither this round nor a later one.
+    """
+
+    round: int
 
 
 class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):

@@ -91,6 +91,7 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     cause: KillCause = KillCause.NONE  # of the kill of this run
     restart: int = 0  # number of the last order to restart that it has seen
     again: bool = False  # that order is still to be carried out: its present run ends first
+    gang_round: int = 0  # the last one for which it was told to join its gang
 
 
 def may_retry(task: Task) -> bool:
@@ -201,6 +202,9 @@ def _retried(task: Task, fact: f.TaskRetried | f.TaskRestarted) -> Task:
 
 
 def _joined(task: Task, fact: f.GangJoined) -> Task:
+    task = replace(task, gang_round=fact.round, unschedulable=False)
+    if not fact.queued_anew:
+        return task
     return replace(task, ticket=task.ticket + 1, admission=Admission.REQUESTED)
 
 

@@ -19,6 +19,7 @@ from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
+    ganging,
     host_holds,
     host_pooling,
     larger,
@@ -78,7 +79,7 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 """What clients do in a part of the storms. The order is part of every seed."""
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
-    quarantining.DRAWN,
+    quarantining.DRAWN, ganging.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = (*host_holds.WORK, *host_pooling.WORK)
@@ -146,6 +147,8 @@ def draw(seed: int) -> ClusterPlan:
     actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
     if not raised and any(action.name in NEED_A_LEVEL for action in actions):
         level = LEVEL_HOLDS
+    if not raised and any(action.name in ganging.WORK for action in actions):
+        level = ganging.LEVEL
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)

@@ -52,7 +52,7 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
     """
     begun, active = False, 0
     for task, raw in index.classes.items() if index is not None else ():
-        if task.state in ENDED and not waits_for_gang(task):
+        if task.state in ENDED and not (task.policy.together and waits_for_gang(task)):
             begun = True
         else:
             begun = begun or task.state == TaskStates.RUNNING

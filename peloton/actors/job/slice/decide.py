@@ -181,7 +181,8 @@ def placed(slice_: Slice, message: Placed, at: At) -> Decision:
     """Hosts were found: launch the members that still wait for one; the first answer wins."""
     notes = _notes(at)
     members = message.members & (notes.wished | notes.kept)
-    members -= slice_.forming  # it may form anew since
+    if slice_.gang_open:
+        members -= slice_.forming  # it may form anew since
     wanted = members & Bits(at.index.where(ready_for_host))
     unschedulable = members & Bits(at.index.where(_is_unschedulable))
     # They stay in `wished` until they launch, or are to be admitted again: else this very turn
@@ -255,7 +256,7 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
     """
     notes = _notes(at)
     members = at.members if at.members is not None else Bits()
-    if members & slice_.forming:
+    if slice_.gang_open and members & slice_.forming:
         return gang_refused(slice_, message, at)
     known = {summary.host: summary for summary in notes.refused}
     summary = message.summary

@@ -14,7 +14,13 @@ from peloton.actors.job.slice.looks import PLACE_RETRY_S, looks_for_host, ready_
 from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
 from peloton.actors.respool.lot.messages import RegroupLot
-from peloton.actors.task.messages import AssignHosts, JoinGang, MarkUnschedulable, crowd_key
+from peloton.actors.task.messages import (
+    LEVEL_GANGS,
+    AssignHosts,
+    JoinGang,
+    MarkUnschedulable,
+    crowd_key,
+)
 from peloton.actors.task.state import Task, TaskStates
 from peloton.placement.messages import Declined, GangPlaced, Unplaced
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
@@ -106,10 +112,10 @@ def reopened(
 ) -> tuple[list[Fact], list[Send]]:
     """A gang of which all are restarted by one order forms anew."""
     gang = members_of_gang(slice_) - stopped
-    if slice_.gang_open or not gang or gang - restarted:
+    if at.level < LEVEL_GANGS or slice_.gang_open or not gang or gang - restarted:
         return [], []
     waiting = Bits(at.index.where(_waits)) & gang if at.index is not None else Bits()
-    join = [Send(_crowd(slice_), JoinGang(), waiting)] if waiting else []
+    join = [Send(_crowd(slice_), JoinGang(slice_.gang_round + 1), waiting)] if waiting else []
     return [GangFormed(members_of_gang(slice_))], join
 
 

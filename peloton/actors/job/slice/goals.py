@@ -60,21 +60,26 @@ def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
 
 
 def _acts(task: Task) -> bool:
-    held = task.admission != Admission.NONE
-    return task.state not in ENDED or held or waits_for_gang(task)
+    if task.state not in ENDED or task.admission != Admission.NONE:
+        return True
+    return task.policy.together and waits_for_gang(task)
 
 
 def _is_alive(task: Task) -> bool:
-    return task.state not in ENDED or waits_for_gang(task)
+    return task.state not in ENDED or (task.policy.together and waits_for_gang(task))
 
 
 def wish(slice_: Slice, at: At) -> Decision | Rest:
     """Ask a placer for hosts, for members for which no wish is pending."""
-    first = begin(slice_, at) or gang_step(slice_, at)
+    first = begin(slice_, at)
+    if first is None and slice_.gang_lots:
+        first = gang_step(slice_, at)
     if first is not None:
         return first
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    ready: int = at.index.where(looks_for_host) & ~slice_.forming.raw  # a gang wishes as one
+    ready: int = at.index.where(looks_for_host)
+    if slice_.gang_open:
+        ready &= ~slice_.forming.raw  # a gang wishes as one
     if not (ready or notes.wished.raw or notes.kept.raw or notes.resting.raw):
         return WAITING
     waiting = ready & notes.wished.raw if at.now < notes.wished_at + WISH_TIMEOUT_S else 0

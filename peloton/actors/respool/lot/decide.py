@@ -12,14 +12,19 @@ from typing import Any
 from peloton.actors.respool.lot import facts as f
 from peloton.actors.respool.lot import messages as m
 from peloton.actors.respool.lot.state import Lot, last_tickets
-from peloton.actors.task.messages import Admitted, Queued, TicketReleased
+from peloton.actors.task.messages import LEVEL_GANGS, Admitted, Queued, TicketReleased
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Message, Send
+
+TOO_EARLY = f"this owner has not read yet that the feature level is {LEVEL_GANGS}"
+"""The ticket is sent again until it is answered."""
 
 
 def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
     """Queue new tickets; known ones are answered by what became of them."""
     assert at.members is not None
-    facts: tuple[Fact, ...] = _newer_terms(lot, message.gang)
+    if message.gang is not None and at.level < LEVEL_GANGS:
+        return Decision(because=TOO_EARLY)
+    facts: tuple[Fact, ...] = _newer_terms(lot, message.gang) if message.gang is not None else ()
     sends: tuple[Send, ...] = ()
     for last, members in last_tickets(lot, at.members):
         if last < message.ticket:
@@ -34,6 +39,8 @@ def opened(message: m.Enqueue, at: At) -> Decision:
     """The first ticket opens the lot."""
     if message.shape is None or at.members is None or at.sender is None:
         return Decision(because="a ticket without `shape` opens no lot")
+    if message.gang is not None and at.level < LEVEL_GANGS:
+        return Decision(because=TOO_EARLY)
     gang = (f.LotGangSet(message.gang),) if message.gang is not None else ()
     return Decision(
         facts=(
@@ -47,6 +54,8 @@ def opened(message: m.Enqueue, at: At) -> Decision:
 
 def regroup(lot: Lot, message: m.RegroupLot, at: At) -> Decision:
     """The gang is another."""
+    if at.level < LEVEL_GANGS:
+        return Decision(because=TOO_EARLY)
     return Decision(facts=_newer_terms(lot, message.terms))
 
 
