@@ -93,9 +93,7 @@ def admitted(chosen: argparse.Namespace, *, gangs: bool) -> tuple[float, int]:
     for number in range(chosen.gangs):
         shape = LotShape(POOL, ONE, gang=gangs)
         lot = Lot(shape, Key(f"task/{number}/0"), float(number), immutables.Map({1: members}))
-        came = Lot(
-            shape, lot.crowd, lot.arrived, lot.tickets, members, gang=terms, joined=members
-        )
+        came = Lot(shape, lot.crowd, lot.arrived, lot.tickets, members, gang=terms, joined=members)
         tree.put(Key(f"lot/{number}/0/0"), old=None, new=came)
     got = sum(len(batch.members) for batch in admissions(tree))
     return time.perf_counter() - begun, got

@@ -82,7 +82,10 @@ LATER_DRAWS = (
     quarantining.DRAWN, ganging.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
-NEED_A_LEVEL = (*host_holds.WORK, *host_pooling.WORK)
+NEED_A_LEVEL = {
+    **dict.fromkeys((*host_holds.WORK, *host_pooling.WORK), LEVEL_HOLDS),
+    **dict.fromkeys(ganging.WORK, ganging.LEVEL),
+}
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
 
@@ -145,10 +148,8 @@ def draw(seed: int) -> ClusterPlan:
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
-    if not raised and any(action.name in NEED_A_LEVEL for action in actions):
-        level = LEVEL_HOLDS
-    if not raised and any(action.name in ganging.WORK for action in actions):
-        level = ganging.LEVEL
+    if not raised:
+        level = max(level, *(NEED_A_LEVEL.get(action.name, 0) for action in actions), 0)
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)

@@ -18,6 +18,7 @@ from peloton.actors.job.slice.counts import tally
 from peloton.actors.job.slice.gang_answers import (
     gang_placed,
     gang_refused,
+    gang_unknown,
     gang_unplaced,
     reopened,
     told_lots,
@@ -386,16 +387,11 @@ def _decline(message: Placed, at: At) -> Decision:
     return Decision(sends=(Send(SENDER, declined),), because="no such slice")
 
 
-def _decline_gang(message: GangPlaced, at: At) -> Decision:
-    sends = tuple(send for part in message.parts for send in _decline(part, at).sends)
-    return Decision(sends=sends, because="no such slice")
-
-
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.SetSliceGoal: open_slice,
     m.HostRefused: _nothing,
     Placed: _decline,
     Unplaced: _nothing,
     m.DropInstanceEvents: _no_events,
-    GangPlaced: _decline_gang,
+    GangPlaced: gang_unknown,
 }

@@ -61,6 +61,11 @@ def _declined(message: GangPlaced, wanted: Bits, at: At) -> tuple[Send, ...]:
     )
 
 
+def gang_unknown(message: GangPlaced, at: At) -> Decision:
+    """There is no such slice."""
+    return Decision(sends=_declined(message, Bits(), at), because="no such slice")
+
+
 def gang_unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
     """No hosts for all: the placer keeps the wish, or the slice repeats it after a while."""
     notes, gang = _noted(at)
