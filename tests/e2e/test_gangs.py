@@ -12,7 +12,9 @@ LARGE = {"resource": {"cpuLimit": 1.0, "memLimitMb": 1.0, "diskLimitMb": 1.0}}
 
 def create(client: Client, instances: int, command: str, **extra: object) -> str:
     sla = {"minimumRunningInstances": instances}
-    spec = c.job(instances, command, config={**LARGE, "restartPolicy": {"maxFailures": 2}}, sla=sla, **extra)
+    spec = c.job(
+        instances, command, config={**LARGE, "restartPolicy": {"maxFailures": 2}}, sla=sla, **extra
+    )
     return str(client.jobs.create("/tests", spec).jobId.value)
 
 

@@ -13,7 +13,7 @@ before all hold.
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from typing import Any, NamedTuple
 
 import msgspec
@@ -53,7 +53,9 @@ def backoff_s(job: Key, attempt: int) -> float:
     """How long a gang pauses after so many failed attempts; not at all after the first."""
     if attempt < 2:
         return 0.0
-    drawn = zlib.crc32(f"{job} {attempt}".encode()) / 2**32
+    # Not a checksum: those of two ids differ alike in every attempt.
+    digest = hashlib.sha256(f"{job} {attempt}".encode()).digest()
+    drawn = int.from_bytes(digest[:4], "big") / 2**32
     return BACKOFF_S * 2.0 ** min(attempt - 2, BACKOFF_DOUBLINGS_MAX) * (0.5 + drawn)
 
 
