@@ -14,6 +14,7 @@ from peloton.placement.messages import (
     GangPlaced,
     GangWish,
     HostDeltas,
+    Label,
     Message,
     Placed,
     Shape,
@@ -23,7 +24,7 @@ from peloton.placement.messages import (
 from peloton.placement.placer import Placer
 from peloton.runtime.vocabulary import Bits, Send
 
-from .hosts import INVENTORY, SLICE, host, placer_of, res
+from .hosts import INVENTORY, SLICE, host, label, placer_of, res
 
 ONE, TWO = Shape(res(1)), Shape(res(2))
 
@@ -59,6 +60,15 @@ def test_all_members_or_none_get_hosts() -> None:
     assert "no hosts with room for all 4 of the gang at once" in none.text
     (found,) = receive(placer, Wish(SLICE, 2, Bits.of(7, 8, 9), ONE))
     assert isinstance(found, Placed) and len(found.hosts) == 3, "nothing is kept free for it"
+
+
+def test_what_the_first_part_took_is_given_back() -> None:
+    labelled = Shape(res(1), constraint=label("host", "is", "b"))
+    placer = placer_of([host("a", res(4)), host("b", res(1), labels=(Label("is", "b"),))])
+    (none,) = receive(placer, wish((TWO, 2), (labelled, 2)))
+    assert isinstance(none, Unplaced)
+    (found,) = receive(placer, Wish(SLICE, 2, Bits.of(7, 8), TWO))
+    assert isinstance(found, Placed) and len(found.hosts) == 2
 
 
 def test_one_that_is_kept_is_placed_once_there_is_room_for_all() -> None:
