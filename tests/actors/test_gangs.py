@@ -366,6 +366,23 @@ def test_after_too_long_all_give_back() -> None:
     assert "not all hosts of the gang answered" in stage.notes.gang.because
 
 
+def test_what_was_not_heard_is_said_again() -> None:
+    stage = Stage()
+    stage.admit()
+    stage.propose()
+    for member in range(3):
+        stage.tell(member, Held(1))
+    step = pursue(stage.slice, stage.at())
+    assert isinstance(step, Decision)
+    stage.take(step)
+    stage.outbox.clear()  # the word to go is lost
+    stage.settle()
+    assert stage.states() == ["HELD"] * 3 and stage.complete == 1
+    stage.now += HOLD_LIMIT_S
+    stage.settle()
+    assert stage.states() == ["LAUNCHING"] * 3 and stage.complete == 1
+
+
 def test_who_is_stopped_is_not_waited_for() -> None:
     stage = Stage()
     stage.admit()

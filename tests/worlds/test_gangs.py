@@ -8,14 +8,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.host.messages import StartMaintenance
+from peloton.actors.host.messages import BackendUp, ConfigureHost, StartMaintenance
 from peloton.actors.job.messages import JobStates, StartInstances, StopJob
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.respool.lot.messages import GetLot
 from peloton.actors.task.messages import LEVEL_GANGS, End, RunOutcome
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import NEED, ClusterSetup, job_spec
-from peloton.chaos.cluster.machines import Fate
+from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, ClusterSetup, job_spec
+from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate
 from peloton.runtime.simulation.sends import SendFaults
 from peloton.runtime.vocabulary import Key
 
@@ -109,6 +109,19 @@ def test_a_gang_beyond_the_limit_of_its_pool_says_never() -> None:
     cluster.ask(job, StopJob())
     cluster.run_until(cluster.over)
     cluster.check_quiet()
+
+
+def test_a_gang_runs_once_hosts_are_large_enough() -> None:
+    cluster = cluster_of(hosts=3)
+    wide = TaskConfig(command=Command("x"), resources=NEED.times(3))
+    job = cluster.create_job(gang(4, default=wide))
+    cluster.run_for(3.0)
+    assert {view.code for view in cluster.instances(job, 4)} == {"NEVER"}
+    larger = ConfigureHost(HOST_CAPACITY.times(2), (), MACHINE_BACKEND)
+    cluster.tell(cluster.hosts[0], larger)
+    cluster.tell(cluster.hosts[0], BackendUp())
+    cluster.run_until(cluster.over)
+    assert state_of(cluster, job) == JobStates.SUCCEEDED
 
 
 def test_members_that_are_stopped_are_not_waited_for() -> None:

@@ -91,7 +91,7 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
     if seen.held == forming:
         go = Send(_crowd(slice_), StartHeld(), forming)
         because = counted(len(forming), "member is held", many="members are held")
-        after = GangNotes(told=forming)
+        after = GangNotes(told=forming, held_at=at.now)
         return _decided(at, after, facts=(GangComplete(),), sends=(go,), because=because)
     if seen.holding or seen.held:
         return _await_holds(slice_, at, gang=gang, seen=seen)
@@ -112,14 +112,15 @@ def _await_holds(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) ->
         return _decided(at, replace(gang, assigned=moving, held_at=gang.held_at or at.now))
     drop = (seen.holding | seen.held) - gang.told
     if not drop:
-        return None if not gang.held_at else _decided(at, replace(gang, held_at=0.0))
+        # They were told, and have not heard of it: they are told once more.
+        return _decided(at, replace(gang, told=NO_MEMBERS, held_at=at.now)) if late else None
     reason = _why_dropped(gang, lost=len(lost))
     attempt = gang.attempt + (not gang.told)
     after = replace(
         gang,
         assigned=NO_MEMBERS,
         told=gang.told | drop,
-        held_at=0.0,
+        held_at=at.now,
         attempt=attempt,
         rest_until=at.now + backoff_s(slice_.job, attempt),
         because=reason,
@@ -177,13 +178,15 @@ def next_wish_at(gang: GangNotes) -> float:
 def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
     """Members that hold still, though all may start: an earlier owner may have told them."""
     holds = Bits(at.index.where(_holds)) & members_of_gang(slice_)
-    told = gang.told & holds
+    late = at.now >= gang.held_at + HOLD_LIMIT_S
+    told = NO_MEMBERS if late else gang.told & holds
     left = Bits(at.index.where(_is_held)) & members_of_gang(slice_) - told
     if left:
         go = Send(_crowd(slice_), StartHeld(), left)
-        return _decided(at, GangNotes(told=told | left, ending=gang.ending), sends=(go,))
-    if gang.told != told:
-        return _decided(at, GangNotes(told=told, ending=gang.ending))
+        after = GangNotes(told=told | left, held_at=at.now, ending=gang.ending)
+        return _decided(at, after, sends=(go,))
+    if gang.told and not told:
+        return _decided(at, GangNotes(ending=gang.ending))
     return None
 
 
