@@ -40,7 +40,8 @@ QUEUES = ("pending", "non-preemptible", "controller", "revocable")
 """The queues of a pool in the original. Ours has one, so that all who wait are in the first."""
 _AS_THEY_ARE = ("RUNNING", "KILLING", "PREEMPTING")
 """States that have one name for all."""
-_STATES = {"NEW": "INITIALIZED", "POOL": "PENDING", "HOST": "PLACING", "LAUNCH": "LAUNCHING"}
+_STATES = {"NEW": "INITIALIZED", "POOL": "PENDING", "HOST": "PLACING", "GANG": "PLACING",
+           "LAUNCH": "LAUNCHING"}  # fmt: skip
 
 
 class ResourceManagerService(OutsideSchedulers, HostScores):

@@ -1,8 +1,8 @@
 """Labels of a job by which clients say what the wire has no field for.
 
-Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique` and
-`peloton.notify` into fields of the spec; all others are the client's own. Pure; whether other jobs
-exist, and which URLs the operator allows, is for others to find out.
+Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique`,
+`peloton.notify` and `peloton.gang` into fields of the spec; all others are the client's own. Pure;
+whether other jobs exist, and which URLs the operator allows, is for others to find out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from datetime import datetime
 from typing import Any
 
 from peloton.actors.job.name.messages import NAME_LENGTH_MAX
-from peloton.actors.job.spec import INSTANCES_MAX, After, Deadline, Notify, Throttle
+from peloton.actors.job.spec import (
+    GANG_LABEL,
+    INSTANCES_MAX,
+    After,
+    Deadline,
+    Notify,
+    Throttle,
+)
 from peloton.gateway.texts import known_job
 from peloton.gateway.translate_task import BadConfig
 from peloton.settings.notify import url_parts
@@ -22,6 +29,8 @@ from peloton.settings.notify import url_parts
 AFTER, DEADLINE, UNIQUE = "peloton.after", "peloton.deadline", "peloton.name_unique"
 THROTTLE = "peloton.throttle"
 NOTIFY = "peloton.notify"
+GANG_RESTARTS = {"restart-together": True, "retry-alone": False}
+"""Values of the label of gangs, and whether they restart as one."""
 AFTER_MAX = 100
 """Jobs that one job may wait for."""
 ANY_END = "ENDED"
@@ -118,6 +127,12 @@ def _notify(text: str) -> Notify:
     return Notify(url, tuple(dict.fromkeys(states)))
 
 
+def _gang(text: str) -> bool:
+    if text not in GANG_RESTARTS:
+        raise ValueError(f"{text!r} is not one of {', '.join(GANG_RESTARTS)}")
+    return GANG_RESTARTS[text]
+
+
 def _check_name(name: str) -> None:
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
         text = f"the job needs a name of 1 to {NAME_LENGTH_MAX} printable characters"
@@ -130,4 +145,5 @@ _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     THROTTLE: ("throttle", _throttle),
     UNIQUE: ("unique", _unique),
     NOTIFY: ("notify", _notify),
+    GANG_LABEL: ("gang_together", _gang),
 }

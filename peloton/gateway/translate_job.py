@@ -116,8 +116,6 @@ def _raw(sent: job.JobConfig) -> bytes:
 
 
 def _refuse_unsupported(spec: JobSpec, sent: job.JobConfig) -> None:
-    if spec.minimum_running > 1:
-        raise BadConfig("config.sla.minimumRunningInstances", f"a gang of instances {LATER}")
     if sent.placementStrategy not in job.PlacementStrategy.values():
         text = f"unknown placement strategy {sent.placementStrategy}"
         raise BadConfig("config.placementStrategy", text)

@@ -156,6 +156,33 @@ class Placed(Message, frozen=True, gc=False, array_like=True):
     shares: int = 0
 
 
+class GangPart(Value, frozen=True, gc=False, array_like=True):
+    """Members of a gang that are alike."""
+
+    members: Bits
+    shape: Shape
+
+
+class GangWish(Message, frozen=True, gc=False, array_like=True):
+    """Slice to placer: hosts for all of these members, or for none. Else as a `Wish`.
+
+    It is kept until there is room for all; no room is kept for it meanwhile.
+    """
+
+    slice: Key
+    number: int
+    parts: tuple[GangPart, ...]
+    refused: tuple[HostSummary, ...] = ()
+    priority: int = 0
+
+
+class GangPlaced(Message, frozen=True, gc=False, array_like=True):
+    """Placer to slice: one host for each member of the gang; members are in one part only."""
+
+    number: int
+    parts: tuple[Placed, ...]
+
+
 class Declined(Message, frozen=True, gc=False, array_like=True):
     """Slice to placer: these proposals are not used, and of what is kept only `wanted` is wanted.
 
@@ -200,5 +227,5 @@ class RoomFound(Message, frozen=True, gc=False, array_like=True):
     free: tuple[Resources | None, ...]
 
 
-PLACER_MESSAGES: dict[int, type] = {1: Wish, 2: HostDeltas, 3: Declined, 4: AskRoom}
+PLACER_MESSAGES: dict[int, type] = {1: Wish, 2: HostDeltas, 3: Declined, 4: AskRoom, 5: GangWish}
 """What placers receive, by the numbers that are used between daemons."""

@@ -38,6 +38,10 @@ class HostNews:
         """Rises with every report of more."""
         return int(self._numbers[row])
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to take."""
+        return bool(self._rows)
+
     def take(self) -> list[int]:
         """The rows that may fit a member that they did not fit at the last call."""
         rows, self._rows = [*self._rows], {}

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
+from peloton.placement.gang_wishes import GangWishes
 from peloton.placement.index import Fitting, HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
 from peloton.placement.kept_wishes import (
@@ -29,6 +30,7 @@ from peloton.placement.lookups import Lookups
 from peloton.placement.messages import (
     AskRoom,
     Declined,
+    GangWish,
     HostDeltas,
     Placed,
     SnapshotWanted,
@@ -105,6 +107,7 @@ class Placer:
         self._feeds = InventoryFeeds(inventories)
         self._shapes = KnownShapes(strategies)
         self._reserved = ReservedHosts()
+        self.gangs = GangWishes(self.index, checks=self._checks, shapes=self._shapes)
         self._freed: deque[FreedRows] = deque()
         self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
         self._to_explain: list[GroupKey] = []
@@ -119,12 +122,17 @@ class Placer:
         """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
         self.index.expire(now)
         self.kept.expire(now)
+        self.gangs.expire(now)
         wishes: list[Wish] = []
         asked: list[AskRoom] = []
+        gangs: list[GangWish] = []
         for _, message in messages:
             if isinstance(message, Wish):
                 if message.members:
                     wishes.append(message)
+            elif isinstance(message, GangWish):
+                if message.parts:
+                    gangs.append(message)
             elif isinstance(message, HostDeltas):
                 self._receive(message, now)
             elif isinstance(message, Declined):
@@ -137,6 +145,11 @@ class Placer:
             wishes, self.kept, shapes=self._shapes, index=self.index
         )
         sends += [room_of(self.index, each) for each in asked]
+        if len(self.gangs) and self.index.news:
+            sends += self.gangs.try_again(by=self, now=now)
+        for gang in gangs:
+            self._feeds.refresh_quiet_feeds(now)
+            sends += self.gangs.answer(gang, by=self, complete=self._feeds.complete, now=now)
         groups = self._groups(wishes, now)
         self._try_kept(now, sends=sends)
         self._try_renewed(groups, now, sends=sends)
@@ -158,6 +171,7 @@ class Placer:
         if known is not None:
             self.index.decline(known.need, declined.hosts)
         self.kept.retain(declined.slice, declined.wanted)
+        self.gangs.retain(declined)
 
     def _groups(self, wishes: list[Wish], now: float) -> list[WishGroup]:
         """Wishes decided as one, in the order in which the first of each came.
@@ -204,7 +218,7 @@ class Placer:
                 sends.append(unplaced(wish.slice, wish.number, members=wish.members, why=why))
             return
         count = sum(len(asked.fresh) for asked in wishes)
-        rows, hosts, shares = self._propose(known, excluded, count=count, now=now)
+        rows, hosts, shares = self.propose(known, excluded, count=count, now=now)
         at = 0
         left: list[tuple[AskedWish, Bits]] = []
         for asked in wishes:
@@ -223,7 +237,7 @@ class Placer:
         if left:
             self._feeds.refresh_quiet_feeds(now)
             once = not known.strategy.shares and known.need.shape.apart is None
-            why = self._why(known, excluded, used=rows if once else [])
+            why = self.why(known, excluded, used=rows if once else [])
             for asked, members in left:
                 kept = self._keep(asked.wish, members, group=group, why=why, now=now)
                 slice_, number, without = asked.wish.slice, asked.wish.number, members
@@ -246,7 +260,7 @@ class Placer:
             kept.refused = {row: number(row) for row in group.excluded}
         return kept is not None
 
-    def _propose(
+    def propose(
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> Proposed:
         """Rows for up to `count` members, and a host for each member that has one."""
@@ -295,7 +309,7 @@ class Placer:
             found.shares.extend([fewest] * len(rows))
         return found
 
-    def _why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
+    def why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
         """Why members have no host. A placer that has not met all hosts says `never` of none."""
         failed = self._checks.failed(known.need, excluded, used=used)
         fit_if_empty = self._checks.fit_if_empty(known.need)
@@ -348,7 +362,7 @@ class Placer:
         any_placed = False
         for wishes, excluded in split(self.kept.of_group(group, room), self.index):
             count = min(sum(len(kept.members) for kept in wishes), room)
-            _, hosts, shares = self._propose(known, excluded, count=count, now=now)
+            _, hosts, shares = self.propose(known, excluded, count=count, now=now)
             any_placed = any_placed or bool(hosts)
             for kept in wishes:
                 got, hosts = tuple(hosts[: len(kept.members)]), hosts[len(kept.members) :]
@@ -367,6 +381,7 @@ class Placer:
         if hosts != self._explained:
             self._explained = hosts
             self._to_explain = self.kept.groups()
+            sends += self.gangs.explain_again(by=self, complete=self._feeds.complete)
         elif not self._to_explain:
             return
         for _ in range(min(EXPLAINED_MAX, len(self._to_explain))):
@@ -374,7 +389,7 @@ class Placer:
             known = self.kept.shape(group)
             if known is None:
                 continue
-            why = self._why(known, [], used=[])
+            why = self.why(known, [], used=[])
             for kept in self.kept.of_group(group, COUNT_MAX):
                 if kept.told_never != why.never:
                     kept.told_never = why.never

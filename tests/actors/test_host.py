@@ -36,8 +36,12 @@ EPOCH = 3
 def receive(host: Host | None, message: Message, *members: int, now: float = 9.0) -> Turn:
     """One turn of a host, on a message of these members or of its backend."""
     some = Bits.of(*members) if members else None
-    at = At(now=now, key=HOST, sender=CROWD, members=some, epoch=EPOCH)
+    at = At(now=now, key=HOST, sender=CROWD, members=some, epoch=EPOCH, level=_level(message))
     return take_turn(KIND, host, message=message, at=at)
+
+
+def _level(message: Message) -> int:
+    return t.LEVEL_GANGS if isinstance(message, m.Launch) and message.hold else 0
 
 
 def replies(turn: Turn) -> list[tuple[Message, list[int]]]:
@@ -67,7 +71,8 @@ def with_run(phase: RunPhase, member: int = 0) -> Host:
     """A host that holds one run in this phase."""
     host = up()
     spec = SPEC if phase != RunPhase.REFUSED else m.RunSpec(ROOM + ROOM, "big")
-    host = receive(host, m.Launch(1, spec), member).state
+    hold = phase == RunPhase.HELD
+    host = receive(host, m.Launch(1, spec, hold=hold), member).state
     if phase in (RunPhase.STARTED, RunPhase.ENDED):
         host = receive(host, m.RunsStarted((pod(member),))).state
     if phase == RunPhase.KILLING:
@@ -662,7 +667,7 @@ BRINGS_ANOTHER = [
 
 
 @pytest.mark.parametrize("message", BRINGS_ANOTHER, ids=lambda message: type(message).__name__)
-@pytest.mark.parametrize("phase", sorted(HOLDING))
+@pytest.mark.parametrize("phase", sorted(HOLDING - {RunPhase.HELD}))
 @pytest.mark.parametrize("state", [HostStates.UP, HostStates.UNREACHABLE])
 def test_a_host_that_holds_runs_refuses_another_backend(
     message: Message, phase: RunPhase, state: HostStates
@@ -731,6 +736,7 @@ EVENTS: dict[RunEvent, tuple[Message, tuple[int, ...]]] = {
     RunEvent.ENDED: (m.RunsEnded((m.RunEnd(pod(0), DONE),)), ()),
     RunEvent.LISTED: (m.RunsListed((pod(0),)), ()),
     RunEvent.UNLISTED: (m.RunsListed(()), ()),
+    RunEvent.HOLD: (m.Launch(1, SPEC, hold=True), (0,)),
 }
 
 
@@ -738,15 +744,19 @@ def taken(before: Host, turn: Turn) -> RunStep:
     """The step that a host has taken with the run of member 0, by what can be seen of it."""
     old, new = before.runs.get(pod(0)), turn.state.runs.get(pod(0))
     if old is None or new is None:
+        if old is not new and old is not None and old.phase == RunPhase.HELD:
+            return RunStep.RELEASE
         if old is not new:
             return RunStep.FORGET if new is None else RunStep.GRANT
     elif new.phase != old.phase:
         if new.phase == RunPhase.ENDED:
             return RunStep.LOST if new.outcome is not None and new.outcome.system else RunStep.ENDED
+        if old.phase == RunPhase.HELD:
+            return RunStep.START_HELD
         return RunStep.KILL if new.phase == RunPhase.KILLING else RunStep.STARTED
     ordered = {type(order) for order in orders(turn)}
     if m.StopRuns in ordered:
-        held = old is not None and old.phase in HOLDING
+        held = old is not None and old.phase in HOLDING - {RunPhase.HELD}
         return RunStep.KILL_AGAIN if held else RunStep.KILL_UNOWNED
     if m.StartRuns in ordered:
         return RunStep.START_AGAIN

@@ -13,15 +13,14 @@ import pytest
 from peloton.actors.host.messages import Launch, Port
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.counts import client_state, tally
-from peloton.actors.job.slice.decide import REFUSED_REST_S
-from peloton.actors.job.slice.goals import (
+from peloton.actors.job.slice.goals import pursue, recall_s
+from peloton.actors.job.slice.kind import KIND
+from peloton.actors.job.slice.looks import (
     KEPT_REPEAT_S,
     PLACE_RETRY_S,
+    REFUSED_REST_S,
     WISH_TIMEOUT_S,
-    pursue,
-    recall_s,
 )
-from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
 from peloton.actors.job.slice.tally import list_instances, why
 from peloton.actors.job.spec import Command, TaskConfig

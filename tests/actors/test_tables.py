@@ -131,6 +131,8 @@ FAILED     retry              run_again          release_admission  forget
 LOST       retry              run_again          release_admission  forget
 KILLED     retry              run_again          release_admission  forget
 THROTTLED  wait               wait               withdraw           withdraw
+HOLDING    wait               wait               kill               kill
+HELD       wait               wait               kill               kill
 """
 JOB_STEPS = """
              SUCCEEDED  RUNNING  KILLED  DELETED

@@ -48,6 +48,10 @@ def timed(value: str) -> Change:
     )
 
 
+def job_label(key: str, value: str) -> Change:
+    return lambda config: config.labels.add(key=key, value=value)
+
+
 def own(instance: int, **fields: Any) -> Change:
     return lambda config: config.instanceConfig[instance].MergeFrom(task.TaskConfig(**fields))
 
@@ -79,8 +83,13 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("daemon", field("type", job.DAEMON), "config.type: invalid job type: DAEMON"),
     ("of no type", field("type", 77), "config.type: invalid job type: 77"),
     ("service", field("type", job.SERVICE), "config.type: a SERVICE job is not supported yet"),
-    ("gang", field("sla.minimumRunningInstances", 2),
-     "config.sla.minimumRunningInstances: a gang of instances is not supported yet"),
+    ("gang of very many", both(field("instanceCount", 2000),
+                               field("sla.minimumRunningInstances", 1001)),
+     "config.sla.minimumRunningInstances: a gang of more than 1000 instances is not supported"),
+    ("gang that is none", job_label("peloton.gang", "restart-together"),
+     "config.labels: peloton.gang: there is no gang: sla.minimumRunningInstances is not above 1"),
+    ("gang of no rule", job_label("peloton.gang", "sometimes"),
+     "config.labels[0]: peloton.gang: 'sometimes' is not one of restart-together, retry-alone"),
     ("preemption of one", both(field("sla.minimumRunningInstances", 1),
                                own(0, preemptionPolicy=PREEMPTIBLE)),
      "config.instanceConfig[0].preemptionPolicy: can't override the preemption policy of a task"),

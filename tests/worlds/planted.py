@@ -23,6 +23,7 @@ from peloton.actors.host import messages as host_messages
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job import orders, throttle, waits
+from peloton.actors.job.slice import gang
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import Resources
 from peloton.actors.respool import messages as pool_messages
@@ -116,6 +117,14 @@ def _nothing(of: Any) -> Any:
 
 def _grants_all(_: Any) -> Any:
     return lambda host, launch, *, count, at, reason: (count, reason)
+
+
+def _all_hold(states_of: Any) -> Any:
+    def seen(index: Any, forming: Any) -> Any:
+        found = states_of(index, forming)
+        return found._replace(held=forming) if found.holding else found
+
+    return seen
 
 
 def _picks_the_same(pick_ports: Any) -> Any:
@@ -346,6 +355,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "an end is not told": Planted(orders, "_outside", lambda _: lambda job: (), seed=80006),
     "an end is told that was none": Planted(waits, "noticed", _counts_nothing, seed=80006),
+    "a gang starts with some": Planted(gang, "states_of", _all_hold, seed=90008),
     "a host forgets its pool": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
     ),

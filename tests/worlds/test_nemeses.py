@@ -44,6 +44,14 @@ NOT_SENT = {
     ("task", "AssignHosts"): "of its slice, in its own shard",
     ("task", "MarkUnschedulable"): "a slice's to its own tasks, in the shard they share",
     ("task", "SetRunLimit"): "of its slice, in its own shard",
+    **dict.fromkeys(
+        [("task", name) for name in ("StartHeld", "DropHold", "EndForGang", "JoinGang")],
+        "of its slice, in its own shard",
+    ),
+    **dict.fromkeys(
+        [("placer", "GangWish"), ("slice", "GangPlaced"), ("task", "Held"), ("lot", "RegroupLot")],
+        "no job of it has a gang: test_gang_troubles has some",
+    ),
     ("task", "Accepted"): "the answer to a repeated launch: storms have it",
     ("task", "RunGone"): "only after a kill of a run that its host has forgotten: storms have it",
     ("respool", "UpdatePool"): "a client's",

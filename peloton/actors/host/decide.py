@@ -26,6 +26,7 @@ from peloton.actors.host.configuring import (
 )
 from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.granting import granted
+from peloton.actors.host.held_runs import TOO_EARLY, asked_again, held_now
 from peloton.actors.host.holding import expired, hold, hold_deadline, not_held, release
 from peloton.actors.host.ledger import (
     RunEvent,
@@ -33,6 +34,7 @@ from peloton.actors.host.ledger import (
     RunSet,
     RunStep,
     names_of,
+    replace,
     step,
 )
 from peloton.actors.host.maintenance import complete, no_host, start
@@ -63,16 +65,31 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
     """Launch runs: known ones are answered from the ledger, new ones take what is free."""
     assert at.members is not None and at.sender is not None
     sends: list[Send] = []
-    fresh = at.members
+    fresh, begun = at.members, list[RunSet]()
+    event = RunEvent.HOLD if message.hold else RunEvent.LAUNCH
     for some in host.runs.of(at.sender, message.run):
-        hit = some.members & at.members
-        if hit and step(some, RunEvent.LAUNCH) == RunStep.ANSWER:
+        hit, do = some.members & at.members, step(some, event)
+        if hit and do == RunStep.ANSWER:
             sends.append(run_reply(at.sender, some, members=hit))
-            fresh -= hit
+        elif hit and do == RunStep.START_HELD:
+            begun.append(replace(some, members=hit))
+        fresh -= hit
+    facts: tuple[Fact, ...] = ()
+    for some in begun:
+        facts = (*facts, f.HeldStarted(at.sender, some.members, some.run, at.now))
+        sends.append(_start_again(host, some, at=at))
     if not fresh:
-        return Decision(sends=tuple(sends))
-    facts, more, because = _grant(host, message, at=at, members=fresh)
-    return Decision(facts=facts, sends=(*sends, *more), because=because)
+        return Decision(facts=facts, sends=tuple(sends))
+    more_facts, more, because = _grant(host, message, at=at, members=fresh)
+    return Decision(facts=(*facts, *more_facts), sends=(*sends, *more), because=because)
+
+
+def _start_again(host: Host, some: RunSet, *, at: At) -> Send:
+    """The order to start runs that were held until now."""
+    assert at.sender is not None and some.spec is not None
+    ports = (some.ports,) * len(some.members) if some.ports else ()
+    starts = _starts(at.sender, some.members, run=some.run, spec=some.spec, ports=ports)
+    return Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
 
 
 def _grant(
@@ -81,9 +98,14 @@ def _grant(
     assert at.sender is not None and message.spec is not None
     spec = message.spec
     some, ports, reason = granted(host, message, members=members, at=at)
+    if message.hold and at.level < t.LEVEL_GANGS:
+        some, ports, reason = Bits(), (), TOO_EARLY
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
-    if some:
+    if some and message.hold:
+        taken, answer = held_now(message, some, at=at, ports=ports)
+        facts, sends = (taken,), (answer,)
+    elif some:
         accepted = f.RunsAccepted(at.sender, some, message.run, spec, at.now, ports, message.shares)
         crowd = at.sender
         came = (one for one in host.task_holds if one.crowd == crowd and one.member in some)
@@ -117,6 +139,7 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
     unknown, sends = at.members, []
     stops: list[str] = []
     orders: list[str] = []
+    released = Bits()
     for some in host.runs.of(at.sender, message.run):
         hit, do = some.members & at.members, step(some, RunEvent.KILL)
         if not hit:
@@ -125,15 +148,19 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
         names = names_of(at.sender, hit.raw, run=message.run)
         if do == RunStep.ANSWER:
             sends.append(run_reply(at.sender, some, members=hit))
+        elif do == RunStep.RELEASE:
+            released |= hit
         elif do in (RunStep.KILL, RunStep.KILL_AGAIN):
             stops += names
             orders += names if do == RunStep.KILL else []
-    if unknown:
-        sends.append(Send(SENDER, t.RunGone(message.run), unknown))
+    if unknown or released:
+        sends.append(Send(SENDER, t.RunGone(message.run), unknown | released))
     if stops:
         order = m.StopRuns(at.key, at.epoch, tuple(stops), message.grace_s, message.notice)
         sends.append(Send(host.backend, order))
-    facts = (f.KillOrdered(tuple(orders)),) if orders else ()
+    facts: tuple[Fact, ...] = (f.KillOrdered(tuple(orders)),) if orders else ()
+    if released:
+        facts = (f.HeldReleased(at.sender, released, message.run), *facts)
     return Decision(facts=facts, sends=tuple(sends))
 
 
@@ -164,17 +191,20 @@ def phase_message(run: RunSet) -> Message:
         return t.RunRefused(run.run, run.reason)
     if run.phase == RunPhase.STARTED:
         return t.Started(run.run, run.started_at)
+    if run.phase == RunPhase.HELD:
+        return t.Held(run.run)
     return t.Accepted(run.run)
 
 
 def owed(host: Host) -> tuple[Send, ...]:
-    """Ends and refusals, which are sent until the tasks have seen them; and a move's request."""
+    """Ends and refusals, which are sent until the tasks have seen them; that runs are held, until
+    their tasks start or cancel them; and a move's request."""
     ends = (
         run_reply(crowd, some, members=some.members)
         for crowd, some in host.runs.sets()
         if some.phase in (RunPhase.ENDED, RunPhase.REFUSED)
     )
-    return (*ends, *move_owed(host))
+    return (*ends, *asked_again(host), *move_owed(host))
 
 
 def due(host: Host, message: Due, at: At) -> Decision:

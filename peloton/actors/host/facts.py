@@ -39,6 +39,44 @@ class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     shares: int = 0
 
 
+class RunsHeld(Fact, frozen=True, gc=False, array_like=True):
+    """As `RunsAccepted`, for runs that are started once their tasks say so."""
+
+    crowd: Key
+    members: Bits
+    run: int
+    spec: RunSpec
+    at: float
+    ports: tuple[tuple[int, ...], ...] = ()
+    shares: int = 0
+
+
+class HeldStarted(Fact, frozen=True, gc=False, array_like=True):
+    """The tasks of these held runs said go: they are accepted, as of this time."""
+
+    crowd: Key
+    members: Bits
+    run: int
+    at: float
+
+
+class HeldReleased(Fact, frozen=True, gc=False, array_like=True):
+    """The tasks of these held runs do not want the room any more; nothing was started."""
+
+    crowd: Key
+    members: Bits
+    run: int
+
+
+class HeldRefused(Fact, frozen=True, gc=False, array_like=True):
+    """These held runs will never start here after all, and hold nothing any more."""
+
+    crowd: Key
+    members: Bits
+    run: int
+    reason: str
+
+
 class RunsRefused(Fact, frozen=True, gc=False, array_like=True):
     """This run of these members will never start here."""
 
@@ -255,4 +293,8 @@ FACTS: dict[int, type] = {
     27: TaskHeld,
     28: TaskHoldsEnded,
     29: HostMoving,
+    30: RunsHeld,
+    31: HeldStarted,
+    32: HeldReleased,
+    33: HeldRefused,
 }

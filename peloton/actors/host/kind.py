@@ -17,6 +17,9 @@ from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.facts import (
     FACTS,
+    HeldRefused,
+    HeldReleased,
+    HeldStarted,
     HoldEnded,
     HoldTaken,
     HostDrained,
@@ -28,6 +31,7 @@ from peloton.actors.host.facts import (
     MaintenanceStarted,
     QuarantineEnded,
     RunsForgotten,
+    RunsHeld,
     SetForgotten,
     TaskHeld,
     TaskHoldsEnded,
@@ -44,6 +48,7 @@ from peloton.actors.host.inventory.messages import (
 from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.state import EVOLVE, Host
+from peloton.actors.task.messages import LEVEL_GANGS
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
 
 SINCE: Mapping[type, int] = {
@@ -66,6 +71,7 @@ SINCE: Mapping[type, int] = {
         (TaskHeld, TaskHoldsEnded, hm.HeldForTask, hm.TaskHoldsReleased), hm.LEVEL_TASK_HOLDS
     ),
     HostMoving: mm.LEVEL_MOVES,
+    **dict.fromkeys((RunsHeld, HeldStarted, HeldReleased, HeldRefused), LEVEL_GANGS),
 }
 """The feature levels of classes that earlier versions do not know."""
 

@@ -34,9 +34,10 @@ class RunPhase(enum.IntEnum):
     KILLING = 3
     ENDED = 4
     REFUSED = 5
+    HELD = 6  # its room is granted, and its task has not said go
 
 
-HOLDING = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING))
+HOLDING = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING, RunPhase.HELD))
 
 
 class RunEvent(enum.IntEnum):
@@ -49,13 +50,14 @@ class RunEvent(enum.IntEnum):
     ENDED = 5  # reported, or listed as ended
     LISTED = 6  # as running
     UNLISTED = 7  # neither running nor ended, in a list requested after the run was accepted
+    HOLD = 8  # a launch that is to wait for the word of its task
 
 
 class RunStep(enum.IntEnum):
     """What the host does then. A change of phase is journaled first."""
 
     NOTHING = 1
-    GRANT = 2  # or refuse: then ACCEPTED, or REFUSED
+    GRANT = 2  # or refuse: then ACCEPTED, HELD or REFUSED
     ANSWER = 3  # from the ledger
     ANSWER_GONE = 4
     KILL = 5  # then KILLING
@@ -66,6 +68,8 @@ class RunStep(enum.IntEnum):
     ENDED = 10  # then ENDED
     LOST = 11  # then ENDED, as lost
     FORGET = 12
+    START_HELD = 13  # then ACCEPTED
+    RELEASE = 14  # and forget it: nothing was started
 
 
 _E, _S = RunEvent, RunStep
@@ -77,6 +81,7 @@ _FINISHED: Mapping[RunEvent, RunStep] = {
     _E.ENDED: _S.NOTHING,
     _E.LISTED: _S.KILL_UNOWNED,
     _E.UNLISTED: _S.NOTHING,
+    _E.HOLD: _S.ANSWER,
 }
 
 RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
@@ -88,6 +93,7 @@ RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
         _E.ENDED: _S.NOTHING,
         _E.LISTED: _S.KILL_UNOWNED,
         _E.UNLISTED: _S.NOTHING,
+        _E.HOLD: _S.GRANT,
     },
     RunPhase.ACCEPTED: {
         _E.LAUNCH: _S.ANSWER,
@@ -97,6 +103,7 @@ RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
         _E.ENDED: _S.ENDED,
         _E.LISTED: _S.STARTED,
         _E.UNLISTED: _S.START_AGAIN,
+        _E.HOLD: _S.ANSWER,
     },
     RunPhase.STARTED: {
         _E.LAUNCH: _S.ANSWER,
@@ -106,6 +113,7 @@ RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
         _E.ENDED: _S.ENDED,
         _E.LISTED: _S.NOTHING,
         _E.UNLISTED: _S.LOST,
+        _E.HOLD: _S.ANSWER,
     },
     RunPhase.KILLING: {
         _E.LAUNCH: _S.ANSWER,
@@ -115,9 +123,20 @@ RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
         _E.ENDED: _S.ENDED,
         _E.LISTED: _S.KILL_AGAIN,
         _E.UNLISTED: _S.LOST,
+        _E.HOLD: _S.ANSWER,
     },
     RunPhase.ENDED: _FINISHED,
     RunPhase.REFUSED: _FINISHED,
+    RunPhase.HELD: {
+        _E.LAUNCH: _S.START_HELD,
+        _E.KILL: _S.RELEASE,
+        _E.SEEN: _S.NOTHING,
+        _E.STARTED: _S.KILL_UNOWNED,
+        _E.ENDED: _S.NOTHING,
+        _E.LISTED: _S.KILL_UNOWNED,
+        _E.UNLISTED: _S.NOTHING,
+        _E.HOLD: _S.ANSWER,
+    },
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.hold_messages import HostHold
 from peloton.actors.host.ledger import RunPhase, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
@@ -34,14 +35,15 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
     stops = tuple(
         name
         for crowd, some in held_runs(host)
-        if some.phase != RunPhase.KILLING
+        if some.phase not in (RunPhase.KILLING, RunPhase.HELD)
         for name in names_of(crowd, some.members.raw, run=some.run)
     )
     order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
-    started = f.MaintenanceStarted(HOST_MAINTENANCE)
+    refusals, said = refused_at_maintenance(host, HOST_MAINTENANCE)
+    started = (*refusals, f.MaintenanceStarted(HOST_MAINTENANCE))
     return Decision(
-        facts=(started,) if host.hold is None else (_hold_ended(host.hold), started),
-        sends=(Send(host.backend, order),) if stops else (),
+        facts=started if host.hold is None else (_hold_ended(host.hold), *started),
+        sends=(*said, Send(host.backend, order)) if stops else said,
         reply=m.MaintenanceSet(int(Maintenance.DRAINING)),
         because="maintenance was started",
     )

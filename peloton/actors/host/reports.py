@@ -175,6 +175,8 @@ def _compared(
     kills: list[str] = []
     skipped = False
     for crowd, some in host.runs.sets():
+        if some.phase == RunPhase.HELD:
+            continue  # the backend does not know it yet
         raw, name = some.members.raw, (crowd, some.run)
         listed = raw & running.get(name, 0)
         unlisted = raw & ~listed & ~ended.get(name, 0)
@@ -280,7 +282,8 @@ def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
 
 def list_runs(host: Host, at: At) -> Send:
     """The request for the list of runs that the backend knows."""
-    known = [each for each in held_runs(host) if each[1].phase != RunPhase.ACCEPTED]
+    unknown = (RunPhase.ACCEPTED, RunPhase.HELD)
+    known = [each for each in held_runs(host) if each[1].phase not in unknown]
     if at.level >= m.LEVEL_SETS:
         sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
         return Send(host.backend, m.ListRuns(at.key, at.epoch, (), at.now, sets))

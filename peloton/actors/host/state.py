@@ -194,12 +194,13 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
     return replace(host, ports_taken=ports_taken(host))
 
 
-def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
+def _accepted(host: Host, fact: f.RunsAccepted | f.RunsHeld) -> Host:
     need, runs = fact.spec.resources, host.runs
+    phase = RunPhase.ACCEPTED if isinstance(fact, f.RunsAccepted) else RunPhase.HELD
     alike = RunSet(
         members=fact.members,
         run=fact.run,
-        phase=RunPhase.ACCEPTED,
+        phase=phase,
         resources=need,
         spec=fact.spec,
         since=fact.at,
@@ -231,6 +232,37 @@ def _counted(
         count = running.get(label, 0) + by
         running = running.set(label, count) if count else running.delete(label)
     return running
+
+
+def _held_started(host: Host, fact: f.HeldStarted) -> Host:
+    def accepted(of: RunSet) -> RunSet:
+        return replace(of, phase=RunPhase.ACCEPTED, since=fact.at)
+
+    return replace(host, runs=host.runs.change(fact.crowd, fact.members, run=fact.run, to=accepted))
+
+
+def _held_over(host: Host, fact: f.HeldReleased | f.HeldRefused) -> Host:
+    """What was held is free. A refusal is kept, because the task has to see it."""
+    before: list[RunSet] = []
+
+    def over(of: RunSet) -> RunSet | None:
+        before.append(of)
+        if isinstance(fact, f.HeldReleased):
+            return None
+        return RunSet(of.members, of.run, RunPhase.REFUSED, Resources(), reason=fact.reason)
+
+    runs = host.runs.change(fact.crowd, fact.members, run=fact.run, to=over)
+    return _without(replace(host, runs=runs), before)
+
+
+def _without(host: Host, gone: list[RunSet]) -> Host:
+    """The host without what these runs held."""
+    used, taken, running = host.used, ports_taken(host), host.running
+    for each in gone:
+        used = used - each.resources.times(len(each.members))
+        taken -= sum(in_range(host, port) for port in each.ports)
+        running = _counted(running, each, by=-len(each.members))
+    return replace(host, used=used, ports_taken=taken, running=running, version=host.version + 1)
 
 
 def _refused(host: Host, fact: f.RunsRefused) -> Host:
@@ -441,6 +473,10 @@ def _state(state: HostStates) -> Callable[[Host, Any], Host]:
 EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostConfigured: _configured,
     f.RunsAccepted: _accepted,
+    f.RunsHeld: _accepted,
+    f.HeldStarted: _held_started,
+    f.HeldReleased: _held_over,
+    f.HeldRefused: _held_over,
     f.RunsRefused: _refused,
     f.ProcessesStarted: _phase(RunPhase.STARTED),
     f.KillOrdered: _phase(RunPhase.KILLING),

@@ -171,6 +171,8 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
             spread=spec.spread,
             max_running_s=spec.max_running_time_s or None,
             config_version=spec.config_version,
+            gang=0 if number else spec.gang,
+            gang_together=spec.gang_together,
         )
     return SetSliceGoal(
         version=job.version,

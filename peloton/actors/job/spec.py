@@ -16,11 +16,16 @@ from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
 from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
 from peloton.actors.job.slice.messages import effective as effective
+from peloton.actors.task.messages import LEVEL_GANGS, SLICE_SIZE
 from peloton.runtime.vocabulary import Key, Refused, Value
 
 INSTANCES_MAX = 100_000
 INVALID, OLDER_LEVEL = "INVALID_CONFIG", "OLDER_LEVEL"
 DEFAULT = "defaultConfig"
+GANG_MAX = SLICE_SIZE
+"""Instances of a gang: its owner is the first slice, which has all of them."""
+GANG_LABEL = "peloton.gang"
+NO_GANG = "sla.minimumRunningInstances is not above 1, or the job is revocable"
 
 
 class After(Value, frozen=True, gc=False, array_like=True):
@@ -83,6 +88,12 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     unique: bool = False  # no other such job of the pool has its name before it has ended
     throttle: Throttle | None = None
     notify: Notify | None = None
+    gang_together: bool = False  # if one of the gang fails, all are restarted
+
+    @property
+    def gang(self) -> int:
+        """How many instances, the first ones, are admitted, placed and started together."""
+        return self.minimum_running if self.minimum_running > 1 and not self.revocable else 0
 
 
 def check_spec(spec: JobSpec) -> Refused | None:
@@ -103,7 +114,23 @@ def check_spec(spec: JobSpec) -> Refused | None:
     if spec.minimum_running > (spec.maximum_running or spec.instances):
         text = "Job specified MinimumRunningInstances > MaximumRunningInstances"
         return _invalid("sla.minimumRunningInstances", text)
+    if spec.gang > GANG_MAX:
+        text = f"a gang of more than {GANG_MAX} instances is not supported"
+        return _invalid("sla.minimumRunningInstances", text)
+    if spec.gang_together and not spec.gang:
+        return _invalid("labels", f"{GANG_LABEL}: there is no gang: {NO_GANG}")
     return None
+
+
+def check_gang(spec: JobSpec, *, level: int) -> Refused | None:
+    """Whether the cluster can run its gang, if it has one."""
+    if not spec.gang or level >= LEVEL_GANGS:
+        return None
+    text = (
+        f"gangs need feature level {LEVEL_GANGS}, the cluster's is {level}: "
+        "upgrade every daemon, then `peloton features raise`"
+    )
+    return Refused(OLDER_LEVEL, text, "config.sla.minimumRunningInstances", again=True)
 
 
 def check_waits(spec: JobSpec, *, now: float, level: int) -> Refused | None:
@@ -140,8 +167,15 @@ def updated(known: JobSpec, wanted: JobSpec) -> JobSpec:
         unique=known.unique,
         throttle=known.throttle,
         notify=known.notify,
+        gang_together=known.gang_together,
+        minimum_running=_minimum(known, wanted),
         config_version=known.config_version + 1,
     )
+
+
+def _minimum(known: JobSpec, wanted: JobSpec) -> int:
+    """A gang is as it was created."""
+    return known.minimum_running if known.gang or wanted.gang else wanted.minimum_running
 
 
 def check_instances(spec: JobSpec, overrides: Iterable[Override], *, own: int) -> Refused | None:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.node import ZERO
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.waiting import PoolResource
 from peloton.runtime.vocabulary import Bits, Key
@@ -72,7 +73,7 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
         if any(waiting.is_awaited(above) for above in tree.up(pool)):
             continue
         key = next(iter(tree.queues[pool].eligible()))
-        need = tree.lots[key].shape.resources
+        need = tree.unit(key).need
         if not _count_within_limits(tree, pool, need=need, taken={}):
             waiting.recheck(pool)
         elif not _count_within_limits(tree, pool, need=need, taken=taken):
@@ -81,7 +82,9 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
             waiting.recheck(pool)
         else:
             waiting.rounded_up[pool] = None
-            found.append(AdmissionBatch(key, tree.lots[key].waiting.lowest(1)))
+            lots = tree.unit(key).lots
+            one = AdmissionBatch(key, tree.lots[key].waiting.lowest(1))
+            found += _batches(tree, lots) if lots else [one]
             for above in tree.up(pool):
                 taken[above] = taken.get(above, Resources()) + need
     return not found and bool(waiting.changed)
@@ -166,6 +169,12 @@ def _most(tree: Tree, resource: PoolResource, *, taken: Taken) -> int:
     return available.amounts()[resource.kind] + EPSILON - 1
 
 
+def _batches(tree: Tree, lots: tuple[Key, ...]) -> list[AdmissionBatch]:
+    """All members of a gang that wait, of all its lots."""
+    waiting = ((lot, tree.lots[lot].waiting) for lot in lots)
+    return [AdmissionBatch(lot, members) for lot, members in waiting if members]
+
+
 def _admit(
     tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int
 ) -> list[AdmissionBatch]:
@@ -174,15 +183,16 @@ def _admit(
     room, controllers = tree.controller_room(pool), Resources()
     for key in tree.queues[pool].eligible() if pool in tree.pools else ():
         lot: Lot = tree.lots[key]
-        need = lot.shape.resources
+        need, controlling, gang = tree.unit(key)
         count = count_fitting(tree, pool, need=need, taken=taken)
-        if lot.shape.controller and room is not None:
-            short = next(iter(need.short_of(room)), None)
+        count = min(count, 1) if gang else count
+        if controlling is not ZERO and room is not None:
+            short = next(iter(controlling.short_of(room)), None)
             if short is not None:
                 kind = Resources.KINDS.index(short)
                 tree.skip(key, PoolResource(pool, kind, controllers=True))
                 continue
-            fitting = need.fits(room - controllers)
+            fitting = controlling.fits(room - controllers)
             if not fitting:
                 continue  # only this pass has taken it: the next one decides
             count = min(count, fitting)
@@ -193,13 +203,13 @@ def _admit(
                 continue
             head = need
             break
-        members = lot.waiting.lowest(count)
-        found.append(AdmissionBatch(key, members))
-        if lot.shape.controller:
-            controllers = controllers + need.times(len(members))
+        count = count if gang else min(count, len(lot.waiting))
+        found += _batches(tree, gang) if gang else [AdmissionBatch(key, lot.waiting.lowest(count))]
+        if controlling is not ZERO:
+            controllers = controllers + controlling.times(count)
         for above in tree.up(pool):
-            taken[above] = taken.get(above, Resources()) + need.times(len(members))
-        if count < len(lot.waiting) or len(found) >= most:
+            taken[above] = taken.get(above, Resources()) + need.times(count)
+        if (not gang and count < len(lot.waiting)) or len(found) >= most:
             break
     if not found:
         _block(tree, pool, head=head)

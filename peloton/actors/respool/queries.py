@@ -14,7 +14,7 @@ from peloton.actors.respool import messages as m
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.walks import find_pool, walk_pools
-from peloton.runtime.vocabulary import At, Bits, Key
+from peloton.runtime.vocabulary import At, Key
 
 
 def list_pools(pool: Pool, query: m.ListPools, at: At) -> tuple[m.PoolView, ...]:
@@ -46,12 +46,12 @@ def list_queue(pool: Pool, query: m.ListQueue, at: At) -> tuple[m.QueuedLot, ...
     for key in queue.in_order() if queue is not None else ():
         if left <= 0:
             break
-        lot = tree.lots[key]
-        waiting = lot.waiting
-        if len(waiting) > left:
-            waiting = Bits.of(*islice(waiting, left))
-        left -= len(waiting)
-        found.append(m.QueuedLot(key, lot.crowd, waiting))
+        for each in tree.unit(key).lots or (key,):
+            lot = tree.lots[each]
+            waiting = lot.waiting.lowest(left)
+            left -= len(waiting)
+            if waiting:
+                found.append(m.QueuedLot(each, lot.crowd, waiting))
     return tuple(found)
 
 

@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from peloton.actors.resources import Resources, amount
-from peloton.actors.respool.lot.messages import LotShape, LotWaits
+from peloton.actors.respool.gangs import Gang, QueuedUnit
+from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.queue import Queue
 from peloton.runtime.vocabulary import Key
 
 TURN, LIMIT, CAPACITY, DELETED = "turn", "limit", "capacity", "deleted"
+GANG = "gang"
 ENTITLEMENT = "entitlement"
 UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": ""}
 
@@ -62,6 +64,12 @@ class PoolLimits(Protocol):
     def controller_room(self, pool: Key) -> Resources | None:
         """What they may still take."""
 
+    def unit(self, key: Key) -> QueuedUnit:
+        """What is admitted at once of a lot."""
+
+    def gang(self, key: Key) -> Gang | None:
+        """The gang of a lot that is to be admitted together."""
+
     def path(self, pool: Key) -> str:
         """The path of a pool."""
 
@@ -69,18 +77,27 @@ class PoolLimits(Protocol):
         """The job that holds most of a resource in it and below, and how much."""
 
 
-def shortage(tree: PoolLimits, shape: LotShape) -> Shortage:
-    """What one more member would exceed. A limit below what it needs itself comes first."""
-    pool, need = shape.pool, shape.resources
+def shortage(tree: PoolLimits, key: Key) -> Shortage:
+    """What one more member of a lot, or its gang, would exceed. A limit below what it needs itself
+    comes first."""
+    pool, unit = tree.lots[key].shape.pool, tree.unit(key)
+    need = unit.need
     if pool not in tree.pools:
         return Shortage(DELETED, "pool deleted")
-    return (
+    gang = tree.gang(key)
+    if gang is not None and gang.head is None:
+        came, wanted = gang.here()
+        return Shortage(GANG, f"its gang is admitted as one: {came} of {wanted} have come")
+    found = (
         _of_limits(tree, pool, need=need)
-        or (_of_controllers(tree, pool, need=need) if shape.controller else None)
+        or _of_controllers(tree, pool, need=unit.controllers)
         or _of_use(tree, pool, need=need)
         or _of_entitlement(tree, pool, need=need)
         or Shortage(TURN)
     )
+    if gang is None or gang.head is None or not found.text:
+        return found
+    return found._replace(text=f"a gang of {gang.head.waiting}: {found.text}")
 
 
 def _of_limits(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
@@ -98,7 +115,7 @@ def _of_limits(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | No
 
 def _of_controllers(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
     most, free = tree.controller_limit(pool), tree.controller_room(pool)
-    if most is None or free is None:
+    if most is None or free is None or need == Resources():
         return None
     name = f"limit of pool {tree.path(pool)} for controllers"
     for kind in need.short_of(most):
@@ -161,15 +178,17 @@ def why_head_waits(tree: PoolLimits, pool: Key) -> str:
     head = queue.first() if queue is not None else None
     if head is None:
         return ""
-    return shortage(tree, tree.lots[head].shape).text
+    return shortage(tree, head).text
 
 
 def why_lot_waits(tree: PoolLimits, key: Key) -> LotWaits:
     """Why the waiting members of a lot wait, and how many tickets are before them."""
     lot = tree.lots[key]
     pool = lot.shape.pool
-    position = tree.queues[pool].before(key) if lot.waiting else 0
-    short = shortage(tree, lot.shape)
+    gang = tree.gang(key)
+    head = key if gang is None else gang.head.key if gang.head is not None else None
+    position = tree.queues[pool].before(head) if lot.waiting and head is not None else 0
+    short = shortage(tree, key)
     because = short.text
     if not because and position:
         # It would fit, but a head that does not fit blocks it: give the reason of the head.

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from peloton.actors.resources import EPSILON, Resources
+from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot, held_and_wanted
 from peloton.actors.respool.messages import ROOT
@@ -52,6 +53,7 @@ class Tree:
         self._sharing = Sharing()
         self._uneven: dict[Key, None] = {}  # pools that keep what they do not need, or never borrow
         self._skipped = SkippedLots()
+        self._gangs = Gangs()
         self._claimed: dict[Key, Resources] = {}  # what each lot adds to the need of its pool
 
     @property
@@ -179,14 +181,26 @@ class Tree:
         """Why the waiting members of a lot wait, and how many tickets are before them."""
         return why_lot_waits(self, key)
 
+    def gang(self, key: Key) -> Gang | None:
+        """The gang of a lot that is to be admitted with others, or all at once."""
+        return self._gangs.of(key)
+
+    def unit(self, key: Key) -> QueuedUnit:
+        """What is admitted at once of a lot in a queue: one member, or a whole gang."""
+        gang = self._gangs.of(key) if self._gangs else None
+        if gang is not None and gang.head is not None:
+            return gang.head.unit
+        shape = self.lots[key].shape
+        return QueuedUnit(shape.resources, shape.resources if shape.controller else ZERO)
+
     def skip(self, key: Key, resource: PoolResource) -> None:
         """A lot can never be admitted under the present limit of a resource, or not before other
         controllers of its pool end: it blocks no other, and entitles its pool to nothing."""
-        lot = self.lots[key]
+        lot, unit = self.lots[key], self.unit(key)
         self.queues[lot.shape.pool].skip(key)
-        amount = lot.shape.resources.amounts()[resource.kind]
-        self._skipped.put(key, resource=resource, amount=amount)
-        self._claim(key, lot.shape.pool)
+        need = unit.controllers if resource.controllers else unit.need
+        self._skipped.put(key, resource=resource, amount=need.amounts()[resource.kind])
+        self._claim_all(key, lot.shape.pool)
 
     def lack(self, pool: Key, *, need: Resources, kind: int, part: bool) -> None:
         """The head of a pool lacks entitlement to a kind: check it again once there is enough.
@@ -299,7 +313,7 @@ class Tree:
         self._skipped.drop(lot)
         pool = self.lots[lot].shape.pool
         self.queues[pool].restore(lot)
-        self._claim(lot, pool)
+        self._claim_all(lot, pool)
         self.waiting.recheck(pool)
 
     # ---- a lot has changed ----
@@ -339,10 +353,15 @@ class Tree:
         queue = self.queues.get(pool)
         if queue is None:
             queue = self.queues[pool] = Queue()
-        if new is not None and new.waiting:
+        gang = None
+        if self._gangs or (new is not None and new.gang is not None):
+            gang = self._gangs.put(key, new)
+            if gang is not None:
+                self._queue_gang(gang, queue, pool=pool)
+        if new is not None and new.waiting and not (gang is not None and new.forming):
             shape, waiting = new.shape, len(new.waiting)
             queue.put(key, priority=shape.priority, arrived=new.arrived, waiting=waiting)
-        else:
+        elif gang is None or gang.head is None or gang.head.key != key:
             queue.drop(key)
         if not queue.is_skipped(key):
             self._skipped.drop(key)
@@ -350,6 +369,26 @@ class Tree:
             self.waiting.add(pool)
         else:
             self.waiting.remove(pool)
+
+    def _queue_gang(self, gang: Gang, queue: Queue, *, pool: Key) -> None:
+        """A gang is one entry, and is in the queue only while it is complete."""
+        was, head = gang.head, gang.found_head() if gang.lots else None
+        if head == was:
+            return
+        if was is not None and (head is None or head.key != was.key or head.unit != was.unit):
+            queue.drop(was.key)
+            self._skipped.drop(was.key)
+        gang.head = head
+        if head is not None:
+            priority = self.lots[head.key].shape.priority
+            queue.put(head.key, priority=priority, arrived=head.arrived, waiting=head.waiting)
+        for lot in gang.lots:
+            self._claim(lot, pool)
+
+    def _claim_all(self, key: Key, pool: Key) -> None:
+        """As `_claim`, for all lots that are admitted with this one."""
+        for lot in self.unit(key).lots or (key,):
+            self._claim(lot, pool)
 
     def _claim(self, key: Key, pool: Key) -> None:
         """What a lot adds to the need of its pool may be another; of a skipped one, what it holds.
@@ -360,7 +399,9 @@ class Tree:
         claimed = ZERO
         if lot is not None:
             held, wanted = held_and_wanted(lot)
-            count = held if self.queues[pool].is_skipped(key) else held + wanted
+            gang, queue = self._gangs.of(key) if self._gangs else None, self.queues[pool]
+            at = key if gang is None else gang.head.key if gang.head is not None else None
+            count = held if at is None or queue.is_skipped(at) else held + wanted
             claimed = lot.shape.resources.times(count)
         was = self._claimed.get(key, ZERO)
         if claimed == was:

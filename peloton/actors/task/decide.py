@@ -15,8 +15,16 @@ from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
-from peloton.actors.task.goals import HOST, LOT
-from peloton.actors.task.state import ON_HOST, PREEMPTIONS, Admission, Task, TaskStates
+from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
+from peloton.actors.task.state import (
+    HOLDS,
+    ON_HOST,
+    PREEMPTIONS,
+    Admission,
+    Task,
+    TaskStates,
+    waits_for_gang,
+)
 from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Send
 
 START, THROTTLE, RUN_LIMIT = "start", "throttle", "run_limit"
@@ -81,8 +89,62 @@ def place(task: Task, message: m.AssignHosts, at: At) -> Decision:
     wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
     if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
         return Decision(because="a host was assigned when none was awaited")
-    launch = Launch(task.run, shares=message.shares)
-    return Decision(facts=(f.TaskLaunching(),), sends=(Send(HOST, launch),))
+    launch = Launch(task.run, shares=message.shares, hold=message.hold)
+    fact = f.TaskHolding() if message.hold else f.TaskLaunching()
+    return Decision(facts=(fact,), sends=(Send(HOST, launch),))
+
+
+def held(task: Task, message: m.Held, at: At) -> Decision:
+    """The host holds the room, or asks whether the task still wants it."""
+    if message.run != task.run or task.state not in ON_HOST:
+        return _cancel(task, message.run)
+    if task.state == TaskStates.HOLDING:
+        return Decision(facts=(f.RoomHeld(),))
+    return Decision()
+
+
+def start_held(task: Task, message: m.StartHeld, at: At) -> Decision:
+    """All of the gang are held: the launch is owed, as that of any other run."""
+    if task.state != TaskStates.HELD or task.goal in (m.TaskGoals.KILLED, m.TaskGoals.DELETED):
+        return Decision(because="told to start when no room was held")
+    launch = Launch(task.run)
+    return Decision(facts=(f.HeldLaunching(),), sends=(Send(HOST, launch),))
+
+
+def drop_hold(task: Task, message: m.DropHold, at: At) -> Decision:
+    """Give the room back. The next attempt is a new run, once the host has said that it did."""
+    if task.state not in HOLDS:
+        return Decision(because="no room is held")
+    kill = Send(HOST, KillRun(task.run, 0.0))
+    fact = f.HoldDropped(message.reason)
+    return Decision(facts=(fact,), sends=(kill,), because=message.reason)
+
+
+def end_for_gang(task: Task, message: m.EndForGang, at: At) -> Decision:
+    """End the run, which uses up no attempt."""
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if task.state not in ON_HOST or task.state == TaskStates.KILLING or not wanted:
+        return Decision(because="there is nothing to end")
+    if task.state in HOLDS:
+        return drop_hold(task, m.DropHold(message.reason), at)
+    kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
+    fact = f.TaskKilling(message.reason, m.KillCause.GANG_RESTART)
+    return Decision(facts=(fact,), sends=(kill,), because=message.reason)
+
+
+def join_gang(task: Task, message: m.JoinGang, at: At) -> Decision:
+    """Request admission with the others: a new run, where the last one has ended."""
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if not wanted or task.again or message.round <= task.gang_round:
+        return Decision(because="it is not to run, or has joined already")
+    ticket = Send(LOT, Enqueue(task.ticket + 1))
+    if task.state == TaskStates.WAITING:
+        joined = f.GangJoined(message.round)
+        return Decision(facts=(joined,), sends=(ticket,), because=GANG_RETRY)
+    if waits_for_gang(task):
+        facts = (f.TaskRetried(), f.GangJoined(message.round, queued_anew=False))
+        return Decision(facts=facts, sends=(ticket,), because=GANG_RETRY)
+    return Decision(because="it does not wait for its gang")
 
 
 def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
@@ -153,6 +215,9 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
         return Decision(sends=seen, because="end of another run")
     outcome = _outcome(task, message.outcome)
     because = outcome.message or outcome.reason
+    if task.state in HOLDS or _gives_back(task):
+        report = Send(PARENT, HostRefused(because))  # nothing was started: no attempt was made
+        return Decision(facts=(f.LaunchRefused(because),), sends=(*seen, report), because=because)
     facts: tuple[Fact, ...] = (f.RunEnded(outcome, message.at),)
     if task.state in _WAITS_FOR_START and (outcome.exit_code is not None or outcome.signal):
         # So short that the end overtook the report of its start: it has started nevertheless.
@@ -180,6 +245,8 @@ def gone(task: Task, message: m.RunGone, at: At) -> Decision:
     """The host does not know the run, so the run that was to be cancelled never began."""
     if message.run != task.run or task.state != TaskStates.KILLING:
         return Decision(because="another run is unknown to its host")
+    if _gives_back(task):
+        return Decision(facts=(f.LaunchRefused(task.because),), because="the room is given back")
     outcome = m.RunOutcome(m.End.KILLED, reason="cancelled", message="cancelled before it started")
     return Decision(facts=(f.RunEnded(outcome),), because=outcome.message)
 
@@ -199,6 +266,10 @@ def due(task: Task, message: Due, at: At) -> Decision:
         reason = f"did not start within {task.policy.start_timeout_s:g} s"
         fact = f.TaskKilling(reason)
     return Decision(facts=(fact,), sends=(kill,), because=reason)
+
+
+def _gives_back(task: Task) -> bool:
+    return task.state == TaskStates.KILLING and task.cause == m.KillCause.HOLD_DROPPED
 
 
 def _cancel(task: Task, run: int) -> Decision:
@@ -221,11 +292,16 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetRunLimit: limit_set,
     m.DropEvents: drop_events,
     m.Preempt: preempt,
+    m.StartHeld: start_held,
+    m.DropHold: drop_hold,
+    m.Held: held,
+    m.EndForGang: end_for_gang,
+    m.JoinGang: join_gang,
     Due: due,
 }
 
 
-def _cancel_unknown(message: m.Accepted | m.Started, at: At) -> Decision:
+def _cancel_unknown(message: m.Accepted | m.Started | m.Held, at: At) -> Decision:
     return Decision(sends=(Send(SENDER, KillRun(message.run, 0.0)),), because="no such instance")
 
 
@@ -258,6 +334,11 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.SetRunLimit: _nothing,
     m.DropEvents: _nothing,
     m.Preempt: _nothing,
+    m.StartHeld: _nothing,
+    m.DropHold: _nothing,
+    m.Held: _cancel_unknown,
+    m.EndForGang: _nothing,
+    m.JoinGang: _nothing,
     Due: _nothing,
 }
 
@@ -272,6 +353,8 @@ def owed(task: Task) -> tuple[Send, ...]:
     if task.state in _WAITS_FOR_START:
         # Also once the host has accepted: its answer to a repeat replaces a lost `Started`.
         return (*sends, Send(HOST, Launch(task.run)))
+    if task.state == TaskStates.HOLDING:
+        return (*sends, Send(HOST, Launch(task.run, hold=True)))
     if task.state == TaskStates.KILLING:
         notice = task.because if task.cause in PREEMPTIONS else ""
         return (*sends, Send(HOST, KillRun(task.run, task.policy.kill_grace_s, notice)))

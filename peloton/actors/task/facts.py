@@ -118,6 +118,34 @@ class EventsDropped(Fact, frozen=True, gc=False, array_like=True):
     run: int
 
 
+class TaskHolding(Fact, frozen=True, gc=False, array_like=True):
+    """A host is to hold room for the run; its name is in a column."""
+
+
+class RoomHeld(Fact, frozen=True, gc=False, array_like=True):
+    """The host holds the room."""
+
+
+class HeldLaunching(Fact, frozen=True, gc=False, array_like=True):
+    """The gang is complete: the launch of the held run is owed to its host."""
+
+
+class HoldDropped(Fact, frozen=True, gc=False, array_like=True):
+    """The room is to be given back; the run will never start."""
+
+    reason: str
+
+
+class GangJoined(Fact, frozen=True, gc=False, array_like=True):
+    """It is one of its gang in this round, for which it requests admission.
+
+    `queued_anew`: with a new ticket; else a retry beside this fact has one.
+    """
+
+    round: int
+    queued_anew: bool = True
+
+
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
@@ -140,4 +168,9 @@ FACTS: dict[int, type] = {
     19: TaskRestarted,
     20: RunLimitSet,
     21: EventsDropped,
+    22: TaskHolding,
+    23: RoomHeld,
+    24: HeldLaunching,
+    25: HoldDropped,
+    26: GangJoined,
 }

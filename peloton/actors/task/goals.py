@@ -23,13 +23,14 @@ from peloton.actors.task.facts import (
     TaskThrottled,
     TaskWithdrawn,
 )
-from peloton.actors.task.messages import KillCause, TaskGoals
-from peloton.actors.task.state import Admission, Task, TaskStates
+from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.state import Admission, Task, TaskStates, may_retry
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Column, Decision, Rest, Send
 
 TaskStep = Callable[[Task], Decision | Rest]
 HOST, LOT = Column("host"), Column("lot")
 RESTART_TEXT = "restarted on request"
+GANG_RETRY = "its gang forms anew"
 
 
 def wait(task: Task) -> Decision | Rest:
@@ -118,9 +119,14 @@ def forget(task: Task) -> Decision | Rest:
 
 
 def retry(task: Task) -> Decision | Rest:
-    """Start a new run while attempts are left; a system failure uses none up."""
+    """Start a new run while attempts are left; a system failure uses none up.
+
+    One that is retried only with its gang releases its ticket and waits for its slice's word.
+    """
     if not may_retry(task):
         return release_admission(task)
+    if task.policy.together:
+        return WAITING if task.admission == Admission.NONE else release_admission(task)
     ticket = Send(LOT, Enqueue(task.ticket + 1))
     return Decision(facts=(TaskRetried(),), sends=(ticket,), because="retried after a failure")
 
@@ -143,13 +149,6 @@ def end_run(task: Task) -> Decision | Rest:
     """Kill the run: the next one begins once its host has reported the end."""
     kill_run = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
     return Decision(facts=(TaskKilling(RESTART_TEXT),), sends=(kill_run,), because=RESTART_TEXT)
-
-
-def may_retry(task: Task) -> bool:
-    """Whether an ended batch task gets another run: system failures up to a limit are free."""
-    if task.cause in (KillCause.RUN_LIMIT, KillCause.PREEMPTED_FOR_GOOD):
-        return False
-    return task.free_try or task.failures < task.policy.max_failures
 
 
 _ON_HOST: Mapping[TaskGoals, TaskStep] = {
@@ -197,6 +196,8 @@ TABLE: Mapping[TaskStates, Mapping[TaskGoals, TaskStep]] = {
         TaskGoals.KILLED: withdraw,
         TaskGoals.DELETED: withdraw,
     },
+    TaskStates.HOLDING: _ON_HOST,
+    TaskStates.HELD: _ON_HOST,
 }
 
 
@@ -218,6 +219,8 @@ RESTART_TABLE: Mapping[TaskStates, Mapping[RestartGoals, TaskStep]] = {
     TaskStates.LOST: {RestartGoals.RESTARTED: restart},
     TaskStates.KILLED: {RestartGoals.RESTARTED: restart},
     TaskStates.THROTTLED: {RestartGoals.RESTARTED: restart},
+    TaskStates.HOLDING: {RestartGoals.RESTARTED: wait},
+    TaskStates.HELD: {RestartGoals.RESTARTED: wait},
 }
 
 

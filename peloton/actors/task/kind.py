@@ -18,8 +18,13 @@ from peloton.actors.task.facts import (
     AdmissionQueued,
     AdmissionReleased,
     EventsDropped,
+    GangJoined,
+    HeldLaunching,
+    HoldDropped,
     LaunchAccepted,
+    RoomHeld,
     RunLimitSet,
+    TaskHolding,
     TaskLaunching,
     TaskRestarted,
 )
@@ -27,12 +32,19 @@ from peloton.actors.task.goals import pursue
 from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
 from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 
+
+def _enqueue(parent: Any, message: Enqueue, *, spec: int) -> Enqueue:
+    row = parent.specs[spec]
+    gang = parent.gang_terms(row.lot) if parent.gang_lots else None
+    return Enqueue(message.ticket, row.lot_shape, gang)
+
+
 # Fields that a task leaves empty are filled in from the slice's table of configs (`specs`).
 RESOLVE: Mapping[type, Callable[[Any, Any, Any], Message]] = {
     Launch: lambda parent, message, spec: Launch(
-        message.run, parent.specs[spec].run, message.shares
+        message.run, parent.specs[spec].run, message.shares, message.hold
     ),
-    Enqueue: lambda parent, message, spec: Enqueue(message.ticket, parent.specs[spec].lot_shape),
+    Enqueue: lambda parent, message, spec: _enqueue(parent, message, spec=spec),
 }
 
 
@@ -56,6 +68,9 @@ KIND = Kind(
     since={
         **dict.fromkeys((TaskRestarted, RunLimitSet), m.LEVEL_CHANGES),
         EventsDropped: m.LEVEL_DROPPED_EVENTS,
+        **dict.fromkeys(
+            (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
+        ),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.
@@ -64,7 +79,7 @@ KIND = Kind(
         columns=COLUMNS,
         write=WRITE,
         parent=m.slice_of_crowd,
-        per_member={TaskLaunching: "host"},
+        per_member={TaskLaunching: "host", TaskHolding: "host"},
         resolve=RESOLVE,
         archive=ARCHIVE,
     ),

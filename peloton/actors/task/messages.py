@@ -21,6 +21,9 @@ LEVEL_CHANGES = 2
 """Feature level from which jobs are updated, and instances started again."""
 LEVEL_DROPPED_EVENTS = 4
 """Feature level from which the events of an instance may be deleted."""
+LEVEL_GANGS = 5
+"""Feature level from which instances are admitted and placed as a gang: hosts of an earlier version
+would start a run that is only to be held."""
 
 
 class TaskGoals(enum.IntEnum):
@@ -48,6 +51,8 @@ class KillCause(enum.IntEnum):
     RUN_LIMIT = 1  # it ran longer than it may: the instance ends
     PREEMPTED = 2  # its resources were taken: a new run is free
     PREEMPTED_FOR_GOOD = 3  # the same, and its config says that it is not run again
+    HOLD_DROPPED = 4  # it was never started: its gang found no room for all
+    GANG_RESTART = 5  # its gang is restarted as one: a new run is free
 
 
 PREEMPTED = "preempted"
@@ -86,6 +91,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     start_timeout_s: float = 180 * 60.0
     kill_grace_s: float = 30.0
     max_running_s: float | None = None  # of one run
+    together: bool = False  # it is retried only with its gang
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
@@ -130,10 +136,36 @@ class TicketReleased(Message, frozen=True, gc=False, array_like=True):
 class AssignHosts(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: launch; the values are the hosts, one for each member.
 
-    `shares`: as in `Placed`.
+    `shares`: as in `Placed`. `hold`: only have the hosts hold the room.
     """
 
     shares: int = 0
+    hold: bool = False
+
+
+class StartHeld(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: the whole gang is held, start."""
+
+
+class DropHold(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: give back the room that is held, or asked for; wait for hosts again."""
+
+    reason: str
+
+
+class EndForGang(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: end this run, the gang is restarted as one."""
+
+    reason: str
+
+
+class JoinGang(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: the gang forms anew, request admission with a new ticket.
+
+    Obeyed once: by tasks that have seen neither this round nor a later one.
+    """
+
+    round: int
 
 
 class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):
@@ -166,6 +198,17 @@ class Preempt(Message, frozen=True, gc=False, array_like=True):
 
 class Accepted(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks, in answer to a repeated launch: this run waits for its start."""
+
+    run: int
+
+
+class Held(Message, frozen=True, gc=False, array_like=True):
+    """Host to tasks: it holds the room for this run, until they start or cancel it.
+
+    Repeated until then: so the host asks whether they still want it.
+    """
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
 
     run: int
 
@@ -222,6 +265,11 @@ MESSAGES: dict[int, type] = {
     12: SetRunLimit,
     13: DropEvents,
     14: Preempt,
+    15: StartHeld,
+    16: DropHold,
+    17: Held,
+    18: EndForGang,
+    19: JoinGang,
 }
 
 

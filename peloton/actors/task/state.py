@@ -44,6 +44,8 @@ class TaskStates(enum.IntEnum):
     LOST = 9
     KILLED = 10
     THROTTLED = 11
+    HOLDING = 12  # a host was asked to hold the room
+    HELD = 13  # it holds the room
 
 
 class Admission(enum.IntEnum):
@@ -57,6 +59,7 @@ class Admission(enum.IntEnum):
 
 
 ENDED = frozenset((TaskStates.SUCCEEDED, TaskStates.FAILED, TaskStates.LOST, TaskStates.KILLED))
+BAD_ENDS = frozenset((TaskStates.FAILED, TaskStates.LOST, TaskStates.KILLED))
 ON_HOST = frozenset(
     (
         TaskStates.LAUNCHING,
@@ -64,8 +67,11 @@ ON_HOST = frozenset(
         TaskStates.STARTING,
         TaskStates.RUNNING,
         TaskStates.KILLING,
+        TaskStates.HOLDING,
+        TaskStates.HELD,
     )
 )
+HOLDS = frozenset((TaskStates.HOLDING, TaskStates.HELD))
 
 
 class Task(Value, frozen=True, gc=False, array_like=True):
@@ -85,6 +91,21 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     cause: KillCause = KillCause.NONE  # of the kill of this run
     restart: int = 0  # number of the last order to restart that it has seen
     again: bool = False  # that order is still to be carried out: its present run ends first
+    gang_round: int = 0  # the last one for which it was told to join its gang
+
+
+def may_retry(task: Task) -> bool:
+    """Whether an ended batch task gets another run: system failures up to a limit are free."""
+    if task.cause in (KillCause.RUN_LIMIT, KillCause.PREEMPTED_FOR_GOOD):
+        return False
+    return task.free_try or task.failures < task.policy.max_failures
+
+
+def waits_for_gang(task: Task) -> bool:
+    """Whether it has ended badly, and would be retried, but only with its gang."""
+    if not task.policy.together or task.state not in BAD_ENDS:
+        return False
+    return task.goal == TaskGoals.SUCCEEDED and not task.again and may_retry(task)
 
 
 _STATE_OF_END = {
@@ -110,7 +131,7 @@ def _goal_set(task: Task, fact: f.TaskGoalSet) -> Task:
         return replace(task, again=False)
     if not ordered:
         return task
-    if task.state == TaskStates.WAITING:
+    if task.state == TaskStates.WAITING or task.state in HOLDS:
         return replace(task, **_FRESH_ATTEMPTS)  # its next run has not been launched yet
     return replace(task, again=True)
 
@@ -126,7 +147,13 @@ def _created(task: Task | None, fact: f.TaskCreated) -> Task:
 def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:
     if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return replace(task, state=TaskStates.KILLED, because=fact.reason)
-    waiting = replace(task, state=TaskStates.WAITING, run=task.run + 1, because=fact.reason)
+    waiting = replace(
+        task,
+        state=TaskStates.WAITING,
+        run=task.run + 1,
+        because=fact.reason,
+        cause=KillCause.NONE,
+    )
     # A run that was to be restarted never began: the next one is what was ordered.
     return replace(waiting, **_FRESH_ATTEMPTS) if task.again else waiting
 
@@ -146,6 +173,8 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
             again = task.cause == KillCause.PREEMPTED
             return replace(task, state=TaskStates.KILLED, free_try=again, because="")
     elif task.state == TaskStates.KILLING and state in _LOST_OR_KILLED:
+        if task.cause == KillCause.GANG_RESTART:
+            return replace(task, state=TaskStates.KILLED, free_try=True, because="")
         # Killed by us though it should run: it did not start in time, which is a system failure.
         state = TaskStates.LOST
     if state == TaskStates.SUCCEEDED:
@@ -175,6 +204,18 @@ def _retried(task: Task, fact: f.TaskRetried | f.TaskRestarted) -> Task:
         admission=Admission.REQUESTED,
         cause=KillCause.NONE,
     )
+
+
+def _joined(task: Task, fact: f.GangJoined) -> Task:
+    task = replace(task, gang_round=fact.round, unschedulable=False)
+    if not fact.queued_anew:
+        return task
+    return replace(task, ticket=task.ticket + 1, admission=Admission.REQUESTED)
+
+
+def _hold_dropped(task: Task, fact: f.HoldDropped) -> Task:
+    cause = KillCause.HOLD_DROPPED
+    return replace(task, state=TaskStates.KILLING, because=fact.reason, cause=cause)
 
 
 def _killing(task: Task, fact: f.TaskKilling) -> Task:
@@ -219,6 +260,11 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskForgotten: lambda task, fact: None,
     f.RunLimitSet: _limited,
     f.EventsDropped: lambda task, fact: task,
+    f.TaskHolding: lambda t, fact: replace(t, state=TaskStates.HOLDING, because=""),
+    f.RoomHeld: _state(TaskStates.HELD),
+    f.HeldLaunching: _state(TaskStates.LAUNCHING),
+    f.HoldDropped: _hold_dropped,
+    f.GangJoined: _joined,
 }
 
 COLUMNS: Mapping[str, Any] = {
@@ -246,6 +292,7 @@ def _time_of(fact: f.TaskStarted | f.RunEnded, now: float) -> float:
 WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskCreated: lambda fact, now: {"spec": fact.spec, "lot": fact.lot, "created_at": now},
     f.TaskLaunching: lambda fact, now: {"launched_at": now},
+    f.HeldLaunching: lambda fact, now: {"launched_at": now},
     f.TaskStarted: lambda fact, now: {"started_at": _time_of(fact, now)},
     f.RunEnded: lambda fact, now: {"ended_at": _time_of(fact, now), "outcome": fact.outcome},
     f.TaskRetried: lambda fact, now: {**_FRESH, "begun_at": now},

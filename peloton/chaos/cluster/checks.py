@@ -68,6 +68,7 @@ class ClusterChecks:
         self.core.on_frame.append(self.acknowledged.apply)
         self.promises = PromiseChecks(cluster)
         self.core.on_frame.append(self.promises.apply)
+        self.core.on_settled.append(self.promises.settle)
         self.feeds = FeedCheck(cluster.readers, cluster.world.codec)
         self.core.on_frame.append(self.feeds.apply)
         cluster.world.checks.append(self.step)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from peloton.actors.host.facts import RunsAccepted
+from peloton.actors.host.facts import RunsAccepted, RunsHeld
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.resources import Resources
 from peloton.placement.messages import Constraint, Label
@@ -48,7 +48,7 @@ class HostHoldings:
         self.runs: dict[str, RunSpec] = {}
         self.ports: dict[int, str] = {}
 
-    def hold(self, pod: str, fact: RunsAccepted, *, ports: Sequence[int]) -> str:
+    def hold(self, pod: str, fact: RunsAccepted | RunsHeld, *, ports: Sequence[int]) -> str:
         """A run is accepted. Returns what is wrong with that, or nothing."""
         wrong = self._wrong(fact, ports)
         self.runs[pod] = fact.spec
@@ -67,7 +67,7 @@ class HostHoldings:
         """All runs have ended."""
         self.runs, self.ports, self.used = {}, {}, Resources()
 
-    def _wrong(self, fact: RunsAccepted, ports: Sequence[int]) -> str:
+    def _wrong(self, fact: RunsAccepted | RunsHeld, ports: Sequence[int]) -> str:
         spec = fact.spec
         taken = [port for port in ports if port in self.ports]
         if taken or len({*ports}) < len(ports):

@@ -56,6 +56,7 @@ class HoldCheck:
             hf.HoldTaken: self._takes,
             hf.HoldEnded: self._ends,
             hf.RunsAccepted: self._accepts,
+            hf.RunsHeld: self._accepts,
             hf.ProcessesEnded: self._processes_end,
             hf.SetEnded: self._set_ends,
             hf.HostLost: self._is_lost,
@@ -82,7 +83,7 @@ class HoldCheck:
             raise Contradiction(f"R22 {entry.key}: {fact.name} ends, and {taken} is there")
         self._used = (entry, taken)
 
-    def _accepts(self, entry: Entry, fact: hf.RunsAccepted) -> None:
+    def _accepts(self, entry: Entry, fact: hf.RunsAccepted | hf.RunsHeld) -> None:
         if not is_foreign(fact.crowd):
             if entry.key in self._holds:
                 text = f"{fact.crowd} gets {entry.key}, which is held"

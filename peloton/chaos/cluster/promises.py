@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from peloton.chaos.cluster.cluster import SimulatedCluster
+from peloton.chaos.cluster.ganging import GangCheck
 from peloton.chaos.cluster.host_holds import HoldCheck
 from peloton.chaos.cluster.host_pooling import PlaceCheck
 from peloton.chaos.cluster.job_ends import JobEnds
@@ -34,9 +35,11 @@ class PromiseChecks:
         self.lending = LendingCheck()
         self.quarantines = QuarantineCheck(cluster)
         self.notices = NoticeCheck(cluster.listener, self.ends)
+        self.gangs = GangCheck()
         self._noted: dict[type, list[Callable[[Entry, Any], None]]] = {}
         tables = (self.ends.noted, self.holds.noted, self.pace.noted, self.schedules.noted)
-        for noted in (*tables, self.places.noted, self.quarantines.noted, self.lending.noted):
+        later = self.quarantines.noted, self.lending.noted, self.gangs.noted
+        for noted in (*tables, self.places.noted, *later):
             for fact, note in noted.items():
                 self._noted.setdefault(fact, []).append(note)
 
@@ -46,6 +49,10 @@ class PromiseChecks:
             for fact in entry.facts:
                 for note in self._noted.get(type(fact), ()):
                     note(entry, fact)
+
+    def settle(self) -> None:
+        """All frames of a round were applied. Raises `Contradiction`."""
+        self.gangs.settle()
 
     def step(self) -> None:
         """Raises `Contradiction`."""

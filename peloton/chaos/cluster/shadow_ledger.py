@@ -67,6 +67,7 @@ class ShadowLedger:
         self._capacity: dict[Key, Resources] = {}  # of the cluster, by inventory
         self._machines = machines
         self._started = 0
+        self._held_first: dict[str, Key] = {}
         self._unsettled: dict[Key, float] = {}  # slices, and when they were changed last
         self._now_s = 0.0
 
@@ -189,6 +190,7 @@ class ShadowLedger:
             # A new job of the same id will use the same run ids.
             for run in range(1, tasks.runs.pop(member) + 1):
                 self.accepted.pop(pod_id(entry.key, member, run=run), None)
+                self._held_first.pop(pod_id(entry.key, member, run=run), None)
 
     def _count(self, tasks: SliceHoldings, members: int) -> None:
         for member in Bits(members):
@@ -211,6 +213,31 @@ class ShadowLedger:
             wrong = host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ())
             if wrong:
                 raise Contradiction(f"R9 {entry.key} accepts {pod}: {wrong}")
+
+    def hold(self, entry: Entry, fact: hf.RunsHeld) -> None:
+        """A host reserves resources for runs that it does not start yet."""
+        host = self.hosts[entry.key]
+        for at, pod in enumerate(names_of(fact.crowd, fact.members.raw, run=fact.run)):
+            first = self._held_first.setdefault(pod, entry.key)
+            if first != entry.key or pod in host.runs:
+                raise Contradiction(f"R9 {pod} was held by {first}, and again by {entry.key}")
+            wrong = host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ())
+            if wrong:
+                raise Contradiction(f"R9 {entry.key} holds {pod}: {wrong}")
+
+    def begin(self, entry: Entry, fact: hf.HeldStarted) -> None:
+        """Runs that were held are started."""
+        for pod in _runs(fact):
+            if pod not in self.hosts[entry.key].runs or pod in self.accepted:
+                raise Contradiction(f"R9 {pod} is started on {entry.key}, which does not hold it")
+            self.accepted[pod] = entry.key
+
+    def give_back(self, entry: Entry, fact: hf.HeldReleased | hf.HeldRefused) -> None:
+        """What was held is free, and was never started."""
+        for pod in _runs(fact):
+            if pod in self.accepted:
+                raise Contradiction(f"R9 {pod} was started on {entry.key}, which gives it back")
+            self.hosts[entry.key].free(pod)
 
     def stopped(self, entry: Entry, fact: hf.ProcessesEnded | hf.SetEnded) -> None:
         """Runs ended, each once."""
@@ -356,6 +383,10 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     tf.TaskCreated: ShadowLedger.created,
     tf.TaskGoalSet: ShadowLedger.goal,
     tf.TaskLaunching: ShadowLedger.launching,
+    tf.TaskHolding: ShadowLedger.launching,
+    tf.RoomHeld: ShadowLedger.in_progress,
+    tf.HeldLaunching: ShadowLedger.in_progress,
+    tf.HoldDropped: ShadowLedger.in_progress,
     tf.LaunchAccepted: ShadowLedger.in_progress,
     tf.TaskStarted: ShadowLedger.in_progress,
     tf.TaskKilling: ShadowLedger.in_progress,
@@ -367,6 +398,10 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     tf.TaskForgotten: ShadowLedger.vanished,
     hf.HostConfigured: ShadowLedger.configured,
     hf.RunsAccepted: ShadowLedger.accept,
+    hf.RunsHeld: ShadowLedger.hold,
+    hf.HeldStarted: ShadowLedger.begin,
+    hf.HeldReleased: ShadowLedger.give_back,
+    hf.HeldRefused: ShadowLedger.give_back,
     hf.ProcessesEnded: ShadowLedger.stopped,
     hf.SetEnded: ShadowLedger.stopped,
     hf.HostLost: ShadowLedger.lost,
@@ -396,5 +431,6 @@ NOT_APPLIED = (
     jf.JobTallied, jf.OtherNoted, jf.OtherEnded, jf.WaiterTold,
     tf.AdmissionRequested, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskUnschedulable,
     tf.AdmissionGranted, tf.AdmissionQueued, tf.TaskThrottled, tf.EventsDropped, tf.RunLimitSet,
+    tf.GangJoined, lf.LotGangSet,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""

@@ -21,6 +21,7 @@ from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
+    ganging,
     host_holds,
     host_pooling,
     larger,
@@ -81,10 +82,14 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 """What clients do in a part of the storms. The order is part of every seed."""
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
-    quarantining.DRAWN, lending.DRAWN,
+    quarantining.DRAWN, lending.DRAWN, ganging.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
-NEED_A_LEVEL = (*host_holds.WORK, *host_pooling.WORK)
+NEED_A_LEVEL = {
+    **dict.fromkeys((*host_holds.WORK, *host_pooling.WORK), LEVEL_HOLDS),
+    **dict.fromkeys(lending.WORK, LEVEL_PREEMPTION),
+    **dict.fromkeys(ganging.WORK, ganging.LEVEL),
+}
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
 
@@ -147,7 +152,8 @@ def draw(seed: int) -> ClusterPlan:
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
-    level = level if raised else _needed(actions, level)
+    if not raised:
+        level = max(level, *(NEED_A_LEVEL.get(action.name, 0) for action in actions), 0)
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)
@@ -179,12 +185,6 @@ def draw(seed: int) -> ClusterPlan:
         after = quarantining.QUARANTINED_AFTER
         plan = changed(plan, hosts=hosts, quarantine_after=after)
     return alone(plan) if random.Random(f"{seed} alone").random() < ALONE_SHARE else plan
-
-
-def _needed(actions: list[StormAction], level: int) -> int:
-    if any(action.name in lending.WORK for action in actions):
-        return LEVEL_PREEMPTION
-    return LEVEL_HOLDS if any(action.name in NEED_A_LEVEL for action in actions) else level
 
 
 def alone(plan: ClusterPlan) -> ClusterPlan:

@@ -10,12 +10,13 @@ further. It must not judge: the test compares the text with the file.
 
     pool P cpu=3             a client creates a pool with this limit
     host H cpu=4             a machine appears, and its backend lists no runs
-    job J pool=P [instances=1] [cpu=1] [failures=0] [limit=0]
+    job J pool=P [instances=1] [cpu=1] [failures=0] [limit=0] [gang=0]
     stop J [0-2]             a client stops a job, or some of its instances
     delete J [force]         a client deletes a job
     show J                   what a client sees of a job and its first instances
 
     placed J WISH 0-2 H…     a placer answers wish number WISH of slice 0 with a host per member
+    together J WISH 0-2 H…   … or the wish of a gang
     started H RUN…           the backend of H reports that runs started
     ended H RUN… ok|failed   … or ended
     room J ORDER H=1…        a placer answers what hosts have free, for an order to give back
@@ -47,7 +48,7 @@ from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConf
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.assembly.kinds import kinds
-from peloton.placement.messages import Placed, RoomFound, SnapshotWanted
+from peloton.placement.messages import GangPlaced, Placed, RoomFound, SnapshotWanted
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.resends import RESEND_TICK_S
@@ -117,7 +118,14 @@ class Conversation:
         return lines + self._tell(host, h.BackendUp()) + self._tell(host, h.RunsListed(()))
 
     def do_job(self, name: str, *words: str) -> list[str]:
-        options = {"instances": 1, "cpu": 1, "failures": 0, "limit": 0, **_options(words)}
+        options = {
+            "instances": 1,
+            "cpu": 1,
+            "failures": 0,
+            "limit": 0,
+            "gang": 0,
+            **_options(words),
+        }
         pool = next(word for word in words if word.startswith("pool=")).partition("=")[2]
         default = TaskConfig(
             resources=Resources(cpu=options["cpu"] * UNIT),
@@ -125,7 +133,15 @@ class Conversation:
             max_failures=options["failures"],
         )
         count, limit = options["instances"], options["limit"]
-        spec = JobSpec(name, "someone", pool_key(pool), count, default, maximum_running=limit)
+        spec = JobSpec(
+            name,
+            "someone",
+            pool_key(pool),
+            count,
+            default,
+            maximum_running=limit,
+            minimum_running=options["gang"],
+        )
         return self._tell(j.job_key(name), j.CreateJob(spec, drawn=True), asks=True)
 
     def do_stop(self, name: str, some: str = "") -> list[str]:
@@ -166,6 +182,11 @@ class Conversation:
         for bench in self.shards.values():
             bench.codec.level = int(number)
         return []
+
+    def do_together(self, name: str, wish: str, some: str, *hosts: str) -> list[str]:
+        to = tuple(key("host", host) for host in hosts)
+        placed = GangPlaced(int(wish), (Placed(int(wish), _members(some), to),))
+        return self._tell(slice_key(name, 0), placed, sender=Key("placer/a"))
 
     def do_started(self, host: str, *runs: str) -> list[str]:
         return self._tell(key("host", host), h.RunsStarted(runs))

@@ -14,13 +14,15 @@ from peloton.actors.job.slice.messages import Tally
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.usage import times
 from peloton.actors.task.messages import TaskGoals
-from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
+from peloton.actors.task.state import ENDED, Admission, Task, TaskStates, waits_for_gang
 from peloton.runtime.vocabulary import At
 
 INITIALIZED = "INITIALIZED"
 _NAMES = {
     TaskStates.LAUNCHING: "LAUNCHED",
     TaskStates.THROTTLED: "PENDING",
+    TaskStates.HOLDING: "PLACING",
+    TaskStates.HELD: "PLACED",
 }
 
 
@@ -32,6 +34,8 @@ def client_state(task: Task) -> str:
             if task.admission == Admission.NONE and not task.unschedulable
             else "PENDING"
         )
+    if task.policy.together and waits_for_gang(task):
+        return "PENDING"  # it runs again, with its gang
     return _NAMES.get(task.state, task.state.name)
 
 
@@ -48,7 +52,7 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
     """
     begun, active = False, 0
     for task, raw in index.classes.items() if index is not None else ():
-        if task.state in ENDED:
+        if task.state in ENDED and not (task.policy.together and waits_for_gang(task)):
             begun = True
         else:
             begun = begun or task.state == TaskStates.RUNNING

@@ -16,14 +16,20 @@ from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.counts import tally
 from peloton.actors.job.slice.evicting import evict, evict_nobody, room_found
-from peloton.actors.job.slice.goals import (
+from peloton.actors.job.slice.gang_answers import (
+    gang_placed,
+    gang_refused,
+    gang_unknown,
+    gang_unplaced,
+    reopened,
+    told_lots,
+)
+from peloton.actors.job.slice.goals import create, restart, unended
+from peloton.actors.job.slice.looks import (
     PLACE_RETRY_S,
     REFUSED_REST_S,
-    create,
     looks_for_host,
     ready_for_host,
-    restart,
-    unended,
 )
 from peloton.actors.job.slice.messages import Tally
 from peloton.actors.job.slice.state import EVOLVE, Slice, WishNotes, run_limit, spec_rows
@@ -40,7 +46,14 @@ from peloton.actors.task.messages import (
     crowd_key,
 )
 from peloton.actors.task.state import Task
-from peloton.placement.messages import Declined, HostSummary, Placed, RoomFound, Unplaced
+from peloton.placement.messages import (
+    Declined,
+    GangPlaced,
+    HostSummary,
+    Placed,
+    RoomFound,
+    Unplaced,
+)
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Refused, Send
 
 REFUSED_KEPT_MAX = 16
@@ -92,14 +105,16 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     now, held = _restarts(slice_, message, at=at, begun=begun)
     if (held, now) != (slice_.held, slice_.reviving):
         facts.append(f.RestartsOrdered(held, now))
-    sends = _to_limit(slice_, limits, at)
+    gang, joining = reopened(slice_, now | held, at=at, stopped=message.stopped)
+    facts += gang
+    sends = [*_to_limit(slice_, limits, at), *joining]
     sends += restart(slice_, message.version, goal=message.goal, some=now)
     for goal, some in _by_goal(message, begun - now - held):
         # The tasks exist, so the fields that create them stay empty.
         goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
         sends.append(Send(_crowd(slice_), goals, some))
     folded = _fold(slice_, facts)
-    sends.insert(0, _confirm(folded, message, at))
+    sends = [_confirm(folded, message, at), *sends, *told_lots(slice_, folded)]
     ends = _to_end(message, folded.waiting)
     if ends:
         # Clients must see them end though they never began: they are created to be withdrawn.
@@ -175,6 +190,8 @@ def placed(slice_: Slice, message: Placed, at: At) -> Decision:
     """Hosts were found: launch the members that still wait for one; the first answer wins."""
     notes = _notes(at)
     members = message.members & (notes.wished | notes.kept)
+    if slice_.gang_open:
+        members -= slice_.forming  # it may form anew since
     wanted = members & Bits(at.index.where(ready_for_host))
     unschedulable = members & Bits(at.index.where(_is_unschedulable))
     # They stay in `wished` until they launch, or are to be admitted again: else this very turn
@@ -206,6 +223,8 @@ def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
     that fits no host must not keep others waiting.
     """
     notes = _notes(at)
+    if notes.gang is not None and notes.gang.number == message.number:
+        return gang_unplaced(slice_, message, at)
     members = message.members & (notes.wished | notes.kept)
     sends: tuple[Send, ...] = ()
     if message.never:
@@ -246,6 +265,8 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
     """
     notes = _notes(at)
     members = at.members if at.members is not None else Bits()
+    if slice_.gang_open and members & slice_.forming:
+        return gang_refused(slice_, message, at)
     known = {summary.host: summary for summary in notes.refused}
     summary = message.summary
     rests = summary is None or len(known) >= REFUSED_KEPT_MAX
@@ -363,6 +384,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.DropInstanceEvents: drop_events,
     m.Evict: evict,
     RoomFound: room_found,
+    GangPlaced: gang_placed,
 }
 
 
@@ -383,4 +405,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.DropInstanceEvents: _no_events,
     m.Evict: evict_nobody,
     RoomFound: _nothing,
+    GangPlaced: gang_unknown,
 }

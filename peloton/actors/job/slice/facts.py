@@ -71,6 +71,16 @@ class MembersEvicted(Fact, frozen=True, gc=False, array_like=True):
     because: str = ""
 
 
+class GangComplete(Fact, frozen=True, gc=False, array_like=True):
+    """All of the gang are held: they are to start, and are single instances from now on."""
+
+
+class GangFormed(Fact, frozen=True, gc=False, array_like=True):
+    """These members are to be admitted and placed together once more."""
+
+    members: Bits
+
+
 class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The slice is deleted."""
 
@@ -84,4 +94,6 @@ FACTS: dict[int, type] = {
     6: RestartsOrdered,
     7: RunsLimited,
     8: MembersEvicted,
+    9: GangComplete,
+    10: GangFormed,
 }

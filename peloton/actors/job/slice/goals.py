@@ -14,11 +14,18 @@ from typing import Any
 import msgspec
 
 from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
+from peloton.actors.job.slice.gang import gang_step, recall_at
+from peloton.actors.job.slice.looks import (
+    KEPT_REPEAT_S,
+    WISH_TIMEOUT_S,
+    by_shape,
+    looks_for_host,
+)
 from peloton.actors.job.slice.messages import SliceGone
-from peloton.actors.job.slice.state import NO_MEMBERS, Slice, SpecRow, WishNotes
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
 from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
-from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
-from peloton.placement.messages import PLACER_ANY, Shape, Wish
+from peloton.actors.task.state import ENDED, Admission, Task, waits_for_gang
+from peloton.placement.messages import PLACER_ANY, Wish
 from peloton.runtime.vocabulary import (
     SETTLED,
     WAITING,
@@ -30,15 +37,6 @@ from peloton.runtime.vocabulary import (
     Send,
     counted,
 )
-
-WISH_TIMEOUT_S = 5.0
-"""A wish that was not answered for so long is considered lost."""
-KEPT_REPEAT_S = 10.0
-"""A wish that a placer keeps is repeated after this time: the placer may have been lost."""
-REFUSED_REST_S = 0.2
-"""Before members wish again whose hosts refuse again and again without news."""
-PLACE_RETRY_S = 1.0
-"""A wish that no placer keeps, because there are too many, is repeated after this time."""
 
 
 class SliceStates(enum.StrEnum):
@@ -62,34 +60,26 @@ def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
 
 
 def _acts(task: Task) -> bool:
-    return task.state not in ENDED or task.admission != Admission.NONE
+    if task.state not in ENDED or task.admission != Admission.NONE:
+        return True
+    return task.policy.together and waits_for_gang(task)
 
 
 def _is_alive(task: Task) -> bool:
-    return task.state not in ENDED
-
-
-def ready_for_host(task: Task) -> bool:
-    """Admitted by its pool, wanted, and not launched."""
-    wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-    return task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted
-
-
-def looks_for_host(task: Task) -> bool:
-    """Ready for a host, or unschedulable: only a placer learns of new hosts that could run it."""
-    unschedulable = task.unschedulable and task.state == TaskStates.WAITING
-    return ready_for_host(task) or (
-        unschedulable and task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-    )
+    return task.state not in ENDED or (task.policy.together and waits_for_gang(task))
 
 
 def wish(slice_: Slice, at: At) -> Decision | Rest:
     """Ask a placer for hosts, for members for which no wish is pending."""
-    begun = begin(slice_, at)
-    if begun is not None:
-        return begun
+    first = begin(slice_, at)
+    if first is None and slice_.gang_lots:
+        first = gang_step(slice_, at)
+    if first is not None:
+        return first
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     ready: int = at.index.where(looks_for_host)
+    if slice_.gang_open:
+        ready &= ~slice_.forming.raw  # a gang wishes as one
     if not (ready or notes.wished.raw or notes.kept.raw or notes.resting.raw):
         return WAITING
     waiting = ready & notes.wished.raw if at.now < notes.wished_at + WISH_TIMEOUT_S else 0
@@ -114,7 +104,7 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     fresh = Bits(fresh_raw)
     number = notes.number
     sends = []
-    for row, members in _by_shape(slice_, fresh, at):
+    for row, members in by_shape(slice_, fresh, at):
         number += 1
         priority = row.lot_shape.priority
         wish_ = Wish(at.key, number, members, row.shape, notes.refused, priority, keeps=True)
@@ -206,16 +196,6 @@ def restart(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list
     return [Send(crowd, SetTaskGoal(version, goal, Policy(), 0, Key(""), "", version), some)]
 
 
-def _by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[SpecRow, Bits]]:
-    """Members by shape, each with a row of it."""
-    groups: dict[Shape, tuple[SpecRow, Bits]] = {}
-    for spec, raw in at.index.columns.groups("spec", members.raw):
-        row = slice_.specs[spec]
-        _, known = groups.get(row.shape, (row, Bits()))
-        groups[row.shape] = row, known | Bits(raw)
-    return list(groups.values())
-
-
 def settle(slice_: Slice, at: At) -> Decision | Rest:
     """All have ended."""
     return SETTLED
@@ -262,11 +242,11 @@ def pursue(slice_: Slice, at: At) -> Decision | Rest:
 
 def recall_s(notes: WishNotes) -> float | None:
     """When to wake the slice without a message: a wish timed out, or a delay is over."""
-    times = []
+    times: list[float] = []
     if notes.wished.raw:
         times.append(notes.wished_at + WISH_TIMEOUT_S)
     if notes.kept.raw:
         times.append(notes.kept_at + KEPT_REPEAT_S)
     if notes.resting.raw:
         times.append(notes.retry_at)
-    return min(times, default=None)
+    return min([*times, *recall_at(notes.gang)], default=None)

@@ -9,6 +9,8 @@ from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import (
     FACTS,
+    GangComplete,
+    GangFormed,
     MembersEvicted,
     RestartsOrdered,
     RunsLimited,
@@ -19,7 +21,7 @@ from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
-from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_DROPPED_EVENTS, TaskGoals
+from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_DROPPED_EVENTS, LEVEL_GANGS, TaskGoals
 from peloton.runtime.vocabulary import Key, Kind
 
 TALLY_INTERVAL_S = 0.2
@@ -73,5 +75,6 @@ KIND = Kind(
         **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
         m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
         MembersEvicted: LEVEL_PREEMPTION,
+        **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
     },
 )

@@ -11,7 +11,14 @@ from typing import ClassVar
 from peloton.actors.host.messages import Port
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
-from peloton.placement.messages import Constraint, HostSummary, Placed, RoomFound, Unplaced
+from peloton.placement.messages import (
+    Constraint,
+    GangPlaced,
+    HostSummary,
+    Placed,
+    RoomFound,
+    Unplaced,
+)
 from peloton.runtime.vocabulary import (
     Bits,
     Delivery,
@@ -89,6 +96,8 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     spread: bool = False  # the job's instances are kept apart
     max_running_s: float | None = None  # of one run of any instance
     config_version: int = 1  # of the job: that of the members which begin to exist by this
+    gang: int = 0  # so many of the first members are admitted and placed together
+    gang_together: bool = False  # and restarted together
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
@@ -221,8 +230,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     `because` is why it has not reached its goal, `code` the same as one word: it waits for its
     pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
     for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
-    ("LIMIT") or for the throttle ("THROTTLE"); "NEW" before it requests admission, or
-    "" when it runs or has ended.
+    ("LIMIT"), for the throttle ("THROTTLE") or for its gang ("GANG"); "NEW" before it requests
+    admission, or "" when it runs or has ended.
     """
 
     instance: int
@@ -308,6 +317,7 @@ MESSAGES: dict[int, type] = {
     5: DropInstanceEvents,
     6: Evict,
     7: RoomFound,
+    8: GangPlaced,
 }
 
 

@@ -23,7 +23,7 @@ from peloton.actors.job.slice.messages import (
     effective,
 )
 from peloton.actors.resources import Resources
-from peloton.actors.respool.lot.messages import LotShape, lot_key
+from peloton.actors.respool.lot.messages import GangTerms, LotShape, lot_key
 from peloton.actors.task.messages import SLICE_SIZE, Policy, TaskGoals
 from peloton.placement.messages import JOB_LABEL, HostSummary, Label, Shape
 from peloton.runtime.vocabulary import Bits, Key, Value
@@ -72,6 +72,10 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     begun: int = 0  # how many have, or will not
     begun_at: float = 0.0  # when the last one did
     evictions: tuple[Eviction, ...] = ()  # the last one of each lot that had any
+    gang_lots: tuple[tuple[Key, Bits], ...] = ()  # of the job's gang: its members by lot
+    gang_open: bool = False  # it is not complete yet: none of `gang_base` may start
+    gang_base: Bits = Bits()  # who is to start together, as far as they are not stopped
+    gang_round: int = 0  # how often it was complete, or formed anew
 
     @property
     def waiting(self) -> Bits:
@@ -82,6 +86,23 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
         for members in self.closed:
             raw |= members.raw
         return Bits(raw)
+
+    @property
+    def forming(self) -> Bits:
+        """The members that are to be admitted, held and started together."""
+        wanted = self.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+        return self.gang_base - self.stopped if self.gang_open and wanted else NO_MEMBERS
+
+    def gang_terms(self, lot: Key) -> GangTerms | None:
+        """What a lot has to know of the gang; None where it has no member of one."""
+        known = dict(self.gang_lots) if self.gang_lots else {}
+        if lot not in known:
+            return None
+        forming = self.forming
+        if not forming:
+            return GangTerms(self.gang_round, self.version)
+        lots = sum(bool(members & forming) for members in known.values())
+        return GangTerms(self.gang_round, self.version, lots, known[lot] & forming)
 
     @property
     def starts(self) -> StartsUsed | None:
@@ -103,6 +124,26 @@ class PendingEviction(Value, frozen=True, gc=False, array_like=True):
     count: int
     need: Resources
     reason: str
+
+
+class GangNotes(Value, frozen=True, gc=False, array_like=True):
+    """How far the members of a gang are that look for hosts together. Never journaled, too."""
+
+    number: int = 0  # of the wish that is not answered, or kept; 0: there is none
+    asked_at: float = 0.0
+    kept: bool = False  # the placer keeps the wish
+    placer: Key | None = None
+    assigned: Bits = Bits()  # members that were told to hold, and have not begun to
+    told: Bits = Bits()  # members that were told to start, or to give back
+    ending: Bits = Bits()  # members that were told to end, because the gang restarts as one
+    held_at: float = 0.0  # since when they hold
+    attempt: int = 0  # how many attempts have failed
+    rest_until: float = 0.0
+    refused: tuple[HostSummary, ...] = ()
+    because: str = ""  # why the last attempt failed, or no hosts were found
+    reasons: tuple[tuple[str, int], ...] = ()
+    reasons_at: float = 0.0
+    never: bool = False
 
 
 class WishNotes(Value, frozen=True, gc=False, array_like=True):
@@ -127,6 +168,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     kept_at: float = 0.0
     placer: Key | None = None  # the one that was the last to keep members
     evicting: tuple[PendingEviction, ...] = ()  # orders that wait for what hosts have free
+    gang: GangNotes | None = None
 
 
 def spec_rows(
@@ -136,24 +178,34 @@ def spec_rows(
 
     Of a slice that has `count` members with `known` configs, those of the members beyond them.
     """
-    groups: dict[TaskConfig, int] = {}
+    groups: dict[tuple[TaskConfig, bool], int] = {}
+    gang = (1 << opening.gang) - 1
     first, rest = number * SLICE_SIZE, (1 << opening.count) - (1 << count)
     for override in opening.overrides:
         bit = 1 << override.instance - first
         if not rest & bit:
             continue  # of a member that has its config already
-        config = effective(opening.default, override.config)
-        groups[config] = groups.get(config, 0) | bit
+        name = effective(opening.default, override.config), bool(bit & gang)
+        groups[name] = groups.get(name, 0) | bit
         rest &= ~bit
-    if rest:
-        groups[opening.default] = groups.get(opening.default, 0) | rest
+    for some, together in ((rest & gang, True), (rest & ~gang, False)):
+        if some:
+            name = opening.default, together
+            groups[name] = groups.get(name, 0) | some
     lots: dict[LotShape, Key] = {row.lot_shape: row.lot for row in known}
-    rows = tuple(_row(number, opening, config=config, lots=lots) for config in groups)
+    rows = tuple(
+        _row(number, opening, config=config, lots=lots, gang=gang) for config, gang in groups
+    )
     return rows, tuple(Bits(raw) for raw in groups.values())
 
 
 def _row(
-    number: int, opening: SliceOpening, *, config: TaskConfig, lots: dict[LotShape, Key]
+    number: int,
+    opening: SliceOpening,
+    *,
+    config: TaskConfig,
+    lots: dict[LotShape, Key],
+    gang: bool,
 ) -> SpecRow:
     resources = config.resources or Resources()
     preemptible = opening.preemptible if config.preemptible is None else config.preemptible
@@ -164,14 +216,13 @@ def _row(
         preemptible=preemptible,
         revocable=opening.revocable,
         controller=config.controller,
+        gang=gang,
     )
     lot = lots.setdefault(lot_shape, lot_key(opening.job, number, shape_number=len(lots)))
     command = config.command or Command("")
-    grace_s = DEFAULT_KILL_GRACE_S if config.kill_grace_s is None else config.kill_grace_s
     apart = Label(JOB_LABEL, opening.job) if opening.spread else None
     labels = tuple(Label(name, value) for name, value in config.labels)
-    if apart is not None and apart not in labels:
-        labels = (*labels, apart)
+    labels += (apart,) if apart is not None and apart not in labels else ()
     run = RunSpec(
         resources=resources,
         value=command.value,
@@ -179,7 +230,7 @@ def _row(
         arguments=command.arguments,
         environment=command.environment,
         ports=config.ports,
-        kill_grace_s=grace_s,
+        kill_grace_s=_grace_s(config),
         image=config.image,
         user=command.user,
         caller=command.caller,
@@ -196,10 +247,21 @@ def _row(
         apart=apart,
         fixed_ports=tuple(port.number for port in config.ports if port.number),
     )
-    max_failures = min(config.max_failures or 0, MAX_FAILURES_MAX)
-    limit = run_limit(config, opening.max_running_s)
-    policy = Policy(max_failures=max_failures, kill_grace_s=grace_s, max_running_s=limit)
+    policy = _policy(opening, config, gang=gang)
     return SpecRow(config, run, shape, lot, lot_shape, policy, opening.config_version)
+
+
+def _grace_s(config: TaskConfig) -> float:
+    return DEFAULT_KILL_GRACE_S if config.kill_grace_s is None else config.kill_grace_s
+
+
+def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
+    return Policy(
+        max_failures=min(config.max_failures or 0, MAX_FAILURES_MAX),
+        kill_grace_s=_grace_s(config),
+        max_running_s=run_limit(config, opening.max_running_s),
+        together=gang and opening.gang_together,
+    )
 
 
 def run_limit(config: TaskConfig, max_running_s: float | None) -> float | None:
@@ -210,7 +272,27 @@ def run_limit(config: TaskConfig, max_running_s: float | None) -> float | None:
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
     rows, members = spec_rows(fact.number, fact.opening)
     closed = members if fact.limited else ()
-    return Slice(fact.job, fact.number, fact.opening.count, rows, closed=closed)
+    slice_ = Slice(fact.job, fact.number, fact.opening.count, rows, closed=closed)
+    if not fact.opening.gang:
+        return slice_
+    lots: dict[Key, Bits] = {}
+    for row, some in zip(rows, members, strict=True):
+        if row.lot_shape.gang:
+            lots[row.lot] = lots.get(row.lot, Bits()) | some
+    base = Bits.span(0, fact.opening.gang)
+    return msgspec.structs.replace(
+        slice_, gang_lots=tuple(lots.items()), gang_open=True, gang_base=base
+    )
+
+
+def _complete(slice_: Slice, fact: f.GangComplete) -> Slice:
+    return msgspec.structs.replace(slice_, gang_open=False, gang_round=slice_.gang_round + 1)
+
+
+def _formed(slice_: Slice, fact: f.GangFormed) -> Slice:
+    return msgspec.structs.replace(
+        slice_, gang_open=True, gang_base=fact.members, gang_round=slice_.gang_round + 1
+    )
 
 
 def _grown(slice_: Slice, fact: f.SliceGrown) -> Slice:
@@ -286,4 +368,6 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.RestartsOrdered: _restarts,
     f.RunsLimited: _limited,
     f.MembersEvicted: _evicted,
+    f.GangComplete: _complete,
+    f.GangFormed: _formed,
 }

@@ -19,16 +19,25 @@ from peloton.actors.job.slice.messages import (
     ListInstances,
     SliceTally,
 )
-from peloton.actors.job.slice.state import Slice, SpecRow, WishNotes
+from peloton.actors.job.slice.state import GangNotes, Slice, SpecRow, WishNotes
 from peloton.actors.job.slice.usage import ran_s
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
-from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
+from peloton.actors.task.state import (
+    ENDED,
+    HOLDS,
+    Admission,
+    Task,
+    TaskStates,
+    waits_for_gang,
+)
 from peloton.runtime.vocabulary import At, Bits, Key, Send
 
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
+GANG = "GANG"
 LIMIT_TEXT = "waits for others of its job to end: as many are active as may run at once"
 THROTTLE_TEXT = "waits for the throttle of its job"
+GANG_TEXT = "waits for hosts for its whole gang"
 UNSCHEDULABLE_TEXT = "no host could run it at the last check, and it holds no resources of its pool"
 
 
@@ -63,8 +72,11 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
     def read(name: str) -> Any:
         return at.index.columns.read(name, member)
 
-    code, because = why(task, at)
     notes = at.notes if at.notes is not None else WishNotes()
+    if member in slice_.forming or waits_for_gang(task):
+        (code, because), notes = gang_why(task, notes, at)
+    else:
+        code, because = why(task, at)
     since = read("since") or at.now
     row = slice_.specs[read("spec") or 0]
     waits = task.state == TaskStates.THROTTLED
@@ -137,6 +149,21 @@ def _not_begun(slice_: Slice, member: int, *, row: SpecRow, why: tuple[str, str]
         because=why[1],
         config_version=row.config_version,
     )
+
+
+def gang_why(task: Task, notes: WishNotes, at: At) -> tuple[tuple[str, str], WishNotes]:
+    """As `why`, for a member of a gang that forms; and the notes with what placers said of it."""
+    gang = notes.gang if notes.gang is not None else GangNotes()
+    noted = msgspec.structs.replace(notes, reasons=gang.reasons, reasons_at=gang.reasons_at)
+    if waits_for_gang(task):
+        return (GANG, "waits for the others of its gang to end, to run again with them"), noted
+    if task.state in HOLDS:
+        return (GANG, "a host holds its room, it waits for those of its whole gang"), noted
+    if gang.never and (task.unschedulable or task.admission == Admission.ADMITTED):
+        return (NEVER, gang.because), noted
+    if task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED:
+        return (HOST if gang.reasons else GANG, gang.because or GANG_TEXT), noted
+    return why(task, at), noted
 
 
 def why(task: Task, at: At) -> tuple[str, str]:

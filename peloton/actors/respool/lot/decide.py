@@ -15,17 +15,27 @@ from peloton.actors.job.slice.messages import Evict
 from peloton.actors.respool.lot import facts as f
 from peloton.actors.respool.lot import messages as m
 from peloton.actors.respool.lot.state import Lot, LotOrder, last_tickets
-from peloton.actors.task.messages import Admitted, Queued, TicketReleased, slice_of_crowd
+from peloton.actors.task.messages import (
+    LEVEL_GANGS,
+    Admitted,
+    Queued,
+    TicketReleased,
+    slice_of_crowd,
+)
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Message, Send
 
 ORDERS_PER_FRAME = 1024
 """Orders to one lot in one frame, more than there can be: each waits for an answer."""
+TOO_EARLY = f"this owner has not read yet that the feature level is {LEVEL_GANGS}"
+"""The ticket is sent again until it is answered."""
 
 
 def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
     """Queue new tickets; known ones are answered by what became of them."""
     assert at.members is not None
-    facts: tuple[Fact, ...] = ()
+    if message.gang is not None and at.level < LEVEL_GANGS:
+        return Decision(because=TOO_EARLY)
+    facts: tuple[Fact, ...] = _newer_terms(lot, message.gang) if message.gang is not None else ()
     sends: tuple[Send, ...] = ()
     for last, members in last_tickets(lot, at.members):
         if last < message.ticket:
@@ -40,13 +50,36 @@ def opened(message: m.Enqueue, at: At) -> Decision:
     """The first ticket opens the lot."""
     if message.shape is None or at.members is None or at.sender is None:
         return Decision(because="a ticket without `shape` opens no lot")
+    if message.gang is not None and at.level < LEVEL_GANGS:
+        return Decision(because=TOO_EARLY)
+    gang = (f.LotGangSet(message.gang),) if message.gang is not None else ()
     return Decision(
         facts=(
             f.LotOpened(message.shape, at.sender, at.now),
+            *gang,
             f.LotEnqueued(at.members, message.ticket, at.now),
         ),
         sends=(_reply(Queued(message.ticket), at.members),),
     )
+
+
+def regroup(lot: Lot, message: m.RegroupLot, at: At) -> Decision:
+    """The gang is another."""
+    if at.level < LEVEL_GANGS:
+        return Decision(because=TOO_EARLY)
+    return Decision(facts=_newer_terms(lot, message.terms))
+
+
+def _newer_terms(lot: Lot, terms: m.GangTerms | None) -> tuple[f.LotGangSet, ...]:
+    if terms is None:
+        return ()
+    known = (lot.gang.round, lot.gang.version) if lot.gang is not None else (-1, -1)
+    return (f.LotGangSet(terms),) if (terms.round, terms.version) > known else ()
+
+
+def no_group(message: m.RegroupLot, at: At) -> Decision:
+    """Nobody waits here; the next ticket says it again."""
+    return Decision(because="the lot is empty")
 
 
 def release(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
@@ -152,6 +185,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Admit: admit,
     m.Reclaim: reclaim,
     m.Yielded: yielded,
+    m.RegroupLot: regroup,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
@@ -160,4 +194,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Admit: admit_absent,
     m.Reclaim: _too_late,
     m.Yielded: _too_late,
+    m.RegroupLot: no_group,
 }

@@ -6,7 +6,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 from __future__ import annotations
 
 from peloton.actors.resources import Resources
-from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.lot.messages import GangTerms, LotShape
 from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
@@ -58,6 +58,12 @@ class ReclaimAnswered(Fact, frozen=True, gc=False, array_like=True):
     because: str = ""
 
 
+class LotGangSet(Fact, frozen=True, gc=False, array_like=True):
+    """These members are to be admitted together; those of an earlier round count no more."""
+
+    terms: GangTerms
+
+
 FACTS: dict[int, type] = {
     1: LotOpened,
     2: LotEnqueued,
@@ -65,4 +71,5 @@ FACTS: dict[int, type] = {
     4: LotReleased,
     5: ReclaimOrdered,
     6: ReclaimAnswered,
+    7: LotGangSet,
 }

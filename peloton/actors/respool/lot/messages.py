@@ -26,15 +26,30 @@ class LotShape(Value, frozen=True, gc=False, array_like=True):
     preemptible: bool = True
     revocable: bool = False
     controller: bool = False
+    gang: bool = False  # members of the gang of their job: they have lots of their own
+
+
+class GangTerms(Value, frozen=True, gc=False, array_like=True):
+    """Which members of a lot are to be admitted together, and with how many other lots.
+
+    Higher numbers are newer: `round` counts how often the gang was formed or complete, `version` is
+    that of the slice's goal. No lots: they are admitted one by one, as those of any other lot.
+    """
+
+    round: int
+    version: int
+    lots: int = 0
+    members: Bits = Bits()
 
 
 class Enqueue(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to lot: queue this ticket. `shape` is filled in when the message leaves."""
+    """Tasks to lot: queue this ticket. `shape` and `gang` are filled in when the message leaves."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
     ticket: int
     shape: LotShape | None = None
+    gang: GangTerms | None = None
 
 
 class ReleaseTicket(Message, frozen=True, gc=False, array_like=True):
@@ -76,6 +91,12 @@ class Yielded(Message, frozen=True, gc=False, array_like=True):
     because: str = ""
 
 
+class RegroupLot(Message, frozen=True, gc=False, array_like=True):
+    """Slice to lot: the members to be admitted together are others. Tickets say so, too."""
+
+    terms: GangTerms
+
+
 class GetLot(Query, frozen=True, gc=False, array_like=True):
     """Why the waiting members wait: `LotWaits`."""
 
@@ -84,7 +105,8 @@ class LotWaits(Value, frozen=True, gc=False, array_like=True):
     """Answer to `GetLot`. `position` counts the tickets before this lot's first one in its pool.
 
     `rule` is why it waits as one word: "turn", "limit" (of a pool), "capacity" (of the cluster),
-    "deleted" (the pool). `never`: one member needs more than that limit or capacity in all.
+    "deleted" (the pool), "gang" (it is not complete yet). `never`: one member, or its gang, needs
+    more than that limit or capacity in all.
     """
 
     pool: Key
@@ -97,7 +119,14 @@ class LotWaits(Value, frozen=True, gc=False, array_like=True):
     never: bool = False
 
 
-MESSAGES: dict[int, type] = {1: Enqueue, 2: ReleaseTicket, 3: Admit, 4: Reclaim, 5: Yielded}
+MESSAGES: dict[int, type] = {
+    1: Enqueue,
+    2: ReleaseTicket,
+    3: Admit,
+    4: Reclaim,
+    5: Yielded,
+    6: RegroupLot,
+}
 
 
 def lot_key(job: str, slice_number: int, *, shape_number: int) -> Key:

@@ -16,7 +16,7 @@ import msgspec
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot import facts as f
-from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.lot.messages import GangTerms, LotShape
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -42,12 +42,19 @@ class Lot(Value, frozen=True, gc=False, array_like=True):
     orders: int = 0  # number of the last order to give back
     leaving: Bits = Bits()  # admitted members that give up what they hold
     spared: str = ""  # why the last order was not carried out in full
+    gang: GangTerms | None = None  # who is to be admitted together
+    joined: Bits = Bits()  # members that have come since that round began
 
     @property
     def coming(self) -> int:
         """How many members will give up what they hold, as far as that is known."""
         left = len(self.admitted) - len(self.leaving)
         return len(self.leaving) + (min(self.order.count, left) if self.order is not None else 0)
+
+    @property
+    def forming(self) -> bool:
+        """Whether members of a gang are to be admitted together."""
+        return self.gang is not None and self.gang.lots > 0 and bool(self.gang.members)
 
 
 def held_and_wanted(lot: Lot | None) -> tuple[int, int]:
@@ -89,7 +96,13 @@ def _enqueued(lot: Lot, fact: f.LotEnqueued) -> Lot:
         admitted=lot.admitted - fact.members,
         leaving=lot.leaving - fact.members,
         arrived=lot.arrived if lot.waiting else fact.at,
+        joined=lot.joined | fact.members if lot.gang is not None else lot.joined,
     )
+
+
+def _gang_set(lot: Lot, fact: f.LotGangSet) -> Lot:
+    same = lot.gang is not None and lot.gang.round == fact.terms.round
+    return msgspec.structs.replace(lot, gang=fact.terms, joined=lot.joined if same else Bits())
 
 
 def _admitted(lot: Lot, fact: f.LotAdmitted) -> Lot:
@@ -109,6 +122,7 @@ def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:
         waiting=waiting,
         admitted=admitted,
         leaving=lot.leaving - fact.members,
+        joined=lot.joined - fact.members,
     )
 
 
@@ -129,4 +143,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Lot | None]] = {
     f.LotReleased: _released,
     f.ReclaimOrdered: _ordered,
     f.ReclaimAnswered: _answered,
+    f.LotGangSet: _gang_set,
 }

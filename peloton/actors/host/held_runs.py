@@ -1,0 +1,46 @@
+"""Held runs: their room is granted, and nothing is started before their tasks say go.
+
+Members of a gang are launched so: each host grants or refuses as for any other launch, and holds
+what it granted in its ledger. The tasks then say go, and the runs are started, or they cancel.
+Nothing lapses by a clock: the host repeats that it holds, which asks the tasks, and gives the room
+to others only when they cancel. A host that goes down for maintenance refuses what it holds.
+Must not start a run that its task has not said go for.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host import facts as f
+from peloton.actors.host.ledger import RunPhase, RunSet
+from peloton.actors.host.messages import Launch
+from peloton.actors.host.state import Host
+from peloton.actors.task.messages import LEVEL_GANGS, Held, RunRefused
+from peloton.runtime.vocabulary import SENDER, At, Bits, Fact, Key, Send
+
+TOO_EARLY = f"holds for gangs need feature level {LEVEL_GANGS}"
+
+
+def held(host: Host) -> list[tuple[Key, RunSet]]:
+    """The held runs, with their crowds."""
+    return [(crowd, one) for crowd, one in host.runs.sets() if one.phase == RunPhase.HELD]
+
+
+def asked_again(host: Host) -> tuple[Send, ...]:
+    """What asks the tasks of held runs whether they still want them."""
+    return tuple(Send(crowd, Held(some.run), some.members) for crowd, some in held(host))
+
+
+def held_now(
+    message: Launch, members: Bits, *, at: At, ports: tuple[tuple[int, ...], ...]
+) -> tuple[f.RunsHeld, Send]:
+    """These members are granted: the fact, and the answer to their tasks."""
+    assert at.sender is not None and message.spec is not None
+    fact = f.RunsHeld(at.sender, members, message.run, message.spec, at.now, ports, message.shares)
+    return fact, Send(SENDER, Held(message.run), members)
+
+
+def refused_at_maintenance(host: Host, reason: str) -> tuple[tuple[Fact, ...], tuple[Send, ...]]:
+    """The host goes down: what it holds is refused."""
+    some = held(host)
+    facts = tuple(f.HeldRefused(crowd, one.members, one.run, reason) for crowd, one in some)
+    sends = tuple(Send(crowd, RunRefused(one.run, reason), one.members) for crowd, one in some)
+    return facts, sends

@@ -1,0 +1,271 @@
+"""How the first slice of a job brings its gang to hosts: all of it, or none.
+
+Turns the states of the members into the next step of the gang: wish for hosts for all, have all
+hosts hold, and once all hold, go. The slice owns the gang, because all its members are its own:
+whether all hold is seen in one place, and the word to go is one fact.
+
+Nothing is waited for while room is held: one refusal, or too long a time, and all of it is given
+back. So two gangs cannot wait for each other. That they do not prevent each other for ever follows
+from `backoff_s`: pauses double, and are drawn from the job's id and the number of the attempt, so
+that sooner or later one is alone for longer than an attempt takes. Must not let a member start
+before all hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+import msgspec
+
+from peloton.actors.job.slice.facts import GangComplete, GangFormed
+from peloton.actors.job.slice.looks import (
+    KEPT_REPEAT_S,
+    PLACE_RETRY_S,
+    WISH_TIMEOUT_S,
+    by_shape,
+    looks_for_host,
+)
+from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
+from peloton.actors.task.messages import (
+    LEVEL_GANGS,
+    DropHold,
+    EndForGang,
+    JoinGang,
+    StartHeld,
+    TaskGoals,
+    crowd_key,
+)
+from peloton.actors.task.state import HOLDS, ON_HOST, Task, TaskStates, waits_for_gang
+from peloton.placement.messages import PLACER_ANY, GangPart, GangWish
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted
+
+HOLD_LIMIT_S = 15.0
+"""If not all members hold after so long, all give back: a host may be out of reach."""
+BACKOFF_S = 0.1
+BACKOFF_DOUBLINGS_MAX = 8
+NO_GANG = GangNotes()
+RESTARTED = "a member of the gang failed, and the gang restarts as one"
+replace = msgspec.structs.replace
+
+
+def backoff_s(job: Key, attempt: int) -> float:
+    """How long a gang pauses after so many failed attempts; not at all after the first."""
+    if attempt < 2:
+        return 0.0
+    # Not a checksum: those of two ids differ alike in every attempt.
+    digest = hashlib.sha256(f"{job} {attempt}".encode()).digest()
+    drawn = int.from_bytes(digest[:4], "big") / 2**32
+    return BACKOFF_S * 2.0 ** min(attempt - 2, BACKOFF_DOUBLINGS_MAX) * (0.5 + drawn)
+
+
+class GangStates(NamedTuple):
+    """Members by what they do: look for a host, wait for one to hold, or have one that does."""
+
+    looking: Bits
+    holding: Bits
+    held: Bits
+
+
+def states_of(index: Any, forming: Bits) -> GangStates:
+    """The forming members by state; those in any other are in none of them."""
+
+    def some(test: Any) -> Bits:
+        return Bits(index.where(test)) & forming
+
+    return GangStates(some(looks_for_host), some(_is_holding), some(_is_held))
+
+
+def gang_step(slice_: Slice, at: At) -> Decision | None:
+    """The next step of the gang; None while it waits, or has none to take."""
+    if not slice_.gang_lots or at.index is None:
+        return None
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    gang = notes.gang if notes.gang is not None else NO_GANG
+    forming = slice_.forming
+    if not slice_.gang_open:
+        return _start_left(slice_, at, gang=gang) or _form_again(slice_, at, gang=gang)
+    if not forming:
+        return None
+    seen = states_of(at.index, forming)
+    if seen.held == forming:
+        go = Send(_crowd(slice_), StartHeld(), forming)
+        because = counted(len(forming), "member is held", many="members are held")
+        after = GangNotes(told=forming, held_at=at.now)
+        return _decided(at, after, facts=(GangComplete(),), sends=(go,), because=because)
+    if seen.holding or seen.held:
+        return _await_holds(slice_, at, gang=gang, seen=seen)
+    return _look(slice_, at, gang=gang, seen=seen)
+
+
+# ---- before it is complete ----
+
+
+def _await_holds(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
+    """Some hold: go on only while all others may hold soon."""
+    moving = gang.assigned & seen.looking
+    lost = slice_.forming - seen.holding - seen.held - moving
+    late = gang.held_at > 0.0 and at.now >= gang.held_at + HOLD_LIMIT_S
+    if not lost and not late:
+        if gang.held_at and gang.assigned == moving:
+            return None
+        return _decided(at, replace(gang, assigned=moving, held_at=gang.held_at or at.now))
+    drop = (seen.holding | seen.held) - gang.told
+    if not drop:
+        # They were told, and have not heard of it: they are told once more.
+        return _decided(at, replace(gang, told=NO_MEMBERS, held_at=at.now)) if late else None
+    reason = _why_dropped(gang, lost=len(lost))
+    attempt = gang.attempt + (not gang.told)
+    after = replace(
+        gang,
+        assigned=NO_MEMBERS,
+        told=gang.told | drop,
+        held_at=at.now,
+        attempt=attempt,
+        rest_until=at.now + backoff_s(slice_.job, attempt),
+        because=reason,
+    )
+    give_back = Send(_crowd(slice_), DropHold(reason), drop)
+    return _decided(at, after, sends=(give_back,), because=reason)
+
+
+def _why_dropped(gang: GangNotes, *, lost: int) -> str:
+    if not lost:
+        return f"not all hosts of the gang answered within {HOLD_LIMIT_S:g} s"
+    found = counted(lost, "member of the gang has", many="members of the gang have") + " no host"
+    return f"{found}: {gang.because}" if gang.because else found
+
+
+def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
+    """Nobody holds: wish for hosts for all, once all are admitted."""
+    clean = replace(gang, told=NO_MEMBERS)
+    if gang.assigned:
+        if at.now < gang.held_at + WISH_TIMEOUT_S:
+            return None  # they are told to hold, and learn of it in this very frame
+        clean = replace(clean, assigned=NO_MEMBERS)
+    clean = replace(clean, held_at=0.0)
+    if at.now >= gang.rest_until:
+        clean = replace(clean, rest_until=0.0)
+    if at.now >= next_wish_at(gang):
+        clean = replace(clean, number=0, kept=False)
+    if seen.looking != slice_.forming:
+        clean = replace(clean, number=0, kept=False)
+        return None if clean == gang else _decided(at, clean)
+    if at.level < LEVEL_GANGS and not clean.rest_until:
+        clean = replace(clean, rest_until=at.now + PLACE_RETRY_S)  # not read yet by this owner
+    if clean.number or clean.rest_until:
+        return None if clean == gang else _decided(at, clean)
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    number = notes.number + 1
+    shapes = by_shape(slice_, slice_.forming, at)
+    parts = tuple(GangPart(members, row.shape) for row, members in shapes)
+    priority = shapes[0][0].lot_shape.priority
+    wish = GangWish(at.key, number, parts, clean.refused, priority)
+    after = replace(clean, number=number, asked_at=at.now)
+    because = f"a gang of {len(slice_.forming)} waits for hosts"
+    noted = replace(notes, gang=after, number=number)
+    return Decision(sends=(Send(PLACER_ANY, wish),), because=because, notes=noted)
+
+
+def next_wish_at(gang: GangNotes) -> float:
+    """When a wish that was not answered, or is kept, is repeated."""
+    return gang.asked_at + (KEPT_REPEAT_S if gang.kept else WISH_TIMEOUT_S)
+
+
+# ---- once it is complete ----
+
+
+def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
+    """Members that hold still, though all may start: an earlier owner may have told them."""
+    holds = Bits(at.index.where(_holds)) & members_of_gang(slice_)
+    late = at.now >= gang.held_at + HOLD_LIMIT_S
+    told = NO_MEMBERS if late else gang.told & holds
+    left = Bits(at.index.where(_is_held)) & members_of_gang(slice_) - told
+    if left:
+        go = Send(_crowd(slice_), StartHeld(), left)
+        after = GangNotes(told=told | left, held_at=at.now, ending=gang.ending)
+        return _decided(at, after, sends=(go,))
+    if gang.told and not told:
+        return _decided(at, GangNotes(ending=gang.ending))
+    return None
+
+
+def _form_again(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
+    """A member failed whose gang restarts as one: end the others, then form with all of them."""
+    if not any(row.policy.together for row in slice_.specs):
+        return None
+    if slice_.goal != TaskGoals.SUCCEEDED:
+        return None
+    wanted = members_of_gang(slice_) - slice_.stopped
+    failed = Bits(at.index.where(waits_for_gang)) & wanted
+    if not failed:
+        return None if not gang.ending else _decided(at, replace(gang, ending=NO_MEMBERS))
+    there = Bits(at.index.where(_on_host)) & wanted
+    running = Bits(at.index.where(_may_be_ended)) & wanted - gang.ending
+    if running:
+        end = Send(_crowd(slice_), EndForGang(RESTARTED), running)
+        after = replace(gang, ending=gang.ending | running)
+        return _decided(at, after, sends=(end,), because=RESTARTED)
+    if there:
+        return None
+    joining = failed | (Bits(at.index.where(_waits)) & wanted)
+    join = Send(_crowd(slice_), JoinGang(slice_.gang_round + 1), joining)
+    return _decided(at, NO_GANG, facts=(GangFormed(joining),), sends=(join,), because=RESTARTED)
+
+
+def members_of_gang(slice_: Slice) -> Bits:
+    """All members of the job's gang, in whatever state."""
+    found = NO_MEMBERS
+    for _, members in slice_.gang_lots:
+        found = found | members
+    return found
+
+
+def _decided(
+    at: At, gang: GangNotes, *, facts: Any = (), sends: Any = (), because: str = ""
+) -> Decision:
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    return Decision(facts=facts, sends=sends, because=because, notes=replace(notes, gang=gang))
+
+
+def recall_at(gang: GangNotes | None) -> list[float]:
+    """When the gang is looked at again without a message."""
+    times: list[float] = []
+    if gang is None:
+        return times
+    if gang.number:
+        times.append(next_wish_at(gang))
+    if gang.rest_until:
+        times.append(gang.rest_until)
+    if gang.held_at:
+        times.append(gang.held_at + (WISH_TIMEOUT_S if gang.assigned else HOLD_LIMIT_S))
+    return times
+
+
+def _crowd(slice_: Slice) -> Key:
+    return crowd_key(slice_.job.partition("/")[2], slice_.number)
+
+
+def _is_holding(task: Task) -> bool:
+    return task.state == TaskStates.HOLDING
+
+
+def _is_held(task: Task) -> bool:
+    # One that is to end cancels its room by itself.
+    return task.state == TaskStates.HELD and task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+
+
+def _holds(task: Task) -> bool:
+    return task.state in HOLDS
+
+
+def _on_host(task: Task) -> bool:
+    return task.state in ON_HOST
+
+
+def _may_be_ended(task: Task) -> bool:
+    return task.state in ON_HOST and task.state != TaskStates.KILLING
+
+
+def _waits(task: Task) -> bool:
+    return task.state == TaskStates.WAITING and not task.again

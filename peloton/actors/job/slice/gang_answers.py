@@ -1,0 +1,149 @@
+"""How a slice takes what placers, hosts and its job say about its gang.
+
+Turns a proposal for all into orders to hold, and everything else into what the next step of the
+gang is decided on (`gang.py`). Must not start a member.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from peloton.actors.job.slice.facts import GangFormed
+from peloton.actors.job.slice.gang import NO_GANG, members_of_gang
+from peloton.actors.job.slice.looks import PLACE_RETRY_S, looks_for_host, ready_for_host
+from peloton.actors.job.slice.messages import HostRefused
+from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
+from peloton.actors.respool.lot.messages import RegroupLot
+from peloton.actors.task.messages import (
+    LEVEL_GANGS,
+    AssignHosts,
+    JoinGang,
+    MarkUnschedulable,
+    crowd_key,
+)
+from peloton.actors.task.state import Task, TaskStates
+from peloton.placement.messages import Declined, GangPlaced, Unplaced
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
+
+REFUSALS_KEPT_MAX = 16
+replace = msgspec.structs.replace
+
+
+def gang_placed(slice_: Slice, message: GangPlaced, at: At) -> Decision:
+    """Hosts were found for all: have them hold. Proposals for another set are declined."""
+    notes, gang = _noted(at)
+    members = Bits()
+    for part in message.parts:
+        members = members | part.members
+    looking = Bits(at.index.where(looks_for_host)) if at.index is not None else Bits()
+    fits = bool(gang.number) and members == slice_.forming and members & looking == members
+    if not fits or gang.assigned:
+        return Decision(sends=_declined(message, looking, at), because="not what the gang needs")
+    ready = Bits(at.index.where(ready_for_host))
+    after = replace(gang, number=0, kept=False, never=False, because="", reasons=())
+    if members - ready:
+        # Hosts for all of it have come: it is admitted first, and wishes again.
+        again = Send(_crowd(slice_), MarkUnschedulable(False), members - ready)
+        sends = (again, *_declined(message, looking, at))
+        return Decision(sends=sends, notes=replace(notes, gang=after), because="it fits now")
+    after = replace(after, assigned=members, held_at=at.now)
+    hold = tuple(
+        Send(_crowd(slice_), AssignHosts(part.shares, hold=True), part.members, part.hosts)
+        for part in message.parts
+    )
+    because = f"hosts for a gang of {len(members)}: to be held first"
+    return Decision(sends=hold, notes=replace(notes, gang=after), because=because)
+
+
+def _declined(message: GangPlaced, wanted: Bits, at: At) -> tuple[Send, ...]:
+    return tuple(
+        Send(SENDER, Declined(at.key, wanted, part.hosts, part.shape)) for part in message.parts
+    )
+
+
+def gang_unknown(message: GangPlaced, at: At) -> Decision:
+    """There is no such slice."""
+    return Decision(sends=_declined(message, Bits(), at), because="no such slice")
+
+
+def gang_unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
+    """No hosts for all: the placer keeps the wish, or the slice repeats it after a while."""
+    notes, gang = _noted(at)
+    forming = slice_.forming
+    sends: tuple[Send, ...] = ()
+    if message.never:
+        some = Bits(at.index.where(ready_for_host)) & forming
+    else:
+        some = Bits(at.index.where(_is_unschedulable)) & forming
+    if some:
+        sends = (Send(_crowd(slice_), MarkUnschedulable(message.never), some),)
+    if message.kept and gang.placer not in (None, at.sender):
+        assert gang.placer is not None
+        others = Bits(at.index.where(looks_for_host)) - forming
+        sends = (*sends, Send(gang.placer, Declined(at.key, others)))
+    after = replace(
+        gang,
+        number=gang.number if message.kept else 0,
+        kept=message.kept,
+        placer=at.sender if message.kept else gang.placer,
+        rest_until=gang.rest_until if message.kept else at.now + PLACE_RETRY_S,
+        because=message.text,
+        reasons=message.reasons,
+        reasons_at=at.now,
+        never=message.never,
+    )
+    return Decision(sends=sends, because=message.text, notes=replace(notes, gang=after))
+
+
+def gang_refused(slice_: Slice, message: HostRefused, at: At) -> Decision:
+    """A host does not hold: the next wish says so. What others hold is given back in this turn."""
+    notes, gang = _noted(at)
+    members = at.members if at.members is not None else Bits()
+    known = {summary.host: summary for summary in gang.refused}
+    if message.summary is not None:
+        known.pop(message.summary.host, None)
+        known[message.summary.host] = message.summary
+    after = replace(
+        gang,
+        assigned=gang.assigned - members,
+        refused=tuple(known.values())[-REFUSALS_KEPT_MAX:],
+        because=message.reason,
+    )
+    return Decision(because=message.reason, notes=replace(notes, gang=after))
+
+
+def reopened(
+    slice_: Slice, restarted: Bits, *, at: At, stopped: Bits
+) -> tuple[list[Fact], list[Send]]:
+    """A gang of which all are restarted by one order forms anew."""
+    gang = members_of_gang(slice_) - stopped
+    if at.level < LEVEL_GANGS or slice_.gang_open or not gang or gang - restarted:
+        return [], []
+    waiting = Bits(at.index.where(_waits)) & gang if at.index is not None else Bits()
+    join = [Send(_crowd(slice_), JoinGang(slice_.gang_round + 1), waiting)] if waiting else []
+    return [GangFormed(members_of_gang(slice_))], join
+
+
+def told_lots(before: Slice, after: Slice) -> list[Send]:
+    """What lots have to know of a gang that is another; tickets and their repeats say so, too."""
+    if not after.gang_lots or after.forming == before.forming:
+        return []
+    terms = ((lot, after.gang_terms(lot)) for lot, _ in after.gang_lots)
+    return [Send(lot, RegroupLot(each)) for lot, each in terms if each is not None]
+
+
+def _noted(at: At) -> tuple[WishNotes, GangNotes]:
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    return notes, notes.gang if notes.gang is not None else NO_GANG
+
+
+def _crowd(slice_: Slice) -> Key:
+    return crowd_key(slice_.job.partition("/")[2], slice_.number)
+
+
+def _is_unschedulable(task: Task) -> bool:
+    return task.unschedulable
+
+
+def _waits(task: Task) -> bool:
+    return task.state == TaskStates.WAITING

@@ -1,0 +1,42 @@
+"""Who of a slice looks for a host, and as which shapes. Must not decide what is done about it."""
+
+from __future__ import annotations
+
+from peloton.actors.job.slice.state import Slice, SpecRow
+from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.state import Admission, Task, TaskStates
+from peloton.placement.messages import Shape
+from peloton.runtime.vocabulary import At, Bits
+
+WISH_TIMEOUT_S = 5.0
+"""A wish that was not answered for so long is considered lost."""
+KEPT_REPEAT_S = 10.0
+"""A wish that a placer keeps is repeated after this time: the placer may have been lost."""
+REFUSED_REST_S = 0.2
+"""Before members wish again whose hosts refuse again and again without news."""
+PLACE_RETRY_S = 1.0
+"""A wish that no placer keeps, because there are too many, is repeated after this time."""
+
+
+def ready_for_host(task: Task) -> bool:
+    """Admitted by its pool, wanted, and not launched."""
+    wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+    return task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted
+
+
+def looks_for_host(task: Task) -> bool:
+    """Ready for a host, or unschedulable: only a placer learns of new hosts that could run it."""
+    unschedulable = task.unschedulable and task.state == TaskStates.WAITING
+    return ready_for_host(task) or (
+        unschedulable and task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+    )
+
+
+def by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[SpecRow, Bits]]:
+    """Members by shape, each with a row of it."""
+    groups: dict[Shape, tuple[SpecRow, Bits]] = {}
+    for spec, raw in at.index.columns.groups("spec", members.raw):
+        row = slice_.specs[spec]
+        _, known = groups.get(row.shape, (row, Bits()))
+        groups[row.shape] = row, known | Bits(raw)
+    return list(groups.values())

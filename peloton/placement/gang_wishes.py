@@ -1,0 +1,265 @@
+"""Wishes of gangs: a placer answers them with hosts for all members, or keeps them whole.
+
+Turns a wish into proposals of each of its shapes, the largest first, so that whether a gang fits
+does not depend on the order of its members; if one finds no host, all are taken back. What no
+hosts could hold at once, even if they were empty, is told so, with the numbers. Nothing is kept
+free for a gang meanwhile: its pool has set its resources aside. Soft and bounded, as other kept
+wishes are; must not hold a part of a gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from msgspec.structs import replace
+
+from peloton.actors.resources import COUNT_MAX, amount
+from peloton.placement.index import HostIndex
+from peloton.placement.kept_wishes import KEPT_LOST_S
+from peloton.placement.messages import Declined, GangPlaced, GangWish, Placed, Unplaced
+from peloton.placement.needs import GPU, Need
+from peloton.placement.proposals import Proposed, placed
+from peloton.placement.reasons import HostChecks
+from peloton.placement.shapes import KnownShape, KnownShapes
+from peloton.placement.unschedulable import NEVER_FITS, RESOURCE_UNITS, Unschedulable
+from peloton.runtime.vocabulary import Bits, Key, Send
+
+GANGS_KEPT_MAX = 2_000
+"""Gangs that one placer keeps; the slices of others wish again after a while."""
+GANG_TRIES_MAX = 32
+"""Kept gangs that are tried in one call; the next news goes on behind them."""
+
+
+class _Part(NamedTuple):
+    members: Bits
+    known: KnownShape
+
+
+class KeptGang:
+    """A gang without hosts."""
+
+    def __init__(self, wish: GangWish, *, serial: int) -> None:
+        self.wish = wish
+        self.serial = serial
+        self.seen_at = 0.0
+        self.refused: dict[int, int] = {}
+        self.told_never = False
+
+    def excluded(self, index: HostIndex) -> list[int]:
+        """The rows that refused it and have not reported more since."""
+        news = index.news
+        self.refused = {
+            row: at for row, at in self.refused.items() if news.report_number(row) == at
+        }
+        return [*self.refused]
+
+
+class Proposer(Protocol):
+    """What this module needs of the placer."""
+
+    def propose(
+        self, known: KnownShape, excluded: list[int], *, count: int, now: float
+    ) -> Proposed:
+        """Rows for up to `count` members, counted as taken."""
+
+    def why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
+        """Why members of one shape have no host."""
+
+
+class GangWishes:
+    """The gangs that one placer knows."""
+
+    def __init__(self, index: HostIndex, *, checks: HostChecks, shapes: KnownShapes) -> None:
+        self._index = index
+        self._checks = checks
+        self._shapes = shapes
+        self._kept: dict[Key, KeptGang] = {}
+        self._serial = 0
+        self._next: tuple[int, int] | None = None  # behind whom the tries go on
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def retain(self, declined: Declined) -> None:
+        """A slice says which of its members are still wanted."""
+        kept = self._kept.get(declined.slice)
+        if kept is not None and _members(kept.wish) - declined.wanted:
+            del self._kept[declined.slice]
+
+    def expire(self, now: float) -> None:
+        """Forget the gangs whose slices have not repeated their wishes."""
+        lost = [each for each in self._kept.values() if now >= each.seen_at + KEPT_LOST_S]
+        for each in lost:
+            del self._kept[each.wish.slice]
+
+    def answer(self, wish: GangWish, *, by: Proposer, complete: bool, now: float) -> Iterator[Send]:
+        """Hosts for all, or why not. `complete`: all hosts are known."""
+        excluded = [self._index.receive_refusal(host) for host in wish.refused]
+        rows = [row for row in excluded if row is not None]
+        found = self._place(wish, rows, by=by, now=now)
+        if found is not None:
+            self._kept.pop(wish.slice, None)
+            yield Send(wish.slice, found)
+            return
+        why = self._why(wish, rows, by=by, complete=complete)
+        kept = self._keep(wish, rows, now=now)
+        if kept is not None:
+            kept.told_never = why.never
+        members = _members(wish)
+        answer = Unplaced(wish.number, members, why.reasons, why.text, why.never, kept is not None)
+        yield Send(wish.slice, answer)
+
+    def try_again(self, *, by: Proposer, now: float) -> Iterator[Send]:
+        """Hosts reported room: the kept gangs that fit now, in their order."""
+        in_order = sorted(self._kept.values(), key=_turn)
+        if self._next is not None:
+            later = [each for each in in_order if _turn(each) > self._next]
+            in_order = [*later, *in_order[: len(in_order) - len(later)]]
+        failed: dict[int, int] = {}
+        tries = 0
+        for kept in in_order:
+            shape = self._shapes.of(kept.wish.parts[0].shape).number
+            count = len(kept.wish.parts[0].members)
+            if count >= failed.get(shape, COUNT_MAX):
+                continue  # as many did not fit just now
+            if tries >= GANG_TRIES_MAX:
+                return
+            tries, self._next = tries + 1, _turn(kept)
+            found = self._place(kept.wish, kept.excluded(self._index), by=by, now=now)
+            if found is None:
+                if len(kept.wish.parts) == 1 and not kept.refused:
+                    failed[shape] = count
+                continue
+            del self._kept[kept.wish.slice]
+            yield Send(kept.wish.slice, found)
+        self._next = None
+
+    def explain_again(self, *, by: Proposer, complete: bool) -> Iterator[Send]:
+        """Other hosts are known than before: some could now run what none could, or the reverse."""
+        for kept in self._kept.values():
+            why = self._why(kept.wish, kept.excluded(self._index), by=by, complete=complete)
+            if why.never != kept.told_never:
+                kept.told_never = why.never
+                wish = kept.wish
+                yield Send(
+                    wish.slice,
+                    Unplaced(wish.number, _members(wish), why.reasons, why.text, why.never, True),
+                )
+
+    # ---- inside ----
+
+    def _parts(self, wish: GangWish) -> list[_Part]:
+        """The parts, those that need most first."""
+        parts = [_Part(part.members, self._shapes.of(part.shape)) for part in wish.parts]
+        return sorted(parts, key=lambda part: (part.known.need.amounts, len(part.members)))[::-1]
+
+    def _place(
+        self, wish: GangWish, excluded: list[int], *, by: Proposer, now: float
+    ) -> GangPlaced | None:
+        index, done = self._index, list[tuple[_Part, Proposed]]()
+        for part in self._parts(wish):
+            count = len(part.members)
+            known = part.known
+            enough = known.strategy is not None and self._may_fit(known, count=count)
+            found = by.propose(known, excluded, count=count, now=now) if enough else None
+            if found is not None:
+                done.append((part, found))
+            if found is None or len(found.hosts) < count:
+                for each, proposed in done:
+                    index.decline(each.known.need, proposed.hosts)
+                return None
+        return GangPlaced(wish.number, tuple(self._proposals(wish, done)))
+
+    def _may_fit(self, known: KnownShape, *, count: int) -> bool:
+        """Whether all hosts together have so much free: cheaper than to propose and take back."""
+        free = np.maximum(self._index.free[: GPU + 1], 0).sum(axis=1)
+        pairs = zip(free.tolist(), known.need.least[: GPU + 1], strict=True)
+        if not all(least <= 0 or has >= least * count for has, least in pairs):
+            return False
+        return self._checks.room(known.need, np.flatnonzero(self._index.up)) >= count
+
+    def _proposals(self, wish: GangWish, done: list[tuple[_Part, Proposed]]) -> Iterator[Placed]:
+        for part, found in done:
+            one = Placed(wish.number, part.members, tuple(found.hosts), part.known.number)
+            for send in placed(wish.slice, one, shares=found.shares):
+                message = send.message
+                assert isinstance(message, Placed)
+                yield message
+
+    def _keep(self, wish: GangWish, rows: list[int], *, now: float) -> KeptGang | None:
+        known = self._kept.get(wish.slice)
+        if known is None and len(self._kept) >= GANGS_KEPT_MAX:
+            return None
+        self._serial += 1
+        kept = KeptGang(
+            replace(wish, refused=()), serial=self._serial if known is None else known.serial
+        )
+        kept.seen_at = now
+        kept.refused = {row: self._index.news.report_number(row) for row in rows}
+        self._kept[wish.slice] = kept
+        return kept
+
+    def _why(
+        self, wish: GangWish, excluded: list[int], *, by: Proposer, complete: bool
+    ) -> Unschedulable:
+        """The first part that alone is too much for all hosts, even empty; else what lacks room."""
+        total = len(_members(wish))
+        parts = self._parts(wish)
+        for part in parts:
+            most = self._if_empty(part.known.need)
+            if most < len(part.members) and complete:
+                why = by.why(part.known, excluded, used=[])
+                if why.never:  # not one of them could run
+                    return why
+                text = (
+                    f"a gang of {total} needs hosts for {len(part.members)} such instances at once,"
+                    f" all hosts of the cluster could hold {most} if they were empty: {NEVER_FITS}"
+                )
+                return Unschedulable(why.reasons, text, True)
+        short = self._short_if_empty(parts)
+        first = by.why(parts[0].known, excluded, used=[])
+        if short and complete:
+            text = f"a gang of {total} needs {short} if they were empty: {NEVER_FITS}"
+            return Unschedulable(first.reasons, text, True)
+        free = self._checks.room(parts[0].known.need, np.flatnonzero(self._index.up))
+        text = f"no hosts with room for all {total} of the gang at once"
+        if free < len(parts[0].members):
+            text += f": there is room for {free} of {len(parts[0].members)}"
+        return Unschedulable(first.reasons, f"{text}; {first.text}", False)
+
+    def _if_empty(self, need: Need) -> int:
+        """How many members of a shape all hosts could hold if they were empty."""
+        index, most = self._index, np.where(self._checks.fit_if_empty(need), COUNT_MAX, 0)
+        for column, (each, least) in enumerate(
+            zip(need.amounts[: GPU + 1], need.least[: GPU + 1], strict=True)
+        ):
+            if least > 0:
+                # As many as fit with the slack that every check allows.
+                most = np.minimum(most, (index.capacity[column] + each - least) // each)
+        return int(np.minimum(most, COUNT_MAX).astype(object).sum())
+
+    def _short_if_empty(self, parts: list[_Part]) -> str:
+        """The first resource of which all parts together need more than all hosts have."""
+        index = self._index
+        for column, (name, unit) in enumerate(RESOURCE_UNITS):
+            needed = sum(part.known.need.least[column] * len(part.members) for part in parts)
+            has = int(index.capacity[column][index.has_host].sum())
+            if needed > has:
+                return (
+                    f"{amount(needed):.10g}{unit} {name} at once, "
+                    f"all hosts of the cluster have {amount(has):.10g}{unit}"
+                )
+        return ""
+
+
+def _members(wish: GangWish) -> Bits:
+    found = Bits()
+    for part in wish.parts:
+        found = found | part.members
+    return found
+
+
+def _turn(kept: KeptGang) -> tuple[int, int]:
+    return -kept.wish.priority, kept.serial

@@ -1,0 +1,134 @@
+"""Wishes of gangs: hosts for all members or for none, in any order of members, and never said."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peloton.placement.kept_wishes import KEPT_LOST_S
+from peloton.placement.messages import (
+    Declined,
+    GangPart,
+    GangPlaced,
+    GangWish,
+    HostDeltas,
+    Label,
+    Message,
+    Placed,
+    Shape,
+    Unplaced,
+    Wish,
+)
+from peloton.placement.placer import Placer
+from peloton.runtime.vocabulary import Bits, Send
+
+from .hosts import INVENTORY, SLICE, host, label, placer_of, res
+
+ONE, TWO = Shape(res(1)), Shape(res(2))
+
+
+def wish(*counts: tuple[Shape, int], number: int = 1) -> GangWish:
+    """A gang of so many members of these shapes."""
+    parts, start = [], 0
+    for shape, count in counts:
+        parts.append(GangPart(Bits.span(start, start + count), shape))
+        start += count
+    return GangWish(SLICE, number, tuple(parts))
+
+
+def receive(placer: Placer, *messages: Message, now: float = 0.0) -> list[Message]:
+    sends: list[Send] = placer.receive([(SLICE, message) for message in messages], now)
+    return [send.message for send in sends if send.to == SLICE]
+
+
+def hosts_of(found: Message) -> list[str]:
+    assert isinstance(found, GangPlaced)
+    return sorted(str(name)[5:] for part in found.parts for name in part.hosts)
+
+
+def more(placer: Placer, *hosts: object, now: float = 1.0) -> list[Message]:
+    delta = HostDeltas(INVENTORY, 1, tuple(hosts))  # type: ignore[arg-type]
+    return receive(placer, delta, now=now)
+
+
+def test_all_members_or_none_get_hosts() -> None:
+    placer = placer_of([host("a", res(2), capacity=res(4)), host("b", res(1))])
+    (none,) = receive(placer, wish((ONE, 4)))
+    assert isinstance(none, Unplaced) and none.kept and not none.members - Bits.span(0, 4)
+    assert "no hosts with room for all 4 of the gang at once" in none.text
+    (found,) = receive(placer, Wish(SLICE, 2, Bits.of(7, 8, 9), ONE))
+    assert isinstance(found, Placed) and len(found.hosts) == 3, "nothing is kept free for it"
+
+
+def test_what_the_first_part_took_is_given_back() -> None:
+    labelled = Shape(res(1), constraint=label("host", "is", "b"))
+    placer = placer_of([host("a", res(4)), host("b", res(1), labels=(Label("is", "b"),))])
+    (none,) = receive(placer, wish((TWO, 2), (labelled, 2)))
+    assert isinstance(none, Unplaced)
+    (found,) = receive(placer, Wish(SLICE, 2, Bits.of(7, 8), TWO))
+    assert isinstance(found, Placed) and len(found.hosts) == 2
+
+
+def test_one_that_is_kept_is_placed_once_there_is_room_for_all() -> None:
+    placer = placer_of([host("a", res(1), capacity=res(4)), host("b", res(1), capacity=res(4))])
+    receive(placer, wish((ONE, 4)))
+    assert more(placer, host("a", res(2), capacity=res(4), position=2)) == []
+    delta = HostDeltas(INVENTORY, 2, (host("b", res(2), capacity=res(4), position=2),))
+    (found,) = receive(placer, delta, now=2.0)
+    assert hosts_of(found) == ["a", "a", "b", "b"]
+    assert not len(placer.gangs)
+
+
+def test_what_is_not_wanted_or_not_repeated_is_forgotten() -> None:
+    placer = placer_of([host("a", res(1))])
+    receive(placer, wish((ONE, 2)))
+    receive(placer, Declined(SLICE, Bits.span(0, 2)))
+    assert len(placer.gangs) == 1
+    receive(placer, Declined(SLICE, Bits.of(0)))
+    assert not len(placer.gangs)
+    receive(placer, wish((ONE, 2)), now=1.0)
+    receive(placer, now=2.0 + KEPT_LOST_S)
+    assert not len(placer.gangs)
+
+
+def test_a_gang_that_all_hosts_could_not_hold_is_told_so() -> None:
+    placer = placer_of([host("a", res(0), capacity=res(3)), host("b", res(0), capacity=res(2))])
+    (kept,) = receive(placer, wish((TWO, 2)))
+    assert isinstance(kept, Unplaced) and not kept.never
+    (never,) = receive(placer, wish((TWO, 3), number=2))
+    assert isinstance(never, Unplaced) and never.never
+    assert "could hold 2 if they were empty: it can never fit" in never.text
+    (both,) = receive(placer, wish((ONE, 2), (TWO, 2), number=3))
+    assert (
+        isinstance(both, Unplaced) and both.never and "all hosts of the cluster have 5" in both.text
+    )
+    (fits,) = more(placer, host("c", res(9)))
+    assert len(hosts_of(fits)) == 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=5),
+    st.lists(st.sampled_from([1, 2, 3]), min_size=2, max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_whether_it_fits_depends_on_no_order(
+    free: list[int], needs: list[int], chance: random.Random
+) -> None:
+    def fits(order: list[int]) -> bool:
+        placer = placer_of([host(str(n), res(room)) for n, room in enumerate(free)])
+        by_shape: dict[int, Bits] = {}
+        for member, need in enumerate(order):
+            by_shape[need] = by_shape.get(need, Bits()) | Bits.of(member)
+        parts = tuple(GangPart(members, Shape(res(need))) for need, members in by_shape.items())
+        (answer,) = receive(placer, GangWish(SLICE, 1, parts))
+        if isinstance(answer, GangPlaced):
+            count = sum(len(part.members) for part in answer.parts)
+            assert count == len(order) == sum(len(part.hosts) for part in answer.parts)
+        return isinstance(answer, GangPlaced)
+
+    other = [*needs]
+    chance.shuffle(other)
+    assert fits(needs) == fits(other)
