@@ -75,7 +75,8 @@ class GangWishes:
         self._index = index
         self._checks = checks
         self._shapes = shapes
-        self._kept: dict[Key, KeptGang] = {}
+        self._kept: dict[Key, KeptGang] = {}  # the one that was not repeated for longest first
+        self._order: list[KeptGang] | None = None  # by their turns
         self._serial = 0
         self._next: tuple[int, int] | None = None  # behind whom the tries go on
 
@@ -86,13 +87,15 @@ class GangWishes:
         """A slice says which of its members are still wanted."""
         kept = self._kept.get(declined.slice)
         if kept is not None and _members(kept.wish) - declined.wanted:
-            del self._kept[declined.slice]
+            self._drop(kept)
 
     def expire(self, now: float) -> None:
         """Forget the gangs whose slices have not repeated their wishes."""
-        lost = [each for each in self._kept.values() if now >= each.seen_at + KEPT_LOST_S]
-        for each in lost:
-            del self._kept[each.wish.slice]
+        while self._kept:
+            oldest = next(iter(self._kept.values()))
+            if now < oldest.seen_at + KEPT_LOST_S:
+                return
+            self._drop(oldest)
 
     def answer(self, wish: GangWish, *, by: Proposer, complete: bool, now: float) -> Iterator[Send]:
         """Hosts for all, or why not. `complete`: all hosts are known."""
@@ -100,7 +103,9 @@ class GangWishes:
         rows = [row for row in excluded if row is not None]
         found = self._place(wish, rows, by=by, now=now)
         if found is not None:
-            self._kept.pop(wish.slice, None)
+            known = self._kept.get(wish.slice)
+            if known is not None:
+                self._drop(known)
             yield Send(wish.slice, found)
             return
         why = self._why(wish, rows, by=by, complete=complete)
@@ -113,7 +118,9 @@ class GangWishes:
 
     def try_again(self, *, by: Proposer, now: float) -> Iterator[Send]:
         """Hosts reported room: the kept gangs that fit now, in their order."""
-        in_order = sorted(self._kept.values(), key=_turn)
+        if self._order is None:
+            self._order = sorted(self._kept.values(), key=_turn)
+        in_order = self._order
         if self._next is not None:
             later = [each for each in in_order if _turn(each) > self._next]
             in_order = [*later, *in_order[: len(in_order) - len(later)]]
@@ -132,7 +139,7 @@ class GangWishes:
                 if len(kept.wish.parts) == 1 and not kept.refused:
                     failed[shape] = count
                 continue
-            del self._kept[kept.wish.slice]
+            self._drop(kept)
             yield Send(kept.wish.slice, found)
         self._next = None
 
@@ -198,8 +205,14 @@ class GangWishes:
         )
         kept.seen_at = now
         kept.refused = {row: self._index.news.report_number(row) for row in rows}
+        self._kept.pop(wish.slice, None)
         self._kept[wish.slice] = kept
+        self._order = None
         return kept
+
+    def _drop(self, kept: KeptGang) -> None:
+        del self._kept[kept.wish.slice]
+        self._order = None
 
     def _why(
         self, wish: GangWish, excluded: list[int], *, by: Proposer, complete: bool

@@ -355,7 +355,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "an end is not told": Planted(orders, "_outside", lambda _: lambda job: (), seed=80006),
     "an end is told that was none": Planted(waits, "noticed", _counts_nothing, seed=80006),
-    "a gang starts with some": Planted(gang, "states_of", _all_hold, seed=90008),
+    "a gang starts with some": Planted(gang, "states_of", _all_hold, seed=90000),
     "a host forgets its pool": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
     ),

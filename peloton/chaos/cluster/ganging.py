@@ -162,7 +162,7 @@ def create_gang(storm: Storm, action: StormAction) -> None:
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {"create gang": create_gang}
 DRAWN = ActionDraw(
-    "gangs",
+    "gangs drawn",
     SHARE,
     ACTIONS,
     lambda chance: chance.choice([*WORK]),
