@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from peloton.actors.job.messages import StopJob
+from peloton.actors.job.slice import evicting
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.respool.messages import ROOT, GetPool
@@ -25,7 +26,9 @@ from peloton.chaos.cluster.cluster import (
     job_spec,
 )
 from peloton.chaos.cluster.machines import Fate
+from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Key
+from tests.worlds.planted import Planted, planted
 
 SUSTAINED_S = 30.0
 POLICY = PreemptionPolicy(sustained_s=SUSTAINED_S)
@@ -175,3 +178,21 @@ def test_below_the_feature_level_nobody_is_preempted() -> None:
     cluster.create_job(spec(ALL, q), "b")
     cluster.run_for(5 * SUSTAINED_S)
     assert running(cluster, lent) == ALL and past_runs(cluster, lent) == 0
+
+
+def lend_and_ask() -> None:
+    cluster, q = cluster_of()
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    asked = cluster.create_job(spec(ALL, q), "b")
+    run_all(cluster, asked, ALL // 2)
+    assert cluster.checks is not None and cluster.checks.promises.lending.checked
+
+
+def test_more_than_was_ordered_is_noticed() -> None:
+    lend_and_ask()
+    too_many = Planted(
+        evicting, "gaining", lambda _: lambda victims, free, **rest: [each for each, _ in victims]
+    )
+    with planted(too_many), pytest.raises(Contradiction, match="^R28 .* give back, not 6"):
+        lend_and_ask()
