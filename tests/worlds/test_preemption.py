@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import StopJob
+from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.actors.job.slice import evicting
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
@@ -88,6 +88,20 @@ def test_the_other_pool_gets_its_half_back() -> None:
     cluster.run_for(10 * SUSTAINED_S)
     assert past_runs(cluster, lent) == ALL // 2, "their new tickets move nobody"
     assert past_runs(cluster, asked) == 0
+
+
+def test_the_newest_runs_are_ended_first() -> None:
+    cluster, q = cluster_of()
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    cluster.run_for(10.0)
+    cluster.ask(lent, StartInstances(ranges=((3, 5),), again=True))
+    cluster.run_for(10.0)
+    run_all(cluster, lent, ALL)
+    asked = cluster.create_job(spec(2, q), "b")
+    run_all(cluster, asked, 2)
+    twice = [view.instance for view in cluster.instances(lent, ALL) if len(view.runs) == 2]
+    assert twice == [3, 4] and past_runs(cluster, lent) == 4
 
 
 def test_a_run_that_is_not_to_run_again_ends() -> None:
