@@ -25,7 +25,8 @@ class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
-    """Resources are granted to this run of these members. `ports`: one tuple per member.
+    """Resources are granted to this run of these members. `ports`, `devices`: one tuple per member,
+    or none at all.
 
     `shares`: as in the launch; the fold does not need it, whoever checks a journal does.
     """
@@ -37,6 +38,7 @@ class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     at: float
     ports: tuple[tuple[int, ...], ...] = ()
     shares: int = 0
+    devices: tuple[tuple[int, ...], ...] = ()
 
 
 class RunsRefused(Fact, frozen=True, gc=False, array_like=True):

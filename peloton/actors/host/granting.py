@@ -10,6 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.devices import (
+    NO_DEVICE,
+    Devices,
+    devices_wanted,
+    free_devices,
+    with_devices,
+)
 from peloton.actors.host.ledger import pick_ports
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.task_holds import alive, members_held, room_beside
@@ -31,6 +38,7 @@ class Granted(NamedTuple):
     members: Bits
     ports: Ports
     reason: str
+    devices: Devices = ()
 
 
 def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
@@ -61,7 +69,12 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
             fixed = [port.number for port in spec.ports if port.number in taken]
             reason = f"port {fixed[0]} is taken on the host" if fixed else NO_PORT
         some = with_ports
-    return Granted(some, ports, reason)
+    if not (devices_wanted(spec.resources) and at.level >= m.LEVEL_DEVICES):
+        return Granted(some, ports, reason)
+    with_gpus, devices = with_devices(free_devices(host), some, spec.resources)
+    # The lowest members have them, as they have the first ports.
+    reason = reason if with_gpus == some else NO_DEVICE
+    return Granted(with_gpus, ports[: len(with_gpus)], reason, devices)
 
 
 def _beside_holds(host: Host, members: Bits, at: At) -> tuple[Bits, Resources, str]:

@@ -38,6 +38,9 @@ HOLDS_RUNS = "HOLDS_RUNS"
 NO_HOST = "NO_HOST"
 NOT_DOWN = "NOT_DOWN"
 LEVEL_TOO_LOW = "LEVEL_TOO_LOW"
+LEVEL_DEVICES = 5
+"""From this feature level on each run with gpus has devices of its own: an earlier version would
+take over a host without knowing whose they are."""
 
 
 class Port(Value, frozen=True, gc=False, array_like=True):
@@ -254,11 +257,13 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
 
 
 class StartRun(Value, frozen=True, gc=False, array_like=True):
-    """One run to start. `ports` are the picked numbers, in the order of the spec's."""
+    """One run to start. `ports` are the picked numbers, in the order of the spec's. `devices` are
+    the indices of its gpus, and it may see no others; None: all of the machine."""
 
     run: str
     spec: RunSpec
     ports: tuple[int, ...] = ()
+    devices: tuple[int, ...] | None = None
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:

@@ -205,9 +205,12 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
         since=fact.at,
         labels=fact.spec.all_labels,
     )
-    if fact.ports:
-        for member, ports in zip(fact.members, fact.ports, strict=True):
-            runs = runs.put(fact.crowd, replace(alike, members=Bits.of(member), ports=ports))
+    if fact.ports or fact.devices:
+        nothing = ((),) * len(fact.members)
+        each = zip(fact.members, fact.ports or nothing, fact.devices or nothing, strict=True)
+        for member, ports, devices in each:
+            one = replace(alike, members=Bits.of(member), ports=ports, devices=devices)
+            runs = runs.put(fact.crowd, one)
     else:
         runs = runs.put(fact.crowd, alike)
     picked = sum(in_range(host, port) for ports in fact.ports for port in ports)
@@ -316,6 +319,7 @@ def _ender(
             spec=None,
             resources=Resources(),
             ports=(),
+            devices=(),
             ended_at=at,
             labels=(),
             started_at=of.started_at if started_at is None else started_at,
