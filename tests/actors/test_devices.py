@@ -8,7 +8,13 @@ from msgspec.structs import replace
 
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
-from peloton.actors.host.devices import NO_DEVICE, devices_wanted, free_devices, with_devices
+from peloton.actors.host.devices import (
+    LEVEL_DEVICES,
+    NO_DEVICE,
+    devices_wanted,
+    free_devices,
+    with_devices,
+)
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host
@@ -27,7 +33,7 @@ DONE = RunOutcome(End.SUCCEEDED, 0)
 GPU = m.RunSpec(Resources(UNIT, 0, 0, UNIT), "true")
 PAIR = replace(GPU, resources=Resources(UNIT, 0, 0, 2 * UNIT))
 CPU = replace(GPU, resources=Resources(UNIT))
-LEVEL = m.LEVEL_DEVICES
+LEVEL = LEVEL_DEVICES
 
 
 def receive(
@@ -178,7 +184,7 @@ def test_no_device_is_held_twice_whatever_happens(steps: list[tuple[str, int, in
 @given(st.sets(st.integers(0, 9)), st.integers(0, 4), st.integers(1, 5))
 def test_members_share_nothing(there: set[int], each: int, count: int) -> None:
     free = sorted(there)
-    some, found = with_devices(free, Bits.span(0, count), Resources(0, 0, 0, each * UNIT))
+    some, found = with_devices(free, Bits.span(0, count), need=Resources(0, 0, 0, each * UNIT))
     given_out = [device for devices in found for device in devices]
     assert sorted([*given_out, *free]) == sorted(there)
     assert len(some) == len(found) and {len(one) for one in found} <= {each}

@@ -87,11 +87,11 @@ def _grant(
     sends: tuple[Send, ...] = ()
     if some:
         crowd = at.sender
-        accepted = f.RunsAccepted(
-            crowd, some, message.run, spec, at.now, found.ports, message.shares, found.devices
-        )
+        run, ports = message.run, found.ports
+        accepted = f.RunsAccepted(crowd, some, run, spec, at.now, ports, message.shares)
+        given = (f.DevicesGiven(crowd, some, run, found.devices),) if found.devices else ()
         came = (one for one in host.task_holds if one.crowd == crowd and one.member in some)
-        facts = (accepted, *ended_holds((one.task for one in came), TASK_LAUNCHED))
+        facts = (accepted, *given, *ended_holds((one.task for one in came), TASK_LAUNCHED))
         starts = _starts(host, message, at=at, found=found)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
         # The task hears of its run when the process has started; `Accepted` is for repeats.
@@ -109,7 +109,7 @@ def _grant(
 def _starts(host: Host, message: m.Launch, *, at: At, found: Granted) -> tuple[m.StartRun, ...]:
     spec, (members, ports, _, devices) = message.spec, found
     assert spec is not None and at.sender is not None
-    none = devices_told(host, spec.resources, (), level=at.level)
+    none = devices_told(host, spec.resources, level=at.level)
     return tuple(
         m.StartRun(name, spec, ports[one] if ports else (), devices[one] if devices else none)
         for one, name in enumerate(names_of(at.sender, members.raw, run=message.run))

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peloton.actors.host.messages import LEVEL_DEVICES
 from peloton.actors.host.state import Host
 from peloton.actors.resources import EPSILON, UNIT, Resources
 from peloton.runtime.vocabulary import Bits
 
+LEVEL_DEVICES = 5
+"""From this feature level on each run with gpus has devices of its own: an earlier version would
+take over a host without knowing whose they are."""
 NO_DEVICE = "no free gpu on the host"
 
 Devices = tuple[tuple[int, ...], ...]
@@ -33,7 +35,7 @@ def free_devices(host: Host) -> list[int]:
     return [device for device in range(host.capacity.gpu // UNIT) if device not in taken]
 
 
-def with_devices(free: list[int], members: Bits, need: Resources) -> tuple[Bits, Devices]:
+def with_devices(free: list[int], members: Bits, *, need: Resources) -> tuple[Bits, Devices]:
     """The lowest of the members for which there are devices, which are taken from `free`."""
     wanted, found, devices = devices_wanted(need), list[int](), list[tuple[int, ...]]()
     for member in members:
@@ -46,7 +48,7 @@ def with_devices(free: list[int], members: Bits, need: Resources) -> tuple[Bits,
 
 
 def devices_told(
-    host: Host, need: Resources, devices: Sequence[int], *, level: int
+    host: Host, need: Resources, *, devices: Sequence[int] = (), level: int
 ) -> tuple[int, ...] | None:
     """The devices that the backend lets a run see: none at all where it asks for none on a host
     that has some. None: the backend hides nothing."""

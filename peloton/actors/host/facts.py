@@ -25,8 +25,7 @@ class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
-    """Resources are granted to this run of these members. `ports`, `devices`: one tuple per member,
-    or none at all.
+    """Resources are granted to this run of these members. `ports`: one tuple per member.
 
     `shares`: as in the launch; the fold does not need it, whoever checks a journal does.
     """
@@ -38,7 +37,6 @@ class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     at: float
     ports: tuple[tuple[int, ...], ...] = ()
     shares: int = 0
-    devices: tuple[tuple[int, ...], ...] = ()
 
 
 class RunsRefused(Fact, frozen=True, gc=False, array_like=True):
@@ -227,6 +225,15 @@ class HostMoving(Fact, frozen=True, gc=False, array_like=True):
     pool: str
 
 
+class DevicesGiven(Fact, frozen=True, gc=False, array_like=True):
+    """Gpus, by index, to members that were accepted in the same turn: one tuple for each."""
+
+    crowd: Key
+    members: Bits
+    run: int
+    devices: tuple[tuple[int, ...], ...]
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -257,4 +264,5 @@ FACTS: dict[int, type] = {
     27: TaskHeld,
     28: TaskHoldsEnded,
     29: HostMoving,
+    30: DevicesGiven,
 }

@@ -12,6 +12,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host.devices import (
+    LEVEL_DEVICES,
     NO_DEVICE,
     Devices,
     devices_told,
@@ -55,13 +56,12 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
         if len(ports) < len(spec.ports):
             return _cannot(f"{each.task}: {NO_PORT}, or one is taken")
         (name,) = names_of(crowd, _ONE.raw, run=run)
-        own, told = _devices(host, free, each.spec.resources, at=at)
+        own, told = _devices(host, each.spec.resources, free=free, at=at)
         if own is None:
             return _cannot(f"{each.task}: {NO_DEVICE}")
-        accepted = f.RunsAccepted(
-            crowd, _ONE, run, spec, at.now, (ports,) if ports else (), devices=own
-        )
+        accepted = f.RunsAccepted(crowd, _ONE, run, spec, at.now, (ports,) if ports else ())
         facts.append(accepted)
+        facts += [f.DevicesGiven(crowd, _ONE, run, own)] if own else []
         starts.append(m.StartRun(name, spec, ports, told))
     order = m.StartRuns(at.key, at.epoch, tuple(starts), host.keeper)
     reply = hm.ForeignLaunched(tuple(each.run for each in starts))
@@ -70,13 +70,13 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
 
 
 def _devices(
-    host: Host, free: list[int], need: Resources, *, at: At
+    host: Host, need: Resources, *, free: list[int], at: At
 ) -> tuple[Devices | None, tuple[int, ...] | None]:
     """The devices of one run, as journaled (None: there are not enough) and as the backend is
     told."""
-    if at.level < m.LEVEL_DEVICES or not devices_wanted(need):
-        return (), devices_told(host, need, (), level=at.level)
-    some, devices = with_devices(free, _ONE, need)
+    if at.level < LEVEL_DEVICES or not devices_wanted(need):
+        return (), devices_told(host, need, level=at.level)
+    some, devices = with_devices(free, _ONE, need=need)
     return (devices, devices[0]) if some else (None, None)
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.devices import (
+    LEVEL_DEVICES,
     NO_DEVICE,
     Devices,
     devices_wanted,
@@ -69,9 +70,9 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
             fixed = [port.number for port in spec.ports if port.number in taken]
             reason = f"port {fixed[0]} is taken on the host" if fixed else NO_PORT
         some = with_ports
-    if not (devices_wanted(spec.resources) and at.level >= m.LEVEL_DEVICES):
+    if not (devices_wanted(spec.resources) and at.level >= LEVEL_DEVICES):
         return Granted(some, ports, reason)
-    with_gpus, devices = with_devices(free_devices(host), some, spec.resources)
+    with_gpus, devices = with_devices(free_devices(host), some, need=spec.resources)
     # The lowest members have them, as they have the first ports.
     reason = reason if with_gpus == some else NO_DEVICE
     return Granted(with_gpus, ports[: len(with_gpus)], reason, devices)

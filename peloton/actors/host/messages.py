@@ -38,9 +38,6 @@ HOLDS_RUNS = "HOLDS_RUNS"
 NO_HOST = "NO_HOST"
 NOT_DOWN = "NOT_DOWN"
 LEVEL_TOO_LOW = "LEVEL_TOO_LOW"
-LEVEL_DEVICES = 5
-"""From this feature level on each run with gpus has devices of its own: an earlier version would
-take over a host without knowing whose they are."""
 
 
 class Port(Value, frozen=True, gc=False, array_like=True):

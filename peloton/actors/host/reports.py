@@ -355,7 +355,7 @@ def _orders(
                 name,
                 some.spec,
                 some.ports,
-                devices_told(host, some.resources, some.devices, level=at.level),
+                devices_told(host, some.resources, devices=some.devices, level=at.level),
             )
             for crowd, some in again
             if some.spec

@@ -6,6 +6,7 @@ Turns (state, fact) into the next state. Must not refuse a fact: what was journa
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -205,12 +206,9 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
         since=fact.at,
         labels=fact.spec.all_labels,
     )
-    if fact.ports or fact.devices:
-        nothing = ((),) * len(fact.members)
-        each = zip(fact.members, fact.ports or nothing, fact.devices or nothing, strict=True)
-        for member, ports, devices in each:
-            one = replace(alike, members=Bits.of(member), ports=ports, devices=devices)
-            runs = runs.put(fact.crowd, one)
+    if fact.ports:
+        for member, ports in zip(fact.members, fact.ports, strict=True):
+            runs = runs.put(fact.crowd, replace(alike, members=Bits.of(member), ports=ports))
     else:
         runs = runs.put(fact.crowd, alike)
     picked = sum(in_range(host, port) for ports in fact.ports for port in ports)
@@ -224,6 +222,14 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
         running=_counted(host.running, alike, by=len(fact.members)),
         foreign=host.foreign + is_foreign(fact.crowd),
     )
+
+
+def _devices_given(host: Host, fact: f.DevicesGiven) -> Host:
+    runs = host.runs
+    for member, devices in zip(fact.members, fact.devices, strict=True):
+        with_them = functools.partial(replace, devices=devices)
+        runs = runs.change(fact.crowd, Bits.of(member), run=fact.run, to=with_them)
+    return replace(host, runs=runs)
 
 
 def _counted(
@@ -445,6 +451,7 @@ def _state(state: HostStates) -> Callable[[Host, Any], Host]:
 EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostConfigured: _configured,
     f.RunsAccepted: _accepted,
+    f.DevicesGiven: _devices_given,
     f.RunsRefused: _refused,
     f.ProcessesStarted: _phase(RunPhase.STARTED),
     f.KillOrdered: _phase(RunPhase.KILLING),

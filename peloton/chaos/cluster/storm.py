@@ -14,11 +14,13 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.hold_messages import LEVEL_HOLDS
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
+    gpu_work,
     host_holds,
     host_pooling,
     larger,
@@ -78,7 +80,7 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 """What clients do in a part of the storms. The order is part of every seed."""
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
-    quarantining.DRAWN,
+    quarantining.DRAWN, gpu_work.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = (*host_holds.WORK, *host_pooling.WORK)
@@ -144,8 +146,7 @@ def draw(seed: int) -> ClusterPlan:
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
-    if not raised and any(action.name in NEED_A_LEVEL for action in actions):
-        level = LEVEL_HOLDS
+    level = level if raised else _needed(level, {action.name for action in actions})
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)
@@ -177,6 +178,12 @@ def draw(seed: int) -> ClusterPlan:
         after = quarantining.QUARANTINED_AFTER
         plan = changed(plan, hosts=hosts, quarantine_after=after)
     return alone(plan) if random.Random(f"{seed} alone").random() < ALONE_SHARE else plan
+
+
+def _needed(level: int, names: set[str]) -> int:
+    """The level of a storm in which nobody raises it, with actions of these names."""
+    level = level if names.isdisjoint(NEED_A_LEVEL) else LEVEL_HOLDS
+    return level if not level or names.isdisjoint(gpu_work.WORK) else LEVEL_DEVICES
 
 
 def alone(plan: ClusterPlan) -> ClusterPlan:
@@ -235,6 +242,7 @@ class StormRun:
             int(finished),
             plan.quarantine_after,
             plan.furnish_s_max,
+            host_capacity=gpu_work.capacity(plan.actions),
             level=plan.level,
             embedded=plan.embedded,
             twice=plan.seed % TWICE_EVERY == 0,
