@@ -196,6 +196,12 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     ),
     (ALONE, "shards.taskmgr", 3, r"^shards\.taskmgr: there are jobmgr, resmgr, hostmgr"),
     (ALONE, "shards.jobmgr", 0, r"^shards\.jobmgr: 0 is not between 1 and 4096"),
+    (
+        ALONE,
+        "limits.scarce_resource_types",
+        ["GPU", "cpu"],
+        r"^limits\.scarce_resource_types\[1\]: 'cpu' must be one of GPU",
+    ),
     (ALONE, "limits.quarantine_after", 31, r"^limits\.quarantine_after: 31 is not between"),
     (ALONE, "limits.receive_max_bytes", 1, r"^limits\.receive_max_bytes: 1 is not between"),
 ]
