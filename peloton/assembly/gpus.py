@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-ROOT = Path("/")
+MACHINE_ROOT = Path("/")
 DRIVER = "proc/driver/nvidia/gpus"
 """One folder for each device that the driver runs, by its place on the bus."""
 DEVICES = "dev"
 _DEVICE = re.compile("nvidia[0-9]+")
 
 
-def gpu_count(root: Path = ROOT) -> int:
+def gpu_count(root: Path = MACHINE_ROOT) -> int:
     """What the driver lists; where it lists nothing (a container), the device files."""
     try:
         return len([*(root / DRIVER).iterdir()])

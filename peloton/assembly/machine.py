@@ -12,7 +12,7 @@ import shutil
 import socket
 from pathlib import Path
 
-from peloton.assembly.gpus import ROOT, gpu_count
+from peloton.assembly.gpus import MACHINE_ROOT, gpu_count
 from peloton.settings.config import HOST_NAME_PREFIX, HostSetting
 
 MB = 1024 * 1024
@@ -23,7 +23,7 @@ DISK_LEFT = 0.1
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def this_machine(data: Path, *, root: Path = ROOT) -> HostSetting:
+def this_machine(data: Path, *, root: Path = MACHINE_ROOT) -> HostSetting:
     """The machine as a host; `data` is the folder whose file system the tasks write to.
 
     All cpus: they are shared by time, and the daemon needs little of it. The disk counts whole, not

@@ -1,5 +1,4 @@
-"""Options of a minicluster: how long ended jobs are kept, when a host is suspected,
-which hosts are kept for few.
+"""Options of a minicluster: how long ended jobs are kept, when a host is suspected or kept for few.
 
 Turns what was typed into settings of a daemon. It must not know what is done with it.
 """

@@ -1,27 +1,49 @@
-"""The value of `--host-gpus`: a whole number of gpus, or all that this machine has.
+"""The option `--host-gpus`: a number of gpus, or all that this machine has.
 
-Turns a word into either. It must not look at the machine.
+Turns its word into the size of hosts. Must not check whether a number is whole: it is checked with
+the other sizes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
 import click
 
+from peloton.assembly.gpus import gpu_count
+from peloton.settings.config import BadSetting
+
 AUTO = "auto"
+_Optioned = TypeVar("_Optioned", bound=Callable[..., Any])
 
 
-class GpuCount(click.ParamType[float | str]):
-    """A number, or `auto`. Whether the number is whole is checked with the other sizes."""
+def number_or_auto(value: str) -> float | str:
+    """AUTO or the number. Raises ValueError."""
+    return AUTO if value == AUTO else float(value)
 
-    name = "gpus"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float | str:
-        """AUTO or the number."""
-        if value == AUTO:
-            return AUTO
-        try:
-            return float(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is neither a number nor {AUTO}", param, ctx)
+def gpu_option(command: _Optioned) -> _Optioned:
+    """Add the option to a command."""
+    return click.option(
+        "--host-gpus",
+        type=number_or_auto,
+        metavar="N|auto",
+        help="Of each host. auto: those of this machine, for its one host.  [default: auto for "
+        "the host that is this machine, else 0]",
+    )(command)
+
+
+def sizes_given(options: Mapping[str, object], sizes: Sequence[str]) -> dict[str, float]:
+    """Those of the options that name a number."""
+    found = {name: options[f"host_{name}"] for name in sizes}
+    return {name: size for name, size in found.items() if isinstance(size, (int, float))}
+
+
+def auto_gpus(options: Mapping[str, object], *, hosts: int) -> dict[str, float]:
+    """The size that `auto` is; nothing where another word stands."""
+    if options["host_gpus"] != AUTO:
+        return {}
+    if hosts > 1:
+        raise BadSetting("--host-gpus: auto is for one host: several would share the gpus")
+    return {"gpus": float(gpu_count())}

@@ -16,10 +16,9 @@ from typing import TypeVar
 import click
 from click.core import ParameterSource
 
-from peloton.assembly.gpus import gpu_count
 from peloton.assembly.machine import this_machine
 from peloton.processes import archive_options as kept
-from peloton.processes.gpu_option import AUTO, GpuCount
+from peloton.processes.gpu_option import auto_gpus, gpu_option, sizes_given
 from peloton.processes.notify_options import notify_of, notify_options
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
@@ -81,13 +80,7 @@ def command() -> click.Command:
 @click.option("--host-cpus", type=float, help="Of each host.")
 @click.option("--host-memory-mb", type=float, help="Of each host.")
 @click.option("--host-disk-mb", type=float, help="Of each host.")
-@click.option(
-    "--host-gpus",
-    type=GpuCount(),
-    metavar="N|auto",
-    help="Of each host. auto: those of this machine, for its one host.  [default: auto for the "
-    "host that is this machine, else 0]",
-)
+@gpu_option
 @click.option(
     "--host-slack-cpus",
     type=float,
@@ -317,15 +310,7 @@ def _hosts(options: dict[str, object]) -> list[HostSetting]:
     size, number = HostSetting(name="size"), TOY_HOSTS if count is None else _whole(count)
     if count is None and options["backend"] == "process":
         size, number = this_machine(_folder(options)), 1
-    given = {
-        name: _number(options, f"host_{name}")
-        for name in SIZES
-        if options[f"host_{name}"] not in (None, AUTO)
-    }
-    if options["host_gpus"] == AUTO:
-        if number > 1:
-            raise BadSetting("--host-gpus: auto is for one host: several would share the gpus")
-        given["gpus"] = float(gpu_count())
+    given = sizes_given(options, SIZES) | auto_gpus(options, hosts=number)
     hosts = config.hosts_alike(number, config.sized(size, given))
     config.check_hosts(hosts)
     return config.less_slack(hosts, _slack(options))

@@ -114,7 +114,6 @@ class JournalSetting(_Record, frozen=True):
 
 
 SCARCE_TYPES = ("GPU",)
-"""Resources that hosts may be kept for."""
 
 
 class LimitSettings(_Record, frozen=True):
@@ -370,8 +369,7 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
     yield from _between(limits.quarantine_after, name, least=0, most=QUARANTINE_AFTER_MAX)
     for number, name in enumerate(limits.scarce_resource_types):
         if name not in SCARCE_TYPES:
-            text = f"{name!r} must be one of {', '.join(SCARCE_TYPES)}"
-            yield f"limits.scarce_resource_types[{number}]: {text}"
+            yield f"limits.scarce_resource_types[{number}]: {name!r} must be one of GPU"
     yield from archive_problems(
         found.archive, after="archive.after", forget_after="archive.forget_after"
     )
