@@ -114,12 +114,16 @@ class JournalSetting(_Record, frozen=True):
     cassandra: Cassandra | None = None
 
 
+SCARCE_TYPES = ("GPU",)
+
+
 class LimitSettings(_Record, frozen=True):
     """How much is too much."""
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
     checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
     quarantine_after: int = QUARANTINE_AFTER  # 0: hosts are never quarantined
+    scarce_resource_types: list[str] = []  # hosts that have such are for tasks that ask for it
 
 
 class DaemonSettings(_Record, frozen=True):
@@ -365,6 +369,9 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
     yield from _between(limits.checkpoint_bytes_min, name, least=1, most=2**40)
     name = "limits.quarantine_after"
     yield from _between(limits.quarantine_after, name, least=0, most=QUARANTINE_AFTER_MAX)
+    for number, name in enumerate(limits.scarce_resource_types):
+        if name not in SCARCE_TYPES:
+            yield f"limits.scarce_resource_types[{number}]: {name!r} must be one of GPU"
     yield from archive_problems(
         found.archive,
         after="archive.after",

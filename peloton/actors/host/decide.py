@@ -24,8 +24,9 @@ from peloton.actors.host.configuring import (
     no_host_for_pool,
     set_pool,
 )
+from peloton.actors.host.devices import devices_told
 from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
-from peloton.actors.host.granting import granted
+from peloton.actors.host.granting import Granted, granted
 from peloton.actors.host.holding import expired, hold, hold_deadline, not_held, release
 from peloton.actors.host.ledger import (
     RunEvent,
@@ -80,15 +81,18 @@ def _grant(
 ) -> tuple[tuple[Fact, ...], tuple[Send, ...], str]:
     assert at.sender is not None and message.spec is not None
     spec = message.spec
-    some, ports, reason = granted(host, message, members=members, at=at)
+    found = granted(host, message, members=members, at=at)
+    some, reason = found.members, found.reason
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
     if some:
-        accepted = f.RunsAccepted(at.sender, some, message.run, spec, at.now, ports, message.shares)
         crowd = at.sender
+        run, ports = message.run, found.ports
+        accepted = f.RunsAccepted(crowd, some, run, spec, at.now, ports, message.shares)
+        given = (f.DevicesGiven(crowd, some, run, found.devices),) if found.devices else ()
         came = (one for one in host.task_holds if one.crowd == crowd and one.member in some)
-        facts = (accepted, *ended_holds((one.task for one in came), TASK_LAUNCHED))
-        starts = _starts(at.sender, some, run=message.run, spec=spec, ports=ports)
+        facts = (accepted, *given, *ended_holds((one.task for one in came), TASK_LAUNCHED))
+        starts = _starts(host, message, at=at, found=found)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
         # The task hears of its run when the process has started; `Accepted` is for repeats.
         sends = (order,)
@@ -102,12 +106,13 @@ def _grant(
     return facts, sends, reason if refused else ""
 
 
-def _starts(
-    crowd: Key, members: Bits, *, run: int, spec: m.RunSpec, ports: tuple[tuple[int, ...], ...]
-) -> tuple[m.StartRun, ...]:
+def _starts(host: Host, message: m.Launch, *, at: At, found: Granted) -> tuple[m.StartRun, ...]:
+    spec, (members, ports, _, devices) = message.spec, found
+    assert spec is not None and at.sender is not None
+    none = devices_told(host, spec.resources, level=at.level)
     return tuple(
-        m.StartRun(name, spec, ports[at] if ports else ())
-        for at, name in enumerate(names_of(crowd, members.raw, run=run))
+        m.StartRun(name, spec, ports[one] if ports else (), devices[one] if devices else none)
+        for one, name in enumerate(names_of(at.sender, members.raw, run=message.run))
     )
 
 

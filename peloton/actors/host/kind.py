@@ -15,8 +15,10 @@ from peloton.actors.host import move_messages as mm
 from peloton.actors.host import view
 from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
+from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.facts import (
     FACTS,
+    DevicesGiven,
     HoldEnded,
     HoldTaken,
     HostDrained,
@@ -66,6 +68,7 @@ SINCE: Mapping[type, int] = {
         (TaskHeld, TaskHoldsEnded, hm.HeldForTask, hm.TaskHoldsReleased), hm.LEVEL_TASK_HOLDS
     ),
     HostMoving: mm.LEVEL_MOVES,
+    DevicesGiven: LEVEL_DEVICES,
 }
 """The feature levels of classes that earlier versions do not know."""
 

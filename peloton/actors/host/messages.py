@@ -255,11 +255,13 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
 
 
 class StartRun(Value, frozen=True, gc=False, array_like=True):
-    """One run to start. `ports` are the picked numbers, in the order of the spec's."""
+    """One run to start. `ports` are the picked numbers, in the order of the spec's. `devices` are
+    the indices of its gpus, and it may see no others; None: all of the machine."""
 
     run: str
     spec: RunSpec
     ports: tuple[int, ...] = ()
+    devices: tuple[int, ...] | None = None
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:

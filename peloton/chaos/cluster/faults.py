@@ -12,6 +12,7 @@ from functools import partial
 from peloton.chaos.cluster import (
     changing,
     feed_readers,
+    gpu_work,
     host_holds,
     host_pooling,
     larger,
@@ -166,6 +167,5 @@ APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
-    **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK,
-    **lending.WORK,
+    **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **gpu_work.WORK,
 }  # fmt: skip

@@ -208,9 +208,13 @@ class ShadowLedger:
             first = self.accepted.setdefault(pod, entry.key)
             if first != entry.key or pod in host.runs:
                 raise Contradiction(f"R9 {pod} was accepted by {first}, and again by {entry.key}")
-            wrong = host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ())
-            if wrong:
+            if wrong := host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ()):
                 raise Contradiction(f"R9 {entry.key} accepts {pod}: {wrong}")
+
+    def given(self, entry: Entry, fact: hf.DevicesGiven) -> None:
+        """A host gives gpus to runs that it has just accepted."""
+        if wrong := self.hosts[entry.key].give(fact):
+            raise Contradiction(f"R9 {entry.key} gives {wrong}")
 
     def stopped(self, entry: Entry, fact: hf.ProcessesEnded | hf.SetEnded) -> None:
         """Runs ended, each once."""
@@ -220,14 +224,9 @@ class ShadowLedger:
                 raise Contradiction(f"R13 {run} ended on {entry.key}, which does not hold it")
             host.free(run)
 
-    def lost(self, entry: Entry, fact: Any) -> None:
-        """All runs of the host count as ended."""
-        self.hosts[entry.key].clear()
-
     def dropped(self, entry: Entry, fact: hf.RunsForgotten | hf.SetForgotten) -> None:
         """The host drops the rows of runs that ended or were refused, and whose task knows."""
-        kept = [run for run in _runs(fact) if run in self.hosts[entry.key].runs]
-        if kept:
+        if kept := [run for run in _runs(fact) if run in self.hosts[entry.key].runs]:
             raise Contradiction(f"R11 {entry.key} drops {kept[:3]} whose resources it holds")
 
     # ---- pools ----
@@ -367,10 +366,11 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     tf.TaskForgotten: ShadowLedger.vanished,
     hf.HostConfigured: ShadowLedger.configured,
     hf.RunsAccepted: ShadowLedger.accept,
+    hf.DevicesGiven: ShadowLedger.given,
     hf.ProcessesEnded: ShadowLedger.stopped,
     hf.SetEnded: ShadowLedger.stopped,
-    hf.HostLost: ShadowLedger.lost,
-    hf.HostRemoved: ShadowLedger.lost,
+    hf.HostLost: lambda ledger, entry, _: ledger.hosts[entry.key].clear(),
+    hf.HostRemoved: lambda ledger, entry, _: ledger.hosts[entry.key].clear(),
     hf.RunsForgotten: ShadowLedger.dropped,
     hf.SetForgotten: ShadowLedger.dropped,
     pf.PoolCreated: ShadowLedger.pool,

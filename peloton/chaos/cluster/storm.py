@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.hold_messages import LEVEL_HOLDS
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
@@ -21,6 +22,7 @@ from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
+    gpu_work,
     host_holds,
     host_pooling,
     larger,
@@ -81,10 +83,13 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 """What clients do in a part of the storms. The order is part of every seed."""
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
-    quarantining.DRAWN, lending.DRAWN,
+    quarantining.DRAWN, lending.DRAWN, gpu_work.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
-NEED_A_LEVEL = (*host_holds.WORK, *host_pooling.WORK)
+NEED_A_LEVEL = {
+    **dict.fromkeys((*host_holds.WORK, *host_pooling.WORK), LEVEL_HOLDS),
+    **dict.fromkeys(lending.WORK, LEVEL_PREEMPTION),
+}
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
 
@@ -182,9 +187,11 @@ def draw(seed: int) -> ClusterPlan:
 
 
 def _needed(actions: list[StormAction], level: int) -> int:
-    if any(action.name in lending.WORK for action in actions):
-        return LEVEL_PREEMPTION
-    return LEVEL_HOLDS if any(action.name in NEED_A_LEVEL for action in actions) else level
+    """The level of a storm in which nobody raises it."""
+    names = {action.name for action in actions}
+    level = max(level, *(NEED_A_LEVEL.get(name, 0) for name in names), 0)
+    # Below the level of devices gpus are only counted, which storms at level 0 show.
+    return level if not level or names.isdisjoint(gpu_work.WORK) else LEVEL_DEVICES
 
 
 def alone(plan: ClusterPlan) -> ClusterPlan:
@@ -243,6 +250,7 @@ class StormRun:
             int(finished),
             plan.quarantine_after,
             plan.furnish_s_max,
+            host_capacity=gpu_work.capacity(plan.actions),
             level=plan.level,
             embedded=plan.embedded,
             twice=plan.seed % TWICE_EVERY == 0,
