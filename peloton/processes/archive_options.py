@@ -17,7 +17,7 @@ from peloton.settings.archive import (
     ArchiveSetting,
     archive_problems,
 )
-from peloton.settings.daemon import (
+from peloton.settings.limits import (
     QUARANTINE_AFTER,
     QUARANTINE_AFTER_MAX,
     SCARCE_TYPES,

@@ -34,10 +34,8 @@ LEVEL_MAINTENANCE = 2
 """The feature level from which a host may be drained for maintenance."""
 
 # Codes of refusals.
-HOLDS_RUNS = "HOLDS_RUNS"
-NO_HOST = "NO_HOST"
-NOT_DOWN = "NOT_DOWN"
-LEVEL_TOO_LOW = "LEVEL_TOO_LOW"
+HOLDS_RUNS, NO_HOST = "HOLDS_RUNS", "NO_HOST"
+NOT_DOWN, LEVEL_TOO_LOW = "NOT_DOWN", "LEVEL_TOO_LOW"
 
 
 class Port(Value, frozen=True, gc=False, array_like=True):
