@@ -312,7 +312,9 @@ class Daemon:
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
         region.routes.roles["placer"] = "placement"  # whether or not we have one ourselves
         if "placement" in settings.roles:
-            region.register_service("placer", PlacerService(self._inventories), role="placement")
+            scarce = "GPU" in settings.limits.scarce_resource_types
+            placer = PlacerService(self._inventories, scarce_gpu=scarce)
+            region.register_service("placer", placer, role="placement")
         if "jobmgr" in settings.roles:
             self._undo.append(furnish_notifier(settings, region, report=log_line).close)
         if "hostmgr" not in settings.roles:

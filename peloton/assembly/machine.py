@@ -12,6 +12,7 @@ import shutil
 import socket
 from pathlib import Path
 
+from peloton.assembly.gpus import MACHINE_ROOT, gpu_count
 from peloton.settings.config import HOST_NAME_PREFIX, HostSetting
 
 MB = 1024 * 1024
@@ -20,10 +21,9 @@ MEMORY_LEFT_MB_MAX = 4096.0
 """A tenth of the memory stays with the system and the daemon, at most this."""
 DISK_LEFT = 0.1
 CGROUP = Path("/sys/fs/cgroup")
-DEVICES = Path("/dev")
 
 
-def this_machine(data: Path) -> HostSetting:
+def this_machine(data: Path, *, root: Path = MACHINE_ROOT) -> HostSetting:
     """The machine as a host; `data` is the folder whose file system the tasks write to.
 
     All cpus: they are shared by time, and the daemon needs little of it. The disk counts whole, not
@@ -36,7 +36,7 @@ def this_machine(data: Path) -> HostSetting:
         cpus=_cpus(),
         memory_mb=float(int(memory_mb - left_mb)),
         disk_mb=float(int(_disk_mb(data) * (1.0 - DISK_LEFT))),
-        gpus=float(sum(name[6:].isdigit() for name in _nvidia())),
+        gpus=float(gpu_count(root)),
     )
 
 
@@ -61,10 +61,6 @@ def _disk_mb(data: Path) -> float:
     while not there.exists():
         there = there.parent
     return shutil.disk_usage(there).total / MB
-
-
-def _nvidia() -> list[str]:
-    return [name for name in os.listdir(DEVICES) if name.startswith("nvidia")]
 
 
 def _text(file: Path) -> str:

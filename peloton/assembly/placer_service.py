@@ -18,14 +18,14 @@ class PlacerService:
 
     own_thread = False
 
-    def __init__(self, inventories: list[Key]) -> None:
-        self._inventories = inventories
+    def __init__(self, inventories: list[Key], *, scarce_gpu: bool = False) -> None:
+        self._inventories, self._scarce_gpu = inventories, scarce_gpu
         self._key, self._part, self._parts = key("placer", 0), 0, 1
         self.reset()
 
     def reset(self) -> None:
         """Replace the placer by a new one; also called after it raised."""
-        settings = PlacerSettings(part=self._part, parts=self._parts)
+        settings = PlacerSettings(part=self._part, parts=self._parts, scarce_gpu=self._scarce_gpu)
         self._placer = Placer(self._key, settings, inventories=self._inventories)
 
     def rename(self, member: str, *, number: int, count: int) -> None:

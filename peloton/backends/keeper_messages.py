@@ -60,10 +60,12 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class RunContainer:
-    """The image that a run is started from, and the program of the engine that does it."""
+    """The image that a run is started from, the program of the engine that does it, and the
+    indices of the gpus that it gets."""
 
     engine: str
     image: str
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ read before the keeper came back, and sent after its "up", would be the last a h
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import signal as signals
@@ -25,6 +26,7 @@ from peloton.actors.resources import Resources, amount
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import keeper_folder
 from peloton.backends import keeper_messages as km
+from peloton.backends.gpu_words import gpu_variables
 from peloton.backends.keeper.kinds import NO_IMAGES, NOT_RUNNABLE
 from peloton.backends.keeper.limits import OFF
 from peloton.backends.keeper_folder import KeeperOwner
@@ -216,20 +218,24 @@ class ProcessBackend:
 
     def _request(self, host: str, run: m.StartRun) -> km.RunRequest:
         spec, root = run.spec, os.geteuid() == 0
+        container = self.limits.container_of(spec.image)
+        contained = container is not None
+        if container is not None and run.devices:
+            container = dataclasses.replace(container, gpus=run.devices)
         request = km.RunRequest(
             run_id=self._ids.begin(run.run),
             host=host,
             value=spec.value,
             shell=spec.shell,
             arguments=spec.arguments,
-            environment=dict(run.environment),
+            environment=dict(run.environment) | gpu_variables(run.devices, contained=contained),
             memory_mb=amount(spec.resources.memory),
             user=spec.user,
             # Only root can start a process as another user: others run all tasks as themselves.
             caller=spec.caller if root else "",
             task_user=self.accounts.task_user,
             limits=self.limits.of(spec.resources),
-            container=self.limits.container_of(spec.image),
+            container=container,
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()

@@ -94,12 +94,24 @@ class WaitCommand(OwnCommand):
     """Finds its jobs by name as patiently as it waits for them."""
 
     def job_ids(self, ctx: click.Context, typed: Sequence[str]) -> tuple[str, ...]:
-        """The ids of the jobs that were typed; a daemon may be restarting meanwhile."""
+        """The ids of the jobs that were typed; a daemon may be restarting meanwhile.
+
+        The time that this takes is part of that of --within.
+        """
+        from peloton.sdk.errors import ServiceUnavailable
         from peloton.sdk.ops import patiently
 
-        find = super().job_ids
-        within_s = ctx.params.get("within_s")
-        return patiently(lambda: find(ctx, typed), timeout_s=within_s, silent=hint)
+        find, within_s, begun_s = super().job_ids, ctx.params["within_s"], time.monotonic()
+        try:
+            found = patiently(lambda: find(ctx, typed), timeout_s=within_s, silent=hint)
+        except ServiceUnavailable as error:
+            if within_s is None:
+                raise
+            hint(f"the time is over; {error}")
+            ctx.exit(exits.WAIT_OVER)
+        if within_s is not None:
+            ctx.params["within_s"] = max(within_s - (time.monotonic() - begun_s), 0.0)
+        return found
 
 
 @click.command(cls=WaitCommand)

@@ -223,13 +223,13 @@ def _usage(view: InstanceView, seconds: float) -> dict[str, float]:
     return wire_usage(usage(view.config.resources or Resources(), seconds) if seconds else ())
 
 
-def _wire_goal(view: InstanceView, run: int) -> int:
+def _wire_goal(view: InstanceView, run: int) -> Any:
     """The goal; of an instance that was preempted and is not run again, what ended it."""
     outcome, stopped = view.outcome, view.goal in (TaskGoals.KILLED, TaskGoals.DELETED)
     if run == view.run and view.state == "KILLED" and outcome is not None and not stopped:
         for_good = outcome.reason == PREEMPTED and view.config.kill_on_preempt
-        return int(task.PREEMPTING) if for_good else int(WIRE_TASK_GOALS[view.goal])
-    return int(WIRE_TASK_GOALS[view.goal])
+        return task.PREEMPTING if for_good else WIRE_TASK_GOALS[view.goal]
+    return WIRE_TASK_GOALS[view.goal]
 
 
 def _put_end(runtime: task.RuntimeInfo, outcome: RunOutcome, *, on_request: bool) -> None:

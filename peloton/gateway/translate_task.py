@@ -12,7 +12,7 @@ import re
 
 from peloton.actors.host.messages import Port
 from peloton.actors.job.spec import Command, TaskConfig
-from peloton.actors.resources import Resources, millionths
+from peloton.actors.resources import UNIT, BadAmount, Resources, millionths
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.required_fields import missing_fields
@@ -97,12 +97,20 @@ def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
 
 
 def resources_of(sent: task.ResourceConfig, field: str) -> Resources:
-    """The amounts of a config; raises BadAmount, naming the field."""
+    """The amounts of a config; raises BadAmount, naming the field.
+
+    A gpu is given whole, to one run: several that share one would need its memory to be divided,
+    which nothing here enforces, and a sum of free parts does not say that one device has room.
+    """
+    gpu = millionths(sent.gpuLimit, f"{field}.gpuLimit")
+    if gpu % UNIT:
+        text = "is no whole number: each gpu is given whole, to one task"
+        raise BadAmount(f"{field}.gpuLimit: {sent.gpuLimit:g} {text}")
     return Resources(
         cpu=millionths(sent.cpuLimit, f"{field}.cpuLimit"),
         memory=millionths(sent.memLimitMb, f"{field}.memLimitMb"),
         disk=millionths(sent.diskLimitMb, f"{field}.diskLimitMb"),
-        gpu=millionths(sent.gpuLimit, f"{field}.gpuLimit"),
+        gpu=gpu,
     )
 
 

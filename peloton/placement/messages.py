@@ -212,9 +212,13 @@ class Unplaced(Message, frozen=True, gc=False, array_like=True):
 
 
 class AskRoom(Message, frozen=True, gc=False, array_like=True):
-    """Slice to placer: what these hosts have free; answered `RoomFound`. `number` is returned."""
+    """Slice to placer: what these hosts have free, for an order of a lot; answered `RoomFound`.
+
+    Lot and number are returned: orders of several lots may have one number.
+    """
 
     slice: Key
+    lot: Key
     number: int
     hosts: tuple[Key, ...]
 
@@ -222,6 +226,7 @@ class AskRoom(Message, frozen=True, gc=False, array_like=True):
 class RoomFound(Message, frozen=True, gc=False, array_like=True):
     """Placer to slice: what each of the hosts has free; None of one that takes no more tasks."""
 
+    lot: Key
     number: int
     hosts: tuple[Key, ...]
     free: tuple[Resources | None, ...]

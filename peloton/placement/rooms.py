@@ -14,7 +14,7 @@ from peloton.runtime.vocabulary import Key, Send
 def room_of(index: HostIndex, ask: AskRoom) -> Send:
     """The answer: what each host has free less what is proposed there."""
     found = tuple(_free(index, host) for host in ask.hosts)
-    return Send(ask.slice, RoomFound(ask.number, ask.hosts, found))
+    return Send(ask.slice, RoomFound(ask.lot, ask.number, ask.hosts, found))
 
 
 def _free(index: HostIndex, host: Key) -> Resources | None:

@@ -38,7 +38,7 @@ RESOURCE_UNITS = (("cpu", ""), ("memory", " MB"), ("disk", " MB"), ("gpu", ""))
 NEVER_FITS = "it can never fit on the hosts of this cluster"
 
 _OTHERS = {
-    SCARCE: "reserved for tasks that request a gpu",
+    SCARCE: "kept for tasks with gpus",
     UNKNOWN_TASKS: "without known task labels",
     HOST_LIMIT: "at their limit of these instances",
     QUARANTINED: "quarantined after failures of several jobs",

@@ -1,4 +1,4 @@
-"""Options of a minicluster: which ended jobs are kept how long, when a host is suspected.
+"""Options of a minicluster: which ended jobs are kept how long, which hosts are left out.
 
 Turns what was typed into settings of a daemon. It must not know what is done with it.
 """
@@ -17,7 +17,12 @@ from peloton.settings.archive import (
     ArchiveSetting,
     archive_problems,
 )
-from peloton.settings.daemon import QUARANTINE_AFTER, QUARANTINE_AFTER_MAX, LimitSettings
+from peloton.settings.limits import (
+    QUARANTINE_AFTER,
+    QUARANTINE_AFTER_MAX,
+    SCARCE_TYPES,
+    LimitSettings,
+)
 from peloton.settings.preemption import PreemptionSetting
 
 OFF = "off"
@@ -71,7 +76,12 @@ def archive_of(options: Mapping[str, object], texts: list[str]) -> ArchiveSettin
 
 
 def quarantine_option(command: Optioned) -> Optioned:
-    """Add the option to a command."""
+    """Add the options to a command."""
+    command = click.option(
+        "--scarce-gpus",
+        is_flag=True,
+        help="Keep hosts that have gpus for tasks that ask for one.",
+    )(command)
     return click.option(
         "--quarantine-after",
         default=str(QUARANTINE_AFTER),
@@ -92,4 +102,5 @@ def limits_of(options: Mapping[str, object], texts: list[str]) -> LimitSettings:
             f"nor {OFF!r}"
         )
         return LimitSettings()
-    return LimitSettings(quarantine_after=count)
+    scarce = [*SCARCE_TYPES] if options.get("scarce_gpus") else []
+    return LimitSettings(quarantine_after=count, scarce_resource_types=scarce)

@@ -18,6 +18,7 @@ from click.core import ParameterSource
 
 from peloton.assembly.machine import this_machine
 from peloton.processes import archive_options as kept
+from peloton.processes.gpu_option import auto_gpus, gpu_option, sizes_given
 from peloton.processes.notify_options import notify_of, notify_options
 from peloton.processes.sandbox_options import TypedSandboxes, sandbox_options, sandboxes_of
 from peloton.settings import config
@@ -78,7 +79,7 @@ def command() -> click.Command:
 @click.option("--host-cpus", type=float, help="Of each host.")
 @click.option("--host-memory-mb", type=float, help="Of each host.")
 @click.option("--host-disk-mb", type=float, help="Of each host.")
-@click.option("--host-gpus", type=float, help="Of each host.")
+@gpu_option
 @click.option(
     "--host-slack-cpus",
     type=float,
@@ -306,11 +307,7 @@ def _hosts(options: dict[str, object]) -> list[HostSetting]:
     size, number = HostSetting(name="size"), TOY_HOSTS if count is None else _whole(count)
     if count is None and options["backend"] == "process":
         size, number = this_machine(_folder(options)), 1
-    given = {
-        name: _number(options, f"host_{name}")
-        for name in SIZES
-        if options[f"host_{name}"] is not None
-    }
+    given = sizes_given(options, SIZES) | auto_gpus(options, hosts=number)
     hosts = config.hosts_alike(number, config.sized(size, given))
     config.check_hosts(hosts)
     return config.less_slack(hosts, _slack(options))

@@ -231,6 +231,8 @@ def host_problems(hosts: Sequence[HostSetting]) -> Iterator[str]:
             amount = getattr(host, field)
             if not 0 <= amount < 1e12:
                 yield f"hosts[{number}].{field}: must be ≥ 0 and finite, got {amount}"
+        if 0 <= host.gpus < 1e12 and host.gpus % 1:
+            yield f"hosts[{number}].gpus: must be a whole number, got {host.gpus}"
 
 
 def same_port(one: Address, other: Address) -> bool:

@@ -36,7 +36,6 @@ from peloton.settings.config import (
     GRPC_DEFAULT,
     HTTP_DEFAULT,
     PORT_MAX,
-    RECEIVE_MAX_BYTES,
     Address,
     BadSetting,
     host_problems,
@@ -47,6 +46,7 @@ from peloton.settings.config import (
     same_port,
     with_places,
 )
+from peloton.settings.limits import LimitSettings, limit_problems
 from peloton.settings.notify import NotifySetting, notify_problems
 from peloton.settings.preemption import PreemptionSetting, preemption_problems
 from peloton.settings.sandboxes import sandbox_problems
@@ -59,8 +59,6 @@ ALONE_SHARDS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 """Shards of each group where the config does not say; written once, in the cluster record."""
 SHARDS_MAX = 4096
 EXCHANGE_DEFAULT = "127.0.0.1:5399"
-CHECKPOINT_BYTES_MIN = 1024 * 1024
-QUARANTINE_AFTER, QUARANTINE_AFTER_MAX = 10, 30
 SESSION_S_MIN, SESSION_S_MAX = 1.0, 300.0
 SERVER = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 
@@ -112,14 +110,6 @@ class JournalSetting(_Record, frozen=True):
 
     sqlite: Sqlite | None = None
     cassandra: Cassandra | None = None
-
-
-class LimitSettings(_Record, frozen=True):
-    """How much is too much."""
-
-    receive_max_bytes: int = RECEIVE_MAX_BYTES
-    checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
-    quarantine_after: int = QUARANTINE_AFTER  # 0: hosts are never quarantined
 
 
 class DaemonSettings(_Record, frozen=True):
@@ -359,12 +349,7 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
             yield f"shards.{group}: there are {', '.join(GROUP_NAMES)}"
         else:
             yield from _between(count, f"shards.{group}", least=1, most=SHARDS_MAX)
-    limits, name = found.limits, "limits.receive_max_bytes"
-    yield from _between(limits.receive_max_bytes, name, least=1024, most=2**31 - 1)
-    name = "limits.checkpoint_bytes_min"
-    yield from _between(limits.checkpoint_bytes_min, name, least=1, most=2**40)
-    name = "limits.quarantine_after"
-    yield from _between(limits.quarantine_after, name, least=0, most=QUARANTINE_AFTER_MAX)
+    yield from limit_problems(found.limits, "limits")
     yield from archive_problems(
         found.archive,
         after="archive.after",

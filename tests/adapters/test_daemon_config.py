@@ -201,6 +201,12 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     (ALONE, "preemption.most", -1, r"^preemption\.most: -1 is not between 1 and"),
     (ALONE, "preemption.after", "soon", r"^preemption\.after: 'soon' is no length of time"),
     (ALONE, "preemption.within", "1", r"^preemption\.within: '1' is no length of time"),
+    (
+        ALONE,
+        "limits.scarce_resource_types",
+        ["GPU", "cpu"],
+        r"^limits\.scarce_resource_types\[1\]: 'cpu' must be one of GPU",
+    ),
     (ALONE, "limits.quarantine_after", 31, r"^limits\.quarantine_after: 31 is not between"),
     (ALONE, "limits.receive_max_bytes", 1, r"^limits\.receive_max_bytes: 1 is not between"),
 ]

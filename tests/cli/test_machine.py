@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from peloton.assembly import machine
+from peloton.assembly.gpus import gpu_count
 
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files of the kernel that a test writes; there are none at first."""
     monkeypatch.setattr(machine, "CGROUP", tmp_path)
-    monkeypatch.setattr(machine, "DEVICES", tmp_path)
     return tmp_path
 
 
 def test_it_has_what_the_machine_has_less_a_tenth(kernel: Path) -> None:
-    host = machine.this_machine(kernel / "not" / "there" / "yet")
+    host = machine.this_machine(kernel / "not" / "there" / "yet", root=kernel)
     assert host.cpus == len(os.sched_getaffinity(0))
     whole_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / machine.MB
     left_mb = min(whole_mb / 10, machine.MEMORY_LEFT_MB_MAX)
@@ -30,9 +30,10 @@ def test_it_has_what_the_machine_has_less_a_tenth(kernel: Path) -> None:
 def test_the_limits_of_a_container_count(kernel: Path) -> None:
     (kernel / "cpu.max").write_text("50000 100000\n")
     (kernel / "memory.max").write_text(f"{1000 * machine.MB}\n")
-    for name in ("nvidia0", "nvidia1", "nvidiactl"):
-        (kernel / name).touch()
-    host = machine.this_machine(kernel)
+    (kernel / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (kernel / "dev" / name).touch()
+    host = machine.this_machine(kernel, root=kernel)
     assert (host.cpus, host.memory_mb, host.gpus) == (0.5, 900.0, 2.0)
 
 
@@ -41,3 +42,14 @@ def test_no_limit_is_no_limit(kernel: Path) -> None:
     (kernel / "cpu.max").write_text("max 100000\n")
     (kernel / "memory.max").write_text("max\n")
     assert machine.this_machine(kernel) == without
+
+
+def test_gpus_are_those_that_the_driver_runs(tmp_path: Path) -> None:
+    assert gpu_count(tmp_path) == 0
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "null"):
+        (tmp_path / "dev" / name).touch()
+    assert gpu_count(tmp_path) == 2, "in a container there may be nothing but device files"
+    for name in ("0000:3b:00.0", "0000:5e:00.0", "0000:86:00.0"):
+        (tmp_path / "proc/driver/nvidia/gpus" / name).mkdir(parents=True)
+    assert gpu_count(tmp_path) == 3

@@ -286,4 +286,26 @@ def test_wait_finds_a_name_once_a_server_answers(
     assert done.code == 0 and JOB in done.out
     assert "restarting; retrying for 60 s at most" in done.err and "it answers again" in done.err
     peloton.cluster.fail("Query", *[grpc.StatusCode.UNAVAILABLE] * 10_000, text="gone")
-    assert peloton("wait", "hello_world", "--within", "0.1s").code == 69
+    over = peloton("wait", "hello_world", "--within", "0.1s")
+    assert (
+        over.code == 124
+        and "the time is over; " in over.err
+        and "cannot answer now: gone" in over.err
+    )
+
+
+def test_the_time_to_find_a_name_is_part_of_the_time_to_wait(
+    peloton: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk_ops, "SILENCE_PAUSE_S", 0.02)
+    peloton.cluster.add_job("RUNNING")
+    peloton.cluster.fail("Query", *[grpc.StatusCode.UNAVAILABLE] * 5, text="restarting")
+    asked: list[float] = []
+
+    def wait(_self: object, _job: str, *, timeout_s: float, **_: object) -> sdk_ops.WaitResult:
+        asked.append(timeout_s)
+        return sdk_ops.WaitResult("RUNNING", False, {}, 0)
+
+    monkeypatch.setattr(sdk_ops.OpsCalls, "wait", wait)
+    assert peloton("wait", "hello_world", "--within", "60s").code == 124
+    assert len(asked) == 1 and 0.0 < asked[0] <= 59.9

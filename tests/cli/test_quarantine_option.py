@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.processes.archive_options import limits_of
-from peloton.settings.daemon import QUARANTINE_AFTER
+from peloton.settings.limits import QUARANTINE_AFTER
 
 
 @pytest.mark.parametrize(("text", "count"), [("10", 10), ("1", 1), ("30", 30), ("off", 0)])

@@ -87,7 +87,7 @@ def alike(count: int, free: float, **rest: object) -> list[HostSummary]:
         (
             [host("g", res(9, gpu=1))],
             Shape(res(1)),
-            "1 of 1 hosts is reserved for tasks that request a gpu, "
+            "1 of 1 hosts is kept for tasks with gpus, "
             "the hosts that are large enough are not open to it" + NEVER,
         ),
     ],

@@ -25,7 +25,7 @@ from peloton.actors.job import messages as job_messages
 from peloton.actors.job import orders, throttle, waits
 from peloton.actors.job.slice import gang
 from peloton.actors.job.slice.messages import SliceTally
-from peloton.actors.resources import Resources
+from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as pool_messages
 from peloton.actors.respool.lot import facts as lot_facts
 from peloton.actors.respool.lot.messages import ReleaseTicket
@@ -129,6 +129,10 @@ def _all_hold(states_of: Any) -> Any:
 
 def _picks_the_same(pick_ports: Any) -> Any:
     return lambda wanted, taken, *, span: pick_ports(wanted, set(), span=span)
+
+
+def _sees_all_devices(_: Any) -> Any:
+    return lambda host: [*range(host.capacity.gpu // UNIT)]
 
 
 def _silent(*classes: type) -> Callable[[Any], Any]:
@@ -336,6 +340,7 @@ PLANTED: dict[str, Planted] = {
         granting, "accepts", lambda _: lambda *args, most, **more: most, seed=3
     ),
     "hosts leave spreading to placers": Planted(granting, "_apart", _grants_all, seed=118),
+    "a gpu is given twice": Planted(granting, "free_devices", _sees_all_devices, seed=20002),
     "a port is picked twice": Planted(granting, "pick_ports", _picks_the_same, seed=3),
     "a hold is acknowledged and forgotten": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HoldTaken), seed=80001

@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import StopJob
+from peloton.actors.job.messages import StartInstances, StopJob
+from peloton.actors.job.slice import evicting
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.respool.messages import ROOT, GetPool
@@ -25,7 +26,9 @@ from peloton.chaos.cluster.cluster import (
     job_spec,
 )
 from peloton.chaos.cluster.machines import Fate
+from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Key
+from tests.worlds.planted import Planted, planted
 
 SUSTAINED_S = 30.0
 POLICY = PreemptionPolicy(sustained_s=SUSTAINED_S)
@@ -85,6 +88,20 @@ def test_the_other_pool_gets_its_half_back() -> None:
     cluster.run_for(10 * SUSTAINED_S)
     assert past_runs(cluster, lent) == ALL // 2, "their new tickets move nobody"
     assert past_runs(cluster, asked) == 0
+
+
+def test_the_newest_runs_are_ended_first() -> None:
+    cluster, q = cluster_of()
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    cluster.run_for(10.0)
+    cluster.ask(lent, StartInstances(ranges=((3, 5),), again=True))
+    cluster.run_for(10.0)
+    run_all(cluster, lent, ALL)
+    asked = cluster.create_job(spec(2, q), "b")
+    run_all(cluster, asked, 2)
+    twice = [view.instance for view in cluster.instances(lent, ALL) if len(view.runs) == 2]
+    assert twice == [3, 4] and past_runs(cluster, lent) == 4
 
 
 def test_a_run_that_is_not_to_run_again_ends() -> None:
@@ -175,3 +192,21 @@ def test_below_the_feature_level_nobody_is_preempted() -> None:
     cluster.create_job(spec(ALL, q), "b")
     cluster.run_for(5 * SUSTAINED_S)
     assert running(cluster, lent) == ALL and past_runs(cluster, lent) == 0
+
+
+def lend_and_ask() -> None:
+    cluster, q = cluster_of()
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    asked = cluster.create_job(spec(ALL, q), "b")
+    run_all(cluster, asked, ALL // 2)
+    assert cluster.checks is not None and cluster.checks.promises.lending.checked
+
+
+def test_more_than_was_ordered_is_noticed() -> None:
+    lend_and_ask()
+    too_many = Planted(
+        evicting, "gaining", lambda _: lambda victims, free, **rest: [each for each, _ in victims]
+    )
+    with planted(too_many), pytest.raises(Contradiction, match="^R28 .* give back, not 6"):
+        lend_and_ask()

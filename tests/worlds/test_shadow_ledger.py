@@ -21,7 +21,7 @@ from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import JobCreated, StopJob
 from peloton.actors.job.spec import JobSpec, TaskConfig
-from peloton.actors.resources import Resources
+from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import LotShape, lot_key
@@ -93,6 +93,18 @@ ADMITTED = [
 RUNNING = [*POOLS, tasks(CREATED), *ADMITTED, tasks(LAUNCHING)]
 HELD = [entry(HOST, CONFIGURED), entry(OTHER, CONFIGURED), entry(HOST, accepted())]
 
+ON_GPUS = RunSpec(Resources(gpu=UNIT), "x")
+GPUS = [
+    entry(HOST, hf.HostConfigured(Resources(gpu=2 * UNIT), (), MACHINE_BACKEND, (1, 2), 60.0)),
+    *(entry(HOST, hf.RunsAccepted(CROWD, ONE, run, ON_GPUS, 0.0)) for run in (1, 2)),
+]
+
+
+def given(devices: tuple[int, ...], *, run: int) -> Entry:
+    """Gpus for a run."""
+    return entry(HOST, hf.DevicesGiven(CROWD, ONE, run, (devices,)))
+
+
 JOURNALS: dict[str, tuple[str, list[Entry]]] = {
     "exists twice": ("R8a", [tasks(CREATED), tasks(CREATED)]),
     "launched twice": ("R8a", [*RUNNING, tasks(LAUNCHING)]),
@@ -117,6 +129,9 @@ JOURNALS: dict[str, tuple[str, list[Entry]]] = {
     "accepted by two hosts": ("R9", [*HELD, entry(OTHER, accepted())]),
     "accepted again by one": ("R9", [*HELD, entry(HOST, accepted())]),
     "over its room": ("R9", [*HELD, entry(HOST, accepted(run=2))]),
+    "a gpu given twice": ("R9", [*GPUS, given((0,), run=1), given((0,), run=2)]),
+    "a gpu it does not have": ("R9", [*GPUS, given((1,), run=1), given((2,), run=2)]),
+    "fewer gpus than it asks for": ("R9", [*GPUS, given((1,), run=1), given((), run=2)]),
     "ends where it is not": ("R13", [*HELD, entry(OTHER, hf.ProcessesEnded((
         RunEnd(f"{JOB}-0-1", SUCCESS),)))]),
     "a set ends twice": ("R13", [*HELD, *(entry(HOST, hf.SetEnded(CROWD, ONE, 1, SUCCESS)),) * 2]),

@@ -24,8 +24,9 @@ from peloton.actors.host.configuring import (
     no_host_for_pool,
     set_pool,
 )
+from peloton.actors.host.devices import devices_told
 from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
-from peloton.actors.host.granting import granted
+from peloton.actors.host.granting import Granted, granted
 from peloton.actors.host.held_runs import TOO_EARLY, asked_again, held_now
 from peloton.actors.host.holding import expired, hold, hold_deadline, not_held, release
 from peloton.actors.host.ledger import (
@@ -87,8 +88,11 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
 def _start_again(host: Host, some: RunSet, *, at: At) -> Send:
     """The order to start runs that were held until now."""
     assert at.sender is not None and some.spec is not None
-    ports = (some.ports,) * len(some.members) if some.ports else ()
-    starts = _starts(at.sender, some.members, run=some.run, spec=some.spec, ports=ports)
+    told = devices_told(host, some.resources, devices=some.devices, level=at.level)
+    starts = tuple(
+        m.StartRun(name, some.spec, some.ports, told)
+        for name in names_of(at.sender, some.members.raw, run=some.run)
+    )
     return Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
 
 
@@ -97,20 +101,22 @@ def _grant(
 ) -> tuple[tuple[Fact, ...], tuple[Send, ...], str]:
     assert at.sender is not None and message.spec is not None
     spec = message.spec
-    some, ports, reason = granted(host, message, members=members, at=at)
+    found = granted(host, message, members=members, at=at)
     if message.hold and at.level < t.LEVEL_GANGS:
-        some, ports, reason = Bits(), (), TOO_EARLY
+        found = Granted(Bits(), (), TOO_EARLY)
+    some, reason, crowd, run = found.members, found.reason, at.sender, message.run
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
+    given = (f.DevicesGiven(crowd, some, run, found.devices),) if found.devices else ()
     if some and message.hold:
-        taken, answer = held_now(message, some, at=at, ports=ports)
-        facts, sends = (taken,), (answer,)
+        taken, answer = held_now(message, some, at=at, ports=found.ports)
+        facts, sends = (taken, *given), (answer,)
     elif some:
-        accepted = f.RunsAccepted(at.sender, some, message.run, spec, at.now, ports, message.shares)
-        crowd = at.sender
+        ports = found.ports
+        accepted = f.RunsAccepted(crowd, some, run, spec, at.now, ports, message.shares)
         came = (one for one in host.task_holds if one.crowd == crowd and one.member in some)
-        facts = (accepted, *ended_holds((one.task for one in came), TASK_LAUNCHED))
-        starts = _starts(at.sender, some, run=message.run, spec=spec, ports=ports)
+        facts = (accepted, *given, *ended_holds((one.task for one in came), TASK_LAUNCHED))
+        starts = _starts(host, message, at=at, found=found)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
         # The task hears of its run when the process has started; `Accepted` is for repeats.
         sends = (order,)
@@ -124,12 +130,13 @@ def _grant(
     return facts, sends, reason if refused else ""
 
 
-def _starts(
-    crowd: Key, members: Bits, *, run: int, spec: m.RunSpec, ports: tuple[tuple[int, ...], ...]
-) -> tuple[m.StartRun, ...]:
+def _starts(host: Host, message: m.Launch, *, at: At, found: Granted) -> tuple[m.StartRun, ...]:
+    spec, (members, ports, _, devices) = message.spec, found
+    assert spec is not None and at.sender is not None
+    none = devices_told(host, spec.resources, level=at.level)
     return tuple(
-        m.StartRun(name, spec, ports[at] if ports else ())
-        for at, name in enumerate(names_of(crowd, members.raw, run=run))
+        m.StartRun(name, spec, ports[one] if ports else (), devices[one] if devices else none)
+        for one, name in enumerate(names_of(at.sender, members.raw, run=message.run))
     )
 
 

@@ -263,6 +263,15 @@ class HostMoving(Fact, frozen=True, gc=False, array_like=True):
     pool: str
 
 
+class DevicesGiven(Fact, frozen=True, gc=False, array_like=True):
+    """Gpus, by index, to members that were accepted in the same turn: one tuple for each."""
+
+    crowd: Key
+    members: Bits
+    run: int
+    devices: tuple[tuple[int, ...], ...]
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -293,8 +302,9 @@ FACTS: dict[int, type] = {
     27: TaskHeld,
     28: TaskHoldsEnded,
     29: HostMoving,
-    30: RunsHeld,
-    31: HeldStarted,
-    32: HeldReleased,
-    33: HeldRefused,
+    30: DevicesGiven,
+    31: RunsHeld,
+    32: HeldStarted,
+    33: HeldReleased,
+    34: HeldRefused,
 }

@@ -11,6 +11,15 @@ from __future__ import annotations
 from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
+from peloton.actors.host.devices import (
+    LEVEL_DEVICES,
+    NO_DEVICE,
+    Devices,
+    devices_told,
+    devices_wanted,
+    free_devices,
+    with_devices,
+)
 from peloton.actors.host.foreign_names import foreign_crowd, foreign_number, held_task
 from peloton.actors.host.granting import NO_PORT
 from peloton.actors.host.ledger import NO_SETS, RunEvent, RunStep, names_of, pick_ports, step
@@ -35,6 +44,7 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
     if problem:
         return _cannot(problem)
     taken = {port for _, held in host.runs.sets() for port in held.ports}
+    free = free_devices(host)
     run, facts, starts = foreign_number(message.hold), list[Fact](), list[m.StartRun]()
     facts.append(f.HoldEnded(message.hold, LAUNCHED))
     came = {held_task(each.task) for each in message.runs}
@@ -46,13 +56,28 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
         if len(ports) < len(spec.ports):
             return _cannot(f"{each.task}: {NO_PORT}, or one is taken")
         (name,) = names_of(crowd, _ONE.raw, run=run)
+        own, told = _devices(host, each.spec.resources, free=free, at=at)
+        if own is None:
+            return _cannot(f"{each.task}: {NO_DEVICE}")
         accepted = f.RunsAccepted(crowd, _ONE, run, spec, at.now, (ports,) if ports else ())
         facts.append(accepted)
-        starts.append(m.StartRun(name, spec, ports))
+        facts += [f.DevicesGiven(crowd, _ONE, run, own)] if own else []
+        starts.append(m.StartRun(name, spec, ports, told))
     order = m.StartRuns(at.key, at.epoch, tuple(starts), host.keeper)
     reply = hm.ForeignLaunched(tuple(each.run for each in starts))
     sends = (Send(host.backend, order),)
     return Decision(facts=tuple(facts), sends=sends, reply=reply, because="launched on a hold")
+
+
+def _devices(
+    host: Host, need: Resources, *, free: list[int], at: At
+) -> tuple[Devices | None, tuple[int, ...] | None]:
+    """The devices of one run, as journaled (None: there are not enough) and as the backend is
+    told."""
+    if at.level < LEVEL_DEVICES or not devices_wanted(need):
+        return (), devices_told(host, need, level=at.level)
+    some, devices = with_devices(free, _ONE, need=need)
+    return (devices, devices[0]) if some else (None, None)
 
 
 def _problem(host: Host, message: hm.LaunchForeign, at: At) -> str:

@@ -10,6 +10,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.devices import (
+    LEVEL_DEVICES,
+    NO_DEVICE,
+    Devices,
+    devices_wanted,
+    free_devices,
+    with_devices,
+)
 from peloton.actors.host.ledger import pick_ports
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.task_holds import alive, members_held, room_beside
@@ -31,6 +39,7 @@ class Granted(NamedTuple):
     members: Bits
     ports: Ports
     reason: str
+    devices: Devices = ()
 
 
 def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
@@ -61,7 +70,12 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
             fixed = [port.number for port in spec.ports if port.number in taken]
             reason = f"port {fixed[0]} is taken on the host" if fixed else NO_PORT
         some = with_ports
-    return Granted(some, ports, reason)
+    if not (devices_wanted(spec.resources) and at.level >= LEVEL_DEVICES):
+        return Granted(some, ports, reason)
+    with_gpus, devices = with_devices(free_devices(host), some, need=spec.resources)
+    # The lowest members have them, as they have the first ports.
+    reason = reason if with_gpus == some else NO_DEVICE
+    return Granted(with_gpus, ports[: len(with_gpus)], reason, devices)
 
 
 def _beside_holds(host: Host, members: Bits, at: At) -> tuple[Bits, Resources, str]:

@@ -15,8 +15,10 @@ from peloton.actors.host import move_messages as mm
 from peloton.actors.host import view
 from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
+from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.facts import (
     FACTS,
+    DevicesGiven,
     HeldRefused,
     HeldReleased,
     HeldStarted,
@@ -72,6 +74,7 @@ SINCE: Mapping[type, int] = {
     ),
     HostMoving: mm.LEVEL_MOVES,
     **dict.fromkeys((RunsHeld, HeldStarted, HeldReleased, HeldRefused), LEVEL_GANGS),
+    DevicesGiven: LEVEL_DEVICES,
 }
 """The feature levels of classes that earlier versions do not know."""
 

@@ -156,6 +156,7 @@ class LedgerRun(Value, frozen=True, gc=False, array_like=True):
     ended_at: float | None = None  # where the end was reported long after it
     labels: tuple[Label, ...] = ()  # that the host counts while the run holds resources
     started_at: float | None = None  # where the start was reported long after it
+    devices: tuple[int, ...] = ()  # indices of the gpus that are its own
 
     @property
     def pod(self) -> str:
@@ -178,6 +179,7 @@ class RunSet(Value, frozen=True, gc=False, array_like=True):
     ended_at: float | None = None
     labels: tuple[Label, ...] = ()
     started_at: float | None = None
+    devices: tuple[int, ...] = ()
 
 
 class Found(NamedTuple):
@@ -308,6 +310,7 @@ def one_run(crowd: Key, member: int, *, of: RunSet) -> LedgerRun:
         of.ended_at,
         of.labels,
         of.started_at,
+        of.devices,
     )
 
 

@@ -34,10 +34,8 @@ LEVEL_MAINTENANCE = 2
 """The feature level from which a host may be drained for maintenance."""
 
 # Codes of refusals.
-HOLDS_RUNS = "HOLDS_RUNS"
-NO_HOST = "NO_HOST"
-NOT_DOWN = "NOT_DOWN"
-LEVEL_TOO_LOW = "LEVEL_TOO_LOW"
+HOLDS_RUNS, NO_HOST = "HOLDS_RUNS", "NO_HOST"
+NOT_DOWN, LEVEL_TOO_LOW = "NOT_DOWN", "LEVEL_TOO_LOW"
 
 
 class Port(Value, frozen=True, gc=False, array_like=True):
@@ -257,11 +255,13 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
 
 
 class StartRun(Value, frozen=True, gc=False, array_like=True):
-    """One run to start. `ports` are the picked numbers, in the order of the spec's."""
+    """One run to start. `ports` are the picked numbers, in the order of the spec's. `devices` are
+    the indices of its gpus, and it may see no others; None: all of the machine."""
 
     run: str
     spec: RunSpec
     ports: tuple[int, ...] = ()
+    devices: tuple[int, ...] | None = None
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:

@@ -35,6 +35,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.devices import devices_told
 from peloton.actors.host.ends import (
     Ends,
     LateStarts,
@@ -353,7 +354,12 @@ def _orders(
     orders: tuple[Send, ...] = ()
     if again:
         starts = tuple(
-            m.StartRun(name, some.spec, some.ports)
+            m.StartRun(
+                name,
+                some.spec,
+                some.ports,
+                devices_told(host, some.resources, devices=some.devices, level=at.level),
+            )
             for crowd, some in again
             if some.spec
             for name in _names(crowd, some)

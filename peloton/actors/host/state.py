@@ -6,6 +6,7 @@ Turns (state, fact) into the next state. Must not refuse a fact: what was journa
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -224,6 +225,14 @@ def _accepted(host: Host, fact: f.RunsAccepted | f.RunsHeld) -> Host:
     )
 
 
+def _devices_given(host: Host, fact: f.DevicesGiven) -> Host:
+    runs = host.runs
+    for member, devices in zip(fact.members, fact.devices, strict=True):
+        with_them = functools.partial(replace, devices=devices)
+        runs = runs.change(fact.crowd, Bits.of(member), run=fact.run, to=with_them)
+    return replace(host, runs=runs)
+
+
 def _counted(
     running: immutables.Map[Label, int], some: RunSet, *, by: int
 ) -> immutables.Map[Label, int]:
@@ -348,6 +357,7 @@ def _ender(
             spec=None,
             resources=Resources(),
             ports=(),
+            devices=(),
             ended_at=at,
             labels=(),
             started_at=of.started_at if started_at is None else started_at,
@@ -477,6 +487,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HeldStarted: _held_started,
     f.HeldReleased: _held_over,
     f.HeldRefused: _held_over,
+    f.DevicesGiven: _devices_given,
     f.RunsRefused: _refused,
     f.ProcessesStarted: _phase(RunPhase.STARTED),
     f.KillOrdered: _phase(RunPhase.KILLING),

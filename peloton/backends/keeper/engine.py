@@ -68,7 +68,11 @@ def container_of(sent: Any) -> Record:
     why = image_problem(image)
     if why:
         raise ValueError(why)
-    return {"engine": engine, "image": image}
+    found = {"engine": engine, "image": image}
+    gpus = [int(one) for one in sent.get("gpus", ())]
+    if min(gpus, default=0) < 0:
+        raise ValueError(f"not indices of gpus: {gpus}")
+    return found | {"gpus": gpus} if gpus else found
 
 
 def image_problem(image: str) -> str:
@@ -102,6 +106,7 @@ def create_arguments(run: KeeperRun, place: Place, *, user: RunUser | None = Non
         *(f"--ulimit={name}={low}:{high}" for name, (low, high) in place.ulimits.items()),
         *_user_arguments(user),
         *_limit_arguments(run),
+        *_gpu_arguments(run),
     ]
     return found + _command_arguments(run)
 
@@ -130,6 +135,17 @@ def _limit_arguments(run: KeeperRun) -> list[str]:
         found.append(f"--cpus={max(wanted.cpus, 0.01):.2f}")
     # Engines have a limit of their own where none is named.
     return [*found, f"--pids-limit={wanted.pids or -1}"]
+
+
+def _gpu_arguments(run: KeeperRun) -> list[str]:
+    """podman takes the names of the container device interface (CDI), docker a list that it reads
+    as a line of CSV, so that it has to be quoted."""
+    gpus = run.container.get("gpus", ())
+    if not gpus:
+        return []
+    if os.path.basename(run.container["engine"]) == PODMAN:
+        return [f"--device=nvidia.com/gpu={one}" for one in gpus]
+    return [f'--gpus="device={",".join(map(str, gpus))}"']
 
 
 def _command_arguments(run: KeeperRun) -> list[str]:

@@ -13,6 +13,7 @@ from peloton.chaos.cluster import (
     changing,
     feed_readers,
     ganging,
+    gpu_work,
     host_holds,
     host_pooling,
     larger,
@@ -168,4 +169,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
+    **gpu_work.WORK,
 }  # fmt: skip

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from peloton.actors.host.facts import RunsAccepted, RunsHeld
+from peloton.actors.host.facts import DevicesGiven, RunsAccepted, RunsHeld
+from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import RunSpec
-from peloton.actors.resources import Resources
+from peloton.actors.resources import UNIT, Resources
 from peloton.placement.messages import Constraint, Label
 from peloton.runtime.vocabulary import Key
 
@@ -47,6 +48,7 @@ class HostHoldings:
         self.used = Resources()
         self.runs: dict[str, RunSpec] = {}
         self.ports: dict[int, str] = {}
+        self.devices: dict[int, str] = {}  # gpus by index
 
     def hold(self, pod: str, fact: RunsAccepted | RunsHeld, *, ports: Sequence[int]) -> str:
         """A run is accepted. Returns what is wrong with that, or nothing."""
@@ -58,14 +60,32 @@ class HostHoldings:
             wrong = f"it is over its capacity: {self.used}"
         return wrong
 
+    def give(self, fact: DevicesGiven) -> str:
+        """Runs that were accepted get gpus. Returns the first wrong one, or nothing."""
+        names = names_of(fact.crowd, fact.members.raw, run=fact.run)
+        found = (self._give(*each) for each in zip(names, fact.devices, strict=True))
+        return next(filter(None, found), "")
+
+    def _give(self, pod: str, devices: Sequence[int]) -> str:
+        taken = [device for device in devices if device in self.devices]
+        if taken or len({*devices}) < len(devices):
+            return f"{pod} gpu {[*taken, *devices][0]}, which is given twice"
+        self.devices.update(dict.fromkeys(devices, pod))
+        beyond = [device for device in devices if (device + 1) * UNIT > self.capacity.gpu]
+        if beyond:
+            return f"{pod} gpu {beyond[0]}, which it does not have"
+        wanted = self.runs[pod].resources.gpu
+        return "" if len(devices) * UNIT == wanted else f"{pod} {len(devices)} gpus for {wanted}"
+
     def free(self, pod: str) -> None:
         """A run has ended."""
         self.used = self.used - self.runs.pop(pod).resources
         self.ports = {port: run for port, run in self.ports.items() if run != pod}
+        self.devices = {device: run for device, run in self.devices.items() if run != pod}
 
     def clear(self) -> None:
         """All runs have ended."""
-        self.runs, self.ports, self.used = {}, {}, Resources()
+        self.runs, self.ports, self.devices, self.used = {}, {}, {}, Resources()
 
     def _wrong(self, fact: RunsAccepted | RunsHeld, ports: Sequence[int]) -> str:
         spec = fact.spec

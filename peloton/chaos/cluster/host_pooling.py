@@ -173,7 +173,7 @@ def create_in_pool(storm: Storm, action: StormAction) -> None:
 def limit_controllers(storm: Storm, action: StormAction) -> None:
     """Controllers get a quarter of the pool, or half of it: always room for one of them."""
     cluster = cluster_of(storm)
-    capacity = HOST_CAPACITY.times(len(cluster.hosts))
+    capacity = cluster.setup.host_capacity.times(len(cluster.hosts))
     percent = (25.0, 50.0)[action.other % 2]
     config = PoolConfig("p", ROOT, HOST_CAPACITY, capacity, controller_percent=percent)
     storm.strike(action.name)

@@ -210,8 +210,7 @@ class ShadowLedger:
             first = self.accepted.setdefault(pod, entry.key)
             if first != entry.key or pod in host.runs:
                 raise Contradiction(f"R9 {pod} was accepted by {first}, and again by {entry.key}")
-            wrong = host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ())
-            if wrong:
+            if wrong := host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ()):
                 raise Contradiction(f"R9 {entry.key} accepts {pod}: {wrong}")
 
     def hold(self, entry: Entry, fact: hf.RunsHeld) -> None:
@@ -221,8 +220,7 @@ class ShadowLedger:
             first = self._held_first.setdefault(pod, entry.key)
             if first != entry.key or pod in host.runs:
                 raise Contradiction(f"R9 {pod} was held by {first}, and again by {entry.key}")
-            wrong = host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ())
-            if wrong:
+            if wrong := host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ()):
                 raise Contradiction(f"R9 {entry.key} holds {pod}: {wrong}")
 
     def begin(self, entry: Entry, fact: hf.HeldStarted) -> None:
@@ -239,6 +237,11 @@ class ShadowLedger:
                 raise Contradiction(f"R9 {pod} was started on {entry.key}, which gives it back")
             self.hosts[entry.key].free(pod)
 
+    def given(self, entry: Entry, fact: hf.DevicesGiven) -> None:
+        """A host gives gpus to runs that it has just accepted, or holds."""
+        if wrong := self.hosts[entry.key].give(fact):
+            raise Contradiction(f"R9 {entry.key} gives {wrong}")
+
     def stopped(self, entry: Entry, fact: hf.ProcessesEnded | hf.SetEnded) -> None:
         """Runs ended, each once."""
         host = self.hosts[entry.key]
@@ -247,14 +250,9 @@ class ShadowLedger:
                 raise Contradiction(f"R13 {run} ended on {entry.key}, which does not hold it")
             host.free(run)
 
-    def lost(self, entry: Entry, fact: Any) -> None:
-        """All runs of the host count as ended."""
-        self.hosts[entry.key].clear()
-
     def dropped(self, entry: Entry, fact: hf.RunsForgotten | hf.SetForgotten) -> None:
         """The host drops the rows of runs that ended or were refused, and whose task knows."""
-        kept = [run for run in _runs(fact) if run in self.hosts[entry.key].runs]
-        if kept:
+        if kept := [run for run in _runs(fact) if run in self.hosts[entry.key].runs]:
             raise Contradiction(f"R11 {entry.key} drops {kept[:3]} whose resources it holds")
 
     # ---- pools ----
@@ -402,10 +400,11 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     hf.HeldStarted: ShadowLedger.begin,
     hf.HeldReleased: ShadowLedger.give_back,
     hf.HeldRefused: ShadowLedger.give_back,
+    hf.DevicesGiven: ShadowLedger.given,
     hf.ProcessesEnded: ShadowLedger.stopped,
     hf.SetEnded: ShadowLedger.stopped,
-    hf.HostLost: ShadowLedger.lost,
-    hf.HostRemoved: ShadowLedger.lost,
+    hf.HostLost: lambda ledger, entry, _: ledger.hosts[entry.key].clear(),
+    hf.HostRemoved: lambda ledger, entry, _: ledger.hosts[entry.key].clear(),
     hf.RunsForgotten: ShadowLedger.dropped,
     hf.SetForgotten: ShadowLedger.dropped,
     pf.PoolCreated: ShadowLedger.pool,

@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.hold_messages import LEVEL_HOLDS
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
@@ -22,6 +23,7 @@ from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
     ganging,
+    gpu_work,
     host_holds,
     host_pooling,
     larger,
@@ -82,7 +84,7 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 """What clients do in a part of the storms. The order is part of every seed."""
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
-    quarantining.DRAWN, lending.DRAWN, ganging.DRAWN,
+    quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -152,8 +154,7 @@ def draw(seed: int) -> ClusterPlan:
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
-    if not raised:
-        level = max(level, *(NEED_A_LEVEL.get(action.name, 0) for action in actions), 0)
+    level = level if raised else _needed(actions, level)
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)
@@ -185,6 +186,14 @@ def draw(seed: int) -> ClusterPlan:
         after = quarantining.QUARANTINED_AFTER
         plan = changed(plan, hosts=hosts, quarantine_after=after)
     return alone(plan) if random.Random(f"{seed} alone").random() < ALONE_SHARE else plan
+
+
+def _needed(actions: list[StormAction], level: int) -> int:
+    """The level of a storm in which nobody raises it."""
+    names = {action.name for action in actions}
+    level = max(level, *(NEED_A_LEVEL.get(name, 0) for name in names), 0)
+    # Below the level of devices gpus are only counted, which storms at level 0 show.
+    return level if not level or names.isdisjoint(gpu_work.WORK) else LEVEL_DEVICES
 
 
 def alone(plan: ClusterPlan) -> ClusterPlan:
@@ -243,6 +252,7 @@ class StormRun:
             int(finished),
             plan.quarantine_after,
             plan.furnish_s_max,
+            host_capacity=gpu_work.capacity(plan.actions),
             level=plan.level,
             embedded=plan.embedded,
             twice=plan.seed % TWICE_EVERY == 0,

@@ -15,7 +15,7 @@ from typing import Any
 from peloton.actors.job.messages import CreateJob, JobCreated, JobStopped, StopJob
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.respool.messages import UpdatePool
-from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, STORM_POOL, SimulatedCluster
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.history import TIMED
 from peloton.chaos.cluster.machines import FAILURE
 from peloton.runtime.core.envelope import Envelope
@@ -265,7 +265,7 @@ def shrink_pool(storm: Storm, action: StormAction) -> None:
 
 def update_pool(cluster: SimulatedCluster, *, hosts: int) -> None:
     """Set the pool's limit to the capacity of so many hosts."""
-    config = cluster.pool_config(HOST_CAPACITY.times(hosts))
+    config = cluster.pool_config(cluster.setup.host_capacity.times(hosts))
     message: Message = UpdatePool(config, force=True)
     cluster.clients.command("operator", STORM_POOL, message=message)
 

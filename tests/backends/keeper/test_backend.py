@@ -22,6 +22,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import process
+from peloton.backends.gpu_words import gpu_variables
 from peloton.backends.keeper.kinds import NO_IMAGES
 from peloton.backends.keeper_messages import (
     RUN_BYTES_MAX,
@@ -385,3 +386,38 @@ def test_the_limits_of_a_run_are_those_of_its_resources() -> None:
     made = process.TaskLimits("enforce", cpu_quota=True, pids=99)
     assert made.of(resources) == RunLimits("enforce", 0.5, cpu_quota=True, pids=99, disk_mb=10.0)
     assert process.TaskLimits("off", pids=99).of(resources) is None
+
+
+def test_a_run_is_told_its_gpus_and_sees_none_if_it_has_none(machine: Machine) -> None:
+    machine.hosts.next_report(m.BackendUp)
+    told = {"r-0-1": (0, 2), "r-1-1": (), "r-2-1": None}
+    expected = {"r-0-1": "0,2 0,2", "r-1-1": " void", "r-2-1": "mine unset"}
+    runs = tuple(
+        m.StartRun(
+            name,
+            m.RunSpec(
+                Resources(UNIT),
+                'test "$CUDA_VISIBLE_DEVICES ${NVIDIA_VISIBLE_DEVICES-unset}" = '
+                f'"{expected[name]}"',
+                environment=(("CUDA_VISIBLE_DEVICES", "mine"),),
+            ),
+            (),
+            devices,
+        )
+        for name, devices in told.items()
+    )
+    machine.order(m.StartRuns(HOST, 1, runs))
+    ends = {}
+    while len(ends) < len(told):
+        ends |= {end.run: end.outcome for end in machine.hosts.next_report(m.RunsEnded).ends}
+    assert {name: end.exit_code for name, end in ends.items()} == dict.fromkeys(told, 0)
+
+
+def test_the_devices_of_a_container_are_numbered_anew() -> None:
+    assert gpu_variables((1, 3), contained=True) == {
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "NVIDIA_VISIBLE_DEVICES": "1,3",
+    }
+    assert gpu_variables((), contained=True)["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert not gpu_variables(None, contained=False)

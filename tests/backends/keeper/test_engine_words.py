@@ -33,6 +33,7 @@ def made(engine: str = "podman", *, user: RunUser | None = None, **fields: Any) 
     command = {"value": "echo $X", "shell": True, "arguments": [], **fields.pop("command", {})}
     run = KeeperRun("r-0-1", "host-1", command=command, memory_mb=fields.pop("memory_mb", 0.0))
     run.container = {"engine": f"/usr/bin/{engine}", "image": "debian"}
+    run.container |= {"gpus": fields.pop("gpus")} if "gpus" in fields else {}
     run.limits = fields.pop("limits", {})
     assert not fields
     found = create_arguments(run, PLACE, user=user)
@@ -45,6 +46,17 @@ def made(engine: str = "podman", *, user: RunUser | None = None, **fields: Any) 
     [
         ({}, ["--pids-limit=-1", *SHELL]),
         ({"engine": "docker"}, ["--pids-limit=-1", "--entrypoint=/bin/sh", *SHELL[1:]]),
+        (
+            {"gpus": [0, 2]},
+            [
+                "--pids-limit=-1", "--device=nvidia.com/gpu=0", "--device=nvidia.com/gpu=2",
+                *SHELL,
+            ],
+        ),
+        (
+            {"gpus": [0, 2], "engine": "docker"},
+            ["--pids-limit=-1", '--gpus="device=0,2"', "--entrypoint=/bin/sh", *SHELL[1:]],
+        ),
         (
             {"memory_mb": 64.0},
             ["--memory=67108864b", "--memory-swap=67108864b", "--pids-limit=-1", *SHELL],

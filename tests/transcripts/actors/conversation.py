@@ -19,7 +19,7 @@ further. It must not judge: the test compares the text with the file.
     together J WISH 0-2 H…   … or the wish of a gang
     started H RUN…           the backend of H reports that runs started
     ended H RUN… ok|failed   … or ended
-    room J ORDER H=1…        a placer answers what hosts have free, for an order to give back
+    room J ORDER H=1…        a placer answers what hosts have free, for an order of lot 0
     level N                  every daemon writes at this feature level from now on
     backend H up|down        the backend of H can be asked from now on, or cannot
     listed H [RUN…]          … or answers the question what runs
@@ -44,6 +44,7 @@ from peloton.actors.job import messages as j
 from peloton.actors.job.slice.messages import ListInstances, slice_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.lot.messages import lot_key
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import End, RunOutcome
@@ -175,7 +176,7 @@ class Conversation:
     def do_room(self, name: str, order: str, *words: str) -> list[str]:
         free = {key("host", host): cpus for host, cpus in _options(words).items()}
         found = tuple(Resources(cpus * UNIT) for cpus in free.values())
-        answer = RoomFound(int(order), tuple(free), found)
+        answer = RoomFound(lot_key(name, 0, shape_number=0), int(order), tuple(free), found)
         return self._tell(Key(f"slice/{name}/0"), answer)
 
     def do_level(self, number: str) -> list[str]:

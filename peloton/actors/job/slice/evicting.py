@@ -45,7 +45,7 @@ def evict(slice_: Slice, message: Evict, at: At) -> Decision:
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     others = tuple(each for each in notes.evicting if each.lot != lot)
     hosts = tuple(dict.fromkeys(_hosts(running, at)))
-    ask = Send(PLACER_ANY, AskRoom(at.key, order.number, hosts))
+    ask = Send(PLACER_ANY, AskRoom(at.key, lot, order.number, hosts))
     after = msgspec.structs.replace(notes, evicting=(*others, order))
     return Decision(sends=(ask,), because="asks what hosts have free", notes=after)
 
@@ -58,7 +58,8 @@ def evict_nobody(message: Evict, at: At) -> Decision:
 def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
     """What the hosts have free: end the runs that make room there for a task that waits."""
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    order = next((each for each in notes.evicting if each.number == message.number), None)
+    asked = (message.lot, message.number)
+    order = next((each for each in notes.evicting if (each.lot, each.number) == asked), None)
     if order is None or any(
         last.lot == order.lot and last.number >= order.number for last in slice_.evictions
     ):

@@ -1,0 +1,42 @@
+"""How much is too much: `limits` of a daemon's file.
+
+Turns numbers and names into problems. It must not know what is done where a limit is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from peloton.settings.config import RECEIVE_MAX_BYTES
+
+CHECKPOINT_BYTES_MIN = 1024 * 1024
+QUARANTINE_AFTER, QUARANTINE_AFTER_MAX = 10, 30
+SCARCE_TYPES = ("GPU",)
+
+
+class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`quarantine_after`: 0, hosts are never quarantined. Hosts that have one of
+    `scarce_resource_types` are for tasks that ask for it."""
+
+    receive_max_bytes: int = RECEIVE_MAX_BYTES
+    checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
+    quarantine_after: int = QUARANTINE_AFTER
+    scarce_resource_types: list[str] = []
+
+
+def limit_problems(found: LimitSettings, field: str) -> Iterator[str]:
+    """What is wrong; `field` is the name of the mapping."""
+    ranges = {
+        "receive_max_bytes": (1024, 2**31 - 1),
+        "checkpoint_bytes_min": (1, 2**40),
+        "quarantine_after": (0, QUARANTINE_AFTER_MAX),
+    }
+    for name, (least, most) in ranges.items():
+        number = getattr(found, name)
+        if not least <= number <= most:
+            yield f"{field}.{name}: {number} is not between {least:g} and {most:g}"
+    for at, kind in enumerate(found.scarce_resource_types):
+        if kind not in SCARCE_TYPES:
+            yield f"{field}.scarce_resource_types[{at}]: {kind!r} must be one of GPU"
