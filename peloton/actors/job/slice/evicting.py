@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from peloton.actors.job.slice.facts import MembersEvicted
-from peloton.actors.job.slice.goals import ready_for_host
+from peloton.actors.job.slice.looks import ready_for_host
 from peloton.actors.job.slice.messages import Evict
 from peloton.actors.job.slice.state import PendingEviction, Slice, WishNotes
 from peloton.actors.resources import Resources
