@@ -58,6 +58,14 @@ class SandboxFiles:
         self._generation = _generation(root) if root is not None else 0
         self.address = address
 
+    def has(self, run: str) -> bool:
+        """Whether the files of a run are here."""
+        try:
+            with self._folder(run, []):
+                return True
+        except NoFile:
+            return False
+
     def why_removed(self, run: str) -> str:
         """By which rule the files of a run were removed; empty if they were not, or long ago."""
         try:

@@ -21,7 +21,7 @@ from peloton.actors.job.messages import (
 )
 from peloton.actors.job.slice.messages import DropInstanceEvents, InstanceView, slice_key
 from peloton.actors.job.totals import ENDED_NAMES
-from peloton.actors.task.messages import SLICE_SIZE
+from peloton.actors.task.messages import SLICE_SIZE, crowd_key, parse_pod
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import parse_number
@@ -205,9 +205,10 @@ class TaskManager:
             return task.BrowseSandboxResponse(error=Error(notFound=_missing(sent)))
         view = self._one(job, sent.instanceId, context=context)
         info = _named(_translator(job).runs(view), sent.taskId) if view is not None else None
-        if info is None:
+        run = info.runtime.mesosTaskId.value if info is not None else _earlier(sent, view)
+        if not run:
             return task.BrowseSandboxResponse(error=Error(outOfRange=_outside(sent, job)))
-        if not info.runtime.host:
+        if info is not None and not info.runtime.host:
             # The second half is the original's, and known to its clients.
             state = task.TaskState.Name(info.runtime.state)
             text = (
@@ -216,8 +217,9 @@ class TaskManager:
             )
             error = Error(notRunning=task.TaskNotRunning(message=text))
             return task.BrowseSandboxResponse(error=error)
-        run = info.runtime.mesosTaskId.value
         removed = self._sandboxes.why_removed(run)
+        if info is None and not removed and not self._sandboxes.has(run):
+            removed = f"the files of run {run} are not here any more, nor is it listed"
         if removed:
             failure = task.BrowseSandboxFailure(message=removed)
             return task.BrowseSandboxResponse(error=Error(failure=failure))
@@ -321,6 +323,17 @@ def _invalid(ranges: Sequence[tuple[int, int]], instances: int) -> list[int]:
         if len(found) >= INVALID_MAX:
             break
     return [*found][:INVALID_MAX]
+
+
+def _earlier(sent: task.BrowseSandboxRequest, view: InstanceView | None) -> str:
+    """A run of the instance that is not listed any more: its files may be there for longer."""
+    named = parse_pod(sent.taskId)
+    if named is None or view is None:
+        return ""
+    crowd, member, run = named
+    place = crowd_key(sent.jobId.value, sent.instanceId // SLICE_SIZE), sent.instanceId % SLICE_SIZE
+    is_own = (crowd, member) == place and 0 < run < view.run
+    return str(sent.taskId) if is_own else ""
 
 
 def _named(infos: list[task.TaskInfo], run: str) -> task.TaskInfo | None:

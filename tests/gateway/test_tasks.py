@@ -257,6 +257,29 @@ def test_where_the_files_are(deployment: Deployment, long: str, folder: Path) ->
     assert browse(taskId=f"{long}-0-9").error.HasField("outOfRange")
 
 
+def test_the_files_of_a_run_that_is_not_listed_any_more(
+    deployment: Deployment, folder: Path
+) -> None:
+    config = default_config(code=1)
+    config.restartPolicy.maxFailures = 13
+    job = deployment.create(deployment.request(2, defaultConfig=config))
+    deployment.ended(job)
+    listed = {one.runtime.mesosTaskId.value for one in deployment.task(job).results}
+    assert len(listed) == 11 and f"{job}-0-1" not in listed
+
+    def browse(run: str) -> task.BrowseSandboxResponse:
+        sent = task.BrowseSandboxRequest(jobId=named(job), instanceId=0, taskId=run)
+        return deployment.tasks.BrowseSandbox(sent)
+
+    gone = browse(f"{job}-0-1").error.failure.message
+    assert gone == f"the files of run {job}-0-1 are not here any more, nor is it listed"
+    (folder / "runs" / f"{job}-0-1").mkdir(parents=True)
+    (folder / "runs" / f"{job}-0-1" / "stdout").write_text("x")
+    assert list(browse(f"{job}-0-1").paths) == [f"/{job}-0-1/stdout"]
+    for other in (f"{job}-1-1", f"{job}-0-0", f"{job}-0-99", "x-0-1", "x"):
+        assert browse(other).error.HasField("outOfRange"), other
+
+
 def test_what_is_not_there(deployment: Deployment, long: str) -> None:
     for name in (str(uuid.uuid4()), "x", ""):
         job_id = named(name)
