@@ -20,10 +20,8 @@ from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Valu
 PORTS_DEFAULT = (31000, 32000)
 """First, and one past the last, of the ports that a host picks from."""
 UNREACHABLE_TIMEOUT_S = 60.0
-
 LEVEL_SETS = 1
 """The feature level from which runs are stored, and listed, as sets of members."""
-
 LEVEL_TASK_LABELS = 1
 """The feature level from which hosts count the labels of their runs, and settle conditions on
 them: an earlier version would accept a run without regard to these."""

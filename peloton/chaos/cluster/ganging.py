@@ -1,4 +1,4 @@
-"""R28: no member of a gang starts before hosts hold room for all of them; and jobs with gangs.
+"""R29: no member of a gang starts before hosts hold room for all of them; and jobs with gangs.
 
 Turns an action of a plan into a job with a gang, and committed facts of slices, tasks and hosts
 into a `Contradiction` or nothing. That every gang runs in the end is R7. Must not use the code that
@@ -77,14 +77,14 @@ class GangCheck:
             missing = members & ~of.held if of is not None else 0
             if missing:
                 text = f"starts as complete, and no host holds {[*Bits(missing)][:5]}"
-                raise Contradiction(f"R28 the gang of {key} {text}")
+                raise Contradiction(f"R29 the gang of {key} {text}")
             self.checked += 1
         for key, members in self._begun:
             of = self._slices.get(key)
             early = members & ~of.told if of is not None else 0
             if early:
                 text = f"members {[*Bits(early)][:5]} are started by their hosts"
-                raise Contradiction(f"R28 {key}: {text}, and their gang has not said go")
+                raise Contradiction(f"R29 {key}: {text}, and their gang has not said go")
         self._complete.clear()
         self._begun.clear()
 
@@ -116,7 +116,7 @@ class GangCheck:
         early = entry.members & of.waiting
         if early:
             text = f"members {[*Bits(early)][:5]} launch before the gang is complete"
-            raise Contradiction(f"R28 {entry.key}: {text}")
+            raise Contradiction(f"R29 {entry.key}: {text}")
         if isinstance(fact, tf.HeldLaunching):
             of.told |= entry.members
 

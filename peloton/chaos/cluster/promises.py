@@ -1,4 +1,4 @@
-"""What newer commands promise (R22 to R28), each checked by a class of its own.
+"""What newer commands promise (R22 to R29), each checked by a class of its own.
 
 Turns a cluster into a `Contradiction` or nothing: each check says which facts it looks at, and is
 given these alone. It must not know what any of them means.

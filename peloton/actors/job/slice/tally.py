@@ -12,13 +12,13 @@ import msgspec
 
 from peloton.actors.delays import throttle_s
 from peloton.actors.job.slice.counts import INITIALIZED, client_state, tally
-from peloton.actors.job.slice.decide import why_unplaced
 from peloton.actors.job.slice.goals import active_of
 from peloton.actors.job.slice.messages import (
     InstanceView,
     ListInstances,
     SliceTally,
 )
+from peloton.actors.job.slice.placing import why_unplaced
 from peloton.actors.job.slice.state import GangNotes, Slice, SpecRow, WishNotes
 from peloton.actors.job.slice.usage import ran_s
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals

@@ -1,0 +1,184 @@
+"""What a slice makes of the answers of placers, and of the refusals of hosts.
+
+Turns a proposal into launches of the members that still wait for a host; the rest is declined, and
+members that no host could run give their tickets back. Must not choose hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.gang_answers import gang_refused, gang_unplaced
+from peloton.actors.job.slice.looks import (
+    PLACE_RETRY_S,
+    REFUSED_REST_S,
+    looks_for_host,
+    ready_for_host,
+)
+from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.task.messages import AssignHosts, MarkUnschedulable, crowd_key
+from peloton.actors.task.state import Task
+from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send
+
+REFUSED_KEPT_MAX = 16
+"""Hosts whose last refusals are remembered."""
+
+
+def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
+    """Hosts were found: launch the members that still wait for one; the first answer wins."""
+    notes = notes_of(at)
+    members = message.members & (notes.wished | notes.kept)
+    if slice_.gang_open:
+        members -= slice_.forming  # it may form anew since
+    wanted = members & Bits(at.index.where(ready_for_host))
+    unschedulable = members & Bits(at.index.where(_is_unschedulable))
+    # They stay in `wished` until they launch, or are to be admitted again: else this very turn
+    # would wish for them once more.
+    after = msgspec.structs.replace(
+        notes,
+        wished=notes.wished | wanted | unschedulable,
+        wished_at=notes.wished_at if notes.wished else at.now,
+        kept=notes.kept - members,
+    )
+    sends = _clear_unschedulable(slice_, unschedulable)
+    if wanted:
+        hosts = tuple(_hosts_of(message, wanted))
+        sends = (*sends, Send(crowd_of(slice_), AssignHosts(message.shares), wanted, hosts))
+    unused = message.members - wanted
+    if unused:
+        # The placer counts them as taken until it learns of it.
+        hosts = tuple(_hosts_of(message, unused))
+        wants = Bits(at.index.where(looks_for_host)) - unschedulable
+        sends = (*sends, Send(SENDER, Declined(at.key, wants, hosts, message.shape)))
+    because = "" if wanted or unschedulable else "none of them waits for a host any more"
+    return Decision(sends=sends, because=because, notes=None if after == notes else after)
+
+
+def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
+    """No host for these members: the placer keeps their wish; keep the reason.
+
+    A member that no host could run releases its ticket and goes on wishing without one: a job
+    that fits no host must not keep others waiting.
+    """
+    notes = notes_of(at)
+    if notes.gang is not None and notes.gang.number == message.number:
+        return gang_unplaced(slice_, message, at)
+    members = message.members & (notes.wished | notes.kept)
+    sends: tuple[Send, ...] = ()
+    if message.never:
+        unschedulable = members & Bits(at.index.where(ready_for_host))
+        if unschedulable:
+            sends = (Send(crowd_of(slice_), MarkUnschedulable(True), unschedulable),)
+    else:
+        sends = _clear_unschedulable(slice_, members & Bits(at.index.where(_is_unschedulable)))
+    if message.kept and at.sender != notes.placer and notes.placer is not None:
+        # Only one placer is to keep them.
+        sends = (*sends, Send(notes.placer, Declined(at.key, notes.kept - members)))
+    after = msgspec.structs.replace(
+        notes,
+        wished=notes.wished - members,
+        reasons=message.reasons,
+        reasons_at=at.now,
+        shortfall=message.text,
+        never=message.never,
+    )
+    if message.kept:
+        after = msgspec.structs.replace(
+            after,
+            kept=notes.kept | members,
+            kept_at=notes.kept_at if notes.kept else at.now,
+            placer=at.sender,
+        )
+    else:
+        resting, retry_at = notes.resting | members, at.now + PLACE_RETRY_S
+        after = msgspec.structs.replace(after, resting=resting, retry_at=retry_at)
+    return Decision(sends=sends, because=why_unplaced(after), notes=after)
+
+
+def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
+    """A host refused members: they wish again at once, with the summary of what it has free.
+
+    They rest if that could repeat without end: the host refuses again without having more free
+    than it had at its last refusal, or too many hosts have refused since the last launch.
+    """
+    notes = notes_of(at)
+    members = at.members if at.members is not None else Bits()
+    if slice_.gang_open and members & slice_.forming:
+        return gang_refused(slice_, message, at)
+    known = {summary.host: summary for summary in notes.refused}
+    summary = message.summary
+    rests = summary is None or len(known) >= REFUSED_KEPT_MAX
+    refusals = notes.refusals
+    if summary is not None:
+        # Nothing has changed there since it refused, whatever was launched elsewhere meanwhile:
+        # the placer does not know its reason, and would propose it again and again.
+        said = (summary.host, summary.position)
+        rests = rests or said in refusals
+        refusals = (*(each for each in refusals if each[0] != summary.host), said)
+        before = known.pop(summary.host, None)
+        rests = rests or (before is not None and not _has_more(summary, before))
+        known[summary.host] = summary
+    after = msgspec.structs.replace(
+        notes,
+        refused=tuple(known.values())[-REFUSED_KEPT_MAX:],
+        refusals=refusals[-REFUSED_KEPT_MAX:],
+        refusal=message.reason,
+        wished=notes.wished - members,
+    )
+    if rests:
+        after = msgspec.structs.replace(
+            after,
+            resting=notes.resting | members,
+            retry_at=max(notes.retry_at, at.now + REFUSED_REST_S),
+        )
+    return Decision(because=message.reason, notes=after)
+
+
+def _has_more(summary: HostSummary, before: HostSummary) -> bool:
+    """Whether a host could accept now what it has refused before."""
+    pairs = zip(summary.free.amounts(), before.free.amounts(), strict=True)
+    more = any(now > then for now, then in pairs) or summary.ports > before.ports
+    said = (summary.up, summary.labels, summary.running)
+    return more or said != (before.up, before.labels, before.running)
+
+
+def _hosts_of(message: Placed, members: Bits) -> Iterator[Key]:
+    pairs = zip(message.members, message.hosts, strict=True)
+    return (host for member, host in pairs if member in members)
+
+
+def why_unplaced(notes: WishNotes) -> str:
+    """The placer's last answer as one line: its text or, where it has none, the counts."""
+    if notes.shortfall:
+        return notes.shortfall
+    if not notes.reasons:
+        return "no host: the placer knows no hosts yet"
+    return "no host: " + ", ".join(f"{name} on {count}" for name, count in notes.reasons)
+
+
+def _clear_unschedulable(slice_: Slice, unschedulable: Bits) -> tuple[Send, ...]:
+    """Let unschedulable members request admission again."""
+    return (
+        (Send(crowd_of(slice_), MarkUnschedulable(False), unschedulable),) if unschedulable else ()
+    )
+
+
+def _is_unschedulable(task: Task) -> bool:
+    return task.unschedulable
+
+
+def notes_of(at: At) -> WishNotes:
+    return at.notes if at.notes is not None else WishNotes()
+
+
+def crowd_of(slice_: Slice) -> Key:
+    return crowd_key(slice_.job.partition("/")[2], slice_.number)
+
+
+def decline_all(message: Placed, at: At) -> Decision:
+    declined = Declined(at.key, Bits(), message.hosts, message.shape)
+    return Decision(sends=(Send(SENDER, declined),), because="no such slice")
