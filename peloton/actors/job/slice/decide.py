@@ -26,8 +26,8 @@ from peloton.actors.job.slice.placing import (
     crowd_of,
     decline_all,
     host_refused,
+    keep_wish,
     take_hosts,
-    unplaced,
 )
 from peloton.actors.job.slice.state import EVOLVE, Slice, run_limit, spec_rows
 from peloton.actors.task.messages import (
@@ -219,7 +219,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetSliceGoal: goal_set,
     m.HostRefused: host_refused,
     Placed: take_hosts,
-    Unplaced: unplaced,
+    Unplaced: keep_wish,
     m.DropInstanceEvents: drop_events,
     m.Evict: evict,
     RoomFound: room_found,

@@ -58,7 +58,7 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
     return Decision(sends=sends, because=because, notes=None if after == notes else after)
 
 
-def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
+def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
     """No host for these members: the placer keeps their wish; keep the reason.
 
     A member that no host could run releases its ticket and goes on wishing without one: a job
