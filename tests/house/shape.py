@@ -18,6 +18,7 @@ WHOLE = {
     "peloton/runtime/core/shard.py",  # the pump: all that one frame goes through
     "peloton/runtime/simulation/membership.py",  # the service and both ends of its sessions
     "peloton/runtime/ports.py",  # the ports: shapes and protocols, no behaviour
+    "peloton/chaos/cluster/shadow_ledger.py",  # one memory of all facts, and what each makes of it
     "peloton/actors/host/state.py",  # a host, and what each fact makes of it
     "peloton/gateway/access_table.py",  # the table of all calls
     "peloton/backends/keeper/runs.py",  # all runs of a keeper: each step changes the same tables
