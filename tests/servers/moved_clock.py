@@ -16,7 +16,9 @@ OWN = (
     "peloton.runtime.adapters.system_clock",
     "peloton.gateway.audit",
     "peloton.gateway.host_scores",
+    "peloton.gateway.http",
     "peloton.gateway.job_manager",
+    "peloton.gateway.metrics",
     "peloton.gateway.ops",
     "peloton.backends.keeper_folder",
 )

@@ -136,6 +136,17 @@ NOT_SENT = {
         ],
         "no job of it waits for another or wants its name: test_waiting_jobs and storms have them",
     ),
+    **dict.fromkeys(
+        [
+            ("lot", "Reclaim"),
+            ("lot", "Yielded"),
+            ("slice", "Evict"),
+            ("slice", "RoomFound"),
+            ("task", "Preempt"),
+            ("placer", "AskRoom"),
+        ],
+        "no pool of it lends: test_preemption has two, with a lost shard, and storms have them",
+    ),
 }
 """Messages that do not travel in this history, and why."""
 
