@@ -88,5 +88,6 @@ def kinds_of(settings: DaemonSettings) -> dict[str, Kind]:
             in_flight_max=given_back.at_once,
             evictions_max=given_back.most,
             window_s=given_back.within_s,
+            within_reservation=given_back.within_reservation,
         ),
     )

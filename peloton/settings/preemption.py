@@ -20,6 +20,8 @@ class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     `enabled`: preemptible tasks are ended for a pool that is entitled to what they hold. `after`:
     once it has waited for so long, a text such as `90s` or `5m`. `at_once`: tasks of one pool that
     are being ended at a time. `most`: tasks of one pool that are ended within `within`.
+    `within_reservation`: tasks that may not be preempted are admitted only within the reservation
+    of their pool.
     """
 
     enabled: bool = True
@@ -27,6 +29,7 @@ class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     at_once: int = 10_000
     most: int = 100_000
     within: str = "1h"
+    within_reservation: bool = False
 
     @property
     def after_s(self) -> float:

@@ -7,10 +7,11 @@ no code with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from peloton.actors.resources import EPSILON, Resources
+from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.state import Pool
@@ -21,7 +22,8 @@ from tests.actors.divide import Claim, divide
 class Reference:
     """All pools and lots, and which pools wait, the longest waiting first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, within_reservation: bool = False) -> None:
+        self.within_reservation = within_reservation
         self.pools: dict[Key, Pool] = {}
         self.lots: dict[Key, Lot] = {}
         self.pending: list[Key] = []
@@ -114,19 +116,34 @@ class Reference:
         """Whether one member is more than a limit on its way up, as things are."""
         return any(not need.within(self.limit(above)) for above in self.up(pool))
 
-    def controller_room(self, pool: Key) -> Resources | None:
-        """What controllers of the pool may still take; None where no limit of theirs is said."""
+    def rooms_apart(self, pool: Key) -> list[tuple[Callable[[LotShape], bool], Resources]]:
+        """Which tasks of the pool have a room of their own, and what they may still take."""
         config = self.pools[pool].config
-        if config.controller_percent is None:
-            return None
-        percent, total = config.controller_percent, config.reservation.amounts()
-        most = Resources(*(int(each * percent / 100) for each in total))
-        some = [lot for lot in self.lots_of(pool) if lot.shape.controller]
-        return most - _sum(lot.shape.resources.times(len(lot.admitted)) for lot in some)
+        found: list[tuple[Callable[[LotShape], bool], Resources]] = []
+        if config.controller_percent is not None:
+            percent, total = config.controller_percent, config.reservation.amounts()
+            most = Resources(*(int(each * percent / 100) for each in total))
+            found.append((lambda shape: shape.controller, most))
+        if self.within_reservation:
+            found.append(
+                (lambda shape: not (shape.preemptible or shape.revocable), config.reservation)
+            )
+        return [
+            (
+                test,
+                most
+                - _sum(
+                    lot.shape.resources.times(len(lot.admitted))
+                    for lot in self.lots_of(pool)
+                    if test(lot.shape)
+                ),
+            )
+            for test, most in found
+        ]
 
     def admissions(self) -> list[tuple[Key, Bits]]:
         """A head that does not fit blocks those behind it; one that never can blocks nobody, nor
-        does a controller that only the limit for controllers excludes."""
+        does one that only a room of its own excludes."""
         use = {key: self.use(key) for key in self.pools}
         while True:
             found, again = self._whole(use)
@@ -145,7 +162,8 @@ class Reference:
         taken: dict[Key, Resources] = {}
         known, entitled = set(self.skipped), self._spare(use)
         for pool in [key for key in self.pending if key in self.pools]:
-            controllers, by_controllers = self.controller_room(pool), Resources()
+            rooms_apart = self.rooms_apart(pool)
+            taken_apart = [Resources() for _ in rooms_apart]
             for key in self.order(pool):
                 lot = self.lots[key]
                 need = lot.shape.resources
@@ -155,20 +173,21 @@ class Reference:
                 ]
                 rooms.append(entitled[pool] - taken.get(pool, Resources()))
                 count = min(need.fits(room) for room in rooms)
-                if lot.shape.controller and controllers is not None:
-                    count = min(count, need.fits(controllers - by_controllers))
-                    if not need.fits(controllers):
-                        self.skipped.add(key)
-                        entitled = self._spare(use)
-                    if not need.fits(controllers - by_controllers):
-                        continue
+                mine = [at for at, (test, _) in enumerate(rooms_apart) if test(lot.shape)]
+                if any(not need.fits(rooms_apart[at][1]) for at in mine):
+                    self.skipped.add(key)
+                    entitled = self._spare(use)
+                left = [need.fits(rooms_apart[at][1] - taken_apart[at]) for at in mine]
+                if 0 in left:
+                    continue
+                count = min([count, *left])
                 if not count and self.never(pool, need):
                     self.skipped.add(key)
                     entitled = self._spare(use)
                     continue
                 members = lot.waiting.lowest(count)
-                if lot.shape.controller:
-                    by_controllers = by_controllers + need.times(len(members))
+                for at in mine:
+                    taken_apart[at] = taken_apart[at] + need.times(len(members))
                 if members:
                     found.append((key, members))
                 for above in self.up(pool):

@@ -18,6 +18,7 @@ from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.queue import Queue
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.rules import check, check_delete, check_forced
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
@@ -43,9 +44,9 @@ def root(capacity: float = 100) -> Pool:
     return Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums)
 
 
-def tree(**pools: PoolConfig) -> Tree:
+def tree(policy: PreemptionPolicy = PreemptionPolicy(), **pools: PoolConfig) -> Tree:  # noqa: B008
     """The root with 100 cpus, and these."""
-    found = Tree()
+    found = Tree(policy)
     found.put(ROOT, old=None, new=root())
     for name, each in pools.items():
         found.put(Key(f"respool/{name}"), old=None, new=Pool(each))
@@ -61,9 +62,10 @@ def lot(
     arrived: float = 0.0,
     size: float = 1,
     controller: bool = False,
+    preemptible: bool = True,
 ) -> Lot:
     """Members of one cpu, or `size`: the first `admitted` are in, the next `waiting` wait."""
-    shape = LotShape(pool, cpus(size), priority, controller=controller)
+    shape = LotShape(pool, cpus(size), priority, preemptible, controller=controller)
     return Lot(
         shape,
         Key("task/j/0"),
@@ -492,89 +494,6 @@ def test_the_job_that_holds_most_is_named() -> None:
     put(found, "many/0/0", None)
     put(found, "many/1/0", None)
     assert found.holder(ROOT, 0) == ("few", 2 * UNIT)
-
-
-# ---- the limit of a pool for its controllers ----
-
-
-def with_controllers(percent: float | None = 50.0, **amounts: float) -> PoolConfig:
-    """4 cpus reserved, of which controllers may hold 2; 8 in all."""
-    given = {"reserved": 4.0, "limit": 8.0} | amounts
-    return config("a", controller_percent=percent, **given)
-
-
-def test_controllers_beyond_their_limit_wait_and_block_nobody() -> None:
-    found = tree(a=with_controllers())
-    for number in range(4):
-        put(found, f"c{number}", lot(A, 1, arrived=float(number), controller=True))
-    put(found, "work", lot(A, 3, arrived=9.0))
-    assert admit(found) == [("c0", 1), ("c1", 1), ("work", 3)]
-    assert admit(found) == []
-    waits = found.waits(Key("lot/c2"))
-    assert waits.because == (
-        "limit of pool /a for controllers reached: cpu requested 1, 0 of 2 free"
-    )
-    assert (waits.rule, waits.never) == ("limit", False)
-
-
-def test_a_controller_that_lacks_room_is_admitted_once_there_is() -> None:
-    found = tree(a=with_controllers(), b=config("b", limit=99))
-    found.put(ROOT, old=found.pools[ROOT], new=root(2))
-    put(found, "held", lot(B, 2))
-    assert admit(found) == [("held", 2)]
-    put(found, "c", lot(A, 1, arrived=1.0, controller=True))
-    assert admit(found) == []
-    put(found, "held", None)
-    assert admit(found) == [("c", 1)], "what was freed elsewhere reaches it"
-
-
-def test_a_controller_that_ends_makes_room_for_the_next_in_order() -> None:
-    found = tree(a=with_controllers())
-    for number in range(4):
-        put(found, f"c{number}", lot(A, 1, arrived=float(number), controller=True))
-    assert admit(found) == [("c0", 1), ("c1", 1)]
-    assert admit(found) == []
-    put(found, "c0", None)
-    assert admit(found) == [("c2", 1)]
-    assert admit(found) == []
-
-
-@pytest.mark.parametrize(
-    "new", [with_controllers(100.0), with_controllers(None), with_controllers(reserved=8.0)]
-)
-def test_a_higher_limit_for_controllers_lets_them_in(new: PoolConfig) -> None:
-    found = tree(a=with_controllers())
-    put(found, "all", lot(A, 4, controller=True))
-    assert admit(found) == [("all", 2)]
-    assert admit(found) == []
-    found.put(A, old=found.pools[A], new=Pool(new))
-    assert admit(found) == [("all", 2)]
-
-
-def test_a_lower_limit_for_controllers_ends_nothing_and_admits_nothing() -> None:
-    found = tree(a=with_controllers())
-    put(found, "all", lot(A, 1, admitted=2, controller=True))
-    found.put(A, old=found.pools[A], new=Pool(with_controllers(25.0)))
-    assert admit(found) == []
-    assert "-" not in found.waits(Key("lot/all")).because
-    put(found, "all", lot(A, 2, admitted=0, controller=True))
-    assert admit(found) == [("all", 1)]
-
-
-def test_a_controller_above_the_limit_for_controllers_never_runs() -> None:
-    found = tree(a=with_controllers())
-    put(found, "big", lot(A, 1, size=3, controller=True))
-    put(found, "work", lot(A, 1, size=3, arrived=1.0))
-    assert admit(found) == [("work", 1)]
-    waits = found.waits(Key("lot/big"))
-    assert waits.never and "limit of pool /a for controllers is 2: it can never" in waits.because
-
-
-def test_without_a_reservation_a_limit_for_controllers_admits_none() -> None:
-    found = tree(a=with_controllers(reserved=0.0))
-    put(found, "c", lot(A, 1, controller=True))
-    put(found, "free", lot(A, 1, size=0, controller=True))
-    assert admit(found) == [("free", 1)]
 
 
 def test_a_cluster_that_is_too_small_is_waited_for() -> None:

@@ -20,6 +20,7 @@ from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.rules import check, check_delete
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
@@ -56,9 +57,10 @@ def lot_of(shape: LotShape, arrived: float, *, waiting: Bits, admitted: Bits) ->
 class Pools(RuleBasedStateMachine):
     """Histories of a tree: applied to the kept index and to the reference alike."""
 
-    @initialize(capacity=limits)
-    def begin(self, capacity: Resources) -> None:
-        self.tree, self.reference = Tree(), Reference()
+    @initialize(capacity=limits, within=st.booleans())
+    def begin(self, capacity: Resources, within: bool) -> None:
+        self.policy = PreemptionPolicy(within_reservation=within)
+        self.tree, self.reference = Tree(self.policy), Reference(within_reservation=within)
         self.clock = itertools.count(1)
         self.names = itertools.count()
         self.capacity(capacity)
@@ -141,10 +143,11 @@ class Pools(RuleBasedStateMachine):
     @rule(
         at=st.integers(0, 99), job=small, number=small, need=needs, priority=small,
         members=st.integers(1, 3), again=st.booleans(), controller=st.booleans(),
+        preemptible=st.booleans(),
     )  # fmt: skip
     def ticket(
         self, at: int, job: int, number: int, need: Resources, priority: int, members: int,
-        again: bool, controller: bool,
+        again: bool, controller: bool, preemptible: bool,
     ) -> None:  # fmt: skip
         """Members of a lot wait; they may have been admitted before."""
         leaves = [key for key in sorted(self.tree.pools) if not self.reference.children(key)]
@@ -154,7 +157,7 @@ class Pools(RuleBasedStateMachine):
         shape = (
             known.shape
             if known is not None
-            else LotShape(pool, need, priority % 2, controller=controller)
+            else LotShape(pool, need, priority % 2, preemptible, controller=controller)
         )
         bits = Bits.span(number, number + members)
         waiting, admitted = Bits(), Bits()
@@ -245,7 +248,7 @@ class Pools(RuleBasedStateMachine):
 
     @invariant()
     def the_index_is_its_rebuild(self) -> None:
-        again = Tree()
+        again = Tree(self.policy)
         cells = [*self.tree.lots.items(), *self.tree.pools.items()]
         for key, state in sorted(cells, key=lambda cell: cell[0][::-1]):
             again.put(key, old=None, new=state)

@@ -37,6 +37,6 @@ def test_controllers_run_one_after_another() -> None:
 
 
 def test_controllers_beyond_their_room_are_noticed() -> None:
-    no_limit = Planted(Tree, "controller_room", lambda _: lambda tree, pool: None)
+    no_limit = Planted(Tree, "ration_left", lambda _: lambda tree, pool, of: None)
     with planted(no_limit), pytest.raises(Contradiction, match="^R26 controllers of"):
         run_controllers()

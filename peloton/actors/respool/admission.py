@@ -3,8 +3,8 @@
 Turns a tree into admissions. The head of each pool's queue is admitted as far as it fits into the
 limits on its way to the root and into the entitlement of its pool. One that does not fit blocks
 those behind it (FIFO), unless it can never fit under the limits: then it is skipped until a limit
-changes, for waiting would never admit it. A controller task that the limit of its pool for
-controllers excludes is skipped until another one ends.
+changes, for waiting would never admit it. A task whose ration is used up (of controllers, or of
+tasks that may not be preempted) is skipped until another one of it ends.
 
 Entitlements are rarely whole tasks. If no head fits, and none that is entitled to room waits for
 it, one task is admitted in each pool that is entitled to a part of it: else what is left over would
@@ -19,6 +19,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
+from peloton.actors.respool.gangs import QueuedUnit
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import ZERO
@@ -180,22 +181,21 @@ def _admit(
 ) -> list[AdmissionBatch]:
     found: list[AdmissionBatch] = []
     head: Resources | None = None
-    room, controllers = tree.controller_room(pool), Resources()
+    rationed = [ZERO, ZERO, ZERO]
     for key in tree.queues[pool].eligible() if pool in tree.pools else ():
         lot: Lot = tree.lots[key]
-        need, controlling, gang = tree.unit(key)
+        unit = tree.unit(key)
+        need, gang = unit.need, unit.lots
         count = count_fitting(tree, pool, need=need, taken=taken)
         count = min(count, 1) if gang else count
-        if controlling is not ZERO and room is not None:
-            short = next(iter(controlling.short_of(room)), None)
-            if short is not None:
-                kind = Resources.KINDS.index(short)
-                tree.skip(key, PoolResource(pool, kind, controllers=True))
-                continue
-            fitting = controlling.fits(room - controllers)
-            if not fitting:
-                continue  # only this pass has taken it: the next one decides
-            count = min(count, fitting)
+        short = short_ration(tree, pool, unit=unit)
+        if short is not None:
+            tree.skip(key, short)
+            continue
+        fitting = _fitting_rations(tree, pool, unit=unit, rationed=rationed)
+        if not fitting:
+            continue  # only this pass has taken it: the next one decides
+        count = min(count, fitting)
         if not count:
             too_low = _bottleneck(tree, pool, need=need, of=tree.limit)
             if too_low is not None:
@@ -205,8 +205,8 @@ def _admit(
             break
         count = count if gang else min(count, len(lot.waiting))
         found += _batches(tree, gang) if gang else [AdmissionBatch(key, lot.waiting.lowest(count))]
-        if controlling is not ZERO:
-            controllers = controllers + controlling.times(count)
+        for each, part in unit.rationed:
+            rationed[each] = rationed[each] + part.times(count)
         for above in tree.up(pool):
             taken[above] = taken.get(above, Resources()) + need.times(count)
         if (not gang and count < len(lot.waiting)) or len(found) >= most:
@@ -214,6 +214,26 @@ def _admit(
     if not found:
         _block(tree, pool, head=head)
     return found
+
+
+def short_ration(tree: Tree, pool: Key, *, unit: QueuedUnit) -> PoolResource | None:
+    """The first ration that leaves less than what is admitted at once needs of it."""
+    for each, part in unit.rationed:
+        left = tree.ration_left(pool, each)
+        kind = next(iter(part.short_of(left)), None) if left is not None else None
+        if kind is not None:
+            return PoolResource(pool, Resources.KINDS.index(kind), each)
+    return None
+
+
+def _fitting_rations(tree: Tree, pool: Key, *, unit: QueuedUnit, rationed: list[Resources]) -> int:
+    """How many fit into all rations, less what this pass has taken of them."""
+    count = COUNT_MAX
+    for each, part in unit.rationed:
+        left = tree.ration_left(pool, each)
+        if left is not None:
+            count = min(count, part.fits(left - rationed[each]))
+    return count
 
 
 def _block(tree: Tree, pool: Key, *, head: Resources | None) -> None:

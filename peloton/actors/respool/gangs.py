@@ -13,14 +13,15 @@ from typing import NamedTuple
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.node import ZERO
+from peloton.actors.respool.rations import Ration, rations_of
 from peloton.runtime.vocabulary import Bits, Key
 
 
 class QueuedUnit(NamedTuple):
-    """What is admitted at once: so much in all, of which controllers need a part."""
+    """What is admitted at once: so much in all, of which a part counts in rations."""
 
     need: Resources
-    controllers: Resources
+    rationed: tuple[tuple[Ration, Resources], ...] = ()
     lots: tuple[Key, ...] = ()  # all lots of a gang; none where members are admitted one by one
 
 
@@ -51,7 +52,7 @@ class Gang:
         assert newest is not None
         if len(self.lots) != newest.lots:
             return None
-        waiting, need, controllers = 0, ZERO, ZERO
+        waiting, need, rationed = 0, ZERO, dict[Ration, Resources]()
         for lot in self.lots.values():
             assert lot.gang is not None
             if wanted_of(lot) - lot.joined or lot.gang.round != newest.round:
@@ -59,13 +60,15 @@ class Gang:
             count = len(lot.waiting)
             waiting += count
             need = need + lot.shape.resources.times(count)
-            if lot.shape.controller:
-                controllers = controllers + lot.shape.resources.times(count)
+            for each in rations_of(lot.shape):
+                rationed[each] = rationed.get(each, ZERO) + lot.shape.resources.times(count)
         if not waiting:
             return None
         keys = tuple(sorted(self.lots))
         arrived = min(lot.arrived for lot in self.lots.values() if lot.waiting)
-        return GangHead(keys[0], arrived, waiting, QueuedUnit(need, controllers, keys))
+        return GangHead(
+            keys[0], arrived, waiting, QueuedUnit(need, tuple(sorted(rationed.items())), keys)
+        )
 
 
 class Gangs:

@@ -45,7 +45,7 @@ class Node:
 
     __slots__ = (
         "key", "state", "parent", "children", "names", "by_name", "reserved",
-        "limit", "use", "demand", "held", "lots", "members", "controllers", "_most",
+        "limit", "use", "demand", "held", "lots", "members", "rationed", "_most",
         "own", "terms", "claims", "lacking", "divisions",
     )  # fmt: skip
 
@@ -63,7 +63,7 @@ class Node:
         self.held: dict[str, Resources] = {}  # `use` by job
         self.lots = 0  # its own
         self.members = 0  # of its own lots, waiting or admitted, whatever they request
-        self.controllers = ZERO  # `use` by controller tasks of its own lots
+        self.rationed = [ZERO, ZERO, ZERO]  # by `Ration`: `use` by such tasks of its own lots
         self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a cache
         self.own = ZERO  # `use` and `demand` of its own lots, without lots that cannot be admitted
         self.terms = NO_TERMS  # what its config says, by kind

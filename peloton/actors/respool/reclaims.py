@@ -27,7 +27,9 @@ class PreemptionPolicy(NamedTuple):
 
     `sustained_s`: how long somebody entitled has waited before others give back. `in_flight_max`:
     tasks of one pool that give back at a time. `evictions_max`: of one pool within `window_s`; what
-    exceeds it waits for the next window.
+    exceeds it waits for the next window. `within_reservation`: tasks that may not be preempted are
+    admitted only within the reservation of their pool, so that no pool lends what it cannot get
+    back.
     """
 
     enabled: bool = True
@@ -35,6 +37,12 @@ class PreemptionPolicy(NamedTuple):
     in_flight_max: int = 10_000
     evictions_max: int = 100_000
     window_s: float = 3600.0
+    within_reservation: bool = False
+
+    @property
+    def keeps_to_reservation(self) -> bool:
+        """Whether that rule is in force: without preemption nothing is given back anyway."""
+        return self.enabled and self.within_reservation
 
 
 class VictimRank(NamedTuple):

@@ -15,11 +15,18 @@ from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.queue import Queue
+from peloton.actors.respool.rations import Ration
 from peloton.runtime.vocabulary import Key
 
 TURN, LIMIT, CAPACITY, DELETED = "turn", "limit", "capacity", "deleted"
 GANG = "gang"
 ENTITLEMENT = "entitlement"
+RATION_NAMES = {
+    Ration.CONTROLLERS: "limit of pool {path} for controllers",
+    Ration.NON_PREEMPTIBLE: (
+        "reservation of pool {path}, within which tasks that may not be preempted have to stay,"
+    ),
+}
 UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": ""}
 
 
@@ -58,10 +65,10 @@ class PoolLimits(Protocol):
     def use(self, pool: Key) -> Resources:
         """What it and all pools below it use."""
 
-    def controller_limit(self, pool: Key) -> Resources | None:
-        """The most that controller tasks of the pool may hold, if they have a limit."""
+    def ration(self, pool: Key, of: Ration) -> Resources | None:
+        """The most that tasks of a ration may hold in the pool, if they have a limit."""
 
-    def controller_room(self, pool: Key) -> Resources | None:
+    def ration_left(self, pool: Key, of: Ration) -> Resources | None:
         """What they may still take."""
 
     def unit(self, key: Key) -> QueuedUnit:
@@ -90,7 +97,7 @@ def shortage(tree: PoolLimits, key: Key) -> Shortage:
         return Shortage(GANG, f"its gang is admitted as one: {came} of {wanted} have come")
     found = (
         _of_limits(tree, pool, need=need)
-        or _of_controllers(tree, pool, need=unit.controllers)
+        or _of_rations(tree, pool, rationed=unit.rationed)
         or _of_use(tree, pool, need=need)
         or _of_entitlement(tree, pool, need=need)
         or Shortage(TURN)
@@ -113,17 +120,20 @@ def _of_limits(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | No
     return None
 
 
-def _of_controllers(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
-    most, free = tree.controller_limit(pool), tree.controller_room(pool)
-    if most is None or free is None or need == Resources():
-        return None
-    name = f"limit of pool {tree.path(pool)} for controllers"
-    for kind in need.short_of(most):
-        text = f"requested {_shown(kind, need)} {kind}, but the {name} is {_shown(kind, most)}"
-        return Shortage(LIMIT, f"{text}: it can never be admitted", True)
-    for kind in need.short_of(free):
-        text = f"{name} reached: {kind} requested {_shown(kind, need)}"
-        return Shortage(LIMIT, f"{text}, {_shown(kind, free)} of {_shown(kind, most)} free")
+def _of_rations(
+    tree: PoolLimits, pool: Key, *, rationed: tuple[tuple[Ration, Resources], ...]
+) -> Shortage | None:
+    for of, need in rationed:
+        most, free = tree.ration(pool, of), tree.ration_left(pool, of)
+        if most is None or free is None:
+            continue
+        name = RATION_NAMES[of].format(path=tree.path(pool))
+        for kind in need.short_of(most):
+            text = f"requested {_shown(kind, need)} {kind}, but the {name} is {_shown(kind, most)}"
+            return Shortage(LIMIT, f"{text}: it can never be admitted", True)
+        for kind in need.short_of(free):
+            text = f"{name} reached: {kind} requested {_shown(kind, need)}"
+            return Shortage(LIMIT, f"{text}, {_shown(kind, free)} of {_shown(kind, most)} free")
     return None
 
 

@@ -18,6 +18,10 @@ class SkippedLots:
         self._thresholds = Thresholds()
         self._number = 0
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return len(self._thresholds) > 0
+
     def put(self, lot: Key, *, resource: PoolResource, amount: int) -> None:
         """A lot is skipped until there is so much of a resource."""
         self._number += 1

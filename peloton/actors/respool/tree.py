@@ -28,6 +28,7 @@ from peloton.actors.respool.node import (
     terms_of,
 )
 from peloton.actors.respool.queue import Queue
+from peloton.actors.respool.rations import RATIONS, Ration, ration, rations_of
 from peloton.actors.respool.reclaims import PreemptionPolicy, Reclaims
 from peloton.actors.respool.sharing import Sharing
 from peloton.actors.respool.shortage import why_head_waits, why_lot_waits
@@ -118,17 +119,17 @@ class Tree:
             node = node.parent
         return True
 
-    def controller_limit(self, pool: Key) -> Resources | None:
-        """The most that the controller tasks of a pool may hold; None: as much as other tasks."""
+    def ration(self, pool: Key, of: Ration) -> Resources | None:
+        """The most that such tasks of a pool may hold; None: as much as others."""
         known = self.pools.get(pool)
-        if known is None or known.config.controller_percent is None:
+        if known is None or (of == Ration.NON_PREEMPTIBLE and not self.policy.keeps_to_reservation):
             return None
-        return known.config.reservation.percent(known.config.controller_percent)
+        return ration(known.config, of)
 
-    def controller_room(self, pool: Key) -> Resources | None:
+    def ration_left(self, pool: Key, of: Ration) -> Resources | None:
         """What they may still take; negative if they hold more. None: no limit of their own."""
-        most = self.controller_limit(pool)
-        return None if most is None else most - self._nodes[pool].controllers
+        most = self.ration(pool, of)
+        return None if most is None else most - self._nodes[pool].rationed[of]
 
     def up(self, pool: Key) -> list[Key]:
         """A pool and its ancestors, the root last."""
@@ -191,14 +192,15 @@ class Tree:
         if gang is not None and gang.head is not None:
             return gang.head.unit
         shape = self.lots[key].shape
-        return QueuedUnit(shape.resources, shape.resources if shape.controller else ZERO)
+        rationed = tuple((each, shape.resources) for each in rations_of(shape))
+        return QueuedUnit(shape.resources, rationed)
 
     def skip(self, key: Key, resource: PoolResource) -> None:
-        """A lot can never be admitted under the present limit of a resource, or not before other
-        controllers of its pool end: it blocks no other, and entitles its pool to nothing."""
+        """A lot can never be admitted under the present limit of a resource, or not before others
+        of its ration end: it blocks no other, and entitles its pool to nothing."""
         lot, unit = self.lots[key], self.unit(key)
         self.queues[lot.shape.pool].skip(key)
-        need = unit.controllers if resource.controllers else unit.need
+        need = dict(unit.rationed)[resource.ration] if resource.ration else unit.need
         self._skipped.put(key, resource=resource, amount=need.amounts()[resource.kind])
         self._claim_all(key, lot.shape.pool)
 
@@ -253,7 +255,7 @@ class Tree:
             self._reshaped(node)
         else:
             self._limited(node, was)
-            self._restore_controllers(key)
+            self._restore_rationed(key, RATIONS)
         for each in (key, above):
             self._forget(each)
 
@@ -295,14 +297,19 @@ class Tree:
             found.append(at.key)
         return found
 
-    def _restore_controllers(self, pool: Key) -> None:
-        """Controllers that waited for others of their pool are eligible again if they fit now."""
-        for kind in KINDS:
-            resource = PoolResource(pool, kind, controllers=True)
-            room = self.controller_room(pool) if self._skipped.needs(resource) else ZERO
-            # Without a limit of their own, all are: what they need is far below this.
-            most = room.amounts()[kind] if room is not None else MILLIONTHS_MAX
-            self._restore_fitting(resource, most)
+    def _restore_rationed(self, pool: Key, rations: tuple[Ration, ...]) -> None:
+        """Lots that waited for others of their ration are eligible again if they fit now."""
+        if not self._skipped:
+            return
+        for each in rations:
+            for kind in KINDS:
+                resource = PoolResource(pool, kind, each)
+                if not self._skipped.needs(resource):
+                    continue
+                left = self.ration_left(pool, each)
+                # Without a limit of their own, all are: what they need is far below this.
+                most = left.amounts()[kind] if left is not None else MILLIONTHS_MAX
+                self._restore_fitting(resource, most)
 
     def _restore_fitting(self, resource: PoolResource, limit: int) -> None:
         """Lots that were skipped because of this limit are eligible again if it is high enough."""
@@ -338,15 +345,16 @@ class Tree:
             node.add_demand(need.times(wanted))
         if held:
             node.add_use(key.split("/")[1], need.times(held))
-        if held and lot.shape.controller:
-            node.controllers = node.controllers + need.times(held)
+        rations = rations_of(lot.shape) if held else ()
+        for each in rations:
+            node.rationed[each] = node.rationed[each] + need.times(held)
         if held < 0:
             self._released(node, need)
         self._queue(key, new, pool=pool)
         self.reclaims.put(key, old=old, new=new)
         self._claim(key, pool)
-        if held < 0 and lot.shape.controller:
-            self._restore_controllers(pool)
+        if held < 0:
+            self._restore_rationed(pool, rations)
         self._forget(pool)
 
     def _queue(self, key: Key, new: Lot | None, *, pool: Key) -> None:

@@ -20,16 +20,17 @@ from typing import NamedTuple
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.first_fit import FirstFit
+from peloton.actors.respool.rations import Ration
 from peloton.runtime.vocabulary import Key
 
 
 class PoolResource(NamedTuple):
-    """A kind of resource in a pool, by its index in `Resources.KINDS`; or what its controllers may
-    hold of it; or what it is entitled to of it, which `sharing.Sharing` knows."""
+    """A kind of resource in a pool, by its index in `Resources.KINDS`; or a ration of it; or what
+    the pool is entitled to of it, which `sharing.Sharing` knows."""
 
     pool: Key
     kind: int
-    controllers: bool = False
+    ration: Ration = Ration.NONE
     entitled: bool = False
 
 
