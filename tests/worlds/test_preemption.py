@@ -15,7 +15,7 @@ from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.actors.respool.reclaiming import NOT_PREEMPTIBLE
 from peloton.actors.respool.reclaims import PreemptionPolicy
-from peloton.actors.task.messages import PREEMPTED, crowd_key
+from peloton.actors.task.messages import LEVEL_GANGS, PREEMPTED, crowd_key
 from peloton.actors.task.state import TaskStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import (
@@ -40,9 +40,11 @@ def for_ever(run: str) -> Fate:
     return Fate(None)
 
 
-def cluster_of(policy: PreemptionPolicy = POLICY, seed: int = 0) -> tuple[CheckedCluster, Key]:
+def cluster_of(
+    policy: PreemptionPolicy = POLICY, seed: int = 0, level: int = LEVEL_PREEMPTION
+) -> tuple[CheckedCluster, Key]:
     """A cluster with a second pool of equal rights."""
-    setup = ClusterSetup(fates=for_ever, preemption=policy, level=LEVEL_PREEMPTION)
+    setup = ClusterSetup(fates=for_ever, preemption=policy, level=level)
     cluster = CheckedCluster(hosts=HOSTS, setup=setup, seed=seed)
     return cluster, cluster.make_pool("q", HOST_CAPACITY.times(HOSTS))
 
@@ -88,6 +90,21 @@ def test_the_other_pool_gets_its_half_back() -> None:
     cluster.run_for(10 * SUSTAINED_S)
     assert past_runs(cluster, lent) == ALL // 2, "their new tickets move nobody"
     assert past_runs(cluster, asked) == 0
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_gang_gets_back_what_its_pool_is_entitled_to(size: int) -> None:
+    """Its members are smaller than all it needs, so hosts have to have room for one at a time."""
+    cluster, q = cluster_of(level=LEVEL_GANGS)
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    members = ALL // 2 // size
+    asked = cluster.create_job(spec(members, q, size=size, minimum_running=members), "b")
+    run_all(cluster, asked, members)
+    assert running(cluster, lent) == ALL // 2
+    assert past_runs(cluster, lent) == ALL // 2, "no more than the gang needs"
+    cluster.run_for(10 * SUSTAINED_S)
+    assert past_runs(cluster, lent) == ALL // 2
 
 
 def test_the_newest_runs_are_ended_first() -> None:

@@ -192,7 +192,7 @@ def _admit(
         if short is not None:
             tree.skip(key, short)
             continue
-        fitting = _fitting_rations(tree, pool, unit=unit, rationed=rationed)
+        fitting = fitting_rations(tree, pool, unit=unit, rationed=rationed)
         if not fitting:
             continue  # only this pass has taken it: the next one decides
         count = min(count, fitting)
@@ -226,7 +226,7 @@ def short_ration(tree: Tree, pool: Key, *, unit: QueuedUnit) -> PoolResource | N
     return None
 
 
-def _fitting_rations(tree: Tree, pool: Key, *, unit: QueuedUnit, rationed: list[Resources]) -> int:
+def fitting_rations(tree: Tree, pool: Key, *, unit: QueuedUnit, rationed: list[Resources]) -> int:
     """How many fit into all rations, less what this pass has taken of them."""
     count = COUNT_MAX
     for each, part in unit.rationed:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from peloton.actors.resources import EPSILON, Resources, amount
+from peloton.actors.respool.admission import fitting_rations
 from peloton.actors.respool.lot.messages import Reclaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO
@@ -59,7 +60,7 @@ class Shortfall(NamedTuple):
 
     pool: Key
     where: Key
-    head: Resources
+    size: Resources  # of one of the tasks that wait first: hosts must have room for such
     missing: tuple[int, ...]
 
 
@@ -83,7 +84,7 @@ def _for_pool(tree: Tree, pool: Key, *, now: float) -> list[tuple[Key, Reclaim]]
     books.unclaim(pool)
     if awaited is None:
         return []
-    where, head = awaited
+    where, _ = awaited
     books.sort(tree.lots)
     later = now + max(tree.policy.sustained_s, REST_S_MIN)
     wanted = _wanted(tree, pool)
@@ -92,7 +93,7 @@ def _for_pool(tree: Tree, pool: Key, *, now: float) -> list[tuple[Key, Reclaim]]
         return []
     free = tree.available(where) + _coming(tree, where) - books.claimed(where)
     over = _overdrafts(tree, where)
-    short = Shortfall(pool, where, head, _missing(_sum(wanted), free))
+    short = Shortfall(pool, where, _size(tree, pool), _missing(_sum(wanted), free))
     picked, gained = _pick(tree, over, short=short, now=now)
     possible = _fitting(wanted, free + gained)
     if not possible:
@@ -112,19 +113,29 @@ def _wanted(tree: Tree, pool: Key) -> list[TaskBatch]:
     """The tasks to which a pool is entitled beyond those it has, in the order of its queue."""
     spare = tree.entitlement(pool) - tree.use(pool)
     found: list[TaskBatch] = []
+    rationed = [ZERO, ZERO, ZERO]
     for key in tree.queues[pool].eligible():
-        lot = tree.lots[key]
-        need, waiting = lot.shape.resources, len(lot.waiting)
-        room = tree.controller_room(pool) if lot.shape.controller else None
-        count = min(waiting, need.fits(spare))
-        if room is not None:
-            count = min(count, need.fits(room))
+        unit = tree.unit(key)
+        fitting = fitting_rations(tree, pool, unit=unit, rationed=rationed)
+        if not fitting:
+            continue  # it blocks nobody
+        waiting = 1 if unit.lots else len(tree.lots[key].waiting)
+        count = min(waiting, fitting, unit.need.fits(spare))
         if count:
-            found.append(TaskBatch(need, count))
-            spare = spare - need.times(count)
-        if count < waiting or room is not None or len(found) >= LOTS_MAX:
+            found.append(TaskBatch(unit.need, count))
+            spare = spare - unit.need.times(count)
+            for each, part in unit.rationed:
+                rationed[each] = rationed[each] + part.times(count)
+        if count < min(waiting, fitting) or len(found) >= LOTS_MAX:
             break  # as its admission: the first that does not fit blocks those behind it
     return found
+
+
+def _size(tree: Tree, pool: Key) -> Resources:
+    """What one task needs of those that wait first; of a gang, the one that needs most."""
+    first = next(iter(tree.queues[pool].eligible()))
+    lots = tree.unit(first).lots or (first,)
+    return max((tree.lots[key].shape.resources for key in lots), key=Resources.amounts)
 
 
 def _sum(batches: Sequence[TaskBatch]) -> Resources:
@@ -247,7 +258,7 @@ def _most(tree: Tree, pool: Key, *, now: float) -> int:
 
 def _for_hosts(short: Shortfall) -> Resources:
     """For what hosts must have room: for nothing, where only the limit of a pool is short."""
-    return short.head if short.where == ROOT else ZERO
+    return short.size if short.where == ROOT else ZERO
 
 
 def _orders(
