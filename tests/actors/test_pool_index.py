@@ -25,6 +25,8 @@ from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.walks import walk_pools
 from peloton.chaos.cluster.checks import contents
+from peloton.chaos.cluster.conserving import ConservationCheck
+from peloton.chaos.cluster.explaining import ExplanationCheck
 from peloton.runtime.vocabulary import Bits, Key
 from tests.actors.pool_reference import Reference, entitlements
 
@@ -59,6 +61,7 @@ class Pools(RuleBasedStateMachine):
     @initialize(capacity=limits)
     def begin(self, capacity: Resources) -> None:
         self.tree, self.reference = Tree(), Reference()
+        self.sums, self.reasons = ConservationCheck(), ExplanationCheck()
         self.clock = itertools.count(1)
         self.names = itertools.count()
         self.capacity(capacity)
@@ -191,6 +194,11 @@ class Pools(RuleBasedStateMachine):
                 lot.shape, lot.arrived,
                 waiting=lot.waiting - members, admitted=lot.admitted | came,
             ))  # fmt: skip
+
+    @invariant()
+    def sums_add_up_and_who_waits_knows_why(self) -> None:
+        self.sums.follow(self.tree)
+        self.reasons.at_rest(self.tree)
 
     @invariant()
     def answers_are_those_of_the_definition(self) -> None:
