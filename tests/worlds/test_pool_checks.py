@@ -11,13 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import GangTerms, LotShape, LotWaits
 from peloton.actors.respool.lot.state import LotOrder
 from peloton.actors.respool.reclaims import EarmarkedRoom
 from peloton.actors.respool.tree import Tree
-from peloton.chaos.cluster.conserving import ConservationCheck
+from peloton.chaos.cluster.checked import CheckedCluster
+from peloton.chaos.cluster.conserving import ConservationCheck, root_has_what_hosts_have
 from peloton.chaos.cluster.explaining import ExplanationCheck
 from peloton.chaos.cluster.queueing import QueueCheck
 from peloton.runtime.core.codec import Entry
@@ -97,6 +99,31 @@ def test_a_sum_that_drifts_by_a_millionth_is_found(text: str) -> None:
     DRIFTS[text](found)
     with pytest.raises(Contradiction, match=f"^R10 .*{text}"):
         check.follow(found)
+
+
+@pytest.mark.parametrize(
+    ("amount", "state", "maintenance"),
+    [
+        (3, HostStates.UP, Maintenance.NONE),
+        (4, HostStates.LOST, Maintenance.NONE),
+        (4, HostStates.UP, Maintenance.DOWN),
+    ],
+)
+def test_a_root_that_has_other_capacity_than_its_hosts_is_found(
+    amount: int, state: HostStates, maintenance: Maintenance
+) -> None:
+    cluster = CheckedCluster(hosts=2)
+    cluster.run_for(60)
+    root_has_what_hosts_have(cluster)
+    hosts = cluster.cells("host")
+    first = min(hosts)
+    other = msgspec.structs.replace(
+        hosts[first], capacity=cpus(amount), state=state, maintenance=maintenance
+    )
+    cells = {"host": {**hosts, first: other}, "respool": cluster.cells("respool")}
+    cluster.cells = cells.__getitem__  # type: ignore[method-assign]
+    with pytest.raises(Contradiction, match="^R10 respool/root has"):
+        root_has_what_hosts_have(cluster)
 
 
 # ---- who is first ----

@@ -4,17 +4,20 @@ Turns the tree of pools that an owner has in memory into a `Contradiction` or no
 step of its shard: use, demand, members and what each job holds, in whole millionths, of each pool
 and all below it; what is on its way back; and what children are entitled to of their parent's. A
 lot that changed is counted anew, the others are not. That an admission stays within every limit is
-checked by the shadow ledger, from the journal. Must not use the sums that it judges.
+checked by the shadow ledger, from the journal. At a quiet point the root's capacity is compared
+with the hosts'. Must not use the sums that it judges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.tree import Tree
+from peloton.chaos.cluster.view import ClusterView
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Key
 
@@ -157,6 +160,21 @@ class ConservationCheck:
             if any(amount > there for amount, there in pairs):
                 text = f"its children are entitled to {given}, and it to {most}"
                 raise Contradiction(f"R10 {parent}: {text}")
+
+
+def root_has_what_hosts_have(view: ClusterView) -> None:
+    """R10: at a quiet point the root's capacity is that of the hosts that may be used."""
+    root = view.cells("respool").get(ROOT)
+    if root is None:
+        return
+    known = there = NONE
+    for inventory in root.inventories.values():
+        known = known + inventory.capacity
+    for host in view.cells("host").values():
+        if host.state != HostStates.LOST and host.maintenance == Maintenance.NONE:
+            there = there + host.capacity
+    if known != there:
+        raise Contradiction(f"R10 {ROOT} has {known}, its hosts have {there}")
 
 
 def _is_top(key: Key, tree: Tree) -> bool:
