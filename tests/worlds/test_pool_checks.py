@@ -121,7 +121,7 @@ def test_a_root_that_has_other_capacity_than_its_hosts_is_found(
         hosts[first], capacity=cpus(amount), state=state, maintenance=maintenance
     )
     cells = {"host": {**hosts, first: other}, "respool": cluster.cells("respool")}
-    cluster.cells = cells.__getitem__  # type: ignore[method-assign]
+    cluster.cells = cells.__getitem__  # type: ignore[method-assign, assignment]
     with pytest.raises(Contradiction, match="^R10 respool/root has"):
         root_has_what_hosts_have(cluster)
 
