@@ -26,6 +26,8 @@ from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.walks import walk_pools
 from peloton.chaos.cluster.checks import contents
+from peloton.chaos.cluster.conserving import ConservationCheck
+from peloton.chaos.cluster.explaining import ExplanationCheck
 from peloton.runtime.vocabulary import Bits, Key
 from tests.actors.pool_reference import Reference, entitlements
 
@@ -61,6 +63,7 @@ class Pools(RuleBasedStateMachine):
     def begin(self, capacity: Resources, within: bool) -> None:
         self.policy = PreemptionPolicy(within_reservation=within)
         self.tree, self.reference = Tree(self.policy), Reference(within_reservation=within)
+        self.sums, self.reasons = ConservationCheck(), ExplanationCheck()
         self.clock = itertools.count(1)
         self.names = itertools.count()
         self.capacity(capacity)
@@ -194,6 +197,11 @@ class Pools(RuleBasedStateMachine):
                 lot.shape, lot.arrived,
                 waiting=lot.waiting - members, admitted=lot.admitted | came,
             ))  # fmt: skip
+
+    @invariant()
+    def sums_add_up_and_who_waits_knows_why(self) -> None:
+        self.sums.follow(self.tree)
+        self.reasons.at_rest(self.tree)
 
     @invariant()
     def answers_are_those_of_the_definition(self) -> None:

@@ -32,6 +32,7 @@ from peloton.actors.respool.reclaiming import NO_GAIN, NONE_OVER, NOT_PREEMPTIBL
 from peloton.actors.respool.reclaims import ON_THE_WAY, PreemptionPolicy
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
+from peloton.chaos.cluster.conserving import ConservationCheck
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message
 
@@ -54,6 +55,7 @@ class World:
         self.tree.put(ROOT, old=None, new=root)
         self.capacity = capacity
         self.ordered: list[tuple[Key, Reclaim]] = []
+        self.sums = ConservationCheck()
 
     def pool(
         self, key: Key, reserved: Resources, *, parent: Key = ROOT, share: float = 1.0
@@ -125,6 +127,7 @@ class World:
         )  # fmt: skip
         new = take_turn(LOT, old, message=message, at=at).state
         self.tree.put(key, old=old, new=new)
+        self.sums.follow(self.tree)
 
 
 def check(tree: Tree, key: Key, order: Reclaim) -> None:

@@ -15,7 +15,8 @@ from tests.house.tree import ROOT
 from tests.worlds.planted import PLANTED
 
 PAGE = ROOT / "docs" / "rules_and_faults.md"
-RULES = [*(f"R{n}" for n in range(1, 8)), "R8a", "R8b", "R8c", *(f"R{n}" for n in range(9, 30))]
+RULES = [*(f"R{n}" for n in range(1, 8)), "R8a", "R8b", "R8c", *(f"R{n}" for n in range(9, 32))]
+PROMISES = [f"P{n}" for n in range(1, 16)]
 FAULTS = [f"F{n}" for n in range(1, 50)]
 PLACE = re.compile(r"`((?:tests|peloton)/[\w/.-]+)(?:: (\w+))?`")
 NAME = re.compile(r"\*([^*|]+)\*")
@@ -24,10 +25,10 @@ STORMS = ("peloton/chaos/cluster", "peloton/runtime/simulation")
 
 
 def rows(text: str) -> dict[str, str]:
-    """The rest of each row, by its rule or fault; raises if one has two."""
+    """The rest of each row, by its rule, promise or fault; raises if one has two."""
     found: dict[str, str] = {}
     for line in text.splitlines():
-        if line.startswith(("| R", "| F")):
+        if line.startswith(("| R", "| P", "| F")):
             name, rest = line.strip("| ").split(" | ", 1)
             assert name not in found, f"{name} has two rows"
             found[name] = rest
@@ -37,8 +38,8 @@ def rows(text: str) -> dict[str, str]:
 def wrong(text: str) -> Iterator[str]:
     """What the page leaves out, or names though it is not there."""
     found = rows(text)
-    if [*found] != RULES + FAULTS:
-        yield f"rows: {sorted({*RULES, *FAULTS} ^ found.keys())}"
+    if [*found] != RULES + PROMISES + FAULTS:
+        yield f"rows: {sorted({*RULES, *PROMISES, *FAULTS} ^ found.keys())}"
     for name, rest in found.items():
         for path, inside in PLACE.findall(rest):
             file = ROOT / path
@@ -78,6 +79,7 @@ def test_every_rule_and_fault_has_a_row_that_names_what_is_there() -> None:
     ("old", "new", "found"),
     [
         ("| R7 |", "| R77 |", "rows"),
+        ("| P7 |", "| P77 |", "rows"),
         ("*bit rot*", "–", "bit rot is missing"),
         ("*bit rot*", "*bit rott*", "no fault named"),
         ("shadow_ledger.py: launching`", "shadow_ledger.py: lunching`", "there is no"),

@@ -27,8 +27,11 @@ from peloton.actors.job.slice import gang
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as pool_messages
+from peloton.actors.respool import shortage
 from peloton.actors.respool.lot import facts as lot_facts
 from peloton.actors.respool.lot.messages import ReleaseTicket
+from peloton.actors.respool.node import Node
+from peloton.actors.respool.queue import Queue
 from peloton.actors.schedule import facts as schedule_facts
 from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
@@ -143,6 +146,30 @@ def _silent(*classes: type) -> Callable[[Any], Any]:
 def _unfolded(*classes: type) -> Callable[[Any], Any]:
     """A table in which these facts change nothing."""
     return lambda table: {**table, **{cls: lambda state, fact: state for cls in classes}}
+
+
+def _last_first(put: Any) -> Any:
+    def reversed_(queue: Any, key: Any, *, priority: int, arrived: float, waiting: int = 1) -> None:
+        put(queue, key, priority=priority, arrived=-arrived, waiting=waiting)
+
+    return reversed_
+
+
+def _charges_itself_only(add_use: Any) -> Any:
+    def alone(node: Any, job: str, more: Any) -> None:
+        above, node.parent = node.parent, None
+        add_use(node, job, more)
+        node.parent = above
+
+    return alone
+
+
+def _says_for_ever(of_use: Any) -> Any:
+    def never(*args: Any, **more: Any) -> Any:
+        found = of_use(*args, **more)
+        return found._replace(never=True) if found is not None else None
+
+    return never
 
 
 def _same_run(table: Any) -> Any:
@@ -360,6 +387,10 @@ PLANTED: dict[str, Planted] = {
     ),
     "an end is not told": Planted(orders, "_outside", lambda _: lambda job: (), seed=80006),
     "an end is told that was none": Planted(waits, "noticed", _counts_nothing, seed=80006),
+    "the last come is admitted first": Planted(Queue, "put", _last_first, seed=3),
+    "pools above are not charged": Planted(Node, "add_use", _charges_itself_only, seed=3),
+    "nothing says why a task waits": Planted(shortage, "_of_use", _nothing, seed=2),
+    "a full pool is said to be full for ever": Planted(shortage, "_of_use", _says_for_ever, seed=3),
     "a gang starts with some": Planted(gang, "states_of", _all_hold, seed=90000),
     "a host forgets its pool": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066

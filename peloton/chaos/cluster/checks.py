@@ -30,6 +30,7 @@ from peloton.chaos.cluster.acknowledged import AcknowledgementCheck
 from peloton.chaos.cluster.aftermath import traces
 from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.cluster import SimulatedCluster
+from peloton.chaos.cluster.conserving import root_has_what_hosts_have
 from peloton.chaos.cluster.feed_check import FeedCheck
 from peloton.chaos.cluster.history import Asked, Operation, faults
 from peloton.chaos.cluster.journaled import answers_equal_the_journal, ledger_equals_the_actors
@@ -128,6 +129,7 @@ def _beside(clients: Clients) -> list[Operation]:
 
 def quiet(view: ClusterView) -> None:
     """All ledgers agree, and nobody waits for resources that are free. Raises `Contradiction`."""
+    root_has_what_hosts_have(view)
     lots_equal_the_tasks(view)
     tallies_equal_the_tasks(view)
     hosts_keep_their_capacity(view)

@@ -1,4 +1,4 @@
-"""What newer commands promise (R22 to R29), each checked by a class of its own.
+"""What newer commands promise (R10, R22 to R31), each checked by a class of its own.
 
 Turns a cluster into a `Contradiction` or nothing: each check says which facts it looks at, and is
 given these alone. It must not know what any of them means.
@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from peloton.actors.respool.tree import Tree
 from peloton.chaos.cluster.cluster import SimulatedCluster
+from peloton.chaos.cluster.conserving import ConservationCheck
+from peloton.chaos.cluster.explaining import ExplanationCheck
 from peloton.chaos.cluster.ganging import GangCheck
 from peloton.chaos.cluster.host_holds import HoldCheck
 from peloton.chaos.cluster.host_pooling import PlaceCheck
@@ -18,8 +21,10 @@ from peloton.chaos.cluster.lending import LendingCheck
 from peloton.chaos.cluster.noticing import NoticeCheck
 from peloton.chaos.cluster.pacing import PaceCheck
 from peloton.chaos.cluster.quarantining import QuarantineCheck
+from peloton.chaos.cluster.queueing import QueueCheck
 from peloton.chaos.cluster.scheduling import ScheduleCheck
 from peloton.runtime.core.codec import Entry
+from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.simulation.checkers import DecodedFrame
 
 
@@ -36,9 +41,13 @@ class PromiseChecks:
         self.quarantines = QuarantineCheck(cluster)
         self.notices = NoticeCheck(cluster.listener, self.ends)
         self.gangs = GangCheck()
+        self.queues = QueueCheck()
+        self.sums = ConservationCheck()
+        self.reasons = ExplanationCheck()
+        self._world = cluster.world
         self._noted: dict[type, list[Callable[[Entry, Any], None]]] = {}
         tables = (self.ends.noted, self.holds.noted, self.pace.noted, self.schedules.noted)
-        later = self.quarantines.noted, self.lending.noted, self.gangs.noted
+        later = self.quarantines.noted, self.lending.noted, self.gangs.noted, self.queues.noted
         for noted in (*tables, self.places.noted, *later):
             for fact, note in noted.items():
                 self._noted.setdefault(fact, []).append(note)
@@ -58,6 +67,20 @@ class PromiseChecks:
         """Raises `Contradiction`."""
         self.schedules.step()
         self.notices.step()
+        self._pools()
+
+    def _pools(self) -> None:
+        """The tree of pools, if it is of the shard that was stepped just now."""
+        shell = self._world.stepper.stepped
+        if type(shell) is not ShardShell or shell.core is None or shell.shard.group != "resmgr":
+            return
+        core = shell.core
+        for index in core.population.indexes.values():
+            if not isinstance(index, Tree):
+                continue
+            self.reasons.changed |= self.sums.follow(index)
+            if self.reasons.changed and not core.has_mail:
+                self.reasons.at_rest(index)
 
     def quiet(self) -> None:
         """Raises `Contradiction`."""
