@@ -23,6 +23,7 @@ from peloton.actors.schedule import messages as schedule_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.actor_keys import ActorKey, BadKey, parse_key
+from peloton.gateway.blockers import WaitingInstance, explain_reason, run_times
 from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import ClusterFeed
@@ -97,6 +98,11 @@ class Ops:
             for view in views
         )
         reasons = [_reason(group, now) for group in groups]
+        runs_s = run_times(found)
+        for group, reason in zip(groups, reasons, strict=True):
+            lot = lots.get(group.first.lot)
+            waits = WaitingInstance(group.first, job, lot, group.size, runs_s)
+            explain_reason(reason, waits, now=now)
         if job.because and not job.held and not sent.HasField("instance"):
             reasons.append(ops.Reason(state=job.summary.state.name, code="job", text=job.because))
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))

@@ -122,13 +122,18 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
     return Reason("not-asked", view.because or f"is {view.state}")
 
 
-def _limited(job: JobView) -> str:
-    """That the limit of running instances is reached, in numbers."""
+def active_instances(job: JobView) -> int:
+    """How many of its instances have begun and not ended."""
     counts = dict(job.summary.counts)
     rest = sum(counts.get(state, 0) for state in (*ENDED_NAMES, "INITIALIZED"))
-    under_way = sum(counts.values()) - rest
+    return sum(counts.values()) - rest
+
+
+def _limited(job: JobView) -> str:
+    """That the limit of running instances is reached, in numbers."""
     most = job.spec.maximum_running
-    return f"maximumRunningInstances reached: {under_way} of at most {most} instances are active"
+    active = f"{active_instances(job)} of at most {most} instances are active"
+    return f"maximumRunningInstances reached: {active}"
 
 
 def _throttled(job: JobView) -> str:

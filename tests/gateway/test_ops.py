@@ -385,3 +385,73 @@ def test_what_is_set_aside_is_listed_by_instance_and_given_back() -> None:
     assert listed[1].story[0].because == "member 5"
     service.Redrive(ops.RedriveRequest(key=listed[1].key, message="Admitted"), CallContext())
     assert ward.redriven == [CROWD]
+
+
+def test_why_names_every_blocker_with_numbers_and_what_would_help(deployment: Deployment) -> None:
+    slim = deployment.make_pool("slim", cpu=0.2)
+    first, second = (deployment.request(3, defaultConfig=default_config(60)) for _ in range(2))
+    for request in (first, second):
+        request.config.respoolID.value = slim
+    holder = deployment.create(first)
+    deployment.until(lambda: deployment.job(holder).runtime.taskStats["RUNNING"] == 2)
+    behind = deployment.create(second)
+
+    def whole() -> Any:
+        (reason, *more) = deployment.ops.Why(ops.WhyRequest(job_id=behind)).reasons
+        found = [blocker.code for blocker in reason.blockers]
+        return reason if found == ["pool-limit", "pool-entitlement", "queue"] else None
+
+    reason = deployment.until(whole)
+    limit, entitlement, queue = reason.blockers
+    assert (limit.pool, limit.resource, limit.limit) == ("/slim", "cpu", 0.2)
+    assert (limit.used, limit.wanted) == pytest.approx((0.2, 0.1))
+    assert limit.missing == pytest.approx(0.1) and not limit.never
+    assert "raised to 0.3 cpu" in limit.change and "0.5 for all of it" in limit.change
+    assert entitlement.pool == "/slim"
+    assert (queue.queue.tasks, queue.queue.head_job) == (1, holder)
+    assert not reason.estimate.HasField("after_s")
+    assert reason.estimate.basis == "no task in pool /slim has released cpu lately"
+    some = task.StopRequest(jobId=named(holder))
+    some.ranges.add(**{"from": 0, "to": 1})
+    deployment.tasks.Stop(some)
+
+    def estimated() -> Any:
+        (reason, *_) = deployment.ops.Why(ops.WhyRequest(job_id=behind)).reasons
+        return reason.estimate if reason.estimate.HasField("after_s") else None
+
+    assert deployment.until(estimated).after_s > 0
+    for job_id in (holder, behind):
+        stop(deployment, job_id)
+
+
+def test_why_a_job_limit_and_a_deadline_are_in_the_way(deployment: Deployment) -> None:
+    request = deployment.request(4, defaultConfig=default_config(seconds=60))
+    request.config.sla.maximumRunningInstances = 2
+    request.config.labels.add(key="peloton.deadline", value="1h")
+    job_id = deployment.create(request)
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 2)
+    (reason,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    limit, deadline = reason.blockers
+    assert (limit.code, limit.limit, limit.used, limit.missing) == ("job-limit", 2, 2, 1)
+    assert "at least 3; to 4 for all 2" in limit.change
+    assert deadline.code == "deadline" and deadline.at > time.time() + 3000
+    assert reason.estimate.basis == "no instance of this job has ended yet"
+    stop(deployment, job_id)
+
+
+def test_never_has_a_proof(deployment: Deployment) -> None:
+    config = default_config()
+    config.resource.cpuLimit = 5.0
+    job_id = deployment.create(deployment.request(1, defaultConfig=config))
+
+    def counted() -> Any:
+        found = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+        return found if found and sum(found[0].counts.values()) == len(HOSTS) else None
+
+    (reason,) = deployment.until(counted)
+    proof, hosts = reason.blockers
+    assert (proof.code, proof.never) == ("no-host-ever", True)
+    assert "each of the 3 hosts was checked as if it were empty" in proof.proof
+    assert (hosts.rule, hosts.hosts) == ("insufficient_offer_resources", 3)
+    assert "cpu 5" in hosts.change and not reason.estimate.HasField("after_s")
+    stop(deployment, job_id)

@@ -1,0 +1,87 @@
+"""The rules by which hosts do not fit an instance, each with how many, and what would help.
+
+Turns the counts that the slice had of a placer into typed blockers. It must not check hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.resources import Resources, amount
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.placement import reasons as r
+
+RULES = MappingProxyType(
+    {
+        r.MISMATCH_STATUS: (
+            "are not up, drain, or have just refused it",
+            "they come up: `peloton host list` says what each waits for",
+        ),
+        r.NO_OFFER: ("have nothing free", "tasks there end"),
+        r.INSUFFICIENT: ("have too little free", "{request} is free on one of them"),
+        r.SCARCE: ("are kept for tasks with gpus", "it requests a gpu, or they are not kept"),
+        r.MISMATCH_CONSTRAINTS: (
+            "do not meet its constraint, or are exclusive to others",
+            "a host meets the constraint, or the constraint is another",
+        ),
+        r.PORT_TAKEN: ("have a task with its fixed port", "that task ends, or the port is another"),
+        r.UNKNOWN_TASKS: (
+            "do not tell the labels of their tasks",
+            "they have fewer different labels, or its constraint does not ask for tasks",
+        ),
+        r.HOST_LIMIT: ("have as many of these instances as they may", "one of those ends"),
+        r.QUARANTINED: (
+            "are quarantined after failures of several jobs",
+            "they are released: `peloton host list` says why",
+        ),
+        r.UNKNOWN_STRATEGY: (
+            "would be asked by an unknown strategy",
+            "the strategy is a known one",
+        ),
+    }
+)
+"""What the hosts that fail a check have in common, and what has to change of that."""
+
+UNITS = {"memory": " MB", "disk": " MB"}
+
+
+def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
+    """One for each rule that hosts fail, after the proof where none could ever run it."""
+    request = request_text(view.config.resources or Resources())
+    counts = [(rule, hosts) for rule, hosts in view.counts if hosts]
+    if view.code == "NEVER":
+        known = sum(hosts for _, hosts in counts)
+        yield ops.Blocker(
+            code="no-host-ever",
+            text=view.because,
+            change=f"a host comes that has {request} in all and is open to it, or it requests less",
+            never=True,
+            proof=f"each of the {known} hosts was checked as if it were empty, and none fits",
+        )
+    elif view.code == "GANG" or not counts:
+        change = "a placer answers" if view.code == "HOST" else "what is said there comes about"
+        code = "gang" if view.code == "GANG" else "other"
+        yield ops.Blocker(code=code, text=view.because, change=change)
+    for rule, hosts in counts:
+        yield blocker_of_rule(rule, hosts, request=request)
+
+
+def blocker_of_rule(rule: str, hosts: int, *, request: str) -> ops.Blocker:
+    """So many hosts fail this check first."""
+    has, change = RULES.get(rule, (rule, "that changes"))
+    return ops.Blocker(
+        code="hosts",
+        text=f"{hosts} {'host' if hosts == 1 else 'hosts'} {has}",
+        change=change.format(request=request),
+        rule=rule,
+        hosts=hosts,
+    )
+
+
+def request_text(of: Resources) -> str:
+    """What a task requests, in a line."""
+    pairs = zip(Resources.KINDS, of.amounts(), strict=True)
+    texts = [f"{kind} {amount(each):.10g}{UNITS.get(kind, '')}" for kind, each in pairs if each]
+    return ", ".join(texts) or "nothing"
