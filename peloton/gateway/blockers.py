@@ -131,6 +131,11 @@ def _of_pools(lot: LotWaits | None, view: InstanceView) -> Iterator[ops.Blocker]
         text = "its pool does not exist any more"
         yield ops.Blocker(code="pool-deleted", text=text, change="create the job in another pool")
         return
+    yield from blockers_of_lot(lot)
+
+
+def blockers_of_lot(lot: LotWaits) -> Iterator[ops.Blocker]:
+    """All that the pools say."""
     for each in lot.blockers:
         if each.rule == "queue":
             if lot.place is not None:

@@ -170,7 +170,7 @@ def _pool(view: InstanceView, lot: LotWaits | None) -> Reason:
     member = view.instance % SLICE_SIZE
     before = len(lot.waiting & Bits.span(0, member))
     text = lot.because or f"queued in pool {lot.path}"
-    code = NEVER_RUNS if lot.never else _RULES.get(lot.rule, "pool-queue")
+    code = NEVER_RUNS if lot.never else CODE_OF_RULE.get(lot.rule, "pool-queue")
     # A member that can never be admitted blocks no other, so it has no queue position.
     position = None if lot.never else lot.position + before + 1
     return Reason(code, text, position=position)
@@ -179,7 +179,7 @@ def _pool(view: InstanceView, lot: LotWaits | None) -> Reason:
 NEVER_RUNS = "can-never-run"
 """Waiting does not help, even if all other tasks end: the limit or the hosts must change."""
 
-_RULES = {"limit": "pool-limit", "capacity": "cluster-full", "deleted": "pool-deleted"}
+CODE_OF_RULE = {"limit": "pool-limit", "capacity": "cluster-full", "deleted": "pool-deleted"}
 
 
 class ReasonGroup(NamedTuple):

@@ -50,6 +50,13 @@ class ReleaseRate(NamedTuple):
     tasks: float
 
 
+class NotedReleases(NamedTuple):
+    """All that is noted: since when, and of which pools."""
+
+    since: float | None
+    sums: dict[Key, ReleaseSum]
+
+
 class Releases:
     """The rates of one tree."""
 
@@ -76,6 +83,15 @@ class Releases:
                 known = self._sums.get(above, ReleaseSum())
                 self._sums[above] = known.until(now).plus(amount, tasks)
         self._new = {}
+
+    @property
+    def noted(self) -> NotedReleases:
+        """What is noted, for a copy."""
+        return NotedReleases(self._since, self._sums)
+
+    def restore(self, since: float | None, sums: dict[Key, ReleaseSum]) -> None:
+        """Go on from what another noted."""
+        self._since, self._sums, self._new = since, sums, {}
 
     def drop(self, pool: Key) -> None:
         """There is no such pool any more."""
