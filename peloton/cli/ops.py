@@ -120,11 +120,11 @@ def estimate_text(estimate: Any) -> str:
     """When, marked as what it is, or why that cannot be said."""
     if not estimate.HasField("after_s"):
         return f"no estimate: {estimate.basis}"
-    last = f" to {span(estimate.until_s)}" if estimate.HasField("until_s") else ""
-    return f"estimate: in {span(estimate.after_s)}{last} ({estimate.basis})"
+    last = f" to {about_so_long(estimate.until_s)}" if estimate.HasField("until_s") else ""
+    return f"estimate: in {about_so_long(estimate.after_s)}{last} ({estimate.basis})"
 
 
-def span(seconds: float) -> str:
+def about_so_long(seconds: float) -> str:
     """A time of about that length: more digits would promise too much."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:

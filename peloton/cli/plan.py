@@ -73,7 +73,7 @@ def job(config: str, respool: str) -> int:
 
 def job_lines(found: Any) -> Iterator[str]:
     """A plan for people."""
-    from peloton.cli.ops import blocker_lines, estimate_text, span
+    from peloton.cli.ops import about_so_long, blocker_lines, estimate_text
 
     yield (
         f"of {found.instances} instances {found.admitted} would be admitted by pool {found.pool} "
@@ -91,7 +91,7 @@ def job_lines(found: Any) -> Iterator[str]:
     if found.admitted_later:
         yield (
             f"{found.admitted_later} more would be admitted once these have ended: they are asked "
-            f"after {span(found.preempts_after_s)}"
+            f"after {about_so_long(found.preempts_after_s)}"
         )
     if found.nobody_because:
         yield found.nobody_because
@@ -151,12 +151,12 @@ def share_rows(found: Any) -> Iterator[tuple[object, ...]]:
 
 
 def pool_lines(found: Any) -> Iterator[str]:
-    from peloton.cli.ops import span
+    from peloton.cli.ops import about_so_long
 
     for each in found.admitted:
         yield f"admitted: {each.instances} of job {each.job} in pool {each.pool}"
     yield from given_lines(found)
     if found.given_back:
-        yield f"they are asked after {span(found.preempts_after_s)}"
+        yield f"they are asked after {about_so_long(found.preempts_after_s)}"
     if not found.admitted and not found.given_back:
         yield "nobody who waits would be admitted, and nobody would be ended"

@@ -53,19 +53,24 @@ def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
     counts = [(rule, hosts) for rule, hosts in view.counts if hosts]
     if view.code == "NEVER":
         known = sum(hosts for _, hosts in counts)
-        yield ops.Blocker(
-            code="no-host-ever",
-            text=view.because,
-            change=f"a host comes that has {request} in all and is open to it, or it requests less",
-            never=True,
-            proof=f"each of the {known} hosts was checked as if it were empty, and none fits",
-        )
+        yield never_of_hosts(view.because, hosts=known, request=request)
     elif view.code == "GANG" or not counts:
         change = "a placer answers" if view.code == "HOST" else "what is said there comes about"
         code = "gang" if view.code == "GANG" else "other"
         yield ops.Blocker(code=code, text=view.because, change=change)
     for rule, hosts in counts:
         yield blocker_of_rule(rule, hosts, request=request)
+
+
+def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:
+    """No host could run it, even an empty one: so many were checked."""
+    return ops.Blocker(
+        code="no-host-ever",
+        text=text,
+        change=f"a host comes that has {request} in all and is open to it, or it requests less",
+        never=True,
+        proof=f"each of the {hosts} hosts was checked as if it were empty, and none fits",
+    )
 
 
 def blocker_of_rule(rule: str, hosts: int, *, request: str) -> ops.Blocker:

@@ -15,7 +15,7 @@ from peloton.actors.respool.lot.messages import LotShape, LotWaits
 from peloton.actors.respool.planning import LotsPlan, NewLot
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key
 from peloton.gateway.blockers import blockers_of_lot, estimate_of
-from peloton.gateway.host_rules import blocker_of_rule, request_text
+from peloton.gateway.host_rules import blocker_of_rule, never_of_hosts, request_text
 from peloton.gateway.reasons import CODE_OF_RULE, NEVER_RUNS
 from peloton.gateway.translate_job import ParsedJob
 from peloton.ops.v1 import ops_pb2 as ops
@@ -116,14 +116,7 @@ class PlannedJob:
             known = [(rule, number) for rule, number in unplaced.reasons if number]
             if unplaced.never:
                 total = sum(number for _, number in known)
-                found.blockers.add(
-                    code="no-host-ever",
-                    text=text,
-                    change="a host comes that is large enough and open to it, or it requests less",
-                    never=True,
-                    proof=f"each of the {total} hosts was checked as if it were empty, and none "
-                    "fits",
-                )
+                found.blockers.append(never_of_hosts(text, hosts=total, request=request))
             found.blockers.extend(
                 blocker_of_rule(rule, number, request=request) for rule, number in known
             )

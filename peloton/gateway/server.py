@@ -105,8 +105,17 @@ def build_server(
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
     kills = options.kills or KillSwitch()
     served = _services(cluster_client, boxes, feed=feed, images_run=options.images_run, kills=kills)
-    plans = Plans(cluster_client, scarce_gpu=options.scarce_gpu)
-    served.append((plans_pb2.DESCRIPTOR.services_by_name["Plans"], plans))
+    scarce_gpu = options.scarce_gpu
+    served += [
+        (
+            ops_pb2.DESCRIPTOR.services_by_name["Ops"],
+            Ops(cluster_client, feed, scarce_gpu=scarce_gpu),
+        ),
+        (
+            plans_pb2.DESCRIPTOR.services_by_name["Plans"],
+            Plans(cluster_client, scarce_gpu=scarce_gpu),
+        ),
+    ]
     names = {*services()}
     for service, servicer in served:
         names |= {*_names(service)}
@@ -145,7 +154,6 @@ def _services(
         (respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], second_pools),
         (respool_svc_v1_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], pools_v1),
         *_host_services(cluster_client),
-        (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(cluster_client, feed)),
         (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
         *private_services(cluster_client, feed, kills=kills),
     ]

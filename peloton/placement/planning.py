@@ -10,20 +10,55 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from peloton.placement.index import HostIndex
 from peloton.placement.messages import (
     GangPlaced,
     GangWish,
     HostDeltas,
     HostSummary,
     Placed,
+    Shape,
     Unplaced,
     Wish,
 )
+from peloton.placement.needs import need_of
 from peloton.placement.placer import Placer, PlacerSettings
+from peloton.placement.reasons import HostChecks
+from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Key, key
 
 INVENTORY = key("inventory", 0)
 """One for all hosts of a plan."""
+
+
+class HostsFound(NamedTuple):
+    """How many hosts would take a task now, and why the others would not."""
+
+    fitting: int
+    why: Unschedulable
+
+
+class HostsNow:
+    """Hosts as they are at one moment, for questions about any number of shapes.
+
+    Nothing is proposed, so the answers do not depend on each other.
+    """
+
+    def __init__(self, hosts: Sequence[HostSummary], *, scarce_gpu: bool) -> None:
+        self._index = HostIndex()
+        self._index.receive(INVENTORY, hosts, whole=True)
+        self._checks = HostChecks(self._index, scarce_gpu)
+
+    def found(self, shape: Shape) -> HostsFound:
+        """Which of them a task of this shape fits on, if it came alone."""
+        need = need_of(shape)
+        why = unschedulable_reason(
+            self._index,
+            need,
+            failed=self._checks.failed(need, [], used=[]),
+            fit_if_empty=self._checks.fit_if_empty(need),
+        )
+        return HostsFound(len(self._checks.fit(need, []).rows), why)
 
 
 class HostsPlan(NamedTuple):

@@ -455,3 +455,29 @@ def test_never_has_a_proof(deployment: Deployment) -> None:
     assert (hosts.rule, hosts.hosts) == ("insufficient_offer_resources", 3)
     assert "cpu 5" in hosts.change and not reason.estimate.HasField("after_s")
     stop(deployment, job_id)
+
+
+def test_what_waits_for_its_pool_and_fits_no_host_either_says_both(deployment: Deployment) -> None:
+    both = deployment.make_pool("both", cpu=6.0)
+
+    def create(cpus: float) -> str:
+        config = default_config(seconds=60)
+        config.resource.cpuLimit = cpus
+        request = deployment.request(1, defaultConfig=config)
+        request.config.respoolID.value = both
+        return deployment.create(request)
+
+    holder = create(3.0)
+    deployment.until(lambda: deployment.job(holder).runtime.taskStats["RUNNING"] == 1)
+    waits = create(5.0)
+
+    def known() -> Any:
+        (reason, *_) = deployment.ops.Why(ops.WhyRequest(job_id=waits)).reasons
+        return reason if reason.code == "pool-limit" else None
+
+    reason = deployment.until(known)
+    codes = [blocker.code for blocker in reason.blockers]
+    assert codes[0] == "pool-limit" and codes[-2:] == ["no-host-ever", "hosts"]
+    assert reason.blockers[-2].never and "3 of 3 hosts lack cpu" in reason.blockers[-2].text
+    for job_id in (holder, waits):
+        stop(deployment, job_id)

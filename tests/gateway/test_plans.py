@@ -21,7 +21,6 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.assembly.kinds import kinds
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as wire
-from peloton.ops.v1 import plans_pb2_grpc
 from tests.gateway import fleet_fixture as t
 
 CPUS = 12
@@ -38,10 +37,6 @@ def deployment(folder: Path) -> Iterator[t.Deployment]:
         yield found
 
 
-def plans(deployment: t.Deployment) -> Any:
-    return plans_pb2_grpc.PlansStub(deployment.channel)
-
-
 def config(cpu: float = 1.0, **more: Any) -> task.TaskConfig:
     found = t.default_config(seconds=600, **more)
     found.resource.cpuLimit = cpu
@@ -55,7 +50,7 @@ def job_of(deployment: t.Deployment, pool: str, count: int, **more: Any) -> Any:
 
 
 def planned(deployment: t.Deployment, request: Any) -> wire.PlanJobResponse:
-    return plans(deployment).PlanJob(wire.PlanJobRequest(config=request.config))
+    return deployment.plans.PlanJob(wire.PlanJobRequest(config=request.config))
 
 
 def states(deployment: t.Deployment, folder: Path) -> Any:
@@ -121,7 +116,7 @@ def test_nothing_is_changed(deployment: t.Deployment, folder: Path) -> None:
         """The plan, if nothing was written meanwhile: a shard may still finish what was before."""
         before = states(deployment, folder)
         planned(deployment, job_of(deployment, pool, 7))
-        plan = plans(deployment).PlanPool(change)
+        plan = deployment.plans.PlanPool(change)
         return plan if states(deployment, folder) == before else None
 
     plan = deployment.until(unchanged)
@@ -168,7 +163,7 @@ def test_a_wrong_file_is_refused_with_its_field(deployment: t.Deployment) -> Non
             call(request)
         return raised.value.code(), raised.value.details()
 
-    wrong, stub = grpc.StatusCode.INVALID_ARGUMENT, plans(deployment)
+    wrong, stub = grpc.StatusCode.INVALID_ARGUMENT, deployment.plans
     request = job_of(deployment, "none", 1)
     assert refused(stub.PlanJob, wire.PlanJobRequest(config=request.config)) == (
         wrong, "config: resource pool not found"
@@ -205,7 +200,7 @@ def test_who_would_give_back_is_named(deployment: t.Deployment) -> None:
     for one in resources.resources:
         if one.kind == "cpu":
             one.reservation, one.limit = 8.0, 12.0
-    plan = plans(deployment).PlanPool(wire.PlanPoolRequest(pool_id=lender, config=resources))
+    plan = deployment.plans.PlanPool(wire.PlanPoolRequest(pool_id=lender, config=resources))
     shares = {share.path: share for share in plan.shares}
     assert (shares["/lends"].before.cpu, shares["/lends"].after.cpu) == (6, 10)
     assert (shares["/borrows"].before.cpu, shares["/borrows"].after.cpu) == (6, 2)
@@ -215,7 +210,7 @@ def test_who_would_give_back_is_named(deployment: t.Deployment) -> None:
 
 
 def test_a_new_pool_is_planned_before_it_is_there(deployment: t.Deployment) -> None:
-    plan = plans(deployment).PlanPool(wire.PlanPoolRequest(config=t.pool_config("later")))
+    plan = deployment.plans.PlanPool(wire.PlanPoolRequest(config=t.pool_config("later")))
     share = next(share for share in plan.shares if share.path == "/later")
     assert share.before.cpu == 0 and share.after.cpu > 0
     found = deployment.pools.LookupResourcePoolID(

@@ -16,9 +16,8 @@ import msgspec
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.copies import PoolsCopy, fork
-from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import GangTerms, LotShape, LotWaits
-from peloton.actors.respool.lot.state import EVOLVE, Lot
+from peloton.actors.respool.lot.state import Lot, with_admitted
 from peloton.actors.respool.messages import PoolConfig
 from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.rules import check
@@ -164,7 +163,8 @@ def admit_all(tree: Tree) -> dict[Key, Bits]:
         if not batches:
             break
         for key, members in batches:
-            _evolve(tree, key, lf.LotAdmitted(members))
+            old = tree.lots[key]
+            tree.put(key, old=old, new=with_admitted(old, members))
             found[key] = found.get(key, Bits()) | members
     return found
 
@@ -199,11 +199,6 @@ def take_back(tree: Tree, now: float) -> dict[Key, int]:
 def _last(members: Bits, count: int) -> Bits:
     """The highest of these."""
     return members - members.lowest(max(len(members) - count, 0))
-
-
-def _evolve(tree: Tree, key: Key, fact: object) -> None:
-    old = tree.lots[key]
-    tree.put(key, old=old, new=EVOLVE[type(fact)](old, fact))
 
 
 def _orders_without(of: PoolsCopy, now: float) -> dict[Key, int]:
