@@ -19,7 +19,7 @@ from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.core.codec import encode
 from peloton.runtime.vocabulary import At, Bits, Key, Refused
-from tests.actors.test_pool import A1, A, B, admit, config, cpus, lot, put, tree
+from tests.actors.test_pool import A1, A, B, admit, config, cpus, lot, put, root, tree
 
 PLAN = Key("lot/plan/0/0")
 
@@ -132,6 +132,19 @@ def test_who_would_give_back_and_what_would_be_given_anyway() -> None:
     assert below.given_back == [] and below.waits
 
 
+def test_as_many_lots_give_back_as_it_takes() -> None:
+    """One order goes to a thousand lots at most; the plan goes on as the pools would."""
+    found = tree(a=config("a", limit=5000), b=config("b", limit=5000))
+    found.put(ROOT, old=found.pools[ROOT], new=root(5000))
+    for number in range(4000):
+        put(found, f"lent{number}/0/0", lot(B, 1, arrived=float(number)))
+    while admit(found):
+        pass
+    plan = plan_lots(copied(found, 5000), [new(A, 2500)], now=1e6)
+    assert len(plan.admitted[PLAN]) == 1000, "these are free"
+    assert sum(each.tasks for each in plan.given_back) == 1500 == len(plan.later[PLAN])
+
+
 def test_nobody_gives_back_and_why() -> None:
     found = tree(a=config("a", limit=100), b=config("b", limit=100))
     held = lot(B, 100)
@@ -174,3 +187,24 @@ def test_a_copy_is_bounded() -> None:
     found = drawn(2)
     part = copied(found, 4)
     assert len(part.lots) == 4 and part.more_lots == len(found.lots) - 4
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whoever_waits_is_told_at_least_one_reason_and_never_only_with_proof(seed: int) -> None:
+    found = drawn(seed)
+    put(found, "huge/0/0", lot(A1, 1, size=500, arrived=0.5))
+    while admit(found):
+        pass
+    waiting = [key for key, each in found.lots.items() if each.waiting]
+    for key in waiting:
+        answer = found.waits(key, 50.0)
+        assert answer.blockers, key
+        assert answer.never == any(each.never for each in answer.blockers)
+        for each in answer.blockers:
+            if each.never:
+                assert each.wanted > each.limit and each.rule in ("limit", "controllers")
+            elif each.rule != "queue":
+                assert each.missing == each.wanted - (each.limit - each.used) > 0
+        if not answer.never:
+            assert answer.outlook is not None and answer.outlook.basis
+    assert Key("lot/huge/0/0") in waiting

@@ -34,7 +34,7 @@ from peloton.gateway.plans import Plans
 from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.task_manager import TaskManager
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.ops.v1 import ops_pb2_grpc
+from peloton.ops.v1 import ops_pb2_grpc, plans_pb2_grpc
 from peloton.ops.v1 import plans_pb2 as plans
 from peloton.runtime.core import listing, views
 from peloton.runtime.ports import Session, SessionState, ShardId
@@ -424,4 +424,5 @@ def reached(deployment: Deployment, channel: grpc.Channel) -> Deployment:
     there.jobs = job_pb2_grpc.JobManagerStub(channel)
     there.tasks = task_pb2_grpc.TaskManagerStub(channel)
     there.ops = ops_pb2_grpc.OpsStub(channel)
+    there.plans = plans_pb2_grpc.PlansStub(channel)
     return there

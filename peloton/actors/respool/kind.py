@@ -36,7 +36,7 @@ def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
         evolve=EVOLVE,
         messages=m.MESSAGES,
         facts=FACTS,
-        answers={**m.ANSWERS, 501: m.PoolView, 502: m.QueuedLot, 503: PoolsCopy},
+        answers={**m.ANSWERS, 501: m.PoolView, 502: m.QueuedLot, 510: PoolsCopy},
         partition=lambda key: m.TREE_PARTITION,
         parent=lambda key, state: m.ROOT,
         index=partial(Tree, policy),
@@ -48,7 +48,7 @@ def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
         },
         depends=_depends,
         recall_s=lambda notes: notes.wake_at,
-        queries={501: m.ListPools, 502: m.GetPool, 503: m.ListQueue, 504: CopyPools},
+        queries={501: m.ListPools, 502: m.GetPool, 503: m.ListQueue, 510: CopyPools},
     )
 
 

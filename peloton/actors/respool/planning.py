@@ -16,8 +16,8 @@ import msgspec
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.copies import PoolsCopy, fork
-from peloton.actors.respool.lot.messages import GangTerms, LotShape, LotWaits
-from peloton.actors.respool.lot.state import Lot, with_admitted
+from peloton.actors.respool.lot.messages import GangTerms, LotShape, LotWaits, Reclaim
+from peloton.actors.respool.lot.state import Lot, LotOrder, with_admitted
 from peloton.actors.respool.messages import PoolConfig
 from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.rules import check
@@ -175,25 +175,37 @@ def take_back(tree: Tree, now: float) -> dict[Key, int]:
     As if all that wait had begun to wait now, and all who are asked could be chosen.
     """
     found: dict[Key, int] = {}
-    until = now + tree.policy.sustained_s
+    until = moment = now
+    until += tree.policy.sustained_s
     reclaims(tree, now)
     for _ in range(ORDERS_MAX):
-        moment = tree.reclaims.wake_at
-        if moment is None or moment > until:
+        due = tree.reclaims.wake_at
+        if due is None or due > until:
             break
-        for key, order in reclaims(tree, max(moment, now)):
-            lot = tree.lots[key]
-            going = _last(lot.admitted, order.count)
-            # They queue again, or their pool would be entitled to less.
-            after = msgspec.structs.replace(
-                lot,
-                admitted=lot.admitted - going,
-                waiting=lot.waiting | going,
-                arrived=lot.arrived if lot.waiting else now,
-            )
-            tree.put(key, old=lot, new=after)
-            found[key] = found.get(key, 0) + len(going)
+        moment = max(moment, due)
+        for key, order in reclaims(tree, moment):
+            found[key] = found.get(key, 0) + _give_back(tree, key, order=order, now=now)
     return found
+
+
+def _give_back(tree: Tree, key: Key, *, order: Reclaim, now: float) -> int:
+    """A lot carries out an order at once; how many of its members give back."""
+    lot = tree.lots[key]
+    going = _last(lot.admitted, order.count)
+    ordered = msgspec.structs.replace(
+        lot, order=LotOrder(lot.orders + 1, order.count, order.need, order.reason)
+    )
+    tree.put(key, old=lot, new=ordered)
+    # They queue again, or their pool would be entitled to less.
+    after = msgspec.structs.replace(
+        lot,
+        orders=lot.orders + 1,
+        admitted=lot.admitted - going,
+        waiting=lot.waiting | going,
+        arrived=lot.arrived if lot.waiting else now,
+    )
+    tree.put(key, old=ordered, new=after)
+    return len(going)
 
 
 def _last(members: Bits, count: int) -> Bits:
