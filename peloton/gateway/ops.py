@@ -28,7 +28,7 @@ from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.host_checks import EarlyHostChecks
-from peloton.gateway.hosts import forget, host_views, known_host
+from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.reasons import (
     ReasonGroup,
@@ -189,6 +189,10 @@ class Ops:
     def ListHosts(self, sent: ops.ListHostsRequest, context: Context) -> Any:
         """Every host there is, by name."""
         return ops.ListHostsResponse(hosts=host_views(self._cluster_client, context))
+
+    def ShowHost(self, sent: ops.ShowHostRequest, context: Context) -> Any:
+        """One host and its runs."""
+        return host_with_runs(self._cluster_client, sent, context=context)
 
     def ForgetHost(self, sent: ops.ForgetHostRequest, context: Context) -> Any:
         """Remove a host from the cluster."""

@@ -201,6 +201,10 @@ class OpsCalls:
         """Every host: its state, what it has, and what of it is free."""
         return self._wire.call(method("ListHosts"), ops.ListHostsRequest())
 
+    def host(self, name: str, *, limit: int = 0) -> ops.ShowHostResponse:
+        """One host, and at most so many of its runs (0: 1,000). Raises NotFound."""
+        return self._wire.call(method("ShowHost"), ops.ShowHostRequest(name=name, limit=limit))
+
     def forget_host(self, name: str, *, lose_runs: bool = False) -> ops.ForgetHostResponse:
         """Removes a host. Refused if it has runs, unless those may be lost."""
         request = ops.ForgetHostRequest(name=name, lose_runs=lose_runs)
