@@ -26,8 +26,8 @@ from peloton.gateway.actor_keys import ActorKey, BadKey, parse_key
 from peloton.gateway.blockers import WaitingInstance, explain_reason, run_times
 from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.early_checks import EarlyChecks
 from peloton.gateway.feed import ClusterFeed
-from peloton.gateway.host_checks import EarlyHostChecks
 from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.reasons import (
@@ -46,8 +46,6 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Bits, Key, Unavailable, kind_of
 
 NOT_FOUND = "job not found"
-EARLY = ("POOL", "LIMIT", "THROTTLE")
-"""What instances wait for before hosts are looked for."""
 WAITERS_MAX = 4096
 """WaitJob calls at once; none holds a thread."""
 WAIT_S_MAX = 60.0
@@ -72,7 +70,7 @@ class Ops:
         self, cluster_client: ClusterClient, feed: ClusterFeed, *, scarce_gpu: bool = False
     ) -> None:
         self._cluster_client = cluster_client
-        self._early = EarlyHostChecks(cluster_client, scarce_gpu=scarce_gpu)
+        self._early = EarlyChecks(cluster_client, scarce_gpu=scarce_gpu)
         self._waits, self._waiting = JobWaits(feed), 0
         self._watches = Watches(cluster_client, feed, kinds=lambda: (*NAMES,))
 
@@ -109,10 +107,8 @@ class Ops:
             lot = lots.get(group.first.lot)
             waits = WaitingInstance(group.first, job, lot, group.size, runs_s)
             explain_reason(reason, waits, now=now)
-            if group.first.code in EARLY:
-                # In front of it there is another reason; but no host may have room for it either.
-                early = self._early.blockers(group.first, job, context=context)
-                reason.blockers.extend(early)
+            if reason.blockers:
+                self._early.add(reason, group.first, job=job, context=context)
         if job.because and not job.held and not sent.HasField("instance"):
             reasons.append(ops.Reason(state=job.summary.state.name, code="job", text=job.because))
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))

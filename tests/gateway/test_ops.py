@@ -481,3 +481,23 @@ def test_what_waits_for_its_pool_and_fits_no_host_either_says_both(deployment: D
     assert reason.blockers[-2].never and "3 of 3 hosts lack cpu" in reason.blockers[-2].text
     for job_id in (holder, waits):
         stop(deployment, job_id)
+
+
+def test_what_its_job_holds_back_is_told_what_comes_after(deployment: Deployment) -> None:
+    later = deployment.make_pool("later", cpu=6.0)
+    config = default_config(seconds=60)
+    config.resource.cpuLimit = 3.5
+    request = deployment.request(2, defaultConfig=config)
+    request.config.sla.maximumRunningInstances = 1
+    request.config.respoolID.value = later
+    job_id = deployment.create(request)
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 1)
+
+    def known() -> Any:
+        (reason,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+        codes = [blocker.code for blocker in reason.blockers]
+        return reason if codes == ["job-limit", "pool-limit"] else None
+
+    limit = deployment.until(known).blockers[1]
+    assert (limit.pool, limit.limit, limit.used, limit.missing) == ("/later", 6, 3.5, 1)
+    stop(deployment, job_id)
