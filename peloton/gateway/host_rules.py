@@ -16,30 +16,27 @@ from peloton.placement import reasons as r
 RULES = MappingProxyType(
     {
         r.MISMATCH_STATUS: (
-            "are not up, drain, or have just refused it",
+            "not up, draining, or just refused it",
             "they come up: `peloton host list` says what each waits for",
         ),
-        r.NO_OFFER: ("have nothing free", "tasks there end"),
-        r.INSUFFICIENT: ("have too little free", "{request} is free on one of them"),
-        r.SCARCE: ("are kept for tasks with gpus", "it requests a gpu, or they are not kept"),
+        r.NO_OFFER: ("nothing free", "tasks there end"),
+        r.INSUFFICIENT: ("too little free for {request}", "so much is free on one of them"),
+        r.SCARCE: ("kept for tasks with gpus", "it requests a gpu, or they are not kept"),
         r.MISMATCH_CONSTRAINTS: (
-            "do not meet its constraint, or are exclusive to others",
+            "its constraint is not met, or they are exclusive to others",
             "a host meets the constraint, or the constraint is another",
         ),
-        r.PORT_TAKEN: ("have a task with its fixed port", "that task ends, or the port is another"),
+        r.PORT_TAKEN: ("its fixed port is taken", "that task ends, or the port is another"),
         r.UNKNOWN_TASKS: (
-            "do not tell the labels of their tasks",
+            "the labels of their tasks are not known",
             "they have fewer different labels, or its constraint does not ask for tasks",
         ),
-        r.HOST_LIMIT: ("have as many of these instances as they may", "one of those ends"),
+        r.HOST_LIMIT: ("as many of these instances as may be there", "one of those ends"),
         r.QUARANTINED: (
-            "are quarantined after failures of several jobs",
+            "quarantined after failures of several jobs",
             "they are released: `peloton host list` says why",
         ),
-        r.UNKNOWN_STRATEGY: (
-            "would be asked by an unknown strategy",
-            "the strategy is a known one",
-        ),
+        r.UNKNOWN_STRATEGY: ("its strategy is unknown", "the strategy is a known one"),
     }
 )
 """What the hosts that fail a check have in common, and what has to change of that."""
@@ -78,8 +75,8 @@ def blocker_of_rule(rule: str, hosts: int, *, request: str) -> ops.Blocker:
     has, change = RULES.get(rule, (rule, "that changes"))
     return ops.Blocker(
         code="hosts",
-        text=f"{hosts} {'host' if hosts == 1 else 'hosts'} {has}",
-        change=change.format(request=request),
+        text=f"{hosts} {'host' if hosts == 1 else 'hosts'}: {has.format(request=request)}",
+        change=change,
         rule=rule,
         hosts=hosts,
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
@@ -22,7 +25,14 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.records import MessageDeadLettered, Quarantined
 from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Bits, Key
-from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, named, pool_config
+from tests.gateway.fleet_fixture import (
+    HOSTS,
+    Deployment,
+    default_config,
+    named,
+    pool_config,
+    running,
+)
 
 
 def stop(deployment: Deployment, job_id: str) -> None:
@@ -453,7 +463,7 @@ def test_never_has_a_proof(deployment: Deployment) -> None:
     assert (proof.code, proof.never) == ("no-host-ever", True)
     assert "each of the 3 hosts was checked as if it were empty" in proof.proof
     assert (hosts.rule, hosts.hosts) == ("insufficient_offer_resources", 3)
-    assert "cpu 5" in hosts.change and not reason.estimate.HasField("after_s")
+    assert "too little free for cpu 5" in hosts.text and not reason.estimate.HasField("after_s")
     stop(deployment, job_id)
 
 
@@ -501,3 +511,24 @@ def test_what_its_job_holds_back_is_told_what_comes_after(deployment: Deployment
     limit = deployment.until(known).blockers[1]
     assert (limit.pool, limit.limit, limit.used, limit.missing) == ("/later", 6, 3.5, 1)
     stop(deployment, job_id)
+
+
+def test_hosts_that_are_not_up_are_counted_by_their_state(tmp_path: Path) -> None:
+    with running(tmp_path) as deployment:
+        hosts = host_svc_pb2_grpc.HostServiceStub(deployment.channel)
+        hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname="a"))
+        asked = host_svc_pb2.QueryHostsRequest(host_states=[host_pb2.HOST_STATE_DOWN])
+        deployment.until(lambda: hosts.QueryHosts(asked).host_infos)
+        config = default_config(seconds=60)
+        config.resource.cpuLimit = 3.0
+        job_id = deployment.create(deployment.request(3, defaultConfig=config))
+
+        def known() -> Any:
+            reasons = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+            found = {each.rule: each for reason in reasons for each in reason.blockers}
+            return found.get("mismatch_status")
+
+        blocker = deployment.until(known)
+        assert blocker.hosts == 1
+        assert blocker.text == ("1 host: not up, draining, or just refused it; of all hosts 1 DOWN")
+        stop(deployment, job_id)
