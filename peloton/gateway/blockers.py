@@ -228,7 +228,7 @@ def _change(each: PoolBlocker) -> str:
         return f"tasks end that hold {missing} {kind}, or hosts come that have as much{for_all}"
     if each.rule == "entitlement":
         return (
-            f"its reservation or share is raised until it is entitled to {enough} {kind}, or other "
+            f"its reservation or share is raised so that it may have {enough} {kind}, or other "
             f"pools need {missing} less{for_all}"
         )
     if each.never:

@@ -26,7 +26,7 @@ from peloton.actors.respool.lot.messages import PoolBlocker
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView
 from peloton.gateway.blockers import of_limit
 from peloton.gateway.cluster_client import ClusterClient, Context
-from peloton.gateway.host_rules import blocker_of_rule, never_of_hosts, request_text
+from peloton.gateway.host_rules import blockers_of_shape
 from peloton.gateway.texts import client_name
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.placement.planning import HostsNow
@@ -96,17 +96,9 @@ class EarlyChecks:
         self, view: InstanceView, job: JobView, *, context: Context
     ) -> Iterator[ops.Blocker]:
         """Why no host would take it now; nothing where one would."""
-        row, known = _row_of(view, job), self._hosts(context)
-        found = known.now.found(row.shape) if known is not None else None
-        if found is None or found.fitting:
-            return
-        counts = [(rule, hosts) for rule, hosts in found.why.reasons if hosts]
-        request = request_text(row.shape.resources)
-        if found.why.never:
-            total = sum(hosts for _, hosts in counts)
-            yield never_of_hosts(found.why.text, hosts=total, request=request)
-        for rule, hosts in counts:
-            yield blocker_of_rule(rule, hosts, request=request)
+        known = self._hosts(context)
+        if known is not None:
+            yield from blockers_of_shape(_row_of(view, job).shape, known.now)
 
     def _hosts(self, context: Context) -> KnownHosts | None:
         """None while they cannot be read."""

@@ -12,6 +12,8 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.resources import Resources, amount
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.placement import reasons as r
+from peloton.placement.messages import Shape
+from peloton.placement.planning import HostsNow
 
 RULES = MappingProxyType(
     {
@@ -80,6 +82,20 @@ def blocker_of_rule(rule: str, hosts: int, *, request: str) -> ops.Blocker:
         rule=rule,
         hosts=hosts,
     )
+
+
+def blockers_of_shape(shape: Shape, now: HostsNow) -> Iterator[ops.Blocker]:
+    """Why no host would take it now; nothing where one would."""
+    found = now.found(shape)
+    if found.fitting:
+        return
+    counts = [(rule, hosts) for rule, hosts in found.why.reasons if hosts]
+    request = request_text(shape.resources)
+    if found.why.never:
+        total = sum(hosts for _, hosts in counts)
+        yield never_of_hosts(found.why.text, hosts=total, request=request)
+    for rule, hosts in counts:
+        yield blocker_of_rule(rule, hosts, request=request)
 
 
 def request_text(of: Resources) -> str:

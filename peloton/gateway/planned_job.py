@@ -15,13 +15,18 @@ from peloton.actors.respool.lot.messages import LotShape, LotWaits
 from peloton.actors.respool.planning import LotsPlan, NewLot
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key
 from peloton.gateway.blockers import blockers_of_lot, estimate_of
-from peloton.gateway.host_rules import blocker_of_rule, never_of_hosts, request_text
+from peloton.gateway.host_rules import (
+    blocker_of_rule,
+    blockers_of_shape,
+    never_of_hosts,
+    request_text,
+)
 from peloton.gateway.reasons import CODE_OF_RULE, NEVER_RUNS
 from peloton.gateway.translate_job import ParsedJob
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as wire
 from peloton.placement.messages import GangPart, GangWish, Unplaced, Wish
-from peloton.placement.planning import HostsPlan
+from peloton.placement.planning import HostsNow, HostsPlan
 from peloton.runtime.vocabulary import Bits, Key
 
 PLAN_ID = "plan"
@@ -75,7 +80,9 @@ class PlannedJob:
             found.insert(0, GangWish(first, len(found) + 1, tuple(parts), priority=priority))
         return found
 
-    def waits(self, plan: LotsPlan, hosts: HostsPlan) -> Iterator[wire.PlannedWait]:
+    def waits(
+        self, plan: LotsPlan, hosts: HostsPlan, *, now: HostsNow
+    ) -> Iterator[wire.PlannedWait]:
         """All that would wait: for its job's own rules, for its pools, for hosts."""
         spec = self._spec
         if spec.after:
@@ -96,8 +103,28 @@ class PlannedJob:
                 + ("sla.maximumRunningInstances" if limit else "peloton.throttle"),
                 change="others of it end" if limit else "the time of the next comes",
             )
-        yield from _for_pools(plan)
+        yield from self._for_pools(plan, now)
         yield from self._for_hosts(hosts)
+
+    def _for_pools(self, plan: LotsPlan, now: HostsNow) -> Iterator[wire.PlannedWait]:
+        """What waits for its pools, alike lots as one, by the first of them."""
+        rows = {row.lot: row for _, row, _ in self._rows}
+        alike: dict[LotShape, tuple[LotWaits, int, SpecRow]] = {}
+        for key, waits in plan.waits.items():
+            shape = plan.shapes[key]
+            first, count, row = alike.get(shape, (waits, 0, rows[key]))
+            alike[shape] = first, count + len(waits.waiting), row
+        for waits, count, row in alike.values():
+            text = waits.because or f"queued in pool {waits.path}"
+            behind = [*blockers_of_shape(row.shape, now)]
+            yield wire.PlannedWait(
+                instances=count,
+                code=NEVER_RUNS if waits.never else CODE_OF_RULE.get(waits.rule, "pool-queue"),
+                text=text.replace(f"job {PLAN_ID} holds", "this job would hold"),
+                never=waits.never or any(each.never for each in behind),
+                blockers=[*blockers_of_lot(waits), *behind],
+                estimate=estimate_of(waits.outlook, waits),
+            )
 
     def _for_hosts(self, hosts: HostsPlan) -> Iterator[wire.PlannedWait]:
         alike: dict[str, tuple[Unplaced, int]] = {}
@@ -153,21 +180,3 @@ def _own(instances: int, code: str, *, text: str, change: str) -> wire.PlannedWa
         blockers=[ops.Blocker(code=code, text=text, change=change)],
         estimate=ops.Estimate(basis="it depends on how long its instances, or others, run"),
     )
-
-
-def _for_pools(plan: LotsPlan) -> Iterator[wire.PlannedWait]:
-    """What waits for its pools, alike lots as one, by the first of them."""
-    alike: dict[LotShape, tuple[LotWaits, int]] = {}
-    for key, waits in plan.waits.items():
-        shape = plan.shapes[key]
-        first, count = alike.get(shape, (waits, 0))
-        alike[shape] = first, count + len(waits.waiting)
-    for waits, count in alike.values():
-        yield wire.PlannedWait(
-            instances=count,
-            code=NEVER_RUNS if waits.never else CODE_OF_RULE.get(waits.rule, "pool-queue"),
-            text=waits.because or f"queued in pool {waits.path}",
-            never=waits.never,
-            blockers=blockers_of_lot(waits),
-            estimate=estimate_of(waits.outlook, waits),
-        )

@@ -27,7 +27,7 @@ from peloton.gateway.planned_job import PlannedJob
 from peloton.gateway.translate_pool import to_pool
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as wire
-from peloton.placement.planning import plan_hosts
+from peloton.placement.planning import HostsNow, plan_hosts
 from peloton.runtime.vocabulary import Key, Refused, Unavailable
 
 LOTS_MAX = 20_000
@@ -60,8 +60,9 @@ class Plans:
         with self._alone(context):
             now = time.time()
             plan = plan_lots(self._copied(context), planned.lots(), now=now)
+            summaries = [view.summary for view in all_hosts(self._cluster_client, context)]
             hosts = plan_hosts(
-                [view.summary for view in all_hosts(self._cluster_client, context)],
+                summaries,
                 planned.wishes(plan.admitted),
                 scarce_gpu=self._scarce_gpu,
                 now=now,
@@ -79,7 +80,8 @@ class Plans:
         )
         for name, count in hosts.hosts[:HOSTS_SHOWN_MAX]:
             found.hosts.add(name=name.partition("/")[2], instances=count)
-        found.waits.extend(planned.waits(plan, hosts))
+        now_there = HostsNow(summaries, scarce_gpu=self._scarce_gpu)
+        found.waits.extend(planned.waits(plan, hosts, now=now_there))
         found.verdict = _verdict(found)
         return found
 

@@ -157,6 +157,18 @@ def test_what_fits_no_host_ever_is_known_before(deployment: t.Deployment) -> Non
     ]
 
 
+def test_what_would_wait_for_its_pool_and_fits_no_host_either_is_told_both(
+    deployment: t.Deployment,
+) -> None:
+    pool = deployment.make_pool("tight", cpu=6.0)
+    found = planned(deployment, job_of(deployment, pool, 2, defaultConfig=config(5.0)))
+    assert (found.verdict, found.admitted, found.placed) == (NEVER, 1, 0)
+    wait = next(wait for wait in found.waits if wait.code == "pool-limit")
+    assert wait.never and "this job would hold 5" in wait.text
+    codes = [blocker.code for blocker in wait.blockers]
+    assert codes == ["pool-limit", "no-host-ever", "hosts"]
+
+
 def test_a_wrong_file_is_refused_with_its_field(deployment: t.Deployment) -> None:
     def refused(call: Any, request: Any) -> tuple[grpc.StatusCode, str]:
         with pytest.raises(grpc.RpcError) as raised:

@@ -85,16 +85,18 @@ def _blockers(tree: PoolsAndReleases, key: Key) -> Iterator[PoolBlocker]:
     yield from too_low
     yield from _of_controllers(tree, pool, need=unit.controllers, in_all=in_all)
     yield from (each for each in limits if each not in too_low)
-    entitled, used = tree.entitlement(pool), tree.use(pool)
+    yield from _of_entitlement(tree, pool, need=need, in_all=in_all)
+
+
+def _of_entitlement(
+    tree: PoolsAndReleases, pool: Key, *, need: Resources, in_all: Resources
+) -> Iterator[PoolBlocker]:
+    """Where a pool is entitled to all that its limit allows, the limit alone is in the way."""
+    entitled, used, most = tree.entitlement(pool), tree.use(pool), tree.limit(pool)
     for kind in KINDS:
-        if _short(need, entitled - used, kind=kind):
-            yield _blocker(
-                (s.ENTITLEMENT, tree.path(pool)),
-                kind,
-                most=entitled,
-                used=used,
-                wants=(need, in_all),
-            )
+        if _short(most, entitled, kind=kind) and _short(need, entitled - used, kind=kind):
+            where = s.ENTITLEMENT, tree.path(pool)
+            yield _blocker(where, kind, most=entitled, used=used, wants=(need, in_all))
 
 
 def _of_limit(
