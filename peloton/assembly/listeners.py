@@ -134,6 +134,7 @@ class ClientListeners:
                     notify=AllowedUrls(self._settings.notify.allow),
                     images_run=task_images.runs_images(self._settings),
                     kills=self._kills,
+                    scarce_gpu="GPU" in self._settings.limits.scarce_resource_types,
                 ),
             )
         except RuntimeError as error:  # taken since the check above

@@ -35,6 +35,7 @@ NOUNS: dict[str, LazyCommand] = {
     "pod": LazyCommand("peloton.cli.task:pod", "What happened to an instance of a job: events."),
     "host": LazyCommand("peloton.cli.host:host", "The machines: their state, and what is free."),
     "why": LazyCommand("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
+    "plan": LazyCommand("peloton.cli.plan:plan", "What a job or pool would bring about."),
     "wait": LazyCommand("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
     "story": LazyCommand("peloton.cli.ops:story", "What an actor did lately, and because of what."),
     "follow": LazyCommand(

@@ -33,9 +33,13 @@ STORY_HEADER = ("Time", "Message", "Because", "Facts", "Who")
 def why(job: str, instance: int | None) -> None:
     """Why JOB, or one INSTANCE of it, is in the state it is in.
 
+    The table has the main reason. Below it stands all that is in the way, what would have to
+    change, and an estimate of when, or why there is none.
+
     \b
     peloton why JOB
     peloton why JOB 7
+    peloton why JOB -o json
     """
     with connected() as peloton, refusal_texts(OPS_TEXTS, job=job):
         answer = peloton.ops.why(job, instance)
@@ -52,6 +56,7 @@ def why(job: str, instance: int | None) -> None:
             names=lambda: dict.fromkeys(reason.code for reason in answer.reasons),
             nothing="Nothing holds it up.",
             compact=True,
+            below=[line for reason in answer.reasons for line in in_the_way(reason)],
         )
     )
     failed = [reason.instance for reason in answer.reasons if reason.state in ("FAILED", "LOST")]
@@ -88,6 +93,43 @@ def row(reason: Any, now: float) -> Sequence[object]:
     return (
         who, reason.state, reason.code, known("position"), text, counts, again,
     )  # fmt: skip
+
+
+def in_the_way(reason: Any) -> Iterator[str]:
+    """All that keeps these instances from their goal, one line each, and when that may be over."""
+    if not reason.blockers:
+        return
+    number = reason.instance if reason.HasField("instance") else None
+    who = "the job" if number is None else f"instance {number}"
+    if reason.instances > 1:
+        who += f" and {reason.instances - 1} more"
+    yield ""
+    yield f"In the way of {who}:"
+    yield from blocker_lines(reason.blockers)
+    yield f"  {estimate_text(reason.estimate)}"
+
+
+def blocker_lines(blockers: Any) -> Iterator[str]:
+    for blocker in blockers:
+        never = "; NEVER as it is: " + blocker.proof if blocker.never else ""
+        yield f"  {blocker.code}: {blocker.text}{never}"
+        yield f"    until {blocker.change}"
+
+
+def estimate_text(estimate: Any) -> str:
+    """When, marked as what it is, or why that cannot be said."""
+    if not estimate.HasField("after_s"):
+        return f"no estimate: {estimate.basis}"
+    last = f" to {about_so_long(estimate.until_s)}" if estimate.HasField("until_s") else ""
+    return f"estimate: in {about_so_long(estimate.after_s)}{last} ({estimate.basis})"
+
+
+def about_so_long(seconds: float) -> str:
+    """A time of about that length: more digits would promise too much."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"about {seconds / length:.0f} {unit}"
+    return f"about {max(seconds, 1):.0f} s"
 
 
 class WaitCommand(OwnCommand):

@@ -41,6 +41,8 @@ class OutputForms:
     nothing: str = ""
     # Columns with nothing in them are left out: for tables of ours, which no script cuts up yet.
     compact: bool = False
+    # Printed below the table, on stdout: what does not fit into its cells.
+    below: Sequence[str] = ()
 
 
 def show(view: OutputForms) -> None:
@@ -74,6 +76,8 @@ def show_table(view: OutputForms) -> None:
         header, rows = pick(header, used), [pick(row, used) for row in rows]
     if not (sys.stdout.isatty() and on_screen(header, rows)):
         click.echo(table.render(header, rows))
+    for text in view.below:
+        click.echo(escaped(text))
 
 
 def widened(view: OutputForms) -> OutputForms:

@@ -194,6 +194,12 @@ def _renamed_pool(sent: Any) -> AccessTarget | None:
     return RenamedPoolTarget(pool_key(named), sent.config.name) if named else None
 
 
+def _planned_pool(sent: Any) -> AccessTarget | None:
+    if sent.pool_id:
+        return RenamedPoolTarget(pool_key(sent.pool_id), sent.config.name)
+    return NewPoolTarget(pool_key(sent.config.parent.value), sent.config.name)
+
+
 def _renamed_pool_v1(sent: Any) -> AccessTarget | None:
     named = sent.respool_id.value
     return RenamedPoolTarget(pool_key(named), sent.spec.name) if named else None
@@ -208,7 +214,7 @@ POOLS_V1 = "peloton.api.v1alpha.respool.ResourcePoolService"
 HOSTS, HOSTS_V1 = "peloton.api.v0.host.svc.HostService", "peloton.api.v1alpha.host.svc.HostService"
 JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
 POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
-SCHEDULES = "peloton.ops.v1.Schedules"
+SCHEDULES, PLANS = "peloton.ops.v1.Schedules", "peloton.ops.v1.Plans"
 INTERNAL_HOSTS = "peloton.private.hostmgr.hostsvc.InternalHostService"
 HOST_MANAGER = "peloton.private.hostmgr.v1alpha.svc.HostManagerService"
 INTERNAL_TASKS = "peloton.private.resmgr.ResourceManagerService"
@@ -294,6 +300,8 @@ _FIRST: dict[str, AccessRow] = {
     f"{OPS}.ForgetHost": AccessRow(
         ADMINISTER, _cluster, objects=lambda sent: {"host": sent.name, "lose_runs": sent.lose_runs}
     ),
+    f"{PLANS}.PlanJob": AccessRow(SUBMIT, lambda sent: _pool(sent.config.respoolID.value)),
+    f"{PLANS}.PlanPool": AccessRow(ADMINISTER, _planned_pool),
     f"{SCHEDULES}.CreateSchedule": AccessRow(
         SUBMIT,
         lambda sent: _pool_at(sent.schedule.pool),

@@ -23,8 +23,10 @@ from peloton.actors.schedule import messages as schedule_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.actor_keys import ActorKey, BadKey, parse_key
+from peloton.gateway.blockers import WaitingInstance, explain_reason, run_times
 from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.early_checks import EarlyChecks
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
 from peloton.gateway.long_calls import LongCall
@@ -64,8 +66,11 @@ NAMES: dict[str, dict[int, type]] = {
 class Ops:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, cluster_client: ClusterClient, feed: ClusterFeed) -> None:
+    def __init__(
+        self, cluster_client: ClusterClient, feed: ClusterFeed, *, scarce_gpu: bool = False
+    ) -> None:
         self._cluster_client = cluster_client
+        self._early = EarlyChecks(cluster_client, scarce_gpu=scarce_gpu)
         self._waits, self._waiting = JobWaits(feed), 0
         self._watches = Watches(cluster_client, feed, kinds=lambda: (*NAMES,))
 
@@ -97,6 +102,13 @@ class Ops:
             for view in views
         )
         reasons = [_reason(group, now) for group in groups]
+        runs_s = run_times(found)
+        for group, reason in zip(groups, reasons, strict=True):
+            lot = lots.get(group.first.lot)
+            waits = WaitingInstance(group.first, job, lot, group.size, runs_s)
+            explain_reason(reason, waits, now=now)
+            if reason.blockers:
+                self._early.add(reason, group.first, job=job, context=context)
         if job.because and not job.held and not sent.HasField("instance"):
             reasons.append(ops.Reason(state=job.summary.state.name, code="job", text=job.because))
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))

@@ -122,13 +122,18 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
     return Reason("not-asked", view.because or f"is {view.state}")
 
 
-def _limited(job: JobView) -> str:
-    """That the limit of running instances is reached, in numbers."""
+def active_instances(job: JobView) -> int:
+    """How many of its instances have begun and not ended."""
     counts = dict(job.summary.counts)
     rest = sum(counts.get(state, 0) for state in (*ENDED_NAMES, "INITIALIZED"))
-    under_way = sum(counts.values()) - rest
+    return sum(counts.values()) - rest
+
+
+def _limited(job: JobView) -> str:
+    """That the limit of running instances is reached, in numbers."""
     most = job.spec.maximum_running
-    return f"maximumRunningInstances reached: {under_way} of at most {most} instances are active"
+    active = f"{active_instances(job)} of at most {most} instances are active"
+    return f"maximumRunningInstances reached: {active}"
 
 
 def _throttled(job: JobView) -> str:
@@ -165,7 +170,7 @@ def _pool(view: InstanceView, lot: LotWaits | None) -> Reason:
     member = view.instance % SLICE_SIZE
     before = len(lot.waiting & Bits.span(0, member))
     text = lot.because or f"queued in pool {lot.path}"
-    code = NEVER_RUNS if lot.never else _RULES.get(lot.rule, "pool-queue")
+    code = NEVER_RUNS if lot.never else CODE_OF_RULE.get(lot.rule, "pool-queue")
     # A member that can never be admitted blocks no other, so it has no queue position.
     position = None if lot.never else lot.position + before + 1
     return Reason(code, text, position=position)
@@ -174,7 +179,7 @@ def _pool(view: InstanceView, lot: LotWaits | None) -> Reason:
 NEVER_RUNS = "can-never-run"
 """Waiting does not help, even if all other tasks end: the limit or the hosts must change."""
 
-_RULES = {"limit": "pool-limit", "capacity": "cluster-full", "deleted": "pool-deleted"}
+CODE_OF_RULE = {"limit": "pool-limit", "capacity": "cluster-full", "deleted": "pool-deleted"}
 
 
 class ReasonGroup(NamedTuple):

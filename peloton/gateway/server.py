@@ -40,6 +40,7 @@ from peloton.gateway.job_manager import JobManager
 from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.ops import Ops
 from peloton.gateway.permissions import Permissions
+from peloton.gateway.plans import Plans
 from peloton.gateway.private_services import private_services
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
@@ -50,7 +51,7 @@ from peloton.gateway.serving import Server
 from peloton.gateway.short_names import add_short
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
-from peloton.ops.v1 import ops_pb2, schedules_pb2
+from peloton.ops.v1 import ops_pb2, plans_pb2, schedules_pb2
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from peloton.settings.notify import NO_URLS, AllowedUrls
 
@@ -68,7 +69,8 @@ class ServerOptions(NamedTuple):
 
     `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
     `notify` has the URLs where ends of jobs may be told. `images_run`: tasks with a container image
-    are containers. `kills`: whether kills of the private services pass.
+    are containers. `kills`: whether kills of the private services pass. `scarce_gpu`: hosts with
+    gpus are kept for tasks that ask for one.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -77,6 +79,7 @@ class ServerOptions(NamedTuple):
     notify: AllowedUrls = NO_URLS
     images_run: bool = False
     kills: KillSwitch | None = None
+    scarce_gpu: bool = False
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -102,6 +105,17 @@ def build_server(
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
     kills = options.kills or KillSwitch()
     served = _services(cluster_client, boxes, feed=feed, images_run=options.images_run, kills=kills)
+    scarce_gpu = options.scarce_gpu
+    served += [
+        (
+            ops_pb2.DESCRIPTOR.services_by_name["Ops"],
+            Ops(cluster_client, feed, scarce_gpu=scarce_gpu),
+        ),
+        (
+            plans_pb2.DESCRIPTOR.services_by_name["Plans"],
+            Plans(cluster_client, scarce_gpu=scarce_gpu),
+        ),
+    ]
     names = {*services()}
     for service, servicer in served:
         names |= {*_names(service)}
@@ -140,7 +154,6 @@ def _services(
         (respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], second_pools),
         (respool_svc_v1_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], pools_v1),
         *_host_services(cluster_client),
-        (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(cluster_client, feed)),
         (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
         *private_services(cluster_client, feed, kills=kills),
     ]

@@ -20,6 +20,7 @@ from peloton.sdk.hosts import HostCalls
 from peloton.sdk.internals import InternalCalls
 from peloton.sdk.jobs import JobQuery, Jobs
 from peloton.sdk.ops import OpsCalls, WaitResult
+from peloton.sdk.plans import PlanCalls
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.schedules import ScheduleCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
@@ -69,6 +70,7 @@ class Client:
         self.hosts = HostCalls(self._wire)
         self.ops = OpsCalls(self._wire)
         self.schedules = ScheduleCalls(self._wire)
+        self.plans = PlanCalls(self._wire, self.pools)
         self.internals = InternalCalls(self._wire)
 
     @classmethod

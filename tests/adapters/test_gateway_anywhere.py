@@ -30,10 +30,12 @@ from peloton.api.v0.task import task_pb2_grpc
 from peloton.assembly.daemon import Daemon
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.ops import Ops
+from peloton.gateway.plans import Plans
 from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.task_manager import TaskManager
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.ops.v1 import ops_pb2_grpc
+from peloton.ops.v1 import ops_pb2_grpc, plans_pb2_grpc
+from peloton.ops.v1 import plans_pb2 as plans
 from peloton.runtime.core import listing, views
 from peloton.runtime.ports import Session, SessionState, ShardId
 from tests.adapters.test_daemon_wiring import SHARDS, Fleet, deployment, until
@@ -131,6 +133,16 @@ CALLS: dict[tuple[str, str], Call] = {
         "resmgr", lambda k: respool.LookupRequest(path=respool.ResourcePoolPath(value="/work"))
     ),
     ("pools", "Query"): Call("resmgr", lambda k: respool.QueryRequest()),
+    ("plans", "PlanJob"): Call(
+        "resmgr hostmgr",
+        lambda k: plans.PlanJobRequest(config=k.deployment.request().config),
+    ),
+    ("plans", "PlanPool"): Call(
+        "resmgr",
+        lambda k: plans.PlanPoolRequest(
+            pool_id=same_pool(k).id.value, config=same_pool(k).config
+        ),
+    ),
     ("ops", "Why"): Call("jobmgr", lambda k: ops.WhyRequest(job_id=k.job)),
     ("ops", "WaitJob"): Call("jobmgr", lambda k: ops.WaitJobRequest(job_id=k.job, timeout_s=0.1)),
     ("ops", "Watch"): Call("jobmgr", lambda k: ops.WatchRequest(job_id=k.job)),
@@ -230,7 +242,13 @@ def known_owners(door: Daemon, group: str) -> list[ShardId]:
 
 
 def test_the_table_has_every_call_that_is_served() -> None:
-    servicers = {"jobs": JobManager, "tasks": TaskManager, "pools": ResourceManager, "ops": Ops}
+    servicers = {
+        "jobs": JobManager,
+        "tasks": TaskManager,
+        "pools": ResourceManager,
+        "ops": Ops,
+        "plans": Plans,
+    }
     served = {
         (name, method)
         for name, servicer in servicers.items()
@@ -409,4 +427,5 @@ def reached(deployment: Deployment, channel: grpc.Channel) -> Deployment:
     there.jobs = job_pb2_grpc.JobManagerStub(channel)
     there.tasks = task_pb2_grpc.TaskManagerStub(channel)
     there.ops = ops_pb2_grpc.OpsStub(channel)
+    there.plans = plans_pb2_grpc.PlansStub(channel)
     return there

@@ -393,6 +393,32 @@ def test_why(peloton: Terminal) -> None:
     assert peloton("why", "other").code == 66
 
 
+def test_why_names_all_that_is_in_the_way_below_the_main_reason(peloton: Terminal) -> None:
+    peloton.cluster.add_job("PENDING", "PENDING")
+    reason = ops.Reason(instance=0, state="PENDING", code="can-never-run", text="x", instances=2)
+    low = reason.blockers.add(code="pool-limit", text="limit of pool /a: cpu 1", change="it grows")
+    low.never, low.proof, low.limit = True, "2 cpu is more than 1", 1.0
+    reason.blockers.add(code="queue", text="7 tasks are before it", change="these are admitted")
+    reason.estimate.basis = "waiting alone does not help"
+    peloton.cluster.reasons.append(reason)
+    assert peloton.lines("why", JOB)[3:] == [
+        "In the way of instance 0 and 1 more:",
+        "  pool-limit: limit of pool /a: cpu 1; NEVER as it is: 2 cpu is more than 1",
+        "    until it grows",
+        "  queue: 7 tasks are before it",
+        "    until these are admitted",
+        "  no estimate: waiting alone does not help",
+    ]
+    found = json.loads(peloton("why", JOB, "-o", "json").out)["reasons"][0]["blockers"]
+    assert [(each["code"], each.get("limit")) for each in found] == [
+        ("pool-limit", 1.0), ("queue", None)
+    ]  # fmt: skip
+    reason.estimate.after_s, reason.estimate.until_s = 200.0, 8000.0
+    peloton.cluster.reasons[0] = reason
+    last = peloton.lines("why", JOB)[-1]
+    assert last == "  estimate: in about 3 min to about 2 h (waiting alone does not help)"
+
+
 def test_why_names_the_failed_instances(peloton: Terminal) -> None:
     peloton.cluster.add_job("FAILED", *["FAILED"] * 5, "SUCCEEDED", "LOST", "FAILED")
     for number, code in ((0, 2), (1, 2), (2, 2), (3, 1), (4, 1), (7, 2)):

@@ -33,7 +33,7 @@ from peloton.gateway.authentication import Authentication
 from peloton.gateway.http import OPEN, HttpServer
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
-from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
+from peloton.ops.v1 import ops_pb2, ops_pb2_grpc, plans_pb2_grpc
 from peloton.placement.messages import Label
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -69,6 +69,7 @@ class Deployment:
         self.jobs = job_pb2_grpc.JobManagerStub(channel)
         self.tasks = task_pb2_grpc.TaskManagerStub(channel)
         self.ops = ops_pb2_grpc.OpsStub(channel)
+        self.plans = plans_pb2_grpc.PlansStub(channel)
         path = respool_pb2.LookupRequest(path={"value": "/work"})
         known = str(self.pools.LookupResourcePoolID(path).id.value)
         self.pool = known or self.make_pool("work")  # the journal may be an older deployment's

@@ -40,6 +40,7 @@ from peloton.gateway.access_table import (
     INTERNAL_HOSTS,
     INTERNAL_TASKS,
     JOB_CACHE,
+    PLANS,
     POD_EVENTS,
     SCHEDULES,
 )
@@ -51,6 +52,7 @@ from peloton.gateway.permissions import Permissions
 from peloton.gateway.serving import Server
 from peloton.gateway.unimplemented import MODULES
 from peloton.ops.v1 import ops_pb2 as ops
+from peloton.ops.v1 import plans_pb2 as plans
 from peloton.ops.v1 import schedules_pb2 as wire
 from peloton.ops.v1 import schedules_pb2_grpc
 from peloton.private.eventstream import eventstream_pb2 as eventstream
@@ -92,6 +94,7 @@ def services() -> list[ServiceDescriptor]:
         *MODULES,
         _module(ops.DESCRIPTOR),
         _module(wire.DESCRIPTOR),
+        _module(plans.DESCRIPTOR),
         _module(health_pb2.DESCRIPTOR),
     )
     found = [one for each in modules for one in each.DESCRIPTOR.services_by_name.values()]
@@ -216,6 +219,12 @@ REQUESTS: dict[str, Made] = {
     f"{OPS}.Story": lambda o, r, by: ops.StoryRequest(key=f"job/{o.job(r, by)}"),
     f"{OPS}.ListQuarantine": lambda o, r, by: ops.ListQuarantineRequest(),
     f"{OPS}.Redrive": lambda o, r, by: ops.RedriveRequest(key=f"job/{o.job(r, by)}"),
+    f"{PLANS}.PlanJob": lambda o, r, by: plans.PlanJobRequest(
+        config=create_request(o.pool(r)).config
+    ),
+    f"{PLANS}.PlanPool": lambda o, r, by: plans.PlanPoolRequest(
+        pool_id=update_request(o, r).id.value, config=update_request(o, r).config
+    ),
     f"{SCHEDULES}.CreateSchedule": lambda o, r, by: wire.CreateScheduleRequest(
         schedule=wire.Schedule(name="x", cron="@yearly", pool=path_of(r))
     ),

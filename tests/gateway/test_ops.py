@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
@@ -22,7 +25,14 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.records import MessageDeadLettered, Quarantined
 from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Bits, Key
-from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, named, pool_config
+from tests.gateway.fleet_fixture import (
+    HOSTS,
+    Deployment,
+    default_config,
+    named,
+    pool_config,
+    running,
+)
 
 
 def stop(deployment: Deployment, job_id: str) -> None:
@@ -385,3 +395,139 @@ def test_what_is_set_aside_is_listed_by_instance_and_given_back() -> None:
     assert listed[1].story[0].because == "member 5"
     service.Redrive(ops.RedriveRequest(key=listed[1].key, message="Admitted"), CallContext())
     assert ward.redriven == [CROWD]
+
+
+def test_why_names_every_blocker_with_numbers_and_what_would_help(deployment: Deployment) -> None:
+    slim = deployment.make_pool("slim", cpu=0.2)
+    first, second = (deployment.request(3, defaultConfig=default_config(60)) for _ in range(2))
+    for request in (first, second):
+        request.config.respoolID.value = slim
+    holder = deployment.create(first)
+    deployment.until(lambda: deployment.job(holder).runtime.taskStats["RUNNING"] == 2)
+    behind = deployment.create(second)
+
+    def whole() -> Any:
+        (reason, *more) = deployment.ops.Why(ops.WhyRequest(job_id=behind)).reasons
+        found = [blocker.code for blocker in reason.blockers]
+        return reason if found == ["pool-limit", "queue"] else None
+
+    reason = deployment.until(whole)
+    limit, queue = reason.blockers
+    assert (limit.pool, limit.resource, limit.limit) == ("/slim", "cpu", 0.2)
+    assert (limit.used, limit.wanted) == pytest.approx((0.2, 0.1))
+    assert limit.missing == pytest.approx(0.1) and not limit.never
+    assert "raised to 0.3 cpu" in limit.change and "0.5 for all of it" in limit.change
+    assert (queue.queue.tasks, queue.queue.head_job) == (1, holder)
+    assert not reason.estimate.HasField("after_s")
+    assert reason.estimate.basis == "no task in pool /slim has released cpu lately"
+    some = task.StopRequest(jobId=named(holder))
+    some.ranges.add(**{"from": 0, "to": 1})
+    deployment.tasks.Stop(some)
+
+    def estimated() -> Any:
+        (reason, *_) = deployment.ops.Why(ops.WhyRequest(job_id=behind)).reasons
+        return reason.estimate if reason.estimate.HasField("after_s") else None
+
+    assert deployment.until(estimated).after_s > 0
+    for job_id in (holder, behind):
+        stop(deployment, job_id)
+
+
+def test_why_a_job_limit_and_a_deadline_are_in_the_way(deployment: Deployment) -> None:
+    request = deployment.request(4, defaultConfig=default_config(seconds=60))
+    request.config.sla.maximumRunningInstances = 2
+    request.config.labels.add(key="peloton.deadline", value="1h")
+    job_id = deployment.create(request)
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 2)
+    (reason,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    limit, deadline = reason.blockers
+    assert (limit.code, limit.limit, limit.used, limit.missing) == ("job-limit", 2, 2, 1)
+    assert "at least 3; to 4 for all 2" in limit.change
+    assert deadline.code == "deadline" and deadline.at > time.time() + 3000
+    assert reason.estimate.basis == "no instance of this job has ended yet"
+    stop(deployment, job_id)
+
+
+def test_never_has_a_proof(deployment: Deployment) -> None:
+    config = default_config()
+    config.resource.cpuLimit = 5.0
+    job_id = deployment.create(deployment.request(1, defaultConfig=config))
+
+    def counted() -> Any:
+        found = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+        return found if found and sum(found[0].counts.values()) == len(HOSTS) else None
+
+    (reason,) = deployment.until(counted)
+    proof, hosts = reason.blockers
+    assert (proof.code, proof.never) == ("no-host-ever", True)
+    assert "each of the 3 hosts was checked as if it were empty" in proof.proof
+    assert (hosts.rule, hosts.hosts) == ("insufficient_offer_resources", 3)
+    assert "too little free for cpu 5" in hosts.text and not reason.estimate.HasField("after_s")
+    stop(deployment, job_id)
+
+
+def test_what_waits_for_its_pool_and_fits_no_host_either_says_both(deployment: Deployment) -> None:
+    both = deployment.make_pool("both", cpu=6.0)
+
+    def create(cpus: float) -> str:
+        config = default_config(seconds=60)
+        config.resource.cpuLimit = cpus
+        request = deployment.request(1, defaultConfig=config)
+        request.config.respoolID.value = both
+        return deployment.create(request)
+
+    holder = create(3.0)
+    deployment.until(lambda: deployment.job(holder).runtime.taskStats["RUNNING"] == 1)
+    waits = create(5.0)
+
+    def known() -> Any:
+        (reason, *_) = deployment.ops.Why(ops.WhyRequest(job_id=waits)).reasons
+        return reason if reason.code == "pool-limit" else None
+
+    reason = deployment.until(known)
+    codes = [blocker.code for blocker in reason.blockers]
+    assert codes[0] == "pool-limit" and codes[-2:] == ["no-host-ever", "hosts"]
+    assert reason.blockers[-2].never and "3 of 3 hosts lack cpu" in reason.blockers[-2].text
+    for job_id in (holder, waits):
+        stop(deployment, job_id)
+
+
+def test_what_its_job_holds_back_is_told_what_comes_after(deployment: Deployment) -> None:
+    later = deployment.make_pool("later", cpu=6.0)
+    config = default_config(seconds=60)
+    config.resource.cpuLimit = 3.5
+    request = deployment.request(2, defaultConfig=config)
+    request.config.sla.maximumRunningInstances = 1
+    request.config.respoolID.value = later
+    job_id = deployment.create(request)
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 1)
+
+    def known() -> Any:
+        (reason,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+        codes = [blocker.code for blocker in reason.blockers]
+        return reason if codes == ["job-limit", "pool-limit"] else None
+
+    limit = deployment.until(known).blockers[1]
+    assert (limit.pool, limit.limit, limit.used, limit.missing) == ("/later", 6, 3.5, 1)
+    stop(deployment, job_id)
+
+
+def test_hosts_that_are_not_up_are_counted_by_their_state(tmp_path: Path) -> None:
+    with running(tmp_path) as deployment:
+        hosts = host_svc_pb2_grpc.HostServiceStub(deployment.channel)
+        hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname="a"))
+        asked = host_svc_pb2.QueryHostsRequest(host_states=[host_pb2.HOST_STATE_DOWN])
+        deployment.until(lambda: hosts.QueryHosts(asked).host_infos)
+        config = default_config(seconds=60)
+        config.resource.cpuLimit = 3.0
+        job_id = deployment.create(deployment.request(3, defaultConfig=config))
+
+        def known() -> Any:
+            reasons = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+            found = {each.rule: each for reason in reasons for each in reason.blockers}
+            return found.get("mismatch_status")
+
+        blocker = deployment.until(known)
+        assert blocker.hosts == 1
+        assert blocker.text == ("1 host: not up, draining, or just refused it; of all hosts 1 DOWN")
+        stop(deployment, job_id)

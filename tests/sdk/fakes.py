@@ -25,7 +25,8 @@ from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.ops.v1 import ops_pb2_grpc, schedules_pb2_grpc
+from peloton.ops.v1 import ops_pb2_grpc, plans_pb2_grpc, schedules_pb2_grpc
+from peloton.ops.v1 import plans_pb2 as plans
 from peloton.ops.v1 import schedules_pb2 as schedules
 
 JOB = "5e3c7c3a-0f0a-4c39-9d5c-0c3d6b7d1e11"
@@ -58,6 +59,8 @@ class Cluster:
         self.host_infos: list[host.HostInfo] = []
         self.set_aside: list[ops.Quarantined] = []
         self.schedules: dict[str, schedules.ScheduleInfo] = {}
+        self.planned_job = plans.PlanJobResponse()
+        self.planned_pool = plans.PlanPoolResponse()
         self.calls: list[Call] = []
         self.troubles: dict[str, list[tuple[grpc.StatusCode, str] | grpc.Status]] = {}
         self.made_by_key: dict[str, str] = {}
@@ -446,6 +449,17 @@ class Schedules(schedules_pb2_grpc.SchedulesServicer):
         return schedules.GetScheduleResponse(info=info)
 
 
+class Plans(plans_pb2_grpc.PlansServicer):
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def PlanJob(self, request: Any, context: Any) -> plans.PlanJobResponse:
+        return self.cluster.planned_job
+
+    def PlanPool(self, request: Any, context: Any) -> plans.PlanPoolResponse:
+        return self.cluster.planned_pool
+
+
 @contextmanager
 def held_port() -> Iterator[int]:
     """A port where nobody listens but servers of ours, by turns: nobody else can have it."""
@@ -465,6 +479,7 @@ def serving(cluster: Cluster, port: int = 0) -> Iterator[str]:
     ops_pb2_grpc.add_OpsServicer_to_server(Ops(cluster), server)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(Hosts(cluster), server)
     schedules_pb2_grpc.add_SchedulesServicer_to_server(Schedules(cluster), server)
+    plans_pb2_grpc.add_PlansServicer_to_server(Plans(cluster), server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     try:

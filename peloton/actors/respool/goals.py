@@ -32,6 +32,8 @@ class PoolStates(enum.StrEnum):
 
 def serve(at: At) -> Decision | Rest:
     """Admit what fits, in any pool of the tree."""
+    if at.index is not None:
+        at.index.releases.note(at.now, up=at.index.up)
     if at.index is None or not at.index.pending:
         return SETTLED
     found = admissions(at.index)

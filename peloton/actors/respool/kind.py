@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from peloton.actors.respool import messages as m
+from peloton.actors.respool.copies import CopyPools, PoolsCopy, copy_pools
 from peloton.actors.respool.decide import ABSENT, DECIDE
 from peloton.actors.respool.facts import FACTS
 from peloton.actors.respool.goals import pursue
@@ -35,14 +36,19 @@ def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
         evolve=EVOLVE,
         messages=m.MESSAGES,
         facts=FACTS,
-        answers={**m.ANSWERS, 501: m.PoolView, 502: m.QueuedLot},
+        answers={**m.ANSWERS, 501: m.PoolView, 502: m.QueuedLot, 510: PoolsCopy},
         partition=lambda key: m.TREE_PARTITION,
         parent=lambda key, state: m.ROOT,
         index=partial(Tree, policy),
-        inspect={m.ListPools: list_pools, m.GetPool: get_pool, m.ListQueue: list_queue},
+        inspect={
+            m.ListPools: list_pools,
+            m.GetPool: get_pool,
+            m.ListQueue: list_queue,
+            CopyPools: copy_pools,
+        },
         depends=_depends,
         recall_s=lambda notes: notes.wake_at,
-        queries={501: m.ListPools, 502: m.GetPool, 503: m.ListQueue},
+        queries={501: m.ListPools, 502: m.GetPool, 503: m.ListQueue, 510: CopyPools},
     )
 
 

@@ -8,10 +8,14 @@ skipped: the caller, which knows the limits, does.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from peloton.actors.respool.ranking import Ranking
 from peloton.runtime.vocabulary import Key
+
+FIRST = float("-inf")
+"""Before any time of arrival."""
 
 
 class QueuePosition(NamedTuple):
@@ -85,6 +89,19 @@ class Queue:
         """How many members wait in eligible lots before this one."""
         position = self._positions.get(key) or self._skipped[key][0]
         return self._ranking.before(position)
+
+    def higher(self, key: Key) -> int:
+        """How many members wait in eligible lots of a higher priority."""
+        position = self._positions.get(key) or self._skipped[key][0]
+        return self._ranking.before(QueuePosition(position.falling_priority, FIRST, Key("")))
+
+    def ahead(self, key: Key, most: int) -> Iterator[Key]:
+        """The first eligible lots before this one, so many at most."""
+        position = self._positions.get(key) or self._skipped[key][0]
+        for each in islice(self.eligible(), most):
+            if self._positions[each] >= position:
+                return
+            yield each
 
     def in_order(self) -> Iterator[Key]:
         """All lots, skipped ones at their positions."""

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from peloton.actors.resources import EPSILON, Resources
+from peloton.actors.respool.blockers import explained
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot, held_and_wanted
@@ -30,6 +31,7 @@ from peloton.actors.respool.node import (
 from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.rations import RATIONS, Ration, ration, rations_of
 from peloton.actors.respool.reclaims import PreemptionPolicy, Reclaims
+from peloton.actors.respool.releases import Releases
 from peloton.actors.respool.sharing import Sharing
 from peloton.actors.respool.shortage import why_head_waits, why_lot_waits
 from peloton.actors.respool.skipped import SkippedLots
@@ -50,6 +52,7 @@ class Tree:
         self.queues: dict[Key, Queue] = {}
         self.waiting = Waiting()
         self.reclaims = Reclaims()
+        self.releases = Releases()
         self._nodes: dict[Key, Node] = {}
         self._sharing = Sharing()
         self._uneven: dict[Key, None] = {}  # pools that keep what they do not need, or never borrow
@@ -178,9 +181,9 @@ class Tree:
         """Why the first ticket of a pool waits; "" if none does."""
         return why_head_waits(self, pool)
 
-    def waits(self, key: Key) -> LotWaits:
+    def waits(self, key: Key, now: float = 0.0) -> LotWaits:
         """Why the waiting members of a lot wait, and how many tickets are before them."""
-        return why_lot_waits(self, key)
+        return explained(self, key, found=why_lot_waits(self, key), now=now)
 
     def gang(self, key: Key) -> Gang | None:
         """The gang of a lot that is to be admitted with others, or all at once."""
@@ -350,6 +353,7 @@ class Tree:
             node.rationed[each] = node.rationed[each] + need.times(held)
         if held < 0:
             self._released(node, need)
+            self.releases.add(pool, need.times(-held), tasks=-held)
         self._queue(key, new, pool=pool)
         self.reclaims.put(key, old=old, new=new)
         self._claim(key, pool)
@@ -444,3 +448,4 @@ class Tree:
         if node is not None and node.idle:
             del self._nodes[node.key]
             self.queues.pop(node.key, None)
+            self.releases.drop(node.key)

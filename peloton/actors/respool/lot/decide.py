@@ -171,7 +171,7 @@ def _reply(message: Message, members: Bits) -> Send:
 
 def waits(lot: Lot, query: m.GetLot, at: At) -> m.LotWaits:
     """Why the waiting members wait, from the tree of pools, which is the lot's index."""
-    found: m.LotWaits = at.index.waits(at.key)
+    found: m.LotWaits = at.index.waits(at.key, at.now)
     tree = at.index
     verdict = tree.reclaims.verdict(found.pool, tree.waiting)
     if not verdict or not found.waiting:

@@ -101,6 +101,50 @@ class GetLot(Query, frozen=True, gc=False, array_like=True):
     """Why the waiting members wait: `LotWaits`."""
 
 
+class PoolBlocker(Value, frozen=True, gc=False, array_like=True):
+    """One thing of the pools that keeps the next member of a lot, or its gang, from admission.
+
+    `rule`: "limit", "controllers" (their limit), "capacity" (of the cluster), "entitlement",
+    "queue", "gang" (it is not complete yet) or "deleted" (the pool). `pool` is a path. Amounts are
+    millionths of one `kind`: the limit, what is used of it, what is wanted now, what is missing.
+    `in_all` is what all that waits of the lot wants. Of "gang" they count members.
+    """
+
+    rule: str
+    pool: str
+    kind: str = ""
+    limit: int = 0
+    used: int = 0
+    wanted: int = 0
+    missing: int = 0
+    in_all: int = 0
+    never: bool = False  # more is wanted than this limit, whatever others release
+
+
+class QueuePlace(Value, frozen=True, gc=False, array_like=True):
+    """Who is before a lot in the queue of its pool.
+
+    `gangs` are counted among the first `looked_at` entries, of which there may be more.
+    """
+
+    tasks: int
+    higher: int  # of these tasks, those of a higher priority; the others came before
+    gangs: int
+    looked_at: int
+    head: str  # the job of the first
+    head_priority: int
+
+
+class Outlook(Value, frozen=True, gc=False, array_like=True):
+    """When the next member of a lot may be admitted, if as much is released as lately.
+
+    No `after_s`: there is nothing to estimate from, and `basis` says what is missing.
+    """
+
+    after_s: float | None
+    basis: str
+
+
 class LotWaits(Value, frozen=True, gc=False, array_like=True):
     """Answer to `GetLot`. `position` counts the tickets before this lot's first one in its pool.
 
@@ -117,6 +161,9 @@ class LotWaits(Value, frozen=True, gc=False, array_like=True):
     since: float
     rule: str = ""
     never: bool = False
+    blockers: tuple[PoolBlocker, ...] = ()  # all of them; the first is that of `because`
+    place: QueuePlace | None = None  # None: nobody is before it
+    outlook: Outlook | None = None
 
 
 MESSAGES: dict[int, type] = {

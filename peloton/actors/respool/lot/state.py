@@ -105,10 +105,15 @@ def _gang_set(lot: Lot, fact: f.LotGangSet) -> Lot:
     return msgspec.structs.replace(lot, gang=fact.terms, joined=lot.joined if same else Bits())
 
 
-def _admitted(lot: Lot, fact: f.LotAdmitted) -> Lot:
+def with_admitted(lot: Lot, members: Bits) -> Lot:
+    """The lot once these members are admitted."""
     return msgspec.structs.replace(
-        lot, waiting=lot.waiting - fact.members, admitted=lot.admitted | fact.members
+        lot, waiting=lot.waiting - members, admitted=lot.admitted | members
     )
+
+
+def _admitted(lot: Lot, fact: f.LotAdmitted) -> Lot:
+    return with_admitted(lot, fact.members)
 
 
 def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:

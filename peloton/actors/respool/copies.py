@@ -1,0 +1,87 @@
+"""The tree of pools as values, for a plan: what it would do, without doing it.
+
+Turns the tree into a copy that may leave the shard, and a copy into a tree of its own. The values
+are those of the shard and never change, so a copy costs a reference for each lot. Must not change
+the tree that it copies.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.reclaims import PreemptionPolicy
+from peloton.actors.respool.releases import ReleaseSum
+from peloton.actors.respool.state import Pool
+from peloton.actors.respool.tree import Tree
+from peloton.runtime.vocabulary import At, Key, Query, Value
+
+
+class CopyPools(Query, frozen=True, gc=False, array_like=True):
+    """To the root: all pools, and so many lots at most, as `PoolsCopy`."""
+
+    lots_max: int
+
+
+class CopiedRelease(Value, frozen=True, gc=False, array_like=True):
+    """What a pool released, as `ReleaseSum`."""
+
+    pool: Key
+    amounts: tuple[float, ...]
+    tasks: float
+    at: float
+
+
+class PoolsCopy(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `CopyPools`. `more_lots`: how many lots are not in it, as there are too many.
+
+    The rest is how pools take back what they lent, and what their tasks released lately.
+    """
+
+    pools: tuple[tuple[Key, Pool], ...]
+    lots: tuple[tuple[Key, Lot], ...]
+    more_lots: int
+    preempts: bool
+    sustained_s: float
+    in_flight_max: int
+    evictions_max: int
+    window_s: float
+    since: float | None
+    releases: tuple[CopiedRelease, ...]
+
+
+def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
+    """The tree as it is."""
+    tree: Tree = at.index
+    policy, noted = tree.policy, tree.releases.noted
+    return PoolsCopy(
+        pools=tuple(tree.pools.items()),
+        lots=tuple(islice(tree.lots.items(), query.lots_max)),
+        more_lots=max(0, len(tree.lots) - query.lots_max),
+        preempts=policy.enabled and at.level >= LEVEL_PREEMPTION,
+        sustained_s=policy.sustained_s,
+        in_flight_max=policy.in_flight_max,
+        evictions_max=policy.evictions_max,
+        window_s=policy.window_s,
+        since=noted.since,
+        releases=tuple(CopiedRelease(key, *known) for key, known in noted.sums.items()),
+    )
+
+
+def fork(of: PoolsCopy) -> Tree:
+    """A tree of its own, with queues, needs and entitlements derived as by a recovery.
+
+    Pools begin to wait in the order in which the first of each came.
+    """
+    policy = PreemptionPolicy(
+        of.preempts, of.sustained_s, of.in_flight_max, of.evictions_max, of.window_s
+    )
+    tree = Tree(policy)
+    for key, pool in of.pools:
+        tree.put(key, old=None, new=pool)
+    for key, lot in sorted(of.lots, key=lambda pair: (pair[1].arrived, pair[0])):
+        tree.put(key, old=None, new=lot)
+    sums = {one.pool: ReleaseSum(one.amounts, one.tasks, one.at) for one in of.releases}
+    tree.releases.restore(of.since, sums)
+    return tree

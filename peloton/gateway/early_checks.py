@@ -1,0 +1,164 @@
+"""What will be in the way of an instance that still waits for something else.
+
+Turns the hosts as they were a moment ago into the reasons why none has room, before a placer is
+asked, and the pools as they are into the limits that will be in the way. Hosts are read at most
+once in `KEPT_S`, however many callers ask. It must not ask a placer, nor fail an answer: what
+cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TimesUp
+from threading import Lock
+from typing import Any, NamedTuple
+
+from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
+from peloton.actors.host.state import Maintenance
+from peloton.actors.job.messages import JobView
+from peloton.actors.job.slice.messages import InstanceView, SliceOpening
+from peloton.actors.job.slice.state import SpecRow, spec_rows
+from peloton.actors.resources import Resources
+from peloton.actors.respool.lot.messages import PoolBlocker
+from peloton.actors.respool.messages import ROOT, GetPool, PoolView
+from peloton.gateway.blockers import of_limit
+from peloton.gateway.cluster_client import ClusterClient, Context
+from peloton.gateway.host_rules import blockers_of_shape
+from peloton.gateway.texts import client_name
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.placement.planning import HostsNow
+from peloton.placement.reasons import MISMATCH_STATUS
+from peloton.runtime.vocabulary import Key, Query
+
+KEPT_S = 10.0
+"""How old what is known of hosts may be: to read all of them is work for their shards."""
+READ_S_MAX = 2.0
+"""How long an answer waits for them, or for another that reads them."""
+
+BEFORE_POOLS = ("LIMIT", "THROTTLE", "NEW")
+"""What instances wait for before they queue in their pool."""
+BEFORE_HOSTS = ("POOL", *BEFORE_POOLS)
+"""What they wait for before hosts are looked for."""
+
+
+class KnownHosts(NamedTuple):
+    """Hosts at one moment, and how many of those that take no work are in which state."""
+
+    now: HostsNow
+    down: tuple[tuple[str, int], ...]
+
+
+class EarlyChecks:
+    """The pools and hosts of one cluster, as one server knows them."""
+
+    def __init__(self, cluster_client: ClusterClient, *, scarce_gpu: bool) -> None:
+        self._cluster_client = cluster_client
+        self._scarce_gpu = scarce_gpu
+        self._lock = Lock()
+        self._known: KnownHosts | None = None
+        self._read_at = 0.0
+
+    def add(self, into: ops.Reason, view: InstanceView, *, job: JobView, context: Context) -> None:
+        """Add what will be in the way, and say in which state hosts are that are not up."""
+        if view.code in BEFORE_POOLS:
+            into.blockers.extend(self._of_pools(view, job, context=context))
+        if view.code in BEFORE_HOSTS:
+            into.blockers.extend(self._of_hosts(view, job, context=context))
+        down = [each for each in into.blockers if each.rule == MISMATCH_STATUS]
+        known = self._hosts(context) if down else None
+        if known is not None and known.down:
+            states = ", ".join(f"{count} {state}" for state, count in known.down)
+            for each in down:
+                each.text += f"; of all hosts {states}"
+
+    def _of_pools(
+        self, view: InstanceView, job: JobView, *, context: Context
+    ) -> Iterator[ops.Blocker]:
+        """The limits of its pool and of those above, as far as they leave too little."""
+        need = view.config.resources or Resources()
+        answers = self._asked([(ROOT, GetPool(job.spec.pool))], context)
+        pools: Sequence[PoolView] = answers[0] if answers is not None else ()
+        for pool in pools:
+            most, used = pool.config.limit, pool.allocation
+            for kind, missing in need.short_of(most - used).items():
+                at = Resources.KINDS.index(kind)
+                limit, taken, wanted = (each.amounts()[at] for each in (most, used, need))
+                root = pool.pool == ROOT
+                rule, never = ("capacity", False) if root else ("limit", wanted > limit)
+                yield of_limit(
+                    PoolBlocker(rule, pool.path, kind, limit, taken, wanted, missing, wanted, never)
+                )
+
+    def _of_hosts(
+        self, view: InstanceView, job: JobView, *, context: Context
+    ) -> Iterator[ops.Blocker]:
+        """Why no host would take it now; nothing where one would."""
+        known = self._hosts(context)
+        if known is not None:
+            yield from blockers_of_shape(_row_of(view, job).shape, known.now)
+
+    def _hosts(self, context: Context) -> KnownHosts | None:
+        """None while they cannot be read."""
+        if not self._lock.acquire(timeout=READ_S_MAX):
+            return self._known
+        try:
+            now = time.monotonic()
+            if self._known is None or now >= self._read_at + KEPT_S:
+                views = self._read(context)
+                if views is not None:
+                    self._known = _known(views, scarce_gpu=self._scarce_gpu)
+                    self._read_at = now
+            return self._known
+        finally:
+            self._lock.release()
+
+    def _read(self, context: Context) -> list[HostView] | None:
+        shards = range(len(self._cluster_client.cluster.shards_of("inventory")))
+        answers = self._asked([(inventory_key(at), ListHosts()) for at in shards], context)
+        return None if answers is None else [view for views in answers for view in views]
+
+    def _asked(
+        self, asks: Sequence[tuple[Key, Query]], context: Context
+    ) -> list[tuple[Any, ...]] | None:
+        """The answers to these listings; None where one does not come soon."""
+        until = time.monotonic() + READ_S_MAX
+        futures: list[Future[Any]] = [self._cluster_client.cluster.ask(*ask) for ask in asks]
+        found: list[tuple[Any, ...]] = []
+        for future in futures:
+            try:
+                answer = context.await_answer(future, max(until - time.monotonic(), 0.0))
+            except TimesUp:
+                return None
+            if not isinstance(answer, tuple):
+                return None
+            found.append(answer)
+        return found
+
+
+def _known(views: Sequence[HostView], *, scarce_gpu: bool) -> KnownHosts:
+    down = Counter(
+        (view.maintenance if view.maintenance != Maintenance.NONE else view.state).name
+        for view in views
+        if not view.summary.up
+    )
+    now = HostsNow([view.summary for view in views], scarce_gpu=scarce_gpu)
+    return KnownHosts(now, tuple(sorted(down.items())))
+
+
+def _row_of(view: InstanceView, job: JobView) -> SpecRow:
+    """What its slice makes of its config."""
+    spec = job.spec
+    opening = SliceOpening(
+        job=client_name(job.summary.job),
+        name=spec.name,
+        pool=spec.pool,
+        count=1,
+        default=view.config,
+        labels=spec.labels,
+        spread=spec.spread,
+    )
+    (row, *_), _ = spec_rows(0, opening)
+    return row

@@ -1,0 +1,95 @@
+"""On which hosts tasks would be placed, if they were wished for now: a plan.
+
+Turns reports of hosts and wishes into hosts, or into the reasons why none fits, by a placer of its
+own that sees these hosts and nothing else. Must not reach a placer that proposes in earnest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from peloton.placement.index import HostIndex
+from peloton.placement.messages import (
+    GangPlaced,
+    GangWish,
+    HostDeltas,
+    HostSummary,
+    Placed,
+    Shape,
+    Unplaced,
+    Wish,
+)
+from peloton.placement.needs import need_of
+from peloton.placement.placer import Placer, PlacerSettings
+from peloton.placement.reasons import HostChecks
+from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
+from peloton.runtime.vocabulary import Key, key
+
+INVENTORY = key("inventory", 0)
+"""One for all hosts of a plan."""
+
+
+class HostsFound(NamedTuple):
+    """How many hosts would take a task now, and why the others would not."""
+
+    fitting: int
+    why: Unschedulable
+
+
+class HostsNow:
+    """Hosts as they are at one moment, for questions about any number of shapes.
+
+    Nothing is proposed, so the answers do not depend on each other.
+    """
+
+    def __init__(self, hosts: Sequence[HostSummary], *, scarce_gpu: bool) -> None:
+        self._index = HostIndex()
+        self._index.receive(INVENTORY, hosts, whole=True)
+        self._checks = HostChecks(self._index, scarce_gpu)
+
+    def found(self, shape: Shape) -> HostsFound:
+        """Which of them a task of this shape fits on, if it came alone."""
+        need = need_of(shape)
+        why = unschedulable_reason(
+            self._index,
+            need,
+            failed=self._checks.failed(need, [], used=[]),
+            fit_if_empty=self._checks.fit_if_empty(need),
+        )
+        return HostsFound(len(self._checks.fit(need, []).rows), why)
+
+
+class HostsPlan(NamedTuple):
+    """How many tasks each host would get, by name, and those that would get none."""
+
+    hosts: list[tuple[Key, int]]
+    placed: int
+    unplaced: list[Unplaced]
+
+
+def plan_hosts(
+    hosts: Sequence[HostSummary],
+    wishes: Sequence[Wish | GangWish],
+    *,
+    scarce_gpu: bool,
+    now: float,
+) -> HostsPlan:
+    """What a placer would answer to these wishes, one after another."""
+    settings = PlacerSettings(scarce_gpu=scarce_gpu)
+    placer = Placer(key("placer", "plan"), settings, inventories=(INVENTORY,))
+    placer.receive([(INVENTORY, HostDeltas(INVENTORY, 1, tuple(hosts), snapshot=True))], now)
+    counts: Counter[Key] = Counter()
+    unplaced: list[Unplaced] = []
+    for wish in wishes:
+        for send in placer.receive([(wish.slice, wish)], now):
+            answer = send.message
+            if isinstance(answer, Placed):
+                counts.update(answer.hosts)
+            elif isinstance(answer, GangPlaced):
+                for part in answer.parts:
+                    counts.update(part.hosts)
+            elif isinstance(answer, Unplaced):
+                unplaced.append(answer)
+    return HostsPlan(sorted(counts.items()), counts.total(), unplaced)

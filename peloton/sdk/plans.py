@@ -1,0 +1,53 @@
+"""Plans: what a job, or another config of a pool, would bring about.
+
+Must not change anything: the cluster answers and does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.ops.v1 import plans_pb2 as wire
+from peloton.ops.v1 import plans_pb2_grpc
+from peloton.sdk import specs
+from peloton.sdk.errors import NotFound
+from peloton.sdk.jobs import built
+from peloton.sdk.pools import PoolCalls
+from peloton.sdk.wire import READ, RpcName, Wire
+
+
+def _rpc(name: str) -> RpcName:
+    return RpcName("api", plans_pb2_grpc.PlansStub, name)
+
+
+class PlanCalls:
+    """The calls of peloton.ops.v1.Plans."""
+
+    def __init__(self, connection: Wire, pools: PoolCalls) -> None:
+        self._wire = connection
+        self._pools = pools
+
+    def job(self, pool: str, config: Any) -> wire.PlanJobResponse:
+        """What would become of a job in the pool at this path; `config` is a spec, see `specs`."""
+        message = built(config)
+        message.respoolID.value = self._pools.lookup(pool)
+        with specs.spelled_as(config):
+            request = wire.PlanJobRequest(config=message)
+            found: wire.PlanJobResponse = self._wire.call(_rpc("PlanJob"), request, how=READ)
+            return found
+
+    def pool(self, config: Any, *, path: str = "") -> wire.PlanPoolResponse:
+        """What this config would change, of the pool at `path` or of a new one there.
+
+        `config` is a whole spec, as of `PoolCalls.create`; without a path, of a pool of the root.
+        """
+        path = path or "/" + specs.build(respool.ResourcePoolConfig, config).name
+        request = wire.PlanPoolRequest(config=self._pools.built(path, config))
+        try:
+            request.pool_id = self._pools.lookup(path)
+        except NotFound:
+            pass
+        with specs.spelled_as(config):
+            found: wire.PlanPoolResponse = self._wire.call(_rpc("PlanPool"), request, how=READ)
+            return found
