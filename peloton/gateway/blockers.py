@@ -22,6 +22,7 @@ from peloton.ops.v1 import ops_pb2 as ops
 CODES = {
     "limit": "pool-limit",
     "controllers": "controller-limit",
+    "reservation": "pool-reservation",
     "capacity": "cluster-full",
     "entitlement": "pool-entitlement",
     "queue": "queue",
@@ -214,6 +215,7 @@ def _name(each: PoolBlocker) -> str:
     return {
         "limit": f"limit of pool {each.pool}",
         "controllers": f"limit of pool {each.pool} for controllers",
+        "reservation": f"reservation of pool {each.pool} for tasks that may not be preempted",
         "capacity": "capacity of the cluster",
         "entitlement": f"entitlement of pool {each.pool}",
     }[each.rule]
@@ -231,6 +233,8 @@ def _change(each: PoolBlocker) -> str:
             f"its reservation or share is raised so that it may have {enough} {kind}, or other "
             f"pools need {missing} less{for_all}"
         )
+    if each.rule == "reservation":
+        return f"the reservation is raised to {enough} {kind}{for_all}, or it may be preempted"
     if each.never:
         least = _shown(each, each.wanted)
         most = _shown(each, each.limit)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.actors.resources import UNIT
+from peloton.actors.respool.blockers import explained
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import Pool
@@ -170,3 +172,16 @@ def test_a_controller_that_may_not_be_preempted_keeps_to_both() -> None:
     assert admit(found) == [("held", 2), ("both", 2)]
     assert admit(found) == [("one", 1)]
     assert admit(found) == []
+
+
+def test_the_reservation_is_a_blocker_with_its_numbers() -> None:
+    found = lending()
+    put(found, "firm", lot(A, 30, preemptible=False))
+    assert admit(found) == [("firm", 10)]
+    assert admit(found) == []
+    key = Key("lot/firm")
+    waits = explained(found, key, found=found.waits(key), now=0.0)
+    (only,) = waits.blockers
+    assert (only.rule, only.pool, only.kind) == ("reservation", "/a", "cpu")
+    numbers = only.limit, only.used, only.wanted, only.missing, only.in_all
+    assert numbers == (10 * UNIT, 10 * UNIT, UNIT, UNIT, 20 * UNIT)

@@ -17,10 +17,12 @@ from peloton.actors.respool import shortage as s
 from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, QueuePlace
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS
+from peloton.actors.respool.rations import Ration
 from peloton.actors.respool.releases import Releases
 from peloton.runtime.vocabulary import Key
 
-CONTROLLERS, QUEUE = "controllers", "queue"
+QUEUE = "queue"
+RATION_RULES = {Ration.CONTROLLERS: "controllers", Ration.NON_PREEMPTIBLE: "reservation"}
 LOOKED_AT_MAX = 64
 """Entries of a queue that are looked at for one answer."""
 
@@ -83,7 +85,8 @@ def _blockers(tree: PoolsAndReleases, key: Key) -> Iterator[PoolBlocker]:
     limits = [each for one in above for each in _of_limit(tree, one, need=need, in_all=in_all)]
     too_low = [each for each in limits if each.wanted - each.limit >= EPSILON]
     yield from too_low
-    yield from _of_controllers(tree, pool, need=unit.controllers, in_all=in_all)
+    for of, part in unit.rationed:
+        yield from _of_ration(tree, pool, of=of, need=part, in_all=in_all)
     yield from (each for each in limits if each not in too_low)
     yield from _of_entitlement(tree, pool, need=need, in_all=in_all)
 
@@ -114,21 +117,16 @@ def _of_limit(
             yield msgspec.structs.replace(found, never=never) if never else found
 
 
-def _of_controllers(
-    tree: PoolsAndReleases, pool: Key, *, need: Resources, in_all: Resources
+def _of_ration(
+    tree: PoolsAndReleases, pool: Key, *, of: Ration, need: Resources, in_all: Resources
 ) -> Iterator[PoolBlocker]:
-    most, free = tree.controller_limit(pool), tree.controller_room(pool)
-    if most is None or free is None or need == Resources():
+    most, free = tree.ration(pool, of), tree.ration_left(pool, of)
+    if most is None or free is None:
         return
+    where = RATION_RULES[of], tree.path(pool)
     for kind in KINDS:
         if _short(need, free, kind=kind):
-            found = _blocker(
-                (CONTROLLERS, tree.path(pool)),
-                kind,
-                most=most,
-                used=most - free,
-                wants=(need, in_all),
-            )
+            found = _blocker(where, kind, most=most, used=most - free, wants=(need, in_all))
             never = _short(need, most, kind=kind)
             yield msgspec.structs.replace(found, never=never) if never else found
 
