@@ -201,6 +201,10 @@ class OpsCalls:
         """Every host: its state, what it has, and what of it is free."""
         return self._wire.call(method("ListHosts"), ops.ListHostsRequest())
 
+    def pools(self) -> ops.ListPoolsResponse:
+        """What every pool that the caller may see is promised, may use, uses and waits for."""
+        return self._wire.call(method("ListPools"), ops.ListPoolsRequest())
+
     def forget_host(self, name: str, *, lose_runs: bool = False) -> ops.ForgetHostResponse:
         """Removes a host. Refused if it has runs, unless those may be lost."""
         request = ops.ForgetHostRequest(name=name, lose_runs=lose_runs)

@@ -143,6 +143,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ),
     ("ops", "Story"): Call("jobmgr", lambda k: ops.StoryRequest(key=f"job/{k.job}")),
     ("ops", "ListHosts"): Call("hostmgr", lambda k: ops.ListHostsRequest()),
+    ("ops", "ListPools"): Call("resmgr", lambda k: ops.ListPoolsRequest()),
     ("ops", "ForgetHost"): Call(
         "hostmgr",
         lambda k: ops.ForgetHostRequest(name="nobody"),
