@@ -6,7 +6,6 @@ Must not redrive more than one actor, named by its key.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, command, show
 from peloton.cli.session import connected
+from peloton.cli.times import moment_text
 from peloton.cli.unimplemented import entries
 from peloton.sdk.errors import NotFound
 
@@ -59,7 +59,7 @@ def list_() -> None:
 
 
 def row(one: Any) -> Sequence[object]:
-    last = datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    last = moment_text(one.at)
     return one.key, one.message, one.attempts, last, one.error
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, as_yaml, show
 from peloton.cli.session import connected, refusal_texts, spec_in
+from peloton.cli.times import moment_text
 from peloton.cli.values import SPEC_FILE, duration
 from peloton.sdk.errors import Conflict, NotFound
 
@@ -116,8 +116,8 @@ def show_(name: str) -> None:
     lines = [f"{head}: {value}" for head, value in zip(HEADER, _row(info), strict=True)]
     lines.append(f"Overlap: {OVERLAPS[info.schedule.overlap]}")
     if info.skipped_at:
-        lines.append(f"Last Skipped: {_time(info.skipped_at)}, {info.skipped_because}")
-    lines += [f"Job: {_time(one.moment)} {one.job_id}" for one in reversed(info.jobs)]
+        lines.append(f"Last Skipped: {moment_text(info.skipped_at)}, {info.skipped_because}")
+    lines += [f"Job: {moment_text(one.moment)} {one.job_id}" for one in reversed(info.jobs)]
     show(OutputForms(info, lines=lines, names=lambda: [one.job_id for one in info.jobs]))
 
 
@@ -172,13 +172,9 @@ def _order(name: str, call: Callable[[Any], Any], *, done: str, dry_run: bool) -
 
 def _row(info: Any) -> tuple[object, ...]:
     schedule = info.schedule
-    upcoming = "paused" if schedule.paused else _time(info.next_at)
+    upcoming = "paused" if schedule.paused else moment_text(info.next_at)
     last = info.jobs[-1].job_id if info.jobs else ""
     return (
         schedule.name, schedule.cron, schedule.time_zone, schedule.pool, upcoming, info.made,
         info.skipped, last,
     )  # fmt: skip
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""

@@ -6,16 +6,18 @@ rolling restart the configs of daemons differ, so an operator removes hosts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import table
 from peloton.cli.dry_run import dry_run_option, host_named, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
-from peloton.cli.output import OutputForms, command, hint, show
+from peloton.cli.output import OutputForms, command, hint, pick, show
 from peloton.cli.session import connected, refusal_texts
+from peloton.cli.times import moment_text
 from peloton.cli.unimplemented import entries
 from peloton.cli.watching import watched
 from peloton.sdk.errors import Conflict
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 HEADER = ("Host", "State", "Runs", "CPU Free", "Memory Free MB", "Disk Free MB", "GPU Free", "Why")
 
+RUN_HEADER = ("Pod", "Phase", "Since", "CPU", "Memory MB", "Disk MB", "GPUs", "Ports")
+
 MAINTENANCE = "peloton.cli.host_maintenance"
 
 host = LazyGroup(
@@ -32,6 +36,7 @@ host = LazyGroup(
     help="The machines of the cluster.",
     table={
         "list": LazyCommand(f"{__name__}:list_", "List hosts: state, free of total, what runs."),
+        "show": LazyCommand(f"{__name__}:show_", "Show one host: its runs, and what they hold."),
         "query": LazyCommand(f"{MAINTENANCE}:query", "List hosts by state: up, draining, down."),
         "maintenance": LazyCommand(
             f"{MAINTENANCE}:maintenance", "Take a host down, and use it again."
@@ -74,6 +79,51 @@ def row(one: Any) -> Sequence[object]:
 
 def share(free: float, total: float) -> str:
     return f"{free:.10g} of {total:.10g}"
+
+
+@click.command("show", cls=OwnCommand)
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(1, 1_000), help="At most so many runs. Default 1,000.")
+@watched
+def show_(name: str, limit: int | None) -> None:
+    """Show the host NAME: its state, what is free, and each run with what it holds.
+
+    Gpus are the indices of the devices that are the run's own.
+
+    \b
+    peloton host show rack7-12
+    """
+    with connected() as peloton:
+        answer = peloton.ops.host(name, limit=limit or 0)
+    show(
+        OutputForms(
+            answer,
+            lines=tuple(host_lines(answer)),
+            names=lambda: [run.pod for run in answer.runs],
+        )
+    )
+
+
+def host_lines(answer: Any) -> Iterator[str]:
+    """What the host is, and a table of its runs."""
+    for title, cell in zip(HEADER, row(answer.host), strict=True):
+        if cell:
+            yield f"{title}: {cell}"
+    if answer.runs:
+        rows = [run_row(run) for run in answer.runs]
+        used = [at for at in range(len(RUN_HEADER)) if any(str(one[at]) for one in rows)]
+        yield ""
+        yield table.render(pick(RUN_HEADER, used), [pick(one, used) for one in rows])
+    if answer.more:
+        yield f"and {answer.more} more runs"
+
+
+def run_row(run: Any) -> Sequence[object]:
+    held = run.resources
+    return (
+        run.pod, run.phase, moment_text(run.since), f"{held.cpu:.10g}", f"{held.memory_mb:.10g}",
+        f"{held.disk_mb:.10g}", " ".join(map(str, run.gpus)), " ".join(map(str, run.ports)),
+    )  # fmt: skip
 
 
 @click.command(cls=OwnCommand)

@@ -1,6 +1,7 @@
-"""Host calls of the ops service: state, capacity and free resources; removal of a host.
+"""Host calls of the ops service: state, capacity, free resources and runs; removal of a host.
 
-Turns the lists of inventories into messages of the ops calls. A listing must not query hosts: the
+Turns the lists of inventories, and the answer of one host, into messages
+of the ops calls. A listing must not query hosts: the
 inventory of its shard follows each of them.
 """
 
@@ -8,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
+from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost, HostGone
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.host.view import HostAnswer
@@ -19,6 +22,9 @@ from peloton.gateway.texts import client_name
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key, Refused, key
 
+SHOWN_RUNS_MAX = 1_000
+"""Runs of one host in one answer."""
+
 
 def host_views(cluster_client: ClusterClient, context: Context) -> list[ops.Host]:
     """Every host, by name, as the ops service describes it."""
@@ -28,6 +34,33 @@ def host_views(cluster_client: ClusterClient, context: Context) -> list[ops.Host
 def known_host(cluster_client: ClusterClient, host: Key, *, context: Context) -> bool:
     """Whether there is a host of this key."""
     return isinstance(cluster_client.ask(host, GetHost(), context=context), HostAnswer)
+
+
+def host_with_runs(
+    cluster_client: ClusterClient, sent: ops.ShowHostRequest, *, context: Context
+) -> Any:
+    """A host and the runs of its ledger, those with the lowest names first."""
+    at = key("host", sent.name)
+    found = cluster_client.ask(at, GetHost(), context=context)
+    if not isinstance(found, HostAnswer) or found.removed:
+        end(context, Code.NOT_FOUND, text=f"no such host: {sent.name}")
+    limit = min(sent.limit or SHOWN_RUNS_MAX, SHOWN_RUNS_MAX)
+    runs = sorted(found.runs.items())
+    held = found.hold is not None or bool(found.task_holds)
+    quarantined = found.quarantine is not None
+    return ops.ShowHostResponse(
+        host=ops.Host(
+            name=sent.name,
+            state=_state_of(found.state, found.maintenance, quarantined=quarantined),
+            text=found.because or ("held for a caller" if found.hold is not None else ""),
+            capacity=_amounts(found.capacity),
+            free=_amounts(Resources() if held else found.capacity - found.used),
+            runs=len(runs),
+            attributes={label.key: label.value for label in found.labels},
+        ),
+        runs=[_run_of(pod, run) for pod, run in runs[:limit]],
+        more=max(0, len(runs) - limit),
+    )
 
 
 def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
@@ -47,7 +80,7 @@ def _host_of(view: HostView) -> Any:
     summary = view.summary
     return ops.Host(
         name=client_name(summary.host),
-        state=_state_of(view),
+        state=_state_of(view.state, view.maintenance, quarantined=view.summary.quarantined),
         text=view.because or ("held for a caller" if view.hold else ""),
         capacity=_amounts(summary.capacity),
         free=_amounts(summary.free),
@@ -56,12 +89,22 @@ def _host_of(view: HostView) -> Any:
     )
 
 
-def _state_of(view: HostView) -> str:
+def _run_of(pod: str, run: LedgerRun) -> Any:
+    return ops.HostRun(
+        pod=shown_run(pod),
+        phase=run.phase.name,
+        resources=_amounts(run.resources),
+        ports=run.ports,
+        gpus=run.devices,
+        since=run.since,
+    )
+
+
+def _state_of(state: HostStates, maintenance: Maintenance, *, quarantined: bool) -> str:
     """How far a maintenance is; and where the host is not up besides, also that."""
-    if view.maintenance == Maintenance.NONE:
-        return f"{view.state.name}, QUARANTINED" if view.summary.quarantined else view.state.name
-    up = view.state == HostStates.UP
-    return view.maintenance.name if up else f"{view.maintenance.name}, {view.state.name}"
+    if maintenance == Maintenance.NONE:
+        return f"{state.name}, QUARANTINED" if quarantined else state.name
+    return maintenance.name if state == HostStates.UP else f"{maintenance.name}, {state.name}"
 
 
 def _amounts(of: Resources) -> Any:

@@ -26,7 +26,7 @@ from peloton.gateway.actor_keys import ActorKey, BadKey, parse_key
 from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import ClusterFeed
-from peloton.gateway.hosts import forget, host_views, known_host
+from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.reasons import (
     ReasonGroup,
@@ -181,6 +181,10 @@ class Ops:
         rights = self._cluster_client.rights(context)
         pools = visible_pools(self._cluster_client.pools(context), rights)
         return ops.ListPoolsResponse(pools=map(standing_of, pools.values()))
+
+    def ShowHost(self, sent: ops.ShowHostRequest, context: Context) -> Any:
+        """One host and its runs."""
+        return host_with_runs(self._cluster_client, sent, context=context)
 
     def ForgetHost(self, sent: ops.ForgetHostRequest, context: Context) -> Any:
         """Remove a host from the cluster."""

@@ -205,6 +205,10 @@ class OpsCalls:
         """What every pool that the caller may see is promised, may use, uses and waits for."""
         return self._wire.call(method("ListPools"), ops.ListPoolsRequest())
 
+    def host(self, name: str, *, limit: int = 0) -> ops.ShowHostResponse:
+        """One host, and at most so many of its runs (0: 1,000). Raises NotFound."""
+        return self._wire.call(method("ShowHost"), ops.ShowHostRequest(name=name, limit=limit))
+
     def forget_host(self, name: str, *, lose_runs: bool = False) -> ops.ForgetHostResponse:
         """Removes a host. Refused if it has runs, unless those may be lost."""
         request = ops.ForgetHostRequest(name=name, lose_runs=lose_runs)

@@ -733,10 +733,10 @@ def test_follow_wants_one_question(peloton: Terminal, words: tuple[str, ...]) ->
 def test_quarantine(peloton: Terminal) -> None:
     assert peloton("admin", "quarantine", "list").out == "No dead letters.\n"
     peloton.cluster.set_aside.append(
-        ops.Quarantined(key="task/x/7", message="ended/1", error="KeyError", attempts=3, at=0.0)
+        ops.Quarantined(key="task/x/7", message="ended/1", error="KeyError", attempts=3, at=1.0)
     )
     row = cells(peloton.lines("admin", "quarantine", "list")[1])
-    assert row == ["task/x/7", "ended/1", "3", "1970-01-01T00:00:00Z", "KeyError", ""]
+    assert row == ["task/x/7", "ended/1", "3", "1970-01-01T00:00:01Z", "KeyError", ""]
     printed = peloton("admin", "quarantine", "redrive", "task/x/7", "ended/1")
     assert printed.out.startswith("redriving all dead letters of task/x/7, in their order; ")
     assert peloton("admin", "quarantine", "redrive", "task/x/7").out == printed.out

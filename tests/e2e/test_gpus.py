@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peloton.sdk.client import Client
-from peloton.sdk.errors import PelotonError
+from peloton.sdk.errors import NotFound, PelotonError
 from tests.e2e import cluster as c
 
 TELL = "echo run $CUDA_VISIBLE_DEVICES. > {folder}/$PELOTON_TASK_ID"
@@ -48,6 +48,15 @@ def test_each_task_sees_its_own_gpus_over_the_death_of_the_daemon(tmp_path: Path
             c.wait_for(lambda: told(out) == ["run 0.", "run 1."], "both to tell")
             (host,) = client.ops.hosts().hosts
             assert (host.free.gpu, host.capacity.gpu) == (0.0, 2.0)
+            shown = client.ops.host(host.name)
+            assert shown.host == host and [[*run.gpus] for run in shown.runs] == [[0], [1]]
+            assert [run.phase for run in shown.runs] == ["STARTED"] * 2
+            assert {run.pod.rpartition("-")[0] for run in shown.runs} == {f"{job}-0", f"{job}-1"}
+            table = cluster.cli("host", "show", host.name).stdout
+            assert "GPU Free: 0 of 2" in table and f"{job}-1-1" in table
+            assert client.ops.host(host.name, limit=1).more == 1
+            with pytest.raises(NotFound, match="no such host: nobody"):
+                client.ops.host("nobody")
         cluster.kill()
         cluster.start()
         with cluster.client() as client:

@@ -232,6 +232,7 @@ REQUESTS: dict[str, Made] = {
     ),
     f"{OPS}.ListHosts": lambda o, r, by: ops.ListHostsRequest(),
     f"{OPS}.ListPools": lambda o, r, by: ops.ListPoolsRequest(),
+    f"{OPS}.ShowHost": lambda o, r, by: ops.ShowHostRequest(name="nobody"),
     f"{OPS}.ForgetHost": lambda o, r, by: ops.ForgetHostRequest(name="nobody"),
     f"{INTERNAL_HOSTS}.ClusterCapacity": lambda o, r, by: hostsvc.ClusterCapacityRequest(),
     f"{INTERNAL_HOSTS}.GetHostsByQuery": lambda o, r, by: hostsvc.GetHostsByQueryRequest(),
@@ -420,6 +421,7 @@ def host_request(name: str) -> Any:
 
 
 WITHOUT_OBJECT = {f"{OPS}.ListQuarantine", f"{OPS}.Redrive", f"{OPS}.ListHosts"} | {
+    f"{OPS}.ShowHost",
     f"{OPS}.ForgetHost",
     *(name for name in REQUESTS if name.startswith((*HOST_SERVICES, "grpc.", "peloton.private."))),
 }

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.state import HostStates, Maintenance
-from peloton.actors.resources import Resources
 from peloton.gateway.hosts import _state_of
-from peloton.placement.messages import HostSummary
-from peloton.runtime.vocabulary import Key
 
 
 @pytest.mark.parametrize(
@@ -26,6 +21,4 @@ from peloton.runtime.vocabulary import Key
 def test_the_state_of_a_host(
     state: HostStates, maintenance: Maintenance, quarantined: bool, says: str
 ) -> None:
-    summary = HostSummary(Key("host/a"), 1, Resources(), Resources())
-    summary = msgspec.structs.replace(summary, quarantined=quarantined)
-    assert _state_of(HostView(summary, state, 0, "", maintenance)) == says
+    assert _state_of(state, maintenance, quarantined=quarantined) == says

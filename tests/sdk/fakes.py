@@ -420,6 +420,12 @@ class Ops(ops_pb2_grpc.OpsServicer):
                 kind.entitlement = 9.0
         return answer
 
+    def ShowHost(self, request: Any, context: Any) -> ops.ShowHostResponse:
+        found = [host for host in self.cluster.hosts if host.name == request.name]
+        if not found:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no such host: {request.name}")
+        return ops.ShowHostResponse(host=found[0])
+
     def ForgetHost(self, request: Any, context: Any) -> ops.ForgetHostResponse:
         found = [host for host in self.cluster.hosts if host.name == request.name]
         if not found:

@@ -21,7 +21,7 @@ LEVEL_CHANGES = 2
 """Feature level from which jobs are updated, and instances started again."""
 LEVEL_DROPPED_EVENTS = 4
 """Feature level from which the events of an instance may be deleted."""
-LEVEL_GANGS = 5
+LEVEL_GANGS = 6
 """Feature level from which instances are admitted and placed as a gang: hosts of an earlier version
 would start a run that is only to be held."""
 
