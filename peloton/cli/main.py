@@ -28,6 +28,7 @@ NOUNS: dict[str, LazyCommand] = {
     "respool": LazyCommand(
         "peloton.cli.respool:respool", "Resource pools: create, update, dump, delete."
     ),
+    "pool": LazyCommand("peloton.cli.pool:pool", "How pools stand: entitled, used, waiting."),
     "job": LazyCommand("peloton.cli.job:job", "Jobs: create, get, query, stop, wait, why, delete."),
     "task": LazyCommand(
         "peloton.cli.task:task", "The instances of a job: list, get, query, logs, stop."

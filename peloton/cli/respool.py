@@ -5,14 +5,14 @@ Must not read a pool's parent from the file: it is in the path on the command li
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
-from peloton.cli.options import PelotonCommand
+from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, hint, plain, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.values import SPEC_FILE
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 NEEDED = ("cpu", "memory", "disk")
 """Kinds of resources that nearly every task requests."""
 HEADER = ("Path", "ID", "Kind", "Reservation", "Limit", "Share", "Allocation")
+WIDE_HEADER = ("Type", "Entitlement", "Demand", "Slack")
 
 respool = LazyGroup(
     name="respool",
@@ -112,9 +113,16 @@ def kinds_of(spec: dict[str, Any]) -> set[str]:
 )
 @watched
 def dump(form: str | None) -> None:
-    """Print all pools; with `--output table` a line for each resource: limit, and what is used."""
+    """Print all pools; with `--output table` a line for each resource: limit, and what is used.
+
+    With `--output wide` it has also what each pool may use as the capacity is divided now
+    (entitlement), and what waits there (demand). `peloton pool list` prints that in every form.
+    """
+    settings = click.get_current_context().ensure_object(CliSettings)
     with connected() as peloton:
         answer = peloton.pools.list()
+        # The messages of the original have no fields for these.
+        standings = peloton.ops.pools().pools if settings.output == "wide" else ()
     # The original prints the bare list in these two formats, and the whole answer with --json.
     pools = plain(answer).get("resourcePools", [])
     whole = form is None and click.get_current_context().obj.values.get("json_")
@@ -124,6 +132,8 @@ def dump(form: str | None) -> None:
             default="json" if form == "json" else "yaml",
             header=HEADER,
             rows=lambda: rows(pools),
+            wide_header=WIDE_HEADER,
+            wide_rows=lambda: wide_rows(pools, standings),
             names=lambda: [pool["path"]["value"] for pool in pools],
         )
     )
@@ -139,6 +149,24 @@ def rows(pools: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
                 path, pool["id"]["value"], kind["kind"], kind["reservation"], kind["limit"],
                 kind["share"], used.get(kind["kind"], 0.0),
             )  # fmt: skip
+
+
+def wide_rows(
+    pools: list[dict[str, Any]], standings: Iterable[Any]
+) -> Iterator[tuple[object, ...]]:
+    """The further columns of `rows`; empty for a pool that came or went between the two calls."""
+    known = {(pool.id, kind.kind): kind for pool in standings for kind in pool.kinds}
+    for pool in pools:
+        for kind in pool.get("config", {}).get("resources", []):
+            one = known.get((pool["id"]["value"], kind["kind"]))
+            yield ("",) * len(WIDE_HEADER) if one is None else (
+                one.type, entitlement_of(one), one.demand, one.slack,
+            )  # fmt: skip
+
+
+def entitlement_of(kind: Any) -> object:
+    """Nothing where the owner of the pools is of a version that does not tell."""
+    return kind.entitlement if kind.HasField("entitlement") else ""
 
 
 @click.command(cls=PelotonCommand)

@@ -296,6 +296,7 @@ _FIRST: dict[str, AccessRow] = {
         ADMINISTER, _cluster, objects=lambda sent: {"key": sent.key, "message": sent.message}
     ),
     f"{OPS}.ListHosts": AccessRow(ADMINISTER, _cluster),
+    f"{OPS}.ListPools": FILTERED,
     f"{OPS}.ShowHost": AccessRow(ADMINISTER, _cluster),
     f"{OPS}.ForgetHost": AccessRow(
         ADMINISTER, _cluster, objects=lambda sent: {"host": sent.name, "lose_runs": sent.lose_runs}

@@ -39,7 +39,9 @@ from peloton.gateway.reasons import (
     reason_at_rest,
     reason_of,
 )
+from peloton.gateway.resource_manager import visible_pools
 from peloton.gateway.texts import known_job
+from peloton.gateway.translate_pool import standing_of
 from peloton.gateway.waits import JobWaits
 from peloton.gateway.watch import Watches
 from peloton.ops.v1 import ops_pb2 as ops
@@ -185,6 +187,12 @@ class Ops:
     def ListHosts(self, sent: ops.ListHostsRequest, context: Context) -> Any:
         """Every host there is, by name."""
         return ops.ListHostsResponse(hosts=host_views(self._cluster_client, context))
+
+    def ListPools(self, sent: ops.ListPoolsRequest, context: Context) -> Any:
+        """What every pool that the caller may see is promised, may use, uses and waits for."""
+        rights = self._cluster_client.rights(context)
+        pools = visible_pools(self._cluster_client.pools(context), rights)
+        return ops.ListPoolsResponse(pools=map(standing_of, pools.values()))
 
     def ShowHost(self, sent: ops.ShowHostRequest, context: Context) -> Any:
         """One host and its runs."""

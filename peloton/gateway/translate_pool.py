@@ -16,6 +16,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_task import BadConfig
+from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key
 
 KINDS = Resources.KINDS
@@ -125,6 +126,25 @@ def pool_info_of(
         ],
         path=respool.ResourcePoolPath(value=view.path),
     )
+
+
+def standing_of(view: PoolView) -> ops.PoolStanding:
+    """What a pool is promised, may use, uses and waits for, by kind."""
+    config, entitled = view.config, view.entitlement
+    found = ops.PoolStanding(id=client_name(view.pool), path=view.path)
+    for at, kind in enumerate(KINDS):
+        one = found.kinds.add(
+            kind=kind,
+            reservation=amount(config.reservation.amounts()[at]),
+            limit=amount(config.limit.amounts()[at]),
+            share=config.share[at],
+            type="STATIC" if config.static[at] else "ELASTIC",
+            demand=amount(view.demand.amounts()[at]),
+            allocation=amount(view.allocation.amounts()[at]),
+        )
+        if entitled is not None:
+            one.entitlement = amount(entitled.amounts()[at])
+    return found
 
 
 def pool_id(value: str) -> peloton_pb2.ResourcePoolID:

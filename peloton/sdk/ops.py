@@ -201,6 +201,10 @@ class OpsCalls:
         """Every host: its state, what it has, and what of it is free."""
         return self._wire.call(method("ListHosts"), ops.ListHostsRequest())
 
+    def pools(self) -> ops.ListPoolsResponse:
+        """What every pool that the caller may see is promised, may use, uses and waits for."""
+        return self._wire.call(method("ListPools"), ops.ListPoolsRequest())
+
     def host(self, name: str, *, limit: int = 0) -> ops.ShowHostResponse:
         """One host, and at most so many of its runs (0: 1,000). Raises NotFound."""
         return self._wire.call(method("ShowHost"), ops.ShowHostRequest(name=name, limit=limit))

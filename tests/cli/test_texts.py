@@ -123,6 +123,27 @@ def test_respool_dump(peloton: Terminal) -> None:
     )
 
 
+def test_respool_dump_wide(peloton: Terminal) -> None:
+    header, *rows = peloton.lines("respool", "dump", "--output", "wide")[-3:]
+    assert [[cell.strip() for cell in row.split("|")][7:-1] for row in rows] == [
+        ["ELASTIC", "", "2.5", "0.0"], ["ELASTIC", "9.0", "2.5", "0.0"],
+    ]  # fmt: skip
+
+
+def test_pool_list(peloton: Terminal) -> None:
+    printed = peloton("pool", "list")
+    assert [[cell.strip() for cell in row.split("|")][:-1] for row in printed.out.splitlines()][
+        -2:
+    ] == [
+        ["/", "cpu", "6", "12", "1", "ELASTIC", "", "2.5", "0.5", "0"],
+        ["/hello", "cpu", "6", "12", "1", "ELASTIC", "9", "2.5", "0.5", "0"],
+    ]
+    assert peloton("pool", "list", "-o", "name").out == "/\n/hello\n"
+    pools = json.loads(peloton("pool", "list", "-o", "json").out)["pools"]
+    assert pools[1]["path"] == "/hello" and pools[1]["kinds"][0]["entitlement"] == 9.0
+    assert yaml.safe_load(peloton("pool", "list", "-o", "yaml").out)["pools"] == pools
+
+
 def test_job_create(peloton: Terminal, spec: Path) -> None:
     printed = peloton("job", "create", "/hello", str(spec))
     assert (printed.code, printed.out) == (0, f"Job {JOB} created\n")

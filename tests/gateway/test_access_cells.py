@@ -240,6 +240,7 @@ REQUESTS: dict[str, Made] = {
         name=o.schedule(r, by)
     ),
     f"{OPS}.ListHosts": lambda o, r, by: ops.ListHostsRequest(),
+    f"{OPS}.ListPools": lambda o, r, by: ops.ListPoolsRequest(),
     f"{OPS}.ShowHost": lambda o, r, by: ops.ShowHostRequest(name="nobody"),
     f"{OPS}.ForgetHost": lambda o, r, by: ops.ForgetHostRequest(name="nobody"),
     f"{INTERNAL_HOSTS}.ClusterCapacity": lambda o, r, by: hostsvc.ClusterCapacityRequest(),
@@ -501,7 +502,7 @@ def _first(
 
 
 def _shown(fleet: Guarded, objects: Objects, method: str, by: Principal) -> Iterator[str]:
-    is_pools = method.startswith((POOLS, POOLS_2, POOLS_V1))
+    is_pools = method.startswith((POOLS, POOLS_2, POOLS_V1, f"{OPS}.ListPools"))
     made = objects.schedule if method.startswith(SCHEDULES) else objects.job
     ids = {
         relation: objects.pool(relation) if is_pools else made(relation, by)

@@ -94,6 +94,7 @@ def reads(job_id: str, pool: str, path: str) -> Iterator[tuple[str, Any]]:
     yield f"{POOLS}.Query", respool.QueryRequest()
     yield f"{OPS}.Why", ops.WhyRequest(job_id=job_id)
     yield f"{OPS}.WaitJob", ops.WaitJobRequest(job_id=job_id, timeout_s=0.1)
+    yield f"{OPS}.ListPools", ops.ListPoolsRequest()
     yield f"{OPS}.ListHosts", ops.ListHostsRequest()
     yield f"{OPS}.ListQuarantine", ops.ListQuarantineRequest()
     for key in (
@@ -236,6 +237,8 @@ def test_pools_are_listed_without_their_hidden_children(fleet: Guarded) -> None:
     seen = {pool.path.value for pool in pools}
     assert {"/team", "/team/jobs", "/team/more"} <= seen
     assert all(path.startswith("/team") for path in seen)
+    _, _, data = fleet.call(f"{OPS}.ListPools", ops.ListPoolsRequest(), VERA)
+    assert {pool.path for pool in ops.ListPoolsResponse.FromString(data).pools} == seen
     root = respool.GetRequest(includeChildPools=True)
     _, _, data = fleet.call(f"{POOLS}.GetResourcePool", root, VERA)
     assert respool.GetResponse.FromString(data).error.HasField("notFound")

@@ -321,6 +321,23 @@ def test_who_does_not_exist_has_no_story(deployment: Deployment) -> None:
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND, name
 
 
+def test_how_the_pools_stand(deployment: Deployment) -> None:
+    """What the config promises, and what the division of the capacity entitles to."""
+    config = pool_config("standing")
+    config.resources[0].reservation, config.resources[0].type = 2.0, respool.STATIC
+    created = deployment.pools.CreateResourcePool(respool.CreateRequest(config=config)).result.value
+    try:
+        pools = {one.path: one for one in deployment.ops.ListPools(ops.ListPoolsRequest()).pools}
+    finally:
+        path = respool.ResourcePoolPath(value="/standing")
+        deployment.pools.DeleteResourcePool(respool.DeleteRequest(path=path))
+    assert [kind.entitlement for kind in pools["/"].kinds] == [12.0, 6144.0, 60000.0, 0.0]
+    cpu = pools["/standing"].kinds[0]
+    assert pools["/standing"].id == created and cpu.type == "STATIC"
+    assert (cpu.kind, cpu.reservation, cpu.demand, cpu.allocation) == ("cpu", 2.0, 0.0, 0.0)
+    assert 2.0 <= cpu.entitlement <= cpu.limit == config.resources[0].limit
+
+
 def test_the_hosts(deployment: Deployment) -> None:
     hosts = deployment.ops.ListHosts(ops.ListHostsRequest()).hosts
     assert [(host.name, host.state, host.capacity.cpu) for host in hosts] == [

@@ -413,6 +413,16 @@ class Ops(ops_pb2_grpc.OpsServicer):
     def ListHosts(self, request: Any, context: Any) -> ops.ListHostsResponse:
         return ops.ListHostsResponse(hosts=self.cluster.hosts)
 
+    def ListPools(self, request: Any, context: Any) -> ops.ListPoolsResponse:
+        answer = ops.ListPoolsResponse()
+        for path, pool_id in self.cluster.pools.items():
+            pool = answer.pools.add(id=pool_id, path=path)
+            kind = pool.kinds.add(kind="cpu", reservation=6, limit=12, share=1, type="ELASTIC")
+            kind.demand, kind.allocation = 2.5, 0.5
+            if path != "/":  # as an owner of an earlier version, which does not tell
+                kind.entitlement = 9.0
+        return answer
+
     def ShowHost(self, request: Any, context: Any) -> ops.ShowHostResponse:
         found = [host for host in self.cluster.hosts if host.name == request.name]
         if not found:

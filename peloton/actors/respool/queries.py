@@ -78,4 +78,5 @@ def _view(
         demand=tree.demand(pool) if use else Resources(),
         because=because,
         child_count=tree.count_below(pool),
+        entitlement=tree.entitlement(pool) if use else None,
     )
