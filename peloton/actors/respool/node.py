@@ -22,6 +22,7 @@ HOLDERS_SCANNED_MAX = 20_000
 
 ZERO = Resources()
 KINDS = range(len(Resources.KINDS))
+CPU = 0
 NO_TERMS = (KindTerms(),) * len(KINDS)
 
 
@@ -190,10 +191,9 @@ def _more(most: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
 
 
 def terms_of(config: PoolConfig, limit: Resources) -> tuple[KindTerms, ...]:
-    """The terms of a pool, by kind."""
-    rows = zip(
-        config.reservation.amounts(), limit.amounts(), config.share, config.static, strict=True
-    )
+    """The terms of a pool, by kind. Slack is shared as cpu is; nobody reserves any."""
+    shares, static = (*config.share, config.share[CPU]), (*config.static, False)
+    rows = zip(config.reservation.amounts(), limit.amounts(), shares, static, strict=True)
     return tuple(
         KindTerms(reservation, most, int(share * UNIT), static)
         for reservation, most, share, static in rows

@@ -18,7 +18,7 @@ from peloton.runtime.vocabulary import Key
 
 TURN, LIMIT, CAPACITY, DELETED = "turn", "limit", "capacity", "deleted"
 ENTITLEMENT = "entitlement"
-UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": ""}
+UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": "", "slack": ""}
 
 
 class Shortage(NamedTuple):

@@ -27,6 +27,8 @@ from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Key, kind_of
 
 MILLIONTHS_MAX = 1 << 62
+NO_SLACK_LIMIT = Resources(slack=MILLIONTHS_MAX)
+"""A config says nothing of slack: a pool may use all that its share of it gives."""
 
 
 class Tree:
@@ -392,7 +394,7 @@ def _parent(key: Key, state: Pool | None) -> Key | None:
 def _limit(key: Key, state: Pool | None) -> Resources:
     if state is None:
         return ZERO
-    return state.capacity if key == ROOT else state.config.limit
+    return state.capacity if key == ROOT else state.config.limit + NO_SLACK_LIMIT
 
 
 def _numbers(lot: Lot | None) -> tuple[int, int]:
