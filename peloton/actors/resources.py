@@ -1,4 +1,7 @@
-"""Resource vectors: cpu, memory, disk and gpu as integer millionths.
+"""Resource vectors: cpu, memory, disk, gpu and slack as integer millionths.
+
+Slack is cpu that others were given and do not use. Revocable tasks run on it, and on nothing else:
+what they ask for as cpu is slack, a kind of its own, so that every sum over kinds counts it right.
 
 Turns the floats of clients into integers whose sums are exact, and back. Comparisons, and they
 alone, allow an epsilon of 900 millionths (the original's 0.0009); sums never snap to anything.
@@ -23,14 +26,15 @@ class BadAmount(ValueError):
 
 
 class Resources(Value, frozen=True, gc=False, array_like=True):
-    """An amount of each kind, in millionths of a cpu, MB, MB and gpu."""
+    """An amount of each kind, in millionths of a cpu, MB, MB, gpu and cpu."""
 
-    KINDS: ClassVar[tuple[str, ...]] = ("cpu", "memory", "disk", "gpu")
+    KINDS: ClassVar[tuple[str, ...]] = ("cpu", "memory", "disk", "gpu", "slack")
 
     cpu: int = 0
     memory: int = 0
     disk: int = 0
     gpu: int = 0
+    slack: int = 0
 
     def __add__(self, other: Resources) -> Resources:
         return Resources(
@@ -38,6 +42,7 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
             self.memory + other.memory,
             self.disk + other.disk,
             self.gpu + other.gpu,
+            self.slack + other.slack,
         )
 
     def __sub__(self, other: Resources) -> Resources:
@@ -46,11 +51,18 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
             self.memory - other.memory,
             self.disk - other.disk,
             self.gpu - other.gpu,
+            self.slack - other.slack,
         )
 
     def times(self, count: int) -> Resources:
         """This amount `count` times."""
-        return Resources(self.cpu * count, self.memory * count, self.disk * count, self.gpu * count)
+        return Resources(
+            self.cpu * count,
+            self.memory * count,
+            self.disk * count,
+            self.gpu * count,
+            self.slack * count,
+        )
 
     def percent(self, percent: float) -> Resources:
         """That share of this amount, rounded down."""
@@ -63,6 +75,7 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
             and self.memory - available.memory < EPSILON
             and self.disk - available.disk < EPSILON
             and self.gpu - available.gpu < EPSILON
+            and self.slack - available.slack < EPSILON
         )
 
     def fits(self, available: Resources) -> int:
@@ -80,9 +93,13 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
         pairs = zip(self.KINDS, self.amounts(), available.amounts(), strict=True)
         return {kind: need - have for kind, need, have in pairs if need - have >= EPSILON}
 
-    def amounts(self) -> tuple[int, int, int, int]:
+    def revocable(self) -> Resources:
+        """The same on slack instead of cpu of one's own."""
+        return Resources(0, self.memory, self.disk, self.gpu, self.cpu + self.slack)
+
+    def amounts(self) -> tuple[int, int, int, int, int]:
         """The amounts in the order of `KINDS`."""
-        return self.cpu, self.memory, self.disk, self.gpu
+        return self.cpu, self.memory, self.disk, self.gpu, self.slack
 
 
 COUNT_MAX = 1_000_000_000

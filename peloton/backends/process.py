@@ -77,7 +77,7 @@ class TaskLimits(NamedTuple):
             return None
         return km.RunLimits(
             mode=self.mode,
-            cpu=amount(resources.cpu),
+            cpu=amount(resources.cpu + resources.slack),
             cpu_quota=self.cpu_quota,
             pids=self.pids,
             disk_mb=amount(resources.disk),

@@ -13,15 +13,18 @@ from peloton.actors.resources import EPSILON
 from peloton.placement.labels import Ints
 from peloton.placement.messages import Label, Shape
 
-CPU, MEMORY, DISK, GPU, PORTS = range(5)
+CPU, MEMORY, DISK, GPU, SLACK, PORTS = range(6)
+COLUMNS = 6
+ORDERED = 4
+"""The first columns, which kept orders sort by. A shape that needs slack has no kept order."""
 
 
 class Need(NamedTuple):
     """What one member takes of each resource and of ports, and the least that is enough."""
 
     shape: Shape
-    amounts: tuple[int, int, int, int, int]
-    least: tuple[int, int, int, int, int]
+    amounts: tuple[int, ...]  # by column
+    least: tuple[int, ...]
     taken: tuple[tuple[int, int], ...]  # the amounts that are not zero, by column
     vector: Ints  # amounts, as a column to multiply with counts
     nothing: bool  # within the epsilon of zero: such a member would fit a host with nothing free
@@ -31,14 +34,13 @@ class Need(NamedTuple):
 def need_of(shape: Shape) -> Need:
     """The need of one member of `shape`."""
     of = shape.resources
-    amounts = (of.cpu, of.memory, of.disk, of.gpu, shape.ports)
-    slack = EPSILON - 1
+    amounts = (*of.amounts(), shape.ports)
     return Need(
         shape=shape,
         amounts=amounts,
-        least=(of.cpu - slack, of.memory - slack, of.disk - slack, of.gpu - slack, shape.ports),
+        least=(*(each + 1 - EPSILON for each in of.amounts()), shape.ports),
         taken=tuple((column, amount) for column, amount in enumerate(amounts) if amount),
-        vector=np.array(amounts, np.int64).reshape(5, 1),
+        vector=np.array(amounts, np.int64).reshape(COLUMNS, 1),
         nothing=max(amounts[:PORTS]) < EPSILON,
         labels=shape.all_labels,
     )

@@ -32,7 +32,7 @@ from peloton.placement.reasons import (
 CONDITIONS_SHOWN_MAX = 3
 """Conditions of a constraint that are named; more would hide the rest of the text."""
 
-RESOURCE_UNITS = (("cpu", ""), ("memory", " MB"), ("disk", " MB"), ("gpu", ""))
+RESOURCE_UNITS = (("cpu", ""), ("memory", " MB"), ("disk", " MB"), ("gpu", ""), ("slack", ""))
 """Each resource and the unit behind its amounts."""
 
 NEVER_FITS = "it can never fit on the hosts of this cluster"

@@ -17,6 +17,8 @@ from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Bits, Key
 from tests.actors.divide import Claim, divide
 
+SLACK = 4
+
 
 class Reference:
     """All pools and lots, and which pools wait, the longest waiting first."""
@@ -66,7 +68,8 @@ class Reference:
 
     def limit(self, pool: Key) -> Resources:
         state = self.pools[pool]
-        return state.capacity if pool == ROOT else state.config.limit
+        no_limit = Resources(slack=1 << 62)  # a config says nothing of slack
+        return state.capacity if pool == ROOT else state.config.limit + no_limit
 
     def below(self, pool: Key) -> Iterator[Lot]:
         """Every lot of the pool or of one below it."""
@@ -216,7 +219,7 @@ class Reference:
 
 def entitlements(pools: Reference, skipped: set[Key]) -> dict[Key, Resources]:
     """Of every pool, by the definition, in fractions that are rounded down to millionths."""
-    found = [_entitled(pools, kind, skipped) for kind in range(4)]
+    found = [_entitled(pools, kind, skipped) for kind in range(len(Resources.KINDS))]
     return {pool: Resources(*(int(each.get(pool, 0)) for each in found)) for pool in pools.pools}
 
 
@@ -238,8 +241,8 @@ def _entitled(pools: Reference, kind: int, skipped: set[Key]) -> dict[Key, Fract
                 need=needs[child],
                 reservation=pools.pools[child].config.reservation.amounts()[kind],
                 limit=pools.limit(child).amounts()[kind],
-                share=Fraction(pools.pools[child].config.share[kind]),
-                static=pools.pools[child].config.static[kind],
+                share=Fraction(pools.pools[child].config.share[0 if kind == SLACK else kind]),
+                static=kind != SLACK and pools.pools[child].config.static[kind],
             )
             for child in children
         ]

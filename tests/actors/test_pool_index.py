@@ -37,8 +37,11 @@ UNIT = 1_000_000
 whole = st.sampled_from([0, UNIT, UNIT, 2 * UNIT])
 amounts = whole | st.sampled_from([500, UNIT - 899, UNIT + 900, 5 * UNIT])
 needs = st.builds(Resources, amounts, whole, st.just(0), st.sampled_from([0, 0, 0, UNIT]))
+needs = needs | needs.map(Resources.revocable)
 roomy = st.sampled_from([2 * UNIT, 3 * UNIT, 4 * UNIT, 6 * UNIT, 9 * UNIT])
 limits = st.builds(Resources, roomy, roomy, st.just(0), st.sampled_from([0, UNIT, 3 * UNIT]))
+slack = st.builds(Resources, slack=roomy | st.just(0))
+capacities = st.tuples(limits, slack).map(lambda both: both[0] + both[1])
 small = st.integers(min_value=0, max_value=4)
 percents = st.sampled_from([None, None, 0.0, 50.0, 100.0])
 shares = st.sampled_from(
@@ -56,7 +59,7 @@ def lot_of(shape: LotShape, arrived: float, *, waiting: Bits, admitted: Bits) ->
 class Pools(RuleBasedStateMachine):
     """Histories of a tree: applied to the kept index and to the reference alike."""
 
-    @initialize(capacity=limits)
+    @initialize(capacity=capacities)
     def begin(self, capacity: Resources) -> None:
         self.tree, self.reference = Tree(), Reference()
         self.clock = itertools.count(1)
@@ -76,7 +79,7 @@ class Pools(RuleBasedStateMachine):
     def pick(self, keys: list[Key], at: int) -> Key:
         return keys[at % len(keys)]
 
-    @rule(amount=limits)
+    @rule(amount=capacities)
     def capacity(self, amount: Resources) -> None:
         sums = immutables.Map({Key("inventory/0"): InventorySum(1, amount)})
         self.put(ROOT, Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums))
@@ -209,7 +212,7 @@ class Pools(RuleBasedStateMachine):
             )  # fmt: skip
             own = [lot for lot in tree.lots.values() if lot.shape.pool == pool]
             assert tree.members(pool) == sum(len(lot.waiting) + len(lot.admitted) for lot in own)
-            for kind in range(4):
+            for kind in range(5):
                 held = reference.held(pool, kind)
                 job, most = tree.holder(pool, kind)
                 assert most == max(held.values(), default=0)

@@ -22,7 +22,11 @@ HOLDERS_SCANNED_MAX = 20_000
 
 ZERO = Resources()
 KINDS = range(len(Resources.KINDS))
+CPU = 0
 NO_TERMS = (KindTerms(),) * len(KINDS)
+MILLIONTHS_MAX = 1 << 62
+NO_SLACK_LIMIT = Resources(slack=MILLIONTHS_MAX)
+"""A config says nothing of slack: a pool may use all that its share of it gives."""
 
 
 class Lacking(NamedTuple):
@@ -190,10 +194,9 @@ def _more(most: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
 
 
 def terms_of(config: PoolConfig, limit: Resources) -> tuple[KindTerms, ...]:
-    """The terms of a pool, by kind."""
-    rows = zip(
-        config.reservation.amounts(), limit.amounts(), config.share, config.static, strict=True
-    )
+    """The terms of a pool, by kind. Slack is shared as cpu is; nobody reserves any."""
+    shares, static = (*config.share, config.share[CPU]), (*config.static, False)
+    rows = zip(config.reservation.amounts(), limit.amounts(), shares, static, strict=True)
     return tuple(
         KindTerms(reservation, most, int(share * UNIT), static)
         for reservation, most, share, static in rows
@@ -209,4 +212,4 @@ def limit_of(key: Key, state: Pool | None) -> Resources:
     """The most a pool may use: of the root, what the cluster has."""
     if state is None:
         return ZERO
-    return state.capacity if key == ROOT else state.config.limit
+    return state.capacity if key == ROOT else state.config.limit + NO_SLACK_LIMIT

@@ -20,7 +20,7 @@ from peloton.runtime.vocabulary import Key
 TURN, LIMIT, CAPACITY, DELETED = "turn", "limit", "capacity", "deleted"
 GANG = "gang"
 ENTITLEMENT = "entitlement"
-UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": ""}
+UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": "", "slack": ""}
 
 
 class Shortage(NamedTuple):

@@ -20,6 +20,7 @@ from peloton.actors.respool.lot.state import Lot, held_and_wanted
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import (
     KINDS,
+    MILLIONTHS_MAX,
     NO_TERMS,
     ZERO,
     Node,
@@ -35,8 +36,6 @@ from peloton.actors.respool.skipped import SkippedLots
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Key, kind_of
-
-MILLIONTHS_MAX = 1 << 62
 
 
 class Tree:
