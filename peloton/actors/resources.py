@@ -3,6 +3,9 @@
 Slack is cpu that others were given and do not use. Revocable tasks run on it, and on nothing else:
 what they ask for as cpu is slack, a kind of its own, so that every sum over kinds counts it right.
 
+Slack and cpu are apart: what needs no slack fits where there is less than none of it, and what runs
+on slack where there is less than no cpu. Of the other kinds there must not be less than none.
+
 Turns the floats of clients into integers whose sums are exact, and back. Comparisons, and they
 alone, allow an epsilon of 900 millionths (the original's 0.0009); sums never snap to anything.
 Must not know who holds resources.
@@ -17,6 +20,7 @@ from peloton.runtime.vocabulary import Value
 
 UNIT = 1_000_000
 EPSILON = 900
+CPU, SLACK = 0, 4
 AMOUNT_MAX = 1e12
 """Largest amount a client may name; above it a float no longer tells millionths apart."""
 
@@ -71,27 +75,37 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
     def within(self, available: Resources) -> bool:
         """Whether this fits into `available`, kind by kind, with the epsilon."""
         return (
-            self.cpu - available.cpu < EPSILON
+            (self.cpu - available.cpu < EPSILON or (not self.cpu and self.slack > 0))
             and self.memory - available.memory < EPSILON
             and self.disk - available.disk < EPSILON
             and self.gpu - available.gpu < EPSILON
-            and self.slack - available.slack < EPSILON
+            and (self.slack - available.slack < EPSILON or not self.slack)
         )
 
     def fits(self, available: Resources) -> int:
         """How many times this fits into `available`; `COUNT_MAX` where it needs nothing."""
-        most = COUNT_MAX
-        for need, have in zip(self.amounts(), available.amounts(), strict=True):
+        most, apart = COUNT_MAX, self._apart
+        pairs = zip(self.amounts(), available.amounts(), strict=True)
+        for kind, (need, have) in enumerate(pairs):
             if need > 0:
                 most = min(most, max(0, (have + EPSILON - 1) // need))
-            elif have <= -EPSILON:
+            elif have <= -EPSILON and kind != apart:
                 most = 0
         return most
 
     def short_of(self, available: Resources) -> dict[str, int]:
         """By how much this exceeds `available`, in millionths, for the kinds where it does."""
-        pairs = zip(self.KINDS, self.amounts(), available.amounts(), strict=True)
-        return {kind: need - have for kind, need, have in pairs if need - have >= EPSILON}
+        pairs = zip(self.amounts(), available.amounts(), strict=True)
+        return {
+            self.KINDS[kind]: need - have
+            for kind, (need, have) in enumerate(pairs)
+            if need - have >= EPSILON and kind != self._apart
+        }
+
+    @property
+    def _apart(self) -> int:
+        """The kind of which this needs nothing, and which does not matter for it; or -1."""
+        return SLACK if not self.slack else CPU if not self.cpu else -1
 
     def revocable(self) -> Resources:
         """The same on slack instead of cpu of one's own."""

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from peloton.actors.resources import EPSILON
+from peloton.actors.resources import EPSILON, Resources
 from peloton.placement.labels import Ints
 from peloton.placement.messages import Label, Shape
 
 CPU, MEMORY, DISK, GPU, SLACK, PORTS = range(6)
 COLUMNS = 6
+AMOUNTS_MAX = 1 << 61
 ORDERED = 4
 """The first columns, which kept orders sort by. A shape that needs slack has no kept order."""
 
@@ -38,9 +39,19 @@ def need_of(shape: Shape) -> Need:
     return Need(
         shape=shape,
         amounts=amounts,
-        least=(*(each + 1 - EPSILON for each in of.amounts()), shape.ports),
+        least=(*_least(of), shape.ports),
         taken=tuple((column, amount) for column, amount in enumerate(amounts) if amount),
         vector=np.array(amounts, np.int64).reshape(COLUMNS, 1),
         nothing=max(amounts[:PORTS]) < EPSILON,
         labels=shape.all_labels,
     )
+
+
+def _least(of: Resources) -> list[int]:
+    """The least that is enough; of cpu or slack any amount, where the member runs on the other."""
+    least = [each + 1 - EPSILON for each in of.amounts()]
+    if not of.slack:
+        least[SLACK] = -AMOUNTS_MAX
+    elif not of.cpu:
+        least[CPU] = -AMOUNTS_MAX
+    return least

@@ -37,7 +37,7 @@ from peloton.settings.daemon import DaemonSettings, JournalSetting, Listen, Sqli
 from peloton.settings.permissions_file import read_access
 from peloton.settings.start_options import SettingNames, StartOptions
 
-SIZES = ("cpus", "memory_mb", "disk_mb", "gpus")
+SIZES = ("cpus", "memory_mb", "disk_mb", "gpus", "revocable_cpus")
 SIZE_OPTIONS = ("hosts", *(f"host_{name}" for name in SIZES))
 TOY_HOSTS = 3
 """Where nothing real runs, the size of this machine means nothing."""
@@ -80,6 +80,12 @@ def command() -> click.Command:
 @click.option("--host-memory-mb", type=float, help="Of each host.")
 @click.option("--host-disk-mb", type=float, help="Of each host.")
 @gpu_option
+@click.option(
+    "--host-revocable-cpus",
+    type=float,
+    metavar="N",
+    help="Cpus of each host for revocable jobs, besides those for others: what these do not use.",
+)
 @click.option(
     "--host-slack-cpus",
     type=float,

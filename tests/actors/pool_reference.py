@@ -200,11 +200,8 @@ class Reference:
         taken: dict[Key, Resources] = {}
         for pool, head in heads.items():
             need = self.lots[head].shape.resources
-            lacks = [
-                have
-                for wants, have in zip(need.amounts(), entitled[pool].amounts(), strict=True)
-                if wants - have >= EPSILON
-            ]
+            have = entitled[pool]
+            lacks = [getattr(have, kind) for kind in need.short_of(have)]
             fits = all(
                 need.within(self.limit(above) - use[above] - taken.get(above, Resources()))
                 for above in self.up(pool)

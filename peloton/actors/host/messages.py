@@ -64,6 +64,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     labels: tuple[Label, ...] = ()
     constraint: Constraint | None = None
     apart: Label | None = None
+    priority: int = 0  # of those on slack: the lowest are ended first where a host has less of it
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -228,6 +229,13 @@ class RunningSet(Value, frozen=True, gc=False, array_like=True):
     members: Bits
 
 
+class SlackReported(Message, frozen=True, gc=False, array_like=True):
+    """Backend to host: so much of the cpu of its runs is not used, and may be given to others; in
+    millionths. It is absolute, and told when it has changed. None: it is not measured any more."""
+
+    slack: int | None
+
+
 class RunsListed(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: all runs that the backend knows, with the ends of those that ended.
 
@@ -387,6 +395,9 @@ MESSAGES: dict[int, type] = {
     15: CompleteMaintenance,
     16: SetHostPool,
 }
+
+SLACK_MESSAGES: dict[int, type] = {25: SlackReported}
+"""Those of the host, beyond `MESSAGES`."""
 
 BACKEND_MESSAGES: dict[int, type] = {
     1: StartRuns,

@@ -213,7 +213,7 @@ def _row(
         pool=opening.pool,
         resources=resources,
         priority=opening.priority,
-        preemptible=preemptible,
+        preemptible=preemptible or resources.slack > 0,
         revocable=opening.revocable,
         controller=config.controller,
         gang=gang,
@@ -237,6 +237,7 @@ def _row(
         labels=labels,
         constraint=config.constraint,
         apart=apart,
+        priority=opening.priority if resources.slack else 0,
     )
     shape = Shape(
         resources=resources,
