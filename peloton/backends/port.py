@@ -69,7 +69,7 @@ HostsOrder = m.AddHost | m.RemoveHost
 """What an operator sends to a backend whose hosts are configured."""
 
 Report = (
-    m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft
+    m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft | m.SlackReported
     | m.RunsStarted | m.RunsEnded | m.RunsListed
 )  # fmt: skip
 """What a backend sends to hosts."""

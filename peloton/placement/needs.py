@@ -29,17 +29,19 @@ class Need(NamedTuple):
     taken: tuple[tuple[int, int], ...]  # the amounts that are not zero, by column
     vector: Ints  # amounts, as a column to multiply with counts
     nothing: bool  # within the epsilon of zero: such a member would fit a host with nothing free
+    lasting: tuple[int, ...]  # `least` without ports, and without slack, which hosts may have later
     labels: tuple[Label, ...]  # by which others know that such a member is on a host
 
 
 def need_of(shape: Shape) -> Need:
     """The need of one member of `shape`."""
     of = shape.resources
-    amounts = (*of.amounts(), shape.ports)
+    amounts, least = (*of.amounts(), shape.ports), _least(of)
     return Need(
         shape=shape,
         amounts=amounts,
-        least=(*_least(of), shape.ports),
+        least=(*least, shape.ports),
+        lasting=(*least[:SLACK], -AMOUNTS_MAX),
         taken=tuple((column, amount) for column, amount in enumerate(amounts) if amount),
         vector=np.array(amounts, np.int64).reshape(COLUMNS, 1),
         nothing=max(amounts[:PORTS]) < EPSILON,

@@ -134,7 +134,7 @@ class HostChecks:
         found: Flags = index.has_host & ~self._scarce(need.shape) & ~self._closed(need.shape)
         if need.shape.constraint is not None:
             found &= possible(need.shape.constraint, index)
-        least = np.array(need.least[:PORTS])[:, None]
+        least = np.array(need.lasting)[:, None]
         found &= np.all(index.capacity >= least, axis=0)
         return found
 

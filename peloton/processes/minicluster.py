@@ -87,6 +87,11 @@ def command() -> click.Command:
     help="Cpus of each host for revocable jobs, besides those for others: what these do not use.",
 )
 @click.option(
+    "--measured-slack",
+    is_flag=True,
+    help="Give revocable jobs the cpu that other tasks hold and do not use. It is measured.",
+)
+@click.option(
     "--host-slack-cpus",
     type=float,
     default=0.0,
@@ -266,6 +271,7 @@ def _backend(
             cpu_quota=bool(options["cpu_quota"]),
             task_pids=int(_number(options, "task_pids")),
             images=str(options["images"]),
+            measured_slack=bool(options["measured_slack"]),
         )
         return BackendSetting(process=process)
     duration_s = _number(options, "simulated_duration_s")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from peloton.actors.resources import EPSILON, Resources
+from peloton.actors.respool.lanes import is_slack, lane_of, pool_of
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.state import Pool
@@ -37,8 +38,8 @@ class Reference:
         _set(self.lots, key, new)
         known = new if new is not None else old
         assert isinstance(known, Lot) and not isinstance(old, Pool) and not isinstance(new, Pool)
-        pool = known.shape.pool
-        waits = any(lot.waiting for lot in self.lots_of(pool))
+        pool = lane_of(known.shape)
+        waits = any(lot.waiting for lot in self.in_lane(pool))
         if waits and pool not in self.pending:
             self.pending.append(pool)
         elif not waits and pool in self.pending:
@@ -56,6 +57,23 @@ class Reference:
 
     def lots_of(self, pool: Key) -> list[Lot]:
         return [lot for lot in self.lots.values() if lot.shape.pool == pool]
+
+    def in_lane(self, lane: Key) -> list[Lot]:
+        return [lot for lot in self.lots.values() if lane_of(lot.shape) == lane]
+
+    def lanes(self) -> list[Key]:
+        """Those that wait; all that are not for slack come first."""
+        return sorted((key for key in self.pending if pool_of(key) in self.pools), key=is_slack)
+
+    def slack_limit(self, pool: Key) -> Resources:
+        config = self.pools[pool].config
+        most = [int(each * config.slack_percent / 100) for each in config.reservation.amounts()]
+        return Resources(0, *most[1:4], 1 << 62)
+
+    def slack_room(self, pool: Key) -> Resources:
+        some = [lot for lot in self.lots_of(pool) if lot.shape.on_slack]
+        used = _sum(lot.shape.resources.times(len(lot.admitted)) for lot in some)
+        return self.slack_limit(pool) - used
 
     def up(self, pool: Key) -> list[Key]:
         found = []
@@ -109,12 +127,16 @@ class Reference:
 
     def order(self, pool: Key) -> list[Key]:
         """All lots of a pool in which somebody waits: by priority, then by arrival."""
-        waiting = [key for key, lot in self.lots.items() if lot.shape.pool == pool and lot.waiting]
+        of_lane = {key: lot for key, lot in self.lots.items() if lane_of(lot.shape) == pool}
+        waiting = [key for key, lot in of_lane.items() if lot.waiting]
         lots = self.lots
         return sorted(waiting, key=lambda k: (-lots[k].shape.priority, lots[k].arrived, k))
 
-    def never(self, pool: Key, need: Resources) -> bool:
+    def never(self, lane: Key, need: Resources) -> bool:
         """Whether one member is more than a limit on its way up, as things are."""
+        pool = pool_of(lane)
+        if is_slack(lane) and not need.within(self.slack_limit(pool)):
+            return True
         return any(not need.within(self.limit(above)) for above in self.up(pool))
 
     def controller_room(self, pool: Key) -> Resources | None:
@@ -124,7 +146,7 @@ class Reference:
             return None
         percent, total = config.controller_percent, config.reservation.amounts()
         most = Resources(*(int(each * percent / 100) for each in total))
-        some = [lot for lot in self.lots_of(pool) if lot.shape.controller]
+        some = [lot for lot in self.in_lane(pool) if lot.shape.controller]
         return most - _sum(lot.shape.resources.times(len(lot.admitted)) for lot in some)
 
     def admissions(self) -> list[tuple[Key, Bits]]:
@@ -147,35 +169,48 @@ class Reference:
         found: list[tuple[Key, Bits]] = []
         taken: dict[Key, Resources] = {}
         known, entitled = set(self.skipped), self._spare(use)
-        for pool in [key for key in self.pending if key in self.pools]:
+        asides: dict[Key, Resources | None] = {}  # of pools; None: their slack has no turn yet
+        for lane in self.lanes():
+            pool, on_slack = pool_of(lane), is_slack(lane)
             controllers, by_controllers = self.controller_room(pool), Resources()
-            for key in self.order(pool):
+            aside = asides.get(pool, Resources()) if on_slack else Resources()
+            slack = self.slack_room(pool)
+            for key in self.order(lane) if aside is not None else ():
                 lot = self.lots[key]
                 need = lot.shape.resources
                 rooms = [
-                    self.limit(above) - use[above] - taken.get(above, Resources())
+                    self.limit(above) - use[above] - taken.get(above, Resources()) - aside
                     for above in self.up(pool)
                 ]
-                rooms.append(entitled[pool] - taken.get(pool, Resources()))
+                rooms.append(entitled[pool] - taken.get(pool, Resources()) - aside)
+                if on_slack:
+                    rooms.append(slack)
                 count = min(need.fits(room) for room in rooms)
-                if lot.shape.controller and controllers is not None:
+                if lot.shape.controller and not on_slack and controllers is not None:
                     count = min(count, need.fits(controllers - by_controllers))
                     if not need.fits(controllers):
                         self.skipped.add(key)
                         entitled = self._spare(use)
                     if not need.fits(controllers - by_controllers):
                         continue
-                if not count and self.never(pool, need):
+                if not count and self.never(lane, need):
                     self.skipped.add(key)
                     entitled = self._spare(use)
                     continue
                 members = lot.waiting.lowest(count)
+                slack = slack - need.times(len(members))
                 if lot.shape.controller:
                     by_controllers = by_controllers + need.times(len(members))
                 if members:
                     found.append((key, members))
                 for above in self.up(pool):
                     taken[above] = taken.get(above, Resources()) + need.times(len(members))
+                if not members and not on_slack:
+                    fits = all(need.within(self.limit(at) - use[at]) for at in self.up(pool))
+                    fits = fits and need.within(entitled[pool])
+                    asides.setdefault(pool, None if fits else _kept(need))
+                if members and not on_slack:
+                    asides[pool] = None
                 if members != lot.waiting:
                     break
         return found, self.skipped != known
@@ -184,34 +219,51 @@ class Reference:
         """One task for each pool that is entitled to a part of it, unless there is one that is
         entitled to all, and waits for room that both would take."""
         heads, entitled = {}, self._spare(use)
-        for pool in [key for key in self.pending if key in self.pools]:
-            order = [key for key in self.order(pool) if key not in self.skipped]
+        for lane in self.lanes():
+            order = [key for key in self.order(lane) if key not in self.skipped]
             if order:
-                heads[pool] = order[0]
-        awaited = set()
-        for pool, head in heads.items():
-            need = self.lots[head].shape.resources
+                heads[lane] = order[0]
+        asides = {
+            lane: _kept(self.lots[heads[pool_of(lane)]].shape.resources)
+            if is_slack(lane) and pool_of(lane) in heads
+            else Resources()
+            for lane in heads
+        }
+        awaited, by_slack = set(), set()
+        for lane, head in heads.items():
+            need, pool = self.lots[head].shape.resources, pool_of(lane)
             short = [
                 above for above in self.up(pool) if not need.within(self.limit(above) - use[above])
             ]
-            if need.within(entitled[pool]) and short:
+            if not need.within(entitled[pool]) or not short or asides[lane] != Resources():
+                continue
+            if not is_slack(lane):
                 awaited.add(short[0])
+            elif need.within(self.slack_room(pool)):
+                by_slack.add(short[0])
         found = []
         taken: dict[Key, Resources] = {}
-        for pool, head in heads.items():
+        for lane in self.waited(heads):
+            head, pool, aside = heads[lane], pool_of(lane), asides[lane]
             need = self.lots[head].shape.resources
-            have = entitled[pool]
+            have = entitled[pool] - aside
             lacks = [getattr(have, kind) for kind in need.short_of(have)]
             fits = all(
-                need.within(self.limit(above) - use[above] - taken.get(above, Resources()))
+                need.within(self.limit(above) - use[above] - taken.get(above, Resources()) - aside)
                 for above in self.up(pool)
             )
-            if lacks and min(lacks) >= EPSILON and fits and not awaited & {*self.up(pool)}:
+            before = awaited | by_slack if is_slack(lane) else awaited
+            if is_slack(lane) and not need.within(self.slack_room(pool)):
+                continue
+            if lacks and min(lacks) >= EPSILON and fits and not before & {*self.up(pool)}:
                 found.append((head, self.lots[head].waiting.lowest(1)))
                 for above in self.up(pool):
                     taken[above] = taken.get(above, Resources()) + need
-        self.rounded_up |= {self.lots[head].shape.pool for head, _ in found}
+        self.rounded_up |= {lane_of(self.lots[head].shape) for head, _ in found}
         return found
+
+    def waited(self, heads: dict[Key, Key]) -> list[Key]:
+        return [lane for lane in self.lanes() if lane in heads]
 
 
 def entitlements(pools: Reference, skipped: set[Key]) -> dict[Key, Resources]:
@@ -222,10 +274,15 @@ def entitlements(pools: Reference, skipped: set[Key]) -> dict[Key, Resources]:
 
 def _entitled(pools: Reference, kind: int, skipped: set[Key]) -> dict[Key, Fraction]:
     needs: dict[Key, int] = {}
+    on_slack: dict[Key, int] = {}
     for key, lot in pools.lots.items():
         count = len(lot.admitted) + (len(lot.waiting) if key not in skipped else 0)
         amount = lot.shape.resources.amounts()[kind] * count
-        needs[lot.shape.pool] = needs.get(lot.shape.pool, 0) + amount
+        some = on_slack if lot.shape.on_slack else needs
+        some[lot.shape.pool] = some.get(lot.shape.pool, 0) + amount
+    for pool, amount in on_slack.items():
+        most = pools.slack_limit(pool).amounts()[kind] if pool in pools.pools else 0
+        needs[pool] = needs.get(pool, 0) + min(amount, most)
     order = pools.all()
     for pool in reversed(order):
         below = sum(needs[child] for child in pools.children(pool))
@@ -245,6 +302,11 @@ def _entitled(pools: Reference, kind: int, skipped: set[Key]) -> dict[Key, Fract
         ]
         found |= zip(children, divide(found[parent], claims), strict=True)
     return found
+
+
+def _kept(need: Resources) -> Resources:
+    """What is set aside for the first task that is not on slack."""
+    return Resources(0, need.memory, need.disk, need.gpu)
 
 
 def _set(into: dict, key: Key, new: Pool | Lot | None) -> None:

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.lanes import lanes_of
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
@@ -43,6 +44,7 @@ limits = st.builds(Resources, roomy, roomy, st.just(0), st.sampled_from([0, UNIT
 slack = st.builds(Resources, slack=roomy | st.just(0))
 capacities = st.tuples(limits, slack).map(lambda both: both[0] + both[1])
 small = st.integers(min_value=0, max_value=4)
+slack_percents = st.sampled_from([20.0, 50.0, 100.0, 0.0])
 percents = st.sampled_from([None, None, 0.0, 50.0, 100.0])
 shares = st.sampled_from(
     [(1.0,) * 4, (1.0,) * 4, (2.0,) * 4, (0.0, 1.0, 1.0, 1.0), (0.5, 3.0, 1.0, 1.0)]
@@ -86,7 +88,7 @@ class Pools(RuleBasedStateMachine):
 
     @rule(
         at=st.integers(0, 99), name=st.sampled_from(NAMES), limit=limits, reservation=limits,
-        percent=percents, share=shares, static=statics,
+        percent=percents, share=shares, static=statics, slack_percent=slack_percents,
     )  # fmt: skip
     def create(
         self,
@@ -97,13 +99,21 @@ class Pools(RuleBasedStateMachine):
         percent: float | None,
         share: tuple[float, float, float, float],
         static: tuple[bool, bool, bool, bool],
+        slack_percent: float,
     ) -> None:
         """Some pools may not be; a forced one breaks rules of names and sums."""
         if len(self.tree.pools) > 10:
             return
         parent = self.pick(sorted(self.tree.pools), at)
         config = PoolConfig(
-            name, parent, reservation, limit, share, static, controller_percent=percent
+            name,
+            parent,
+            reservation,
+            limit,
+            share,
+            static,
+            controller_percent=percent,
+            slack_percent=slack_percent,
         )
         key = pool_key(f"{name}-{next(self.names)}")
         refused = check(self.tree, key, config=config)
@@ -120,17 +130,18 @@ class Pools(RuleBasedStateMachine):
     @precondition(lambda self: len(self.tree.pools) > 1)
     @rule(
         at=st.integers(0, 99), limit=limits, name=st.none() | st.sampled_from(NAMES),
-        reservation=limits, percent=percents, share=shares,
+        reservation=limits, percent=percents, share=shares, slack_percent=slack_percents,
     )  # fmt: skip
     def update(
         self, at: int, limit: Resources, name: str | None, reservation: Resources,
         percent: float | None, share: tuple[float, float, float, float],
+        slack_percent: float,
     ) -> None:  # fmt: skip
         key = self.pick(sorted(set(self.tree.pools) - {ROOT}), at)
         config = self.tree.pools[key].config
         config = msgspec.structs.replace(
             config, limit=limit, name=name or config.name, reservation=reservation,
-            controller_percent=percent, share=share,
+            controller_percent=percent, share=share, slack_percent=slack_percent,
         )  # fmt: skip
         self.put(key, Pool(config))
 
@@ -144,10 +155,11 @@ class Pools(RuleBasedStateMachine):
     @rule(
         at=st.integers(0, 99), job=small, number=small, need=needs, priority=small,
         members=st.integers(1, 3), again=st.booleans(), controller=st.booleans(),
+        revocable=st.booleans(),
     )  # fmt: skip
     def ticket(
         self, at: int, job: int, number: int, need: Resources, priority: int, members: int,
-        again: bool, controller: bool,
+        again: bool, controller: bool, revocable: bool,
     ) -> None:  # fmt: skip
         """Members of a lot wait; they may have been admitted before."""
         leaves = [key for key in sorted(self.tree.pools) if not self.reference.children(key)]
@@ -157,7 +169,7 @@ class Pools(RuleBasedStateMachine):
         shape = (
             known.shape
             if known is not None
-            else LotShape(pool, need, priority % 2, controller=controller)
+            else LotShape(pool, need, priority % 2, revocable=revocable, controller=controller)
         )
         bits = Bits.span(number, number + members)
         waiting, admitted = Bits(), Bits()
@@ -217,11 +229,12 @@ class Pools(RuleBasedStateMachine):
                 job, most = tree.holder(pool, kind)
                 assert most == max(held.values(), default=0)
                 assert held.get(job, 0) == most
-            order = reference.order(pool)
-            queue = tree.queues.get(pool)
-            assert (list(queue.in_order()) if queue else []) == order
-            assert bool(tree.head_waits(pool)) <= bool(order)
-            self.positions_count_those_before(pool)
+            for lane in lanes_of(pool):
+                order = reference.order(lane)
+                queue = tree.queues.get(lane)
+                assert (list(queue.in_order()) if queue else []) == order
+                assert bool(tree.head_waits(lane)) <= bool(order)
+                self.positions_count_those_before(lane)
 
     def skipped(self) -> set[Key]:
         """Which lots are skipped is known once they were looked at; what follows is defined."""

@@ -88,7 +88,9 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
         room = _with_aside(tree, lane, taken={})
         if not _count_within_limits(tree, pool, need=need, taken=room):
             waiting.recheck(lane)
-        elif not _count_within_limits(tree, pool, need=need, taken=taken):
+        elif not _count_within_limits(
+            tree, pool, need=need, taken=_with_aside(tree, lane, taken=taken)
+        ):
             continue  # only this pass has taken the room
         elif not _is_part(need, _spare(tree, lane, taken={})) or (
             by_slack and not need.within(tree.slack_room(pool))
@@ -262,6 +264,8 @@ def _admit_on_slack(
     found: list[AdmissionBatch] = []
     head: Resources | None = None
     pool, came = pool_of(lane), Resources()
+    if pool in tree.waiting.changed:
+        return []  # what the others of the pool need next is not known before they have their turn
     for key in tree.queues[lane].eligible() if pool in tree.pools else ():
         waiting, need = tree.lots[key].waiting, tree.unit(key).need
         before = _with_aside(tree, lane, taken=taken)
