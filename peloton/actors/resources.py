@@ -107,6 +107,10 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
         """The kind of which this needs nothing, and which does not matter for it; or -1."""
         return SLACK if not self.slack else CPU if not self.cpu else -1
 
+    def with_slack(self, slack: int) -> Resources:
+        """The same with so much slack."""
+        return Resources(self.cpu, self.memory, self.disk, self.gpu, slack)
+
     def revocable(self) -> Resources:
         """The same on slack instead of cpu of one's own."""
         return Resources(0, self.memory, self.disk, self.gpu, self.cpu + self.slack)

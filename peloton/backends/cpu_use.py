@@ -8,6 +8,7 @@ hosts.
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -66,7 +67,9 @@ class CpuUse:
                 own[found.run] = min(found.own, own.get(found.run, found.own))
         passed = now - self._at if self._at is not None else 0.0
         before, self._seconds, self._at = self._seconds, seconds, now
-        return {run: RunUse(own[run], _rate(before, seconds, run, passed)) for run in seconds}
+        # A run that is new, or whose process has ended and took its seconds with it, used none.
+        gone = {run: max(0.0, seconds[run] - before.get(run, math.inf)) for run in seconds}
+        return {run: RunUse(own[run], gone[run] / passed if passed else 0.0) for run in seconds}
 
     def _look(self, number: str) -> _Process:
         lines = (self._proc / number / "environ").read_bytes().split(b"\0")
@@ -74,10 +77,3 @@ class CpuUse:
         if RUN_MARK not in found or OWN_CPUS not in found:
             return _Process("", 0.0)
         return _Process(found[RUN_MARK], max(0.0, float(found[OWN_CPUS])))
-
-
-def _rate(before: dict[str, float], now: dict[str, float], run: str, passed: float) -> float:
-    if run not in before or passed <= 0.0:
-        return 0.0
-    # A process that has ended takes its seconds with it.
-    return max(0.0, now[run] - before[run]) / passed

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.resources import Resources, amount
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import keeper_folder
@@ -203,7 +204,7 @@ class ProcessBackend:
         told = self._slack.told(name) if self._slack is not None else None
         if told is not None or (self._slack is None and name not in self._unmeasured):
             self._unmeasured[name] = None
-            self._report(name, m.SlackReported(told))
+            self._report(name, SlackReported(told))
 
     def _runs_of_hosts(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {_name(host): [] for host in self._roster.hosts}
@@ -212,7 +213,7 @@ class ProcessBackend:
         return found
 
     def _tell_slack(self, name: str, slack: int) -> None:
-        self._report(name, m.SlackReported(slack))
+        self._report(name, SlackReported(slack))
 
     def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
         """An invalid order ends its own run, and no other."""

@@ -51,7 +51,7 @@ class SlackThread:
         while not self._over.is_set():
             try:
                 self._measure()
-            except Exception:
+            except OSError:
                 _LOG.exception("slack was not measured")
             self._over.wait(self._every_s)
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-import msgspec
-
 from peloton.actors.job.messages import JobGoals, JobSummary, JobView
 from peloton.actors.job.spec import (
     JobSpec,
@@ -59,7 +57,7 @@ def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN) -> ParsedJob:
     default = TaskConfig()
     if has_default:
         default = to_config(sent.defaultConfig, "config.defaultConfig", by=by)
-        default = on_slack(default) if sent.sla.revocable else default
+        default = default.on_slack() if sent.sla.revocable else default
     spec = JobSpec(
         name=sent.name,
         owner=sent.owningTeam or sent.owner,
@@ -93,13 +91,6 @@ def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN) -> ParsedJob:
     if refused is not None:
         raise BadConfig(refused.field, refused.text)
     return ParsedJob(spec, pieces)
-
-
-def on_slack(config: TaskConfig) -> TaskConfig:
-    """The same config of an instance of a revocable job: its cpu is slack."""
-    if config.resources is None:
-        return config
-    return msgspec.structs.replace(config, resources=config.resources.revocable())
 
 
 def _name(kind: int) -> str:
@@ -137,7 +128,7 @@ def _pieces(sent: job.JobConfig, by: RunAs) -> dict[int, tuple[Override, ...]]:
     for instance in sorted(sent.instanceConfig):
         field = f"config.instanceConfig[{instance}]"
         config = to_config(sent.instanceConfig[instance], field, by=by)
-        config = on_slack(config) if sent.sla.revocable else config
+        config = config.on_slack() if sent.sla.revocable else config
         number = instance // SLICE_SIZE
         found.setdefault(number, []).append(Override(instance, config))
         # As sent and translated, and for host, placer and pool.

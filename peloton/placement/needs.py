@@ -14,7 +14,7 @@ from peloton.placement.labels import Ints
 from peloton.placement.messages import Label, Shape
 
 CPU, MEMORY, DISK, GPU, SLACK, PORTS = range(6)
-COLUMNS = 6
+FREE_COLUMNS = 6
 AMOUNTS_MAX = 1 << 61
 ORDERED = 4
 """The first columns, which kept orders sort by. A shape that needs slack has no kept order."""
@@ -43,7 +43,7 @@ def need_of(shape: Shape) -> Need:
         least=(*least, shape.ports),
         lasting=(*least[:SLACK], -AMOUNTS_MAX),
         taken=tuple((column, amount) for column, amount in enumerate(amounts) if amount),
-        vector=np.array(amounts, np.int64).reshape(COLUMNS, 1),
+        vector=np.array(amounts, np.int64).reshape(FREE_COLUMNS, 1),
         nothing=max(amounts[:PORTS]) < EPSILON,
         labels=shape.all_labels,
     )

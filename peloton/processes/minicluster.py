@@ -21,6 +21,7 @@ from peloton.processes import archive_options as kept
 from peloton.processes.gpu_option import auto_gpus, gpu_option, sizes_given
 from peloton.processes.notify_options import notify_of, notify_options
 from peloton.processes.sandbox_options import TypedSandboxes, sandbox_options, sandboxes_of
+from peloton.processes.slack_options import slack_options
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
 from peloton.settings.backend import (
@@ -80,31 +81,7 @@ def command() -> click.Command:
 @click.option("--host-memory-mb", type=float, help="Of each host.")
 @click.option("--host-disk-mb", type=float, help="Of each host.")
 @gpu_option
-@click.option(
-    "--host-revocable-cpus",
-    type=float,
-    metavar="N",
-    help="Cpus of each host for revocable jobs, besides those for others: what these do not use.",
-)
-@click.option(
-    "--measured-slack",
-    is_flag=True,
-    help="Give revocable jobs the cpu that other tasks hold and do not use. It is measured.",
-)
-@click.option(
-    "--host-slack-cpus",
-    type=float,
-    default=0.0,
-    metavar="N",
-    help="Cpus of each host that no task gets.",
-)
-@click.option(
-    "--host-slack-memory-mb",
-    type=float,
-    default=0.0,
-    metavar="N",
-    help="Memory of each host that no task gets.",
-)
+@slack_options
 @click.option(
     "--cluster",
     type=click.Path(dir_okay=False, path_type=Path),

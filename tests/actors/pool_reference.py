@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from peloton.actors.resources import EPSILON, Resources
-from peloton.actors.respool.lanes import is_slack, lane_of, pool_of
+from peloton.actors.respool.lanes import is_slack, lane_of, pool_of_lane
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.state import Pool
@@ -63,7 +63,9 @@ class Reference:
 
     def lanes(self) -> list[Key]:
         """Those that wait; all that are not for slack come first."""
-        return sorted((key for key in self.pending if pool_of(key) in self.pools), key=is_slack)
+        return sorted(
+            (key for key in self.pending if pool_of_lane(key) in self.pools), key=is_slack
+        )
 
     def slack_limit(self, pool: Key) -> Resources:
         config = self.pools[pool].config
@@ -134,7 +136,7 @@ class Reference:
 
     def never(self, lane: Key, need: Resources) -> bool:
         """Whether one member is more than a limit on its way up, as things are."""
-        pool = pool_of(lane)
+        pool = pool_of_lane(lane)
         if is_slack(lane) and not need.within(self.slack_limit(pool)):
             return True
         return any(not need.within(self.limit(above)) for above in self.up(pool))
@@ -171,7 +173,7 @@ class Reference:
         known, entitled = set(self.skipped), self._spare(use)
         asides: dict[Key, Resources | None] = {}  # of pools; None: their slack has no turn yet
         for lane in self.lanes():
-            pool, on_slack = pool_of(lane), is_slack(lane)
+            pool, on_slack = pool_of_lane(lane), is_slack(lane)
             controllers, by_controllers = self.controller_room(pool), Resources()
             aside = asides.get(pool, Resources()) if on_slack else Resources()
             slack = self.slack_room(pool)
@@ -224,14 +226,14 @@ class Reference:
             if order:
                 heads[lane] = order[0]
         asides = {
-            lane: _kept(self.lots[heads[pool_of(lane)]].shape.resources)
-            if is_slack(lane) and pool_of(lane) in heads
+            lane: _kept(self.lots[heads[pool_of_lane(lane)]].shape.resources)
+            if is_slack(lane) and pool_of_lane(lane) in heads
             else Resources()
             for lane in heads
         }
         awaited, by_slack = set(), set()
         for lane, head in heads.items():
-            need, pool = self.lots[head].shape.resources, pool_of(lane)
+            need, pool = self.lots[head].shape.resources, pool_of_lane(lane)
             short = [
                 above for above in self.up(pool) if not need.within(self.limit(above) - use[above])
             ]
@@ -244,7 +246,7 @@ class Reference:
         found = []
         taken: dict[Key, Resources] = {}
         for lane in self.waited(heads):
-            head, pool, aside = heads[lane], pool_of(lane), asides[lane]
+            head, pool, aside = heads[lane], pool_of_lane(lane), asides[lane]
             need = self.lots[head].shape.resources
             have = entitled[pool] - aside
             lacks = [getattr(have, kind) for kind in need.short_of(have)]

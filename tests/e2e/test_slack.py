@@ -21,9 +21,10 @@ def states(client: Client, job: str) -> dict[str, int]:
 
 def test_a_job_runs_on_slack_of_a_full_host_until_that_is_used(tmp_path: Path) -> None:
     begin = tmp_path / "begin"
-    options = ("--hosts", "1", "--host-cpus", "1", "--measured-slack")
-    with c.running(tmp_path / "cluster", *options) as cluster, cluster.client() as client:
-        c.pool(client)
+    size = ("--host-cpus", "1", "--host-memory-mb", "8000", "--host-disk-mb", "60000")
+    options = ("--hosts", "1", *size, "--measured-slack")
+    with c.running(tmp_path, *options) as cluster, cluster.client() as client:
+        c.pool(client, cpus=1.0)
         wait = f"until [ -e {begin} ]; do sleep 0.1; done"
         full = create(client, 1.0, f"{wait}; ({BUSY}) & {BUSY}")
         c.wait_for(lambda: states(client, full) == {"RUNNING": 1}, "the job that fills the host")

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from peloton.actors.host import goals
-from peloton.actors.host.messages import ConfigureHost, SlackReported
+from peloton.actors.host.messages import ConfigureHost
+from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import GetLot
@@ -20,6 +21,7 @@ from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, ClusterSetup, job
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Key
+from tests.worlds.planted import Planted, planted
 
 SLACK = 2 * UNIT
 WITH_SLACK = HOST_CAPACITY + Resources(slack=SLACK)
@@ -132,14 +134,17 @@ def test_below_its_feature_level_no_job_runs_on_slack() -> None:
         cluster.create_job(revocable(1))
 
 
-def test_a_host_that_keeps_what_it_does_not_have_is_found_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(goals, "slack_short", lambda host: False)
+def take_half() -> None:
     cluster = cluster_of()
     job = cluster.create_job(revocable(2))
     cluster.run_until(lambda: running(cluster, job) == 2)
-    measure(cluster, 0)
-    cluster.run_for(1.0)
-    with pytest.raises(Contradiction, match="slack held"):
-        checks.hosts_keep_their_slack(cluster)
+    measure(cluster, UNIT)
+    cluster.run_for(60.0)
+    checks.hosts_keep_their_slack(cluster)
+
+
+def test_a_host_that_keeps_what_it_does_not_have_is_found_out() -> None:
+    take_half()
+    kept = Planted(goals, "slack_short", lambda _: lambda host: False)
+    with planted(kept), pytest.raises(Contradiction, match="^R9 .* slack held"):
+        take_half()

@@ -51,6 +51,7 @@ from peloton.actors.host.reports import (
     unreachable,
 )
 from peloton.actors.host.slack import slack_measured
+from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.state import Host, folded
 from peloton.actors.host.task_holds import (
     TASK_LAUNCHED,
@@ -238,7 +239,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.HostAppeared: host_appeared,
     m.HostLeft: from_backend(host_left),
     m.RunsStarted: from_backend(runs_started),
-    m.SlackReported: from_backend(slack_measured),
+    SlackReported: from_backend(slack_measured),
     hm.HoldHost: hold,
     hm.ReleaseHold: release,
     hm.LaunchForeign: launch_foreign,
@@ -284,7 +285,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunsStarted: _nothing,
     m.RunsEnded: _nothing,
     m.RunsListed: _nothing,
-    m.SlackReported: _nothing,
+    SlackReported: _nothing,
     hm.HoldHost: no_host,
     hm.ReleaseHold: not_held,
     hm.LaunchForeign: no_host,

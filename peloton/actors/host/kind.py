@@ -51,6 +51,7 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
+from peloton.actors.host.slack_messages import SLACK_MESSAGES
 from peloton.actors.host.state import EVOLVE, Host
 from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SLACK
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
@@ -112,7 +113,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
-        messages={**m.MESSAGES, **hm.HOLD_MESSAGES, **mm.MOVE_MESSAGES, **m.SLACK_MESSAGES},
+        messages={**m.MESSAGES, **hm.HOLD_MESSAGES, **mm.MOVE_MESSAGES, **SLACK_MESSAGES},
         facts=FACTS,
         partition=_partition,
         deadline=deadline,

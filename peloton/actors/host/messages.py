@@ -47,9 +47,8 @@ class Port(Value, frozen=True, gc=False, array_like=True):
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
 
-    `user` and `caller` as in a `Command`: as whom a backend that can choose starts it. `apart` is
-    one of `labels`: the host accepts no more runs of it than the launch allows.
-    """
+    `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
+    runs of it than the launch allows."""
 
     resources: Resources
     value: str
@@ -64,7 +63,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     labels: tuple[Label, ...] = ()
     constraint: Constraint | None = None
     apart: Label | None = None
-    priority: int = 0  # of those on slack: the lowest are ended first where a host has less of it
+    priority: int = 0  # of those on slack
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -229,13 +228,6 @@ class RunningSet(Value, frozen=True, gc=False, array_like=True):
     members: Bits
 
 
-class SlackReported(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: so much of the cpu of its runs is not used, and may be given to others; in
-    millionths. It is absolute, and told when it has changed. None: it is not measured any more."""
-
-    slack: int | None
-
-
 class RunsListed(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: all runs that the backend knows, with the ends of those that ended.
 
@@ -395,9 +387,6 @@ MESSAGES: dict[int, type] = {
     15: CompleteMaintenance,
     16: SetHostPool,
 }
-
-SLACK_MESSAGES: dict[int, type] = {25: SlackReported}
-"""Those of the host, beyond `MESSAGES`."""
 
 BACKEND_MESSAGES: dict[int, type] = {
     1: StartRuns,

@@ -13,6 +13,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import NamedRuns, RunPhase, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
+from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.state import Host
 from peloton.actors.resources import EPSILON, amount
 from peloton.actors.task.messages import LEVEL_SLACK, SLACK_TAKEN
@@ -22,7 +23,7 @@ VICTIMS_MAX = 1000
 """Runs that are ended in one turn; the next turn follows at once."""
 
 
-def slack_measured(host: Host, message: m.SlackReported, at: At) -> Decision:
+def slack_measured(host: Host, message: SlackReported, at: At) -> Decision:
     """The backend has measured the slack of its runs."""
     if at.level < LEVEL_SLACK:
         return Decision(because=f"slack counts from feature level {LEVEL_SLACK} on")

@@ -96,7 +96,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         """The resources that no run holds."""
         unused = self.capacity - self.used
         # Where slack was taken back, its runs may still be ending: that is no room for anybody.
-        return replace(unused, slack=0) if unused.slack < 0 else unused
+        return unused.with_slack(0) if unused.slack < 0 else unused
 
     @property
     def free(self) -> Resources:
@@ -149,7 +149,7 @@ def configuration(host: Host) -> f.HostConfigured:
     """The configuration of the host as a fact, to compare a new one with."""
     capacity = host.capacity
     if host.declared is not None:
-        capacity = replace(capacity, slack=host.declared)
+        capacity = capacity.with_slack(host.declared)
     return f.HostConfigured(
         capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
     )
@@ -186,7 +186,7 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
         )
     same, capacity = host.backend == fact.backend, fact.capacity
     if host.declared is not None:
-        capacity = replace(capacity, slack=host.capacity.slack)
+        capacity = capacity.with_slack(host.capacity.slack)
     host = replace(
         host,
         keeper=host.keeper if same else "",
@@ -478,7 +478,7 @@ def _slack_measured(host: Host, fact: f.SlackMeasured) -> Host:
     slack = declared if fact.slack is None else fact.slack
     return replace(
         host,
-        capacity=replace(host.capacity, slack=slack),
+        capacity=host.capacity.with_slack(slack),
         declared=None if fact.slack is None else declared,
         version=host.version + 1,
     )

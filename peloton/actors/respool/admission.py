@@ -22,7 +22,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
-from peloton.actors.respool.lanes import is_slack, pool_of, slack_lane
+from peloton.actors.respool.lanes import is_slack, pool_of_lane, slack_lane
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import ZERO
@@ -76,7 +76,7 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
         elif where == ROOT:
             return False
     for lane in waiting.parts():
-        pool, by_slack = pool_of(lane), is_slack(lane)
+        pool, by_slack = pool_of_lane(lane), is_slack(lane)
         if len(found) == LOTS_PER_PASS_MAX:
             break
         if by_slack and slack_awaited:
@@ -126,7 +126,7 @@ def _count_within_limits(tree: Tree, pool: Key, *, need: Resources, taken: Taken
 
 def _spare(tree: Tree, lane: Key, *, taken: Taken) -> Resources:
     """What a lane of a pool is entitled to beyond what the pool uses."""
-    pool = pool_of(lane)
+    pool = pool_of_lane(lane)
     spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
     return spare - taken[pool] if pool in taken else spare
 
@@ -136,7 +136,7 @@ def _with_aside(tree: Tree, lane: Key, *, taken: Taken) -> Taken:
     aside = tree.set_aside(lane)
     if aside is ZERO:
         return taken
-    above = tree.up(pool_of(lane))
+    above = tree.up(pool_of_lane(lane))
     return {**taken, **{each: taken.get(each, ZERO) + aside for each in above}}
 
 
@@ -175,14 +175,14 @@ def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
         number, pool, resource = heappop(pending)
         if resource is None:
             yield pool
-            _follow(waiting, pool, pending, known)
+            _follow(waiting, pool, pending=pending, known=known)
             continue
         again = waiting.blocked.first(
             resource, start=number, most=_most(tree, resource, taken=taken)
         )
         if again == number:
             yield pool
-            _follow(waiting, pool, pending, known)
+            _follow(waiting, pool, pending=pending, known=known)
             most = _most(tree, resource, taken=taken)
             again = waiting.blocked.first(resource, start=number + 1, most=most)
         if again is not None:
@@ -192,6 +192,7 @@ def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
 def _follow(
     waiting: Waiting,
     pool: Key,
+    *,
     pending: list[tuple[int, Key, PoolResource | None]],
     known: set[Key],
 ) -> None:
@@ -263,7 +264,7 @@ def _admit_on_slack(
     """As `_admit`, for tasks on slack; a part of the reservation of their pool is their limit."""
     found: list[AdmissionBatch] = []
     head: Resources | None = None
-    pool, came = pool_of(lane), Resources()
+    pool, came = pool_of_lane(lane), Resources()
     if pool in tree.waiting.changed:
         return []  # what the others of the pool need next is not known before they have their turn
     for key in tree.queues[lane].eligible() if pool in tree.pools else ():
@@ -300,7 +301,7 @@ def _of_slack(pool: Key, *, need: Resources, room: Resources) -> PoolResource | 
 
 def _block(tree: Tree, lane: Key, *, head: Resources | None) -> None:
     """Nothing was admitted: note what the head waits for, if there is one."""
-    pool, waiting = pool_of(lane), tree.waiting
+    pool, waiting = pool_of_lane(lane), tree.waiting
     if head is None:
         waiting.settle(lane)
         return

@@ -33,6 +33,6 @@ def is_slack(lane: Key) -> bool:
     return lane.endswith(_SLACK)
 
 
-def pool_of(lane: Key) -> Key:
+def pool_of_lane(lane: Key) -> Key:
     """The pool of a lane."""
     return Key(lane.removesuffix(_SLACK))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from peloton.actors.resources import EPSILON, Resources, amount
-from peloton.actors.respool.lanes import is_slack, pool_of
+from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.messages import Reclaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO
@@ -87,7 +87,7 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
     where, head = awaited
     books.sort(tree.lots)
     later = now + max(tree.policy.sustained_s, REST_S_MIN)
-    wanted, pool = _wanted(tree, lane), pool_of(lane)
+    wanted, pool = _wanted(tree, lane), pool_of_lane(lane)
     if not wanted:
         books.again(lane, later, verdict="")
         return []
@@ -111,7 +111,7 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
 
 def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
     """The tasks to which a pool is entitled beyond those it has, in the order of the queue."""
-    pool = pool_of(lane)
+    pool = pool_of_lane(lane)
     spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
     found: list[TaskBatch] = []
     for key in tree.queues[lane].eligible():

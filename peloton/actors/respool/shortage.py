@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from peloton.actors.resources import Resources, amount
 from peloton.actors.respool.gangs import Gang, QueuedUnit
-from peloton.actors.respool.lanes import lane_of, pool_of
+from peloton.actors.respool.lanes import lane_of, pool_of_lane
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
@@ -183,7 +183,7 @@ def _of_entitlement(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage
 
 
 def _of_aside(tree: PoolLimits, lane: Key, *, need: Resources) -> Shortage | None:
-    aside, pool = tree.set_aside(lane), pool_of(lane)
+    aside, pool = tree.set_aside(lane), pool_of_lane(lane)
     rooms = [tree.limit(above) - tree.use(above) for above in tree.up(pool)]
     rooms.append(tree.entitlement(pool) - tree.use(pool))
     for room in rooms if aside != Resources() else ():

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
-from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of, slack_lane
+from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_lane, slack_lane
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot, held_and_wanted
 from peloton.actors.respool.messages import ROOT
@@ -145,7 +145,7 @@ class Tree:
 
     def set_aside(self, lane: Key) -> Resources:
         """What tasks on slack leave to the first of the others of their pool: what it needs."""
-        head = self.waiting.head(pool_of(lane)) if is_slack(lane) else None
+        head = self.waiting.head(pool_of_lane(lane)) if is_slack(lane) else None
         return ZERO if head is None else Resources(0, head.memory, head.disk, head.gpu)
 
     def up(self, pool: Key) -> list[Key]:
@@ -226,7 +226,7 @@ class Tree:
 
         `part`: it has some; else some is enough, for a task may be rounded up.
         """
-        node = self._nodes[pool_of(lane)]
+        node = self._nodes[pool_of_lane(lane)]
         whole = need.amounts()[kind] + 1 - EPSILON
         more = whole if part else min(whole, EPSILON)
         self._sharing.block(node, lane, kind=kind, enough=node.use.amounts()[kind] + more)
@@ -304,7 +304,7 @@ class Tree:
                 self._restore_fitting(PoolResource(node.key, kind), now)
             lower = lower or now < before
         for pool in self._beyond(node) if lower else ():
-            self._recheck(pool_of(pool))
+            self._recheck(pool_of_lane(pool))
 
     def _beyond(self, node: Node) -> list[Key]:
         """Pools below, among them all whose head needs more than the present limit."""

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import msgspec
-
 from peloton.actors.host.foreign_names import FOREIGN_MARK
 from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
@@ -182,7 +180,7 @@ def _keeps_its_capacity(key: Key, host: Host) -> None:
     used = held_by(host)
     if used != host.used:
         raise Contradiction(f"R9 {key}: its runs hold {used}, its sum is {host.used}")
-    if not msgspec.structs.replace(used, slack=0).within(host.capacity):
+    if not used.with_slack(0).within(host.capacity):
         raise Contradiction(f"R9 {key} is over its capacity: {used}")
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from peloton.actors.host.facts import DevicesGiven, RunsAccepted, RunsHeld
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import RunSpec
@@ -67,7 +65,7 @@ class HostHoldings:
     def set_slack(self) -> None:
         """How much slack there is: what was measured, else what was declared."""
         slack = self.declared if self.measured is None else self.measured
-        self.capacity = msgspec.structs.replace(self.capacity, slack=slack)
+        self.capacity = self.capacity.with_slack(slack)
 
     def give(self, fact: DevicesGiven) -> str:
         """Runs that were accepted get gpus. Returns the first wrong one, or nothing."""
