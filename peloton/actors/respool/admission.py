@@ -320,7 +320,7 @@ def _block(tree: Tree, lane: Key, *, head: Resources | None) -> None:
             waiting.block(lane, resource=resource, need=head, entitled=entitled, aside=set_aside)
         return
     kind, part = short, spare.amounts()[short] >= EPSILON
-    tree.lack(lane, need=head + aside, kind=kind, part=part)
+    tree.lack(lane, need=head, kind=kind, part=part)
     if not part:
         resource = PoolResource(pool, kind, entitled=True)
     if resource is not None:

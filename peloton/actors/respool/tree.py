@@ -229,6 +229,7 @@ class Tree:
         node = self._nodes[pool_of_lane(lane)]
         whole = need.amounts()[kind] + 1 - EPSILON
         more = whole if part else min(whole, EPSILON)
+        more += self.set_aside(lane).amounts()[kind]
         self._sharing.block(node, lane, kind=kind, enough=node.use.amounts()[kind] + more)
 
     def settle(self) -> bool:
