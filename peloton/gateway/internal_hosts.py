@@ -92,7 +92,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
     def GetHostsByQuery(self, sent: hostsvc.GetHostsByQueryRequest, context: Context) -> Any:
         """The hosts that have so much free, or with `cmpLess` no more than that; with their tasks.
 
-        Nothing is revocable yet, so that `includeRevocable` adds nothing.
+        Slack is for tasks of pools alone, so `includeRevocable` adds nothing.
         """
         try:
             wanted = resources_of(sent.resource, "resource")
