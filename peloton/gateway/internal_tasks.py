@@ -37,7 +37,7 @@ ACTIVE_TASKS_MAX = 100_000
 """Tasks in one answer; a query that finds more has to be narrower."""
 PENDING_DEFAULT, PENDING_MAX = 100, 100_000
 QUEUES = ("pending", "non-preemptible", "controller", "revocable")
-"""The queues of a pool in the original. Ours has two, and all who wait are shown in the first, those
+"""The queues of a pool in the original. Ours has two, both shown in the first, those
 for slack behind the others."""
 _AS_THEY_ARE = ("RUNNING", "KILLING", "PREEMPTING")
 """States that have one name for all."""
