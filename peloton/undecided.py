@@ -7,18 +7,15 @@ differently than its client expects is refused where configs are translated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 PREFIX = "accepted, not decided upon yet: "
 
 _SLA = {
-    "revocable": "revocable (it takes normal resources)",
     "maximumUnavailableInstances": "maximumUnavailableInstances",
 }
-_POOL = {
-    "slackLimit": "slackLimit (there are no revocable resources)",
-}
+_POOL: Mapping[str, str] = {}
 
 
 def of_job(sla: Any) -> tuple[str, ...]:
@@ -26,11 +23,11 @@ def of_job(sla: Any) -> tuple[str, ...]:
     return tuple(f"sla.{text}" for name, text in _SLA.items() if getattr(sla, name))
 
 
-def of_task(config: Any) -> tuple[str, ...]:
+def of_task(config: Any, sla: Any) -> tuple[str, ...]:
     """What a TaskConfig says without effect."""
     found = []
-    if config.revocable:
-        found.append("revocable (it takes normal resources)")
+    if config.revocable and not sla.revocable:
+        found.append("revocable (only that of the job's sla counts)")
     if config.resource.fdLimit:
         found.append("resource.fdLimit (it is not enforced)")
     return tuple(found)
@@ -39,7 +36,7 @@ def of_task(config: Any) -> tuple[str, ...]:
 def of_configs(config: Any) -> tuple[str, ...]:
     """What a whole JobConfig says without effect, each thing once."""
     tasks = [config.defaultConfig, *(config.instanceConfig[at] for at in config.instanceConfig)]
-    texts = [*of_job(config.sla), *(text for task in tasks for text in of_task(task))]
+    texts = [*of_job(config.sla), *(text for task in tasks for text in of_task(task, config.sla))]
     return tuple(dict.fromkeys(texts))
 
 

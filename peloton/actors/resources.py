@@ -1,4 +1,10 @@
-"""Resource vectors: cpu, memory, disk and gpu as integer millionths.
+"""Resource vectors: cpu, memory, disk, gpu and slack as integer millionths.
+
+Slack is cpu that others were given and do not use. Revocable tasks run on it, and on nothing else:
+what they ask for as cpu is slack, a kind of its own, so that every sum over kinds counts it right.
+
+Slack and cpu are apart: what needs no slack fits where there is less than none of it, and what runs
+on slack where there is less than no cpu. Of the other kinds there must not be less than none.
 
 Turns the floats of clients into integers whose sums are exact, and back. Comparisons, and they
 alone, allow an epsilon of 900 millionths (the original's 0.0009); sums never snap to anything.
@@ -14,6 +20,7 @@ from peloton.runtime.vocabulary import Value
 
 UNIT = 1_000_000
 EPSILON = 900
+CPU, SLACK = 0, 4
 AMOUNT_MAX = 1e12
 """Largest amount a client may name; above it a float no longer tells millionths apart."""
 
@@ -23,14 +30,15 @@ class BadAmount(ValueError):
 
 
 class Resources(Value, frozen=True, gc=False, array_like=True):
-    """An amount of each kind, in millionths of a cpu, MB, MB and gpu."""
+    """An amount of each kind, in millionths of a cpu, MB, MB, gpu and cpu."""
 
-    KINDS: ClassVar[tuple[str, ...]] = ("cpu", "memory", "disk", "gpu")
+    KINDS: ClassVar[tuple[str, ...]] = ("cpu", "memory", "disk", "gpu", "slack")
 
     cpu: int = 0
     memory: int = 0
     disk: int = 0
     gpu: int = 0
+    slack: int = 0
 
     def __add__(self, other: Resources) -> Resources:
         return Resources(
@@ -38,6 +46,7 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
             self.memory + other.memory,
             self.disk + other.disk,
             self.gpu + other.gpu,
+            self.slack + other.slack,
         )
 
     def __sub__(self, other: Resources) -> Resources:
@@ -46,11 +55,18 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
             self.memory - other.memory,
             self.disk - other.disk,
             self.gpu - other.gpu,
+            self.slack - other.slack,
         )
 
     def times(self, count: int) -> Resources:
         """This amount `count` times."""
-        return Resources(self.cpu * count, self.memory * count, self.disk * count, self.gpu * count)
+        return Resources(
+            self.cpu * count,
+            self.memory * count,
+            self.disk * count,
+            self.gpu * count,
+            self.slack * count,
+        )
 
     def percent(self, percent: float) -> Resources:
         """That share of this amount, rounded down."""
@@ -59,30 +75,49 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
     def within(self, available: Resources) -> bool:
         """Whether this fits into `available`, kind by kind, with the epsilon."""
         return (
-            self.cpu - available.cpu < EPSILON
+            (self.cpu - available.cpu < EPSILON or (not self.cpu and self.slack > 0))
             and self.memory - available.memory < EPSILON
             and self.disk - available.disk < EPSILON
             and self.gpu - available.gpu < EPSILON
+            and (self.slack - available.slack < EPSILON or not self.slack)
         )
 
     def fits(self, available: Resources) -> int:
         """How many times this fits into `available`; `COUNT_MAX` where it needs nothing."""
-        most = COUNT_MAX
-        for need, have in zip(self.amounts(), available.amounts(), strict=True):
+        most, apart = COUNT_MAX, self._apart
+        pairs = zip(self.amounts(), available.amounts(), strict=True)
+        for kind, (need, have) in enumerate(pairs):
             if need > 0:
                 most = min(most, max(0, (have + EPSILON - 1) // need))
-            elif have <= -EPSILON:
+            elif have <= -EPSILON and kind != apart:
                 most = 0
         return most
 
     def short_of(self, available: Resources) -> dict[str, int]:
         """By how much this exceeds `available`, in millionths, for the kinds where it does."""
-        pairs = zip(self.KINDS, self.amounts(), available.amounts(), strict=True)
-        return {kind: need - have for kind, need, have in pairs if need - have >= EPSILON}
+        pairs = zip(self.amounts(), available.amounts(), strict=True)
+        return {
+            self.KINDS[kind]: need - have
+            for kind, (need, have) in enumerate(pairs)
+            if need - have >= EPSILON and kind != self._apart
+        }
 
-    def amounts(self) -> tuple[int, int, int, int]:
+    @property
+    def _apart(self) -> int:
+        """The kind of which this needs nothing, and which does not matter for it; or -1."""
+        return SLACK if not self.slack else CPU if not self.cpu else -1
+
+    def with_slack(self, slack: int) -> Resources:
+        """The same with so much slack."""
+        return Resources(self.cpu, self.memory, self.disk, self.gpu, slack)
+
+    def revocable(self) -> Resources:
+        """The same on slack instead of cpu of one's own."""
+        return Resources(0, self.memory, self.disk, self.gpu, self.cpu + self.slack)
+
+    def amounts(self) -> tuple[int, int, int, int, int]:
         """The amounts in the order of `KINDS`."""
-        return self.cpu, self.memory, self.disk, self.gpu
+        return self.cpu, self.memory, self.disk, self.gpu, self.slack
 
 
 COUNT_MAX = 1_000_000_000

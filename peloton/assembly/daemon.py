@@ -39,7 +39,7 @@ from peloton.assembly.task_accounts import check_accounts, task_accounts
 from peloton.assembly.task_images import check_task_images
 from peloton.assembly.task_limits import check_task_limits, task_limits
 from peloton.backends.port import Backend
-from peloton.backends.process import ProcessBackend
+from peloton.backends.process import EVERY_S, ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.runtime.adapters.data_folder import DataFolder
@@ -332,6 +332,7 @@ class Daemon:
             backend = ProcessBackend(setting.process.folder, names, owner=owner, keeper=keeper)
             backend.accounts = task_accounts(self._settings)
             backend.limits = task_limits(self._settings, engine=self._engine)
+            backend.measured_slack_s = EVERY_S if setting.process.measured_slack else None
             return backend
         assert setting.simulated is not None
         fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)

@@ -163,6 +163,7 @@ def configured(host: HostSetting, backend: Key) -> ConfigureHost:
         millionths(host.memory_mb, "memory_mb"),
         millionths(host.disk_mb, "disk_mb"),
         millionths(host.gpus, "gpus"),
+        millionths(host.revocable_cpus, "revocable_cpus"),
     )
     labels = tuple(Label(name, value) for name, value in sorted(host.attributes.items()))
     return ConfigureHost(capacity, labels, backend)

@@ -57,6 +57,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.shells.ephemeral import EphemeralService
@@ -69,7 +70,7 @@ HostsOrder = m.AddHost | m.RemoveHost
 """What an operator sends to a backend whose hosts are configured."""
 
 Report = (
-    m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft
+    m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft | SlackReported
     | m.RunsStarted | m.RunsEnded | m.RunsListed
 )  # fmt: skip
 """What a backend sends to hosts."""

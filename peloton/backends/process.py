@@ -22,10 +22,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.resources import Resources, amount
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import keeper_folder
 from peloton.backends import keeper_messages as km
+from peloton.backends.cpu_use import OWN_CPUS
 from peloton.backends.gpu_words import gpu_variables
 from peloton.backends.keeper.kinds import NO_IMAGES, NOT_RUNNABLE
 from peloton.backends.keeper.limits import OFF
@@ -34,6 +36,8 @@ from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tel
 from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
 from peloton.backends.roster import Roster
 from peloton.backends.run_ids import RunIds
+from peloton.backends.slack_thread import EVERY_S as EVERY_S
+from peloton.backends.slack_thread import SlackThread
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
@@ -77,7 +81,7 @@ class TaskLimits(NamedTuple):
             return None
         return km.RunLimits(
             mode=self.mode,
-            cpu=amount(resources.cpu),
+            cpu=amount(resources.cpu + resources.slack),
             cpu_quota=self.cpu_quota,
             pids=self.pids,
             disk_mb=amount(resources.disk),
@@ -101,7 +105,10 @@ class ProcessBackend:
     ) -> None:
         self.accounts = TaskAccounts()
         self.limits = TaskLimits()
-        """These two may be replaced before the start."""
+        self.measured_slack_s: float | None = None
+        """These may be replaced before the start; the last: how often slack is measured."""
+        self._slack: SlackThread | None = None
+        self._unmeasured: dict[str, None] = {}  # hosts that were told that nobody measures
         self._folder = folder
         self._owner = owner
         self._silent_max_s = silent_max_s
@@ -132,6 +139,10 @@ class ProcessBackend:
             owner=self._owner,
         )
         self._started.set()
+        if self.measured_slack_s is not None:
+            self._slack = SlackThread(
+                self._runs_of_hosts, self._tell_slack, every_s=self.measured_slack_s
+            )
 
     @property
     def wake_at(self) -> float | None:
@@ -186,6 +197,23 @@ class ProcessBackend:
             self._comparing.pop(name, None)
             runs.list(name, asked_at=order.asked_at)
             self._send_status(host, only_down=True)
+            self._repeat_slack(name)
+
+    def _repeat_slack(self, name: str) -> None:
+        """A report may have been lost; and a host may know what an earlier daemon has measured."""
+        told = self._slack.told(name) if self._slack is not None else None
+        if told is not None or (self._slack is None and name not in self._unmeasured):
+            self._unmeasured[name] = None
+            self._report(name, SlackReported(told))
+
+    def _runs_of_hosts(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {_name(host): [] for host in self._roster.hosts}
+        for run, host in [*self._alive.items()]:
+            found.setdefault(host, []).append(self._ids.at_keeper(run))
+        return found
+
+    def _tell_slack(self, name: str, slack: int) -> None:
+        self._report(name, SlackReported(slack))
 
     def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
         """An invalid order ends its own run, and no other."""
@@ -228,7 +256,9 @@ class ProcessBackend:
             value=spec.value,
             shell=spec.shell,
             arguments=spec.arguments,
-            environment=dict(run.environment) | gpu_variables(run.devices, contained=contained),
+            environment=dict(run.environment)
+            | gpu_variables(run.devices, contained=contained)
+            | self._own_cpus(spec.resources, contained=contained),
             memory_mb=amount(spec.resources.memory),
             user=spec.user,
             # Only root can start a process as another user: others run all tasks as themselves.
@@ -240,6 +270,12 @@ class ProcessBackend:
         if root and (request.user or request.caller or request.task_user):
             self._open_way()
         return request
+
+    def _own_cpus(self, resources: Resources, *, contained: bool) -> dict[str, str]:
+        """For measuring what a run uses of its own; of a container that is not known."""
+        if self.measured_slack_s is None or contained or not resources.cpu:
+            return {}
+        return {OWN_CPUS: f"{amount(resources.cpu):.6g}"}
 
     def _open_way(self) -> None:
         """Let the tasks of other accounts reach their sandboxes. Where this fails, the keeper
@@ -271,6 +307,8 @@ class ProcessBackend:
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are."""
+        if self._slack is not None:
+            self._slack.close()
         if self._runs is not None:
             self._runs.close()
 

@@ -23,6 +23,7 @@ CODES = {
     "limit": "pool-limit",
     "controllers": "controller-limit",
     "reservation": "pool-reservation",
+    "slack": "pool-slack-limit",
     "capacity": "cluster-full",
     "entitlement": "pool-entitlement",
     "queue": "queue",
@@ -216,6 +217,7 @@ def _name(each: PoolBlocker) -> str:
         "limit": f"limit of pool {each.pool}",
         "controllers": f"limit of pool {each.pool} for controllers",
         "reservation": f"reservation of pool {each.pool} for tasks that may not be preempted",
+        "slack": f"limit of pool {each.pool} for tasks on slack",
         "capacity": "capacity of the cluster",
         "entitlement": f"entitlement of pool {each.pool}",
     }[each.rule]

@@ -25,9 +25,8 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.messages import GetHost, SetHostPool
 from peloton.actors.host.view import HostAnswer
-from peloton.actors.resources import Resources
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
-from peloton.gateway.inventories import all_hosts, by_kind, capacity_of
+from peloton.gateway.inventories import all_hosts, by_kind, capacity_of, slack_by_kind
 from peloton.gateway.texts import client_name
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
@@ -115,13 +114,13 @@ class HostPoolCapacities:
     def GetHostPoolCapacity(
         self, sent: hostsvc.GetHostPoolCapacityRequest, context: Context
     ) -> Any:
-        """What the hosts of each pool have. No slack is measured: its lists are zero."""
+        """What the hosts of each pool have, and what of slack."""
         found = hostsvc.GetHostPoolCapacityResponse()
         for name, views in hosts_by_pool(self._cluster_client, context).items():
             total, _ = capacity_of(views)
             found.pools.add(
                 poolName=name,
                 physicalCapacity=by_kind(total, hostsvc.Resource),
-                slackCapacity=by_kind(Resources(), hostsvc.Resource),
+                slackCapacity=slack_by_kind(total, hostsvc.Resource),
             )
         return found

@@ -12,7 +12,7 @@ from typing import Any
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import HOLDING
-from peloton.actors.resources import BadAmount, Resources
+from peloton.actors.resources import SLACK, BadAmount, Resources
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.mesos.v1.master import master_pb2 as master
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
@@ -32,6 +32,7 @@ from peloton.gateway.inventories import (
     all_hosts,
     by_kind,
     capacity_of,
+    slack_by_kind,
     status_of,
     takes_work,
     unused_of,
@@ -67,14 +68,13 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
         self._watches = watches
 
     def ClusterCapacity(self, sent: hostsvc.ClusterCapacityRequest, context: Context) -> Any:
-        """What runs hold, and what there is, of each kind. No slack is measured: its lists are
-        zero."""
+        """What runs hold, and what there is, of each kind; and of slack."""
         total, held = capacity_of(all_hosts(self._cluster_client, context))
         return hostsvc.ClusterCapacityResponse(
             resources=by_kind(held, hostsvc.Resource),
             physicalResources=by_kind(total, hostsvc.Resource),
-            allocatedSlackResources=by_kind(Resources(), hostsvc.Resource),
-            physicalSlackResources=by_kind(Resources(), hostsvc.Resource),
+            allocatedSlackResources=slack_by_kind(held, hostsvc.Resource),
+            physicalSlackResources=slack_by_kind(total, hostsvc.Resource),
         )
 
     def GetOutstandingOffers(
@@ -92,7 +92,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
     def GetHostsByQuery(self, sent: hostsvc.GetHostsByQueryRequest, context: Context) -> Any:
         """The hosts that have so much free, or with `cmpLess` no more than that; with their tasks.
 
-        Nothing is revocable yet, so that `includeRevocable` adds nothing.
+        Slack is for tasks of pools alone, so `includeRevocable` adds nothing.
         """
         try:
             wanted = resources_of(sent.resource, "resource")
@@ -245,7 +245,7 @@ def _compares(view: HostView, wanted: Resources, *, less: bool) -> bool:
 
 
 def _has_any(view: HostView) -> bool:
-    return any(each > 0 for each in unused_of(view).amounts())
+    return any(each > 0 for each in unused_of(view).amounts()[:SLACK])
 
 
 def _offer(view: HostView) -> mesos.Offer:

@@ -37,7 +37,8 @@ ACTIVE_TASKS_MAX = 100_000
 """Tasks in one answer; a query that finds more has to be narrower."""
 PENDING_DEFAULT, PENDING_MAX = 100, 100_000
 QUEUES = ("pending", "non-preemptible", "controller", "revocable")
-"""The queues of a pool in the original. Ours has one, so that all who wait are in the first."""
+"""The queues of a pool in the original. Ours has two, both shown in the first, those
+for slack behind the others."""
 _AS_THEY_ARE = ("RUNNING", "KILLING", "PREEMPTING")
 """States that have one name for all."""
 _STATES = {"NEW": "INITIALIZED", "POOL": "PENDING", "HOST": "PLACING", "GANG": "PLACING",

@@ -13,7 +13,7 @@ from peloton.actors.host.inventory.messages import HostView, ListHosts, inventor
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.host.view import HostAnswer
-from peloton.actors.resources import Resources, amount
+from peloton.actors.resources import SLACK, Resources, amount
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.placement.conditions import HOST_POOL
 from peloton.placement.messages import HostSummary, Label
@@ -102,8 +102,16 @@ def capacity_of(views: Iterable[HostView]) -> tuple[Resources, Resources]:
 
 
 def by_kind(of: Resources, message: type) -> list[Any]:
-    """The amounts as messages of a kind and a capacity, of which each generation has its own."""
+    """The amounts as messages of a kind and a capacity, of which each generation has its own.
+
+    Slack is no kind there: `slack_by_kind` has lists of its own for it.
+    """
     return [
         message(kind=kind, capacity=amount(value))
-        for kind, value in zip(of.KINDS, of.amounts(), strict=True)
+        for kind, value in zip(of.KINDS[:SLACK], of.amounts()[:SLACK], strict=True)
     ]
+
+
+def slack_by_kind(of: Resources, message: type) -> list[Any]:
+    """The same of slack, which is cpu."""
+    return by_kind(Resources(of.slack), message)

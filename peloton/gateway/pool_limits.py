@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from peloton.actors.job.spec import Override
 from peloton.actors.resources import Resources, amount
 from peloton.actors.respool.messages import ROOT, PoolView
+from peloton.actors.respool.node import NO_SLACK_LIMIT
 from peloton.gateway.cluster_client import Context
 from peloton.gateway.translate_job import ParsedJob
 
@@ -38,7 +39,7 @@ def warning_of_limits(wanted: ParsedJob, pools: Sequence[PoolView]) -> str:
         if need in passed:
             continue
         for each in above:
-            short = need.short_of(each.config.limit)
+            short = need.short_of(each.config.limit + NO_SLACK_LIMIT)
             if short:
                 return _warning(field, need, pool=each, kind=next(iter(short)))
         passed[need] = None

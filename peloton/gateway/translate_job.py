@@ -57,6 +57,7 @@ def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN) -> ParsedJob:
     default = TaskConfig()
     if has_default:
         default = to_config(sent.defaultConfig, "config.defaultConfig", by=by)
+        default = default.on_slack() if sent.sla.revocable else default
     spec = JobSpec(
         name=sent.name,
         owner=sent.owningTeam or sent.owner,
@@ -127,6 +128,7 @@ def _pieces(sent: job.JobConfig, by: RunAs) -> dict[int, tuple[Override, ...]]:
     for instance in sorted(sent.instanceConfig):
         field = f"config.instanceConfig[{instance}]"
         config = to_config(sent.instanceConfig[instance], field, by=by)
+        config = config.on_slack() if sent.sla.revocable else config
         number = instance // SLICE_SIZE
         found.setdefault(number, []).append(Override(instance, config))
         # As sent and translated, and for host, placer and pool.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container
 
-from peloton.actors.resources import BadAmount, Resources, amount, millionths
+from peloton.actors.resources import SLACK, BadAmount, Resources, amount, millionths
 from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
@@ -19,7 +19,8 @@ from peloton.gateway.translate_task import BadConfig
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key
 
-KINDS = Resources.KINDS
+KINDS = Resources.KINDS[:SLACK]
+"""Those of which clients know; slack is no kind, but a part of the use of each."""
 SLACK_PERCENT = 20.0
 
 
@@ -110,7 +111,9 @@ def pool_info_of(
     view: PoolView, *, among: Container[Key] | None = None
 ) -> respool.ResourcePoolInfo:
     """A pool as clients see it; its children `among` those that may be seen."""
-    held = view.allocation.amounts()
+    on_slack = view.on_slack
+    held = (view.allocation - on_slack).amounts()
+    slack = (on_slack.slack, *on_slack.amounts()[1:4])
     return respool.ResourcePoolInfo(
         id=pool_id(client_name(view.pool)),
         config=pool_config_of(view),
@@ -121,7 +124,7 @@ def pool_info_of(
             if among is None or child in among
         ],
         usage=[
-            respool.ResourceUsage(kind=kind, allocation=amount(held[at]), slack=0.0)
+            respool.ResourceUsage(kind=kind, allocation=amount(held[at]), slack=amount(slack[at]))
             for at, kind in enumerate(KINDS)
         ],
         path=respool.ResourcePoolPath(value=view.path),
@@ -130,7 +133,8 @@ def pool_info_of(
 
 def standing_of(view: PoolView) -> ops.PoolStanding:
     """What a pool is promised, may use, uses and waits for, by kind."""
-    config, entitled = view.config, view.entitlement
+    config, entitled, on_slack = view.config, view.entitlement, view.on_slack
+    slack = (on_slack.slack, *on_slack.amounts()[1:4])
     found = ops.PoolStanding(id=client_name(view.pool), path=view.path)
     for at, kind in enumerate(KINDS):
         one = found.kinds.add(
@@ -140,7 +144,8 @@ def standing_of(view: PoolView) -> ops.PoolStanding:
             share=config.share[at],
             type="STATIC" if config.static[at] else "ELASTIC",
             demand=amount(view.demand.amounts()[at]),
-            allocation=amount(view.allocation.amounts()[at]),
+            allocation=amount((view.allocation - on_slack).amounts()[at]),
+            slack=amount(slack[at]),
         )
         if entitled is not None:
             one.entitlement = amount(entitled.amounts()[at])

@@ -190,7 +190,7 @@ class Translator:
             yield _with_end(event, run.outcome)
 
     def _undecided(self, view: InstanceView) -> str:
-        texts = undecided.of_job(self._sla), undecided.of_task(self.config(view))
+        texts = undecided.of_job(self._sla), undecided.of_task(self.config(view), self._sla)
         return undecided.line(dict.fromkeys([*texts[0], *texts[1]]))
 
     @staticmethod

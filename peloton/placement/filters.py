@@ -22,7 +22,8 @@ RESULTS = frozenset((SUITS, NOT_READY, NOTHING_FREE, TOO_SMALL, SCARCE, UNSUITAB
 
 
 class HostWant(Value, frozen=True, gc=False, array_like=True):
-    """What a host must have; `revocable`: its cpu must be, which that of no host is yet."""
+    """What a host must have; `revocable`: its cpu must be, which no
+    host holds for callers: slack is for tasks of pools."""
 
     resources: Resources = Resources()
     ports: int = 0

@@ -25,7 +25,7 @@ from peloton.placement.conditions import (
 from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
-from peloton.placement.needs import Need
+from peloton.placement.needs import FREE_COLUMNS, PORTS, Need
 from peloton.placement.news import HostNews
 from peloton.placement.orders import KeptOrders
 from peloton.placement.quarantines import Quarantines
@@ -62,11 +62,15 @@ class HostIndex:
         mend_rows: int | None = None,
     ) -> None:
         self.part, self.parts = 0, 1
-        self.free = np.zeros((5, 0), np.int64)  # less own proposals; the last row is ports
-        self._in_flight = np.zeros((5, 0), np.int64)  # proposals that their hosts did not decide
+        self.free = np.zeros(
+            (FREE_COLUMNS, 0), np.int64
+        )  # less own proposals; the last row is ports
+        self._in_flight = np.zeros(
+            (FREE_COLUMNS, 0), np.int64
+        )  # proposals not decided by their hosts
         self._free_cells = self.free.data  # reads one amount in half the time
         self._in_flight_cells = self._in_flight.data
-        self.capacity = np.zeros((4, 0), np.int64)  # of an empty host; without ports
+        self.capacity = np.zeros((PORTS, 0), np.int64)  # of an empty host; without ports
         self.has_host = np.zeros(0, np.bool_)
         self.up = np.zeros(0, np.bool_)
         self.has_gpu = np.zeros(0, np.bool_)
@@ -307,10 +311,10 @@ class HostIndex:
 
     def _grow(self, extra: int) -> None:
         size = self.size
-        more_free = np.zeros((5, extra), np.int64)
+        more_free = np.zeros((FREE_COLUMNS, extra), np.int64)
         self.free = np.concatenate((self.free, more_free), axis=1)
         self._in_flight = np.concatenate((self._in_flight, more_free), axis=1)
-        more_capacity = np.zeros((4, extra), np.int64)
+        more_capacity = np.zeros((PORTS, extra), np.int64)
         self.capacity = np.concatenate((self.capacity, more_capacity), axis=1)
         self.group = np.concatenate((self.group, np.zeros(extra, np.int64)))
         self._free_cells = self.free.data

@@ -19,7 +19,7 @@ from peloton.actors.resources import Resources
 from peloton.placement.conditions import HOSTNAME
 from peloton.placement.index import HostIndex
 from peloton.placement.messages import Constraint, Label, Shape
-from peloton.placement.needs import PORTS
+from peloton.placement.needs import ORDERED
 from peloton.placement.order import KeptOrder, Search
 from peloton.placement.orders import OrderName
 from peloton.placement.reasons import HostChecks
@@ -186,7 +186,7 @@ class Lookups:
         for row in some:
             if not rows.open(row):
                 continue
-            cpu, memory, disk, gpu, _ = self._index.free[:, row].tolist()
+            cpu, memory, disk, gpu, *_ = self._index.free[:, row].tolist()
             here = rows.room(row, search.fits((cpu, memory, disk, gpu), count))
             if here:
                 taken.append((row, here))
@@ -199,7 +199,7 @@ class Lookups:
     def _few_sorted(self, asked: _LookUp, some: Iterable[int]) -> list[int]:
         """Those of these rows that have enough free, in the order of the strategy."""
         free, least, orders = self._index.free, asked.search.least, self._index.orders
-        enough = [row for row in some if all(map(operator.ge, free[:PORTS, row].tolist(), least))]
+        enough = [row for row in some if all(map(operator.ge, free[:ORDERED, row].tolist(), least))]
         if len(enough) < 2:
             return enough
         return [key[-1] for key in sorted(orders.of_row(row, asked.sign) for row in enough)]
@@ -210,7 +210,7 @@ class Lookups:
         table = index.task_labels if required.kind == "task" else index.host_labels
         rows = table.sorted_rows(required.label)
         least = np.array(asked.search.least, np.int64)[:, None]
-        rows = rows[(index.free[:PORTS, rows] >= least).all(axis=0)]
+        rows = rows[(index.free[:ORDERED, rows] >= least).all(axis=0)]
         columns = index.orders.columns(rows, asked.sign)
         places, first = np.arange(len(rows)), asked.members + COMPARED_FIRST_MAX
         found = in_order(foremost_rows(places, columns, count=first), columns)

@@ -58,11 +58,11 @@ def few_max(size: int) -> int:
 class Search(Value, frozen=True):
     """What to search for: the need of one member, and the least that is enough; in millionths."""
 
-    amounts: tuple[int, int, int, int]
-    least: tuple[int, int, int, int]
+    amounts: tuple[int, ...]  # of the kinds in an `OrderKey`: cpu, memory, disk, gpu
+    least: tuple[int, ...]
     each_max: int = COUNT_MAX  # the most members that one row takes
 
-    def fits(self, free: tuple[int, int, int, int], most: int) -> int:
+    def fits(self, free: tuple[int, ...], most: int) -> int:
         """How many members of so many fit into `free`, which must be enough for one."""
         pairs = zip(self.amounts, free, strict=True)
         fit = [(have + EPSILON - 1) // need for need, have in pairs if need]
@@ -133,7 +133,7 @@ class _Block:
         if gpu * sign > self.gpu:
             self.gpu = gpu * sign
 
-    def lacks(self, least: tuple[int, int, int, int]) -> bool:
+    def lacks(self, least: tuple[int, ...]) -> bool:
         """Whether no row has enough of some resource."""
         cpu, memory, disk, gpu = least
         return self.cpu < cpu or self.memory < memory or self.disk < disk or self.gpu < gpu

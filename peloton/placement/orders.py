@@ -91,7 +91,7 @@ class KeptOrders:
 
     def of_row(self, row: int, sign: int) -> OrderKey:
         """The key of one row."""
-        cpu, memory, disk, gpu, _ = self._source.free[:, row].tolist()
+        cpu, memory, disk, gpu, *_ = self._source.free[:, row].tolist()
         group = int(self._source.group[row])
         if -EPSILON < gpu < 0:
             gpu = 0  # within the epsilon of none; what is less fits no member, and must not seem to
@@ -99,6 +99,6 @@ class KeptOrders:
 
     def columns(self, rows: Ints, sign: int) -> tuple[Ints, ...]:
         """The keys of many rows, as arrays; without the row, which comes last in a key."""
-        cpu, memory, disk, gpu, _ = self._source.free[:, rows]
+        cpu, memory, disk, gpu, *_ = self._source.free[:, rows]
         gpu[(gpu > -EPSILON) & (gpu < 0)] = 0
         return self._source.group[rows], sign * gpu, sign * cpu, sign * memory, sign * disk

@@ -21,7 +21,7 @@ from peloton.placement.constraints import allowance, possible, truths
 from peloton.placement.index import Fitting, Flags, HostIndex
 from peloton.placement.labels import Ints
 from peloton.placement.messages import Constraint, Shape, port_label
-from peloton.placement.needs import CPU, GPU, PORTS, Need
+from peloton.placement.needs import PORTS, Need
 from peloton.placement.strategies import fits
 
 MISMATCH_STATUS = "mismatch_status"
@@ -134,7 +134,7 @@ class HostChecks:
         found: Flags = index.has_host & ~self._scarce(need.shape) & ~self._closed(need.shape)
         if need.shape.constraint is not None:
             found &= possible(need.shape.constraint, index)
-        least = np.array(need.least[:PORTS])[:, None]
+        least = np.array(need.lasting)[:, None]
         found &= np.all(index.capacity >= least, axis=0)
         return found
 
@@ -163,7 +163,7 @@ class HostChecks:
 
     def _no_offer(self) -> Flags:
         """Hosts with no free resources of any kind."""
-        empty: Flags = self._index.free[CPU : GPU + 1].max(axis=0, initial=0) <= 0
+        empty: Flags = self._index.free[:PORTS].max(axis=0, initial=0) <= 0
         return empty
 
     def rejects_gpu(self, shape: Shape) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from peloton.actors.resources import EPSILON
 from peloton.placement.conditions import shape_depends_on_tasks
 from peloton.placement.messages import Constraint, Label, Shape
-from peloton.placement.needs import GPU, Need, need_of
+from peloton.placement.needs import GPU, ORDERED, SLACK, Need, need_of
 from peloton.placement.order import Search
 from peloton.placement.strategies import Strategy
 
@@ -81,14 +81,19 @@ def hosts_name(shape: Shape) -> object:
 
 def _search(need: Need, strategy: Strategy | None) -> Search | None:
     """What to search for in a kept order; None if there is none, where amounts are so small that
-    the epsilon decides, and for members kept apart of which one host takes several at a time.
+    the epsilon decides, for members kept apart of which one host takes several at a time, and for
+    those that run on slack.
     """
     if strategy is None or strategy.sign == 0:
         return None
     epsilon_decides = need.nothing or 0 < need.amounts[GPU] < EPSILON
-    if epsilon_decides or (need.shape.apart is not None and strategy.each_max > 1):
+    if (
+        need.amounts[SLACK]
+        or epsilon_decides
+        or (need.shape.apart is not None and strategy.each_max > 1)
+    ):
         return None
-    return Search(need.amounts[:4], need.least[:4], strategy.each_max)
+    return Search(need.amounts[:ORDERED], need.least[:ORDERED], strategy.each_max)
 
 
 def _required(constraint: Constraint | None) -> Iterator[tuple[str, Label]]:

@@ -32,7 +32,7 @@ from peloton.placement.reasons import (
 CONDITIONS_SHOWN_MAX = 3
 """Conditions of a constraint that are named; more would hide the rest of the text."""
 
-RESOURCE_UNITS = (("cpu", ""), ("memory", " MB"), ("disk", " MB"), ("gpu", ""))
+RESOURCE_UNITS = (("cpu", ""), ("memory", " MB"), ("disk", " MB"), ("gpu", ""), ("slack", ""))
 """Each resource and the unit behind its amounts."""
 
 NEVER_FITS = "it can never fit on the hosts of this cluster"
@@ -77,7 +77,7 @@ def _never(index: HostIndex, need: Need, *, explained: bool) -> Iterator[str]:
     unmet = [leaf for leaf in _of_hosts(need.shape.constraint) if not _anywhere(index, leaf)]
     if unmet and not explained:
         yield f"no host matches {_texts(unmet)}"
-    enough = index.capacity >= np.array(need.least[:PORTS])[:, None]
+    enough = index.capacity >= np.array(need.lasting)[:, None]
     enough &= index.has_host
     if not enough.any(axis=1).all():
         return  # one resource is more than any host has, and that is explained already

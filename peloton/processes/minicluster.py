@@ -21,6 +21,7 @@ from peloton.processes import archive_options as kept
 from peloton.processes.gpu_option import auto_gpus, gpu_option, sizes_given
 from peloton.processes.notify_options import notify_of, notify_options
 from peloton.processes.sandbox_options import TypedSandboxes, sandbox_options, sandboxes_of
+from peloton.processes.slack_options import slack_options
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
 from peloton.settings.backend import (
@@ -37,7 +38,7 @@ from peloton.settings.daemon import DaemonSettings, JournalSetting, Listen, Sqli
 from peloton.settings.permissions_file import read_access
 from peloton.settings.start_options import SettingNames, StartOptions
 
-SIZES = ("cpus", "memory_mb", "disk_mb", "gpus")
+SIZES = ("cpus", "memory_mb", "disk_mb", "gpus", "revocable_cpus")
 SIZE_OPTIONS = ("hosts", *(f"host_{name}" for name in SIZES))
 TOY_HOSTS = 3
 """Where nothing real runs, the size of this machine means nothing."""
@@ -80,20 +81,7 @@ def command() -> click.Command:
 @click.option("--host-memory-mb", type=float, help="Of each host.")
 @click.option("--host-disk-mb", type=float, help="Of each host.")
 @gpu_option
-@click.option(
-    "--host-slack-cpus",
-    type=float,
-    default=0.0,
-    metavar="N",
-    help="Cpus of each host that no task gets.",
-)
-@click.option(
-    "--host-slack-memory-mb",
-    type=float,
-    default=0.0,
-    metavar="N",
-    help="Memory of each host that no task gets.",
-)
+@slack_options
 @click.option(
     "--cluster",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -260,6 +248,7 @@ def _backend(
             cpu_quota=bool(options["cpu_quota"]),
             task_pids=int(_number(options, "task_pids")),
             images=str(options["images"]),
+            measured_slack=bool(options["measured_slack"]),
         )
         return BackendSetting(process=process)
     duration_s = _number(options, "simulated_duration_s")

@@ -32,7 +32,8 @@ class ProcessBackendSettings(_Record, frozen=True):
     `cpu_quota` a task gets no more than its cpus, even of idle ones; `task_pids` is the most
     processes and threads of a task, 0 for no limit. `images`: what becomes of a task with a
     container image: it runs without ("ignore"), as a container of podman or docker ("run"), or it
-    fails ("refuse").
+    fails ("refuse"). `measured_slack`: revocable jobs get the cpu that the tasks of a host hold
+    and do not use, instead of `revocable_cpus` of the host.
     """
 
     folder: Path
@@ -45,6 +46,7 @@ class ProcessBackendSettings(_Record, frozen=True):
     cpu_quota: bool = False
     task_pids: int = TASK_PIDS
     images: str = "ignore"
+    measured_slack: bool = False
 
 
 class SimulatedBackendSettings(

@@ -56,7 +56,7 @@ class BadSetting(Exception):
 
 
 class HostSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One virtual host: cpus, MB, MB, gpus."""
+    """One virtual host: cpus, MB, MB, gpus; and the cpus that revocable jobs get besides."""
 
     name: str
     cpus: float = 4.0
@@ -64,6 +64,7 @@ class HostSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disk_mb: float = 20000.0
     gpus: float = 0.0
     attributes: dict[str, str] = {}
+    revocable_cpus: float = 0.0
 
 
 class HostSlack(msgspec.Struct, frozen=True):
@@ -227,7 +228,7 @@ def host_problems(hosts: Sequence[HostSetting]) -> Iterator[str]:
         if host.name in seen:
             yield f"hosts[{number}].name: duplicate host {host.name!r}"
         seen[host.name] = None
-        for field in ("cpus", "memory_mb", "disk_mb", "gpus"):
+        for field in ("cpus", "memory_mb", "disk_mb", "gpus", "revocable_cpus"):
             amount = getattr(host, field)
             if not 0 <= amount < 1e12:
                 yield f"hosts[{number}].{field}: must be ≥ 0 and finite, got {amount}"

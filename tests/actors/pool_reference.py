@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from peloton.actors.resources import EPSILON, Resources
+from peloton.actors.respool.lanes import is_slack, lane_of, pool_of_lane
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Bits, Key
 from tests.actors.divide import Claim, divide
+
+SLACK = 4
 
 
 class Reference:
@@ -37,8 +40,8 @@ class Reference:
         _set(self.lots, key, new)
         known = new if new is not None else old
         assert isinstance(known, Lot) and not isinstance(old, Pool) and not isinstance(new, Pool)
-        pool = known.shape.pool
-        waits = any(lot.waiting for lot in self.lots_of(pool))
+        pool = lane_of(known.shape)
+        waits = any(lot.waiting for lot in self.in_lane(pool))
         if waits and pool not in self.pending:
             self.pending.append(pool)
         elif not waits and pool in self.pending:
@@ -57,6 +60,25 @@ class Reference:
     def lots_of(self, pool: Key) -> list[Lot]:
         return [lot for lot in self.lots.values() if lot.shape.pool == pool]
 
+    def in_lane(self, lane: Key) -> list[Lot]:
+        return [lot for lot in self.lots.values() if lane_of(lot.shape) == lane]
+
+    def lanes(self) -> list[Key]:
+        """Those that wait; all that are not for slack come first."""
+        return sorted(
+            (key for key in self.pending if pool_of_lane(key) in self.pools), key=is_slack
+        )
+
+    def slack_limit(self, pool: Key) -> Resources:
+        config = self.pools[pool].config
+        most = [int(each * config.slack_percent / 100) for each in config.reservation.amounts()]
+        return Resources(0, *most[1:4], 1 << 62)
+
+    def slack_room(self, pool: Key) -> Resources:
+        some = [lot for lot in self.lots_of(pool) if lot.shape.on_slack]
+        used = _sum(lot.shape.resources.times(len(lot.admitted)) for lot in some)
+        return self.slack_limit(pool) - used
+
     def up(self, pool: Key) -> list[Key]:
         found = []
         while pool in self.pools:
@@ -68,7 +90,8 @@ class Reference:
 
     def limit(self, pool: Key) -> Resources:
         state = self.pools[pool]
-        return state.capacity if pool == ROOT else state.config.limit
+        no_limit = Resources(slack=1 << 62)  # a config says nothing of slack
+        return state.capacity if pool == ROOT else state.config.limit + no_limit
 
     def below(self, pool: Key) -> Iterator[Lot]:
         """Every lot of the pool or of one below it."""
@@ -108,12 +131,16 @@ class Reference:
 
     def order(self, pool: Key) -> list[Key]:
         """All lots of a pool in which somebody waits: by priority, then by arrival."""
-        waiting = [key for key, lot in self.lots.items() if lot.shape.pool == pool and lot.waiting]
+        of_lane = {key: lot for key, lot in self.lots.items() if lane_of(lot.shape) == pool}
+        waiting = [key for key, lot in of_lane.items() if lot.waiting]
         lots = self.lots
         return sorted(waiting, key=lambda k: (-lots[k].shape.priority, lots[k].arrived, k))
 
-    def never(self, pool: Key, need: Resources) -> bool:
+    def never(self, lane: Key, need: Resources) -> bool:
         """Whether one member is more than a limit on its way up, as things are."""
+        pool = pool_of_lane(lane)
+        if is_slack(lane) and not need.within(self.slack_limit(pool)):
+            return True
         return any(not need.within(self.limit(above)) for above in self.up(pool))
 
     def rooms_apart(self, pool: Key) -> list[tuple[Callable[[LotShape], bool], Resources]]:
@@ -123,7 +150,7 @@ class Reference:
         if config.controller_percent is not None:
             percent, total = config.controller_percent, config.reservation.amounts()
             most = Resources(*(int(each * percent / 100) for each in total))
-            found.append((lambda shape: shape.controller, most))
+            found.append((lambda shape: shape.controller and not shape.on_slack, most))
         if self.within_reservation:
             found.append(
                 (lambda shape: not (shape.preemptible or shape.revocable), config.reservation)
@@ -161,17 +188,23 @@ class Reference:
         found: list[tuple[Key, Bits]] = []
         taken: dict[Key, Resources] = {}
         known, entitled = set(self.skipped), self._spare(use)
-        for pool in [key for key in self.pending if key in self.pools]:
-            rooms_apart = self.rooms_apart(pool)
+        asides: dict[Key, Resources | None] = {}  # of pools; None: their slack has no turn yet
+        for lane in self.lanes():
+            pool, on_slack = pool_of_lane(lane), is_slack(lane)
+            rooms_apart = [] if on_slack else self.rooms_apart(pool)
             taken_apart = [Resources() for _ in rooms_apart]
-            for key in self.order(pool):
+            aside = asides.get(pool, Resources()) if on_slack else Resources()
+            slack = self.slack_room(pool)
+            for key in self.order(lane) if aside is not None else ():
                 lot = self.lots[key]
                 need = lot.shape.resources
                 rooms = [
-                    self.limit(above) - use[above] - taken.get(above, Resources())
+                    self.limit(above) - use[above] - taken.get(above, Resources()) - aside
                     for above in self.up(pool)
                 ]
-                rooms.append(entitled[pool] - taken.get(pool, Resources()))
+                rooms.append(entitled[pool] - taken.get(pool, Resources()) - aside)
+                if on_slack:
+                    rooms.append(slack)
                 count = min(need.fits(room) for room in rooms)
                 mine = [at for at, (test, _) in enumerate(rooms_apart) if test(lot.shape)]
                 if any(not need.fits(rooms_apart[at][1]) for at in mine):
@@ -181,17 +214,24 @@ class Reference:
                 if 0 in left:
                     continue
                 count = min([count, *left])
-                if not count and self.never(pool, need):
+                if not count and self.never(lane, need):
                     self.skipped.add(key)
                     entitled = self._spare(use)
                     continue
                 members = lot.waiting.lowest(count)
+                slack = slack - need.times(len(members))
                 for at in mine:
                     taken_apart[at] = taken_apart[at] + need.times(len(members))
                 if members:
                     found.append((key, members))
                 for above in self.up(pool):
                     taken[above] = taken.get(above, Resources()) + need.times(len(members))
+                if not members and not on_slack:
+                    fits = all(need.within(self.limit(at) - use[at]) for at in self.up(pool))
+                    fits = fits and need.within(entitled[pool])
+                    asides.setdefault(pool, None if fits else _kept(need))
+                if members and not on_slack:
+                    asides[pool] = None
                 if members != lot.waiting:
                     break
         return found, self.skipped != known
@@ -200,51 +240,70 @@ class Reference:
         """One task for each pool that is entitled to a part of it, unless there is one that is
         entitled to all, and waits for room that both would take."""
         heads, entitled = {}, self._spare(use)
-        for pool in [key for key in self.pending if key in self.pools]:
-            order = [key for key in self.order(pool) if key not in self.skipped]
+        for lane in self.lanes():
+            order = [key for key in self.order(lane) if key not in self.skipped]
             if order:
-                heads[pool] = order[0]
-        awaited = set()
-        for pool, head in heads.items():
-            need = self.lots[head].shape.resources
+                heads[lane] = order[0]
+        asides = {
+            lane: _kept(self.lots[heads[pool_of_lane(lane)]].shape.resources)
+            if is_slack(lane) and pool_of_lane(lane) in heads
+            else Resources()
+            for lane in heads
+        }
+        awaited, by_slack = set(), set()
+        for lane, head in heads.items():
+            need, pool = self.lots[head].shape.resources, pool_of_lane(lane)
             short = [
                 above for above in self.up(pool) if not need.within(self.limit(above) - use[above])
             ]
-            if need.within(entitled[pool]) and short:
+            if not need.within(entitled[pool]) or not short or asides[lane] != Resources():
+                continue
+            if not is_slack(lane):
                 awaited.add(short[0])
+            elif need.within(self.slack_room(pool)):
+                by_slack.add(short[0])
         found = []
         taken: dict[Key, Resources] = {}
-        for pool, head in heads.items():
+        for lane in self.waited(heads):
+            head, pool, aside = heads[lane], pool_of_lane(lane), asides[lane]
             need = self.lots[head].shape.resources
-            lacks = [
-                have
-                for wants, have in zip(need.amounts(), entitled[pool].amounts(), strict=True)
-                if wants - have >= EPSILON
-            ]
+            have = entitled[pool] - aside
+            lacks = [getattr(have, kind) for kind in need.short_of(have)]
             fits = all(
-                need.within(self.limit(above) - use[above] - taken.get(above, Resources()))
+                need.within(self.limit(above) - use[above] - taken.get(above, Resources()) - aside)
                 for above in self.up(pool)
             )
-            if lacks and min(lacks) >= EPSILON and fits and not awaited & {*self.up(pool)}:
+            before = awaited | by_slack if is_slack(lane) else awaited
+            if is_slack(lane) and not need.within(self.slack_room(pool)):
+                continue
+            if lacks and min(lacks) >= EPSILON and fits and not before & {*self.up(pool)}:
                 found.append((head, self.lots[head].waiting.lowest(1)))
                 for above in self.up(pool):
                     taken[above] = taken.get(above, Resources()) + need
-        self.rounded_up |= {self.lots[head].shape.pool for head, _ in found}
+        self.rounded_up |= {lane_of(self.lots[head].shape) for head, _ in found}
         return found
+
+    def waited(self, heads: dict[Key, Key]) -> list[Key]:
+        return [lane for lane in self.lanes() if lane in heads]
 
 
 def entitlements(pools: Reference, skipped: set[Key]) -> dict[Key, Resources]:
     """Of every pool, by the definition, in fractions that are rounded down to millionths."""
-    found = [_entitled(pools, kind, skipped) for kind in range(4)]
+    found = [_entitled(pools, kind, skipped) for kind in range(len(Resources.KINDS))]
     return {pool: Resources(*(int(each.get(pool, 0)) for each in found)) for pool in pools.pools}
 
 
 def _entitled(pools: Reference, kind: int, skipped: set[Key]) -> dict[Key, Fraction]:
     needs: dict[Key, int] = {}
+    on_slack: dict[Key, int] = {}
     for key, lot in pools.lots.items():
         count = len(lot.admitted) + (len(lot.waiting) if key not in skipped else 0)
         amount = lot.shape.resources.amounts()[kind] * count
-        needs[lot.shape.pool] = needs.get(lot.shape.pool, 0) + amount
+        some = on_slack if lot.shape.on_slack else needs
+        some[lot.shape.pool] = some.get(lot.shape.pool, 0) + amount
+    for pool, amount in on_slack.items():
+        most = pools.slack_limit(pool).amounts()[kind] if pool in pools.pools else 0
+        needs[pool] = needs.get(pool, 0) + min(amount, most)
     order = pools.all()
     for pool in reversed(order):
         below = sum(needs[child] for child in pools.children(pool))
@@ -257,13 +316,18 @@ def _entitled(pools: Reference, kind: int, skipped: set[Key]) -> dict[Key, Fract
                 need=needs[child],
                 reservation=pools.pools[child].config.reservation.amounts()[kind],
                 limit=pools.limit(child).amounts()[kind],
-                share=Fraction(pools.pools[child].config.share[kind]),
-                static=pools.pools[child].config.static[kind],
+                share=Fraction(pools.pools[child].config.share[0 if kind == SLACK else kind]),
+                static=kind != SLACK and pools.pools[child].config.static[kind],
             )
             for child in children
         ]
         found |= zip(children, divide(found[parent], claims), strict=True)
     return found
+
+
+def _kept(need: Resources) -> Resources:
+    """What is set aside for the first task that is not on slack."""
+    return Resources(0, need.memory, need.disk, need.gpu)
 
 
 def _set(into: dict, key: Key, new: Pool | Lot | None) -> None:

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.lanes import lanes_of
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
@@ -40,9 +41,13 @@ UNIT = 1_000_000
 whole = st.sampled_from([0, UNIT, UNIT, 2 * UNIT])
 amounts = whole | st.sampled_from([500, UNIT - 899, UNIT + 900, 5 * UNIT])
 needs = st.builds(Resources, amounts, whole, st.just(0), st.sampled_from([0, 0, 0, UNIT]))
+needs = needs | needs.map(Resources.revocable)
 roomy = st.sampled_from([2 * UNIT, 3 * UNIT, 4 * UNIT, 6 * UNIT, 9 * UNIT])
 limits = st.builds(Resources, roomy, roomy, st.just(0), st.sampled_from([0, UNIT, 3 * UNIT]))
+slack = st.builds(Resources, slack=roomy | st.just(0))
+capacities = st.tuples(limits, slack).map(lambda both: both[0] + both[1])
 small = st.integers(min_value=0, max_value=4)
+slack_percents = st.sampled_from([20.0, 50.0, 100.0, 0.0])
 percents = st.sampled_from([None, None, 0.0, 50.0, 100.0])
 shares = st.sampled_from(
     [(1.0,) * 4, (1.0,) * 4, (2.0,) * 4, (0.0, 1.0, 1.0, 1.0), (0.5, 3.0, 1.0, 1.0)]
@@ -59,7 +64,7 @@ def lot_of(shape: LotShape, arrived: float, *, waiting: Bits, admitted: Bits) ->
 class Pools(RuleBasedStateMachine):
     """Histories of a tree: applied to the kept index and to the reference alike."""
 
-    @initialize(capacity=limits, within=st.booleans())
+    @initialize(capacity=capacities, within=st.booleans())
     def begin(self, capacity: Resources, within: bool) -> None:
         self.policy = PreemptionPolicy(within_reservation=within)
         self.tree, self.reference = Tree(self.policy), Reference(within_reservation=within)
@@ -81,14 +86,14 @@ class Pools(RuleBasedStateMachine):
     def pick(self, keys: list[Key], at: int) -> Key:
         return keys[at % len(keys)]
 
-    @rule(amount=limits)
+    @rule(amount=capacities)
     def capacity(self, amount: Resources) -> None:
         sums = immutables.Map({Key("inventory/0"): InventorySum(1, amount)})
         self.put(ROOT, Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums))
 
     @rule(
         at=st.integers(0, 99), name=st.sampled_from(NAMES), limit=limits, reservation=limits,
-        percent=percents, share=shares, static=statics,
+        percent=percents, share=shares, static=statics, slack_percent=slack_percents,
     )  # fmt: skip
     def create(
         self,
@@ -99,13 +104,21 @@ class Pools(RuleBasedStateMachine):
         percent: float | None,
         share: tuple[float, float, float, float],
         static: tuple[bool, bool, bool, bool],
+        slack_percent: float,
     ) -> None:
         """Some pools may not be; a forced one breaks rules of names and sums."""
         if len(self.tree.pools) > 10:
             return
         parent = self.pick(sorted(self.tree.pools), at)
         config = PoolConfig(
-            name, parent, reservation, limit, share, static, controller_percent=percent
+            name,
+            parent,
+            reservation,
+            limit,
+            share,
+            static,
+            controller_percent=percent,
+            slack_percent=slack_percent,
         )
         key = pool_key(f"{name}-{next(self.names)}")
         refused = check(self.tree, key, config=config)
@@ -122,17 +135,18 @@ class Pools(RuleBasedStateMachine):
     @precondition(lambda self: len(self.tree.pools) > 1)
     @rule(
         at=st.integers(0, 99), limit=limits, name=st.none() | st.sampled_from(NAMES),
-        reservation=limits, percent=percents, share=shares,
+        reservation=limits, percent=percents, share=shares, slack_percent=slack_percents,
     )  # fmt: skip
     def update(
         self, at: int, limit: Resources, name: str | None, reservation: Resources,
         percent: float | None, share: tuple[float, float, float, float],
+        slack_percent: float,
     ) -> None:  # fmt: skip
         key = self.pick(sorted(set(self.tree.pools) - {ROOT}), at)
         config = self.tree.pools[key].config
         config = msgspec.structs.replace(
             config, limit=limit, name=name or config.name, reservation=reservation,
-            controller_percent=percent, share=share,
+            controller_percent=percent, share=share, slack_percent=slack_percent,
         )  # fmt: skip
         self.put(key, Pool(config))
 
@@ -146,11 +160,11 @@ class Pools(RuleBasedStateMachine):
     @rule(
         at=st.integers(0, 99), job=small, number=small, need=needs, priority=small,
         members=st.integers(1, 3), again=st.booleans(), controller=st.booleans(),
-        preemptible=st.booleans(),
+        preemptible=st.booleans(), revocable=st.booleans(),
     )  # fmt: skip
     def ticket(
         self, at: int, job: int, number: int, need: Resources, priority: int, members: int,
-        again: bool, controller: bool, preemptible: bool,
+        again: bool, controller: bool, preemptible: bool, revocable: bool,
     ) -> None:  # fmt: skip
         """Members of a lot wait; they may have been admitted before."""
         leaves = [key for key in sorted(self.tree.pools) if not self.reference.children(key)]
@@ -160,7 +174,7 @@ class Pools(RuleBasedStateMachine):
         shape = (
             known.shape
             if known is not None
-            else LotShape(pool, need, priority % 2, preemptible, controller=controller)
+            else LotShape(pool, need, priority % 2, preemptible, revocable, controller=controller)
         )
         bits = Bits.span(number, number + members)
         waiting, admitted = Bits(), Bits()
@@ -220,16 +234,17 @@ class Pools(RuleBasedStateMachine):
             )  # fmt: skip
             own = [lot for lot in tree.lots.values() if lot.shape.pool == pool]
             assert tree.members(pool) == sum(len(lot.waiting) + len(lot.admitted) for lot in own)
-            for kind in range(4):
+            for kind in range(5):
                 held = reference.held(pool, kind)
                 job, most = tree.holder(pool, kind)
                 assert most == max(held.values(), default=0)
                 assert held.get(job, 0) == most
-            order = reference.order(pool)
-            queue = tree.queues.get(pool)
-            assert (list(queue.in_order()) if queue else []) == order
-            assert bool(tree.head_waits(pool)) <= bool(order)
-            self.positions_count_those_before(pool)
+            for lane in lanes_of(pool):
+                order = reference.order(lane)
+                queue = tree.queues.get(lane)
+                assert (list(queue.in_order()) if queue else []) == order
+                assert bool(tree.head_waits(lane)) <= bool(order)
+                self.positions_count_those_before(lane)
 
     def skipped(self) -> set[Key]:
         """Which lots are skipped is known once they were looked at; what follows is defined."""

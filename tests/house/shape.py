@@ -19,6 +19,7 @@ WHOLE = {
     "peloton/runtime/simulation/membership.py",  # the service and both ends of its sessions
     "peloton/runtime/ports.py",  # the ports: shapes and protocols, no behaviour
     "peloton/actors/respool/tree.py",  # pools, lots and queues, which change together
+    "peloton/backends/process.py",  # one backend: each order and each report of its keeper
     "peloton/chaos/cluster/shadow_ledger.py",  # one memory of all facts, and what each makes of it
     "peloton/actors/host/state.py",  # a host, and what each fact makes of it
     "peloton/gateway/access_table.py",  # the table of all calls

@@ -17,6 +17,7 @@ from peloton.placement.messages import (
     Unplaced,
     Wish,
 )
+from peloton.placement.needs import PORTS
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.placement.strategies import PACK, Strategy
 from peloton.runtime.core.envelope import Envelope
@@ -237,12 +238,12 @@ def test_what_lands_at_a_host_is_what_was_proposed_first() -> None:
     place(placer, Shape(res(1, 4)))
     row = placer.index.rows[Key("host/a")]
     report(placer, [host("a", res(6, 9), 2, launches=1)], 2)
-    assert placer.index.free[:4, row].tolist() == [*res(5, 5).amounts()]
+    assert placer.index.free[:PORTS, row].tolist() == [*res(5, 5).amounts()]
     report(placer, [host("a", res(5, 5), 3, launches=9)], 3)
-    assert placer.index.free[:4, row].tolist() == [*res(5, 5).amounts()]
+    assert placer.index.free[:PORTS, row].tolist() == [*res(5, 5).amounts()]
     report(placer, [host("a", res(5, 5), 4, launches=9)], 4)
     place(placer, ONE)
-    assert placer.index.free[:4, row].tolist() == [*res(4, 5).amounts()], "no credit is kept"
+    assert placer.index.free[:PORTS, row].tolist() == [*res(4, 5).amounts()], "no credit is kept"
 
 
 def test_own_proposals_are_given_back_once_to_a_silent_host() -> None:

@@ -16,6 +16,7 @@ from peloton.actors.resources import EPSILON, Resources
 from peloton.placement import order
 from peloton.placement.flights import PROPOSAL_KEEP_S
 from peloton.placement.messages import HostSummary, Label, Placed, Shape, Unplaced, Wish
+from peloton.placement.needs import PORTS
 from peloton.placement.order import BLOCK_MAX
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.runtime.vocabulary import Bits, Key, Message
@@ -76,7 +77,7 @@ def test_spread_is_the_emptiest_hosts_once(
     at = {h.host: n for n, h in enumerate(hosts)}
 
     def rank(h: HostSummary) -> tuple[object, ...]:
-        cpu, memory, disk, gpu = h.free.amounts()
+        cpu, memory, disk, gpu, _ = h.free.amounts()
         return h.capacity.gpu > 0, -gpu, -cpu, -memory, -disk, at[h.host]
 
     expected = [h.host.removeprefix("host/") for h in sorted(fitting, key=rank)]
@@ -160,7 +161,7 @@ def test_free_is_the_last_report_less_proposals_in_flight(history: list) -> None
             for made_at in proposed[name]:
                 if now < made_at + PROPOSAL_KEEP_S:
                     room -= need
-            held = placer.index.free[:4, placer.index.rows[name]].tolist()
+            held = placer.index.free[:PORTS, placer.index.rows[name]].tolist()
             assert tuple(held) == room.amounts()
 
 

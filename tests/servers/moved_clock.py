@@ -20,6 +20,7 @@ OWN = (
     "peloton.gateway.job_manager",
     "peloton.gateway.metrics",
     "peloton.gateway.ops",
+    "peloton.gateway.plans",
     "peloton.backends.keeper_folder",
 )
 """The modules of a daemon that read the wall clock for itself."""

@@ -61,6 +61,7 @@ NOT_SENT = {
     ("host", "HostGone"): "an operator's",
     ("host", "HostAppeared"): "of a backend that repeats it until the host gives an order",
     ("host", "HostLeft"): "of a backend that answers every order with it",
+    ("host", "SlackReported"): "no machine of it measures slack: storms have it",
     ("backend", "AddHost"): "an operator's",
     ("backend", "RemoveHost"): "an operator's",
     ("placer", "Declined"): "of a slice that does not use a proposal any more: storms have it",

@@ -20,4 +20,4 @@ def test_proposals_land_by_what_hosts_show_and_not_by_a_timer() -> None:
     cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 9}, within_s=5.0)
     cluster.run_until(lambda: not index._in_flight.any(), within_s=0.001)
     for name, host in cluster.cells("host").items():
-        assert index.free[:4, index.rows[name]].tolist() == [*host.free.amounts()]
+        assert index.free[:5, index.rows[name]].tolist() == [*host.free.amounts()]

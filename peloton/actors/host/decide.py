@@ -50,6 +50,8 @@ from peloton.actors.host.reports import (
     runs_started,
     unreachable,
 )
+from peloton.actors.host.slack import slack_measured
+from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.state import Host, folded
 from peloton.actors.host.task_holds import (
     TASK_LAUNCHED,
@@ -237,6 +239,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.HostAppeared: host_appeared,
     m.HostLeft: from_backend(host_left),
     m.RunsStarted: from_backend(runs_started),
+    SlackReported: from_backend(slack_measured),
     hm.HoldHost: hold,
     hm.ReleaseHold: release,
     hm.LaunchForeign: launch_foreign,
@@ -282,6 +285,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunsStarted: _nothing,
     m.RunsEnded: _nothing,
     m.RunsListed: _nothing,
+    SlackReported: _nothing,
     hm.HoldHost: no_host,
     hm.ReleaseHold: not_held,
     hm.LaunchForeign: no_host,

@@ -130,11 +130,12 @@ def _end_for_task(some: RunSet, end: m.RunEnd, at: At) -> t.Ended:
     if some.phase == RunPhase.ACCEPTED and end.started_at and at.now - end.started_at >= LATE_S:
         started_at = max(some.since, _rounded_down(end.started_at))
     if some.phase == RunPhase.KILLING and some.reason and outcome.end in _ENDED_BADLY:
-        text = f"ended by the maintenance of its host: {outcome.message or 'killed'}"
+        by, reason = "the maintenance of its host", t.HOST_MAINTENANCE
+        if some.reason == t.SLACK_TAKEN:
+            by, reason = "its host, which has less slack", t.SLACK_TAKEN
+        text = f"ended by {by}: {outcome.message or 'killed'}"
         # Not the program's fault, nor the caller's order: the instance runs again elsewhere.
-        moved = replace(
-            outcome, end=t.End.KILLED, reason=t.HOST_MAINTENANCE, message=text, system=True
-        )
+        moved = replace(outcome, end=t.End.KILLED, reason=reason, message=text, system=True)
         return t.Ended(some.run, moved, ended_at, started_at)
     if some.phase != RunPhase.KILLING or outcome.end != t.End.FAILED:
         return t.Ended(some.run, outcome, ended_at, started_at)

@@ -272,6 +272,20 @@ class DevicesGiven(Fact, frozen=True, gc=False, array_like=True):
     devices: tuple[tuple[int, ...], ...]
 
 
+class SlackMeasured(Fact, frozen=True, gc=False, array_like=True):
+    """So much cpu of the host's runs may be given to others; None: what its configuration says."""
+
+    slack: int | None
+
+
+class SlackTaken(Fact, frozen=True, gc=False, array_like=True):
+    """These runs on slack are to end, because the host has less of it."""
+
+    crowd: Key
+    members: Bits
+    run: int
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -307,4 +321,6 @@ FACTS: dict[int, type] = {
     32: HeldStarted,
     33: HeldReleased,
     34: HeldRefused,
+    35: SlackMeasured,
+    36: SlackTaken,
 }

@@ -21,6 +21,7 @@ from peloton.actors.host.messages import PingBackend
 from peloton.actors.host.moving import down_or_moved
 from peloton.actors.host.quarantine import QUARANTINE, QUARANTINE_OVER, is_quarantine_over
 from peloton.actors.host.reports import list_runs
+from peloton.actors.host.slack import slack_short, take_slack_back
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.task_holds import next_over, over
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
@@ -94,6 +95,10 @@ def pursue(host: Host, at: At) -> Decision | Rest:
         return gone
     if is_quarantine_over(host, now=at.now):
         return QUARANTINE_OVER  # likewise, or that of a hold
+    if slack_short(host) and host.state == HostStates.UP:
+        taken = take_slack_back(host, at)
+        if taken is not None:
+            return taken
     step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
     if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
         step = down_or_moved(host, TABLE[host.state][goal_of(host)](host))

@@ -35,6 +35,8 @@ from peloton.actors.host.facts import (
     RunsForgotten,
     RunsHeld,
     SetForgotten,
+    SlackMeasured,
+    SlackTaken,
     TaskHeld,
     TaskHoldsEnded,
     TroubleNoted,
@@ -49,8 +51,9 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
+from peloton.actors.host.slack_messages import SLACK_MESSAGES
 from peloton.actors.host.state import EVOLVE, Host
-from peloton.actors.task.messages import LEVEL_GANGS
+from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SLACK
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
 
 SINCE: Mapping[type, int] = {
@@ -75,6 +78,7 @@ SINCE: Mapping[type, int] = {
     HostMoving: mm.LEVEL_MOVES,
     **dict.fromkeys((RunsHeld, HeldStarted, HeldReleased, HeldRefused), LEVEL_GANGS),
     DevicesGiven: LEVEL_DEVICES,
+    **dict.fromkeys((SlackMeasured, SlackTaken), LEVEL_SLACK),
 }
 """The feature levels of classes that earlier versions do not know."""
 
@@ -109,7 +113,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
-        messages={**m.MESSAGES, **hm.HOLD_MESSAGES, **mm.MOVE_MESSAGES},
+        messages={**m.MESSAGES, **hm.HOLD_MESSAGES, **mm.MOVE_MESSAGES, **SLACK_MESSAGES},
         facts=FACTS,
         partition=_partition,
         deadline=deadline,

@@ -157,6 +157,7 @@ class LedgerRun(Value, frozen=True, gc=False, array_like=True):
     labels: tuple[Label, ...] = ()  # that the host counts while the run holds resources
     started_at: float | None = None  # where the start was reported long after it
     devices: tuple[int, ...] = ()  # indices of the gpus that are its own
+    priority: int = 0  # of a run on slack
 
     @property
     def pod(self) -> str:
@@ -180,6 +181,7 @@ class RunSet(Value, frozen=True, gc=False, array_like=True):
     labels: tuple[Label, ...] = ()
     started_at: float | None = None
     devices: tuple[int, ...] = ()
+    priority: int = 0
 
 
 class Found(NamedTuple):
@@ -311,6 +313,7 @@ def one_run(crowd: Key, member: int, *, of: RunSet) -> LedgerRun:
         of.labels,
         of.started_at,
         of.devices,
+        of.priority,
     )
 
 

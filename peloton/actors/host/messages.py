@@ -47,9 +47,8 @@ class Port(Value, frozen=True, gc=False, array_like=True):
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
 
-    `user` and `caller` as in a `Command`: as whom a backend that can choose starts it. `apart` is
-    one of `labels`: the host accepts no more runs of it than the launch allows.
-    """
+    `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
+    runs of it than the launch allows."""
 
     resources: Resources
     value: str
@@ -64,6 +63,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     labels: tuple[Label, ...] = ()
     constraint: Constraint | None = None
     apart: Label | None = None
+    priority: int = 0  # of those on slack
 
     @property
     def all_labels(self) -> tuple[Label, ...]:

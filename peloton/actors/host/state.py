@@ -19,7 +19,7 @@ from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_crowd
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.messages import SLACK_TAKEN, End, RunOutcome
 from peloton.placement.conditions import HOST_POOL
 from peloton.placement.messages import HostSummary, Label, ReservedRoom
 from peloton.runtime.vocabulary import Bits, Fact, Key, Value
@@ -79,6 +79,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     proof_from: float = 0.0  # no list that was requested by then proves a started run lost
     task_holds: tuple[TaskHold, ...] = ()  # while there is one, others get nothing
     moving: str = ""  # the pool of hosts that it joins once it is down
+    declared: int | None = None  # slack by its configuration, while measured slack is in `capacity`
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -93,7 +94,9 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     @property
     def unused(self) -> Resources:
         """The resources that no run holds."""
-        return self.capacity - self.used
+        unused = self.capacity - self.used
+        # Where slack was taken back, its runs may still be ending: that is no room for anybody.
+        return unused.with_slack(0) if unused.slack < 0 else unused
 
     @property
     def free(self) -> Resources:
@@ -144,8 +147,11 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
 def configuration(host: Host) -> f.HostConfigured:
     """The configuration of the host as a fact, to compare a new one with."""
+    capacity = host.capacity
+    if host.declared is not None:
+        capacity = capacity.with_slack(host.declared)
     return f.HostConfigured(
-        host.capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
+        capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
     )
 
 
@@ -178,12 +184,15 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
             unreachable_timeout_s=fact.unreachable_timeout_s,
             ports_taken=0,
         )
-    same = host.backend == fact.backend
+    same, capacity = host.backend == fact.backend, fact.capacity
+    if host.declared is not None:
+        capacity = capacity.with_slack(host.capacity.slack)
     host = replace(
         host,
         keeper=host.keeper if same else "",
         keeper_at=host.keeper_at if same else "",
-        capacity=fact.capacity,
+        capacity=capacity,
+        declared=None if host.declared is None else fact.capacity.slack,
         labels=fact.labels,
         backend=fact.backend,
         ports=fact.ports,
@@ -206,6 +215,7 @@ def _accepted(host: Host, fact: f.RunsAccepted | f.RunsHeld) -> Host:
         spec=fact.spec,
         since=fact.at,
         labels=fact.spec.all_labels,
+        priority=fact.spec.priority,
     )
     if fact.ports:
         for member, ports in zip(fact.members, fact.ports, strict=True):
@@ -358,6 +368,7 @@ def _ender(
             resources=Resources(),
             ports=(),
             devices=(),
+            priority=0,
             ended_at=at,
             labels=(),
             started_at=of.started_at if started_at is None else started_at,
@@ -462,6 +473,24 @@ def _task_holds_ended(host: Host, fact: f.TaskHoldsEnded) -> Host:
     return replace(host, task_holds=left, version=host.version + 1)
 
 
+def _slack_measured(host: Host, fact: f.SlackMeasured) -> Host:
+    declared = host.capacity.slack if host.declared is None else host.declared
+    slack = declared if fact.slack is None else fact.slack
+    return replace(
+        host,
+        capacity=host.capacity.with_slack(slack),
+        declared=None if fact.slack is None else declared,
+        version=host.version + 1,
+    )
+
+
+def _slack_taken(host: Host, fact: f.SlackTaken) -> Host:
+    def ending(of: RunSet) -> RunSet:
+        return replace(of, phase=RunPhase.KILLING, reason=SLACK_TAKEN)
+
+    return replace(host, runs=host.runs.change(fact.crowd, fact.members, run=fact.run, to=ending))
+
+
 def _moving(host: Host, fact: f.HostMoving) -> Host:
     return replace(host, moving=fact.pool, version=host.version + 1)
 
@@ -515,6 +544,8 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.TaskHeld: _task_held,
     f.TaskHoldsEnded: _task_holds_ended,
     f.HostMoving: _moving,
+    f.SlackMeasured: _slack_measured,
+    f.SlackTaken: _slack_taken,
 }
 
 

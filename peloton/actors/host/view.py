@@ -55,6 +55,7 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     proof_from: float = 0.0
     task_holds: tuple[TaskHold, ...] = ()
     moving: str = ""
+    declared: int | None = None
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

@@ -30,6 +30,7 @@ from peloton.actors.job.spec import (
     JobSpec,
     Override,
     check_instances,
+    check_slack,
     check_spec,
     updated,
 )
@@ -111,6 +112,7 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
     spec = msgspec.structs.replace(spec, own_configs=known.own_configs + len(given))
     wrong = _check_growth(known, spec.instances, given=given) or check_spec(spec)
     wrong = wrong or check_instances(spec, given, own=spec.own_configs)
+    wrong = wrong or check_slack(spec, given, level=at.level)
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     if not given and all(getattr(spec, name) == getattr(known, name) for name in CHANGEABLE):

@@ -30,7 +30,13 @@ from peloton.actors.job.orders import (
     tallied_by,
 )
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
-from peloton.actors.job.spec import check_gang, check_instances, check_spec, check_waits
+from peloton.actors.job.spec import (
+    check_gang,
+    check_instances,
+    check_slack,
+    check_spec,
+    check_waits,
+)
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import LEVEL_CHANGES
@@ -97,6 +103,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     refused = check_spec(spec) or check_instances(spec, given, own=len(given))
     refused = refused or check_waits(spec, now=at.now, level=at.level)
     refused = refused or check_gang(spec, level=at.level)
+    refused = refused or check_slack(spec, given, level=at.level)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
     facts: tuple[Fact, ...] = tuple(

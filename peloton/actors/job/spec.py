@@ -16,7 +16,7 @@ from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
 from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
 from peloton.actors.job.slice.messages import effective as effective
-from peloton.actors.task.messages import LEVEL_GANGS, SLICE_SIZE
+from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SLACK, SLICE_SIZE
 from peloton.runtime.vocabulary import Key, Refused, Value
 
 INSTANCES_MAX = 100_000
@@ -131,6 +131,18 @@ def check_gang(spec: JobSpec, *, level: int) -> Refused | None:
         "upgrade every daemon, then `peloton features raise`"
     )
     return Refused(OLDER_LEVEL, text, "config.sla.minimumRunningInstances", again=True)
+
+
+def check_slack(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> Refused | None:
+    """Whether the cluster can run what is to run on slack, if anything is."""
+    configs = (spec.default, *(override.config for override in overrides))
+    if level >= LEVEL_SLACK or not any(one.resources and one.resources.slack for one in configs):
+        return None
+    text = (
+        f"revocable jobs need feature level {LEVEL_SLACK}, the cluster's is {level}: "
+        "upgrade every daemon, then `peloton features raise`"
+    )
+    return Refused(OLDER_LEVEL, text, "config.sla.revocable", again=True)
 
 
 def check_waits(spec: JobSpec, *, now: float, level: int) -> Refused | None:

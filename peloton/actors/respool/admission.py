@@ -6,6 +6,9 @@ those behind it (FIFO), unless it can never fit under the limits: then it is ski
 changes, for waiting would never admit it. A task whose ration is used up (of controllers, or of
 tasks that may not be preempted) is skipped until another one of it ends.
 
+Tasks on slack have a lane of their own (`lanes`). Its turn comes after all others, and it leaves to
+the first of the others of its pool what that needs of memory, disk and gpus.
+
 Entitlements are rarely whole tasks. If no head fits, and none that is entitled to room waits for
 it, one task is admitted in each pool that is entitled to a part of it: else what is left over would
 be used by nobody. The cost depends on the heads, not on the length of a queue. Must not change use:
@@ -20,11 +23,12 @@ from typing import NamedTuple
 
 from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
 from peloton.actors.respool.gangs import QueuedUnit
+from peloton.actors.respool.lanes import is_slack, pool_of_lane, slack_lane
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import ZERO
 from peloton.actors.respool.tree import Tree
-from peloton.actors.respool.waiting import PoolResource
+from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Bits, Key
 
 LOTS_PER_PASS_MAX = 1000
@@ -46,8 +50,9 @@ def admissions(tree: Tree) -> list[AdmissionBatch]:
     while True:
         taken: dict[Key, Resources] = {}
         found: list[AdmissionBatch] = []
-        for pool in _candidates(tree, taken):
-            found += _admit(tree, pool, taken=taken, most=LOTS_PER_PASS_MAX - len(found))
+        for lane in _candidates(tree, taken):
+            admit = _admit_on_slack if is_slack(lane) else _admit
+            found += admit(tree, lane, taken=taken, most=LOTS_PER_PASS_MAX - len(found))
             if len(found) >= LOTS_PER_PASS_MAX:
                 break
         # A lot that was skipped needs nothing any more, which may entitle other pools.
@@ -63,26 +68,37 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
     """
     waiting = tree.waiting
     taken: dict[Key, Resources] = {}
-    for pool, where, need in waiting.awaiting():
-        if not need.within(_spare(tree, pool, taken=taken)):
-            waiting.recheck(pool)  # others need more since: it is entitled to less
+    slack_awaited = False
+    for lane, where, need in waiting.awaiting():
+        if not need.within(_spare(tree, lane, taken=taken)):
+            waiting.recheck(lane)  # others need more since: it is entitled to less
+        elif where == ROOT and is_slack(lane):
+            slack_awaited = True
         elif where == ROOT:
             return False
-    for pool in waiting.parts():
+    for lane in waiting.parts():
+        pool, by_slack = pool_of_lane(lane), is_slack(lane)
         if len(found) == LOTS_PER_PASS_MAX:
             break
-        if any(waiting.is_awaited(above) for above in tree.up(pool)):
+        if by_slack and slack_awaited:
             continue
-        key = next(iter(tree.queues[pool].eligible()))
+        if any(waiting.is_awaited(above, by_slack=by_slack) for above in tree.up(pool)):
+            continue
+        key = next(iter(tree.queues[lane].eligible()))
         need = tree.unit(key).need
-        if not _count_within_limits(tree, pool, need=need, taken={}):
-            waiting.recheck(pool)
-        elif not _count_within_limits(tree, pool, need=need, taken=taken):
+        room = _with_aside(tree, lane, taken={})
+        if not _count_within_limits(tree, pool, need=need, taken=room):
+            waiting.recheck(lane)
+        elif not _count_within_limits(
+            tree, pool, need=need, taken=_with_aside(tree, lane, taken=taken)
+        ):
             continue  # only this pass has taken the room
-        elif not _is_part(need, _spare(tree, pool, taken={})):
-            waiting.recheck(pool)
+        elif not _is_part(need, _spare(tree, lane, taken={})) or (
+            by_slack and not need.within(tree.slack_room(pool))
+        ):
+            waiting.recheck(lane)
         else:
-            waiting.rounded_up[pool] = None
+            waiting.rounded_up[lane] = None
             lots = tree.unit(key).lots
             one = AdmissionBatch(key, tree.lots[key].waiting.lowest(1))
             found += _batches(tree, lots) if lots else [one]
@@ -109,19 +125,25 @@ def _count_within_limits(tree: Tree, pool: Key, *, need: Resources, taken: Taken
     return count
 
 
-def _spare(tree: Tree, pool: Key, *, taken: Taken) -> Resources:
-    """What a pool is entitled to beyond what it uses."""
-    spare = tree.entitlement(pool) - tree.use(pool)
+def _spare(tree: Tree, lane: Key, *, taken: Taken) -> Resources:
+    """What a lane of a pool is entitled to beyond what the pool uses."""
+    pool = pool_of_lane(lane)
+    spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
     return spare - taken[pool] if pool in taken else spare
+
+
+def _with_aside(tree: Tree, lane: Key, *, taken: Taken) -> Taken:
+    """What is taken for a lane: what another lane of its pool has set aside, too."""
+    aside = tree.set_aside(lane)
+    if aside is ZERO:
+        return taken
+    above = tree.up(pool_of_lane(lane))
+    return {**taken, **{each: taken.get(each, ZERO) + aside for each in above}}
 
 
 def _lacked(need: Resources, spare: Resources) -> int | None:
     """A kind of which a pool is entitled to less than a task needs: best to nothing."""
-    lacked = [
-        kind
-        for kind, (requested, have) in enumerate(zip(need.amounts(), spare.amounts(), strict=True))
-        if requested - have >= EPSILON
-    ]
+    lacked = [Resources.KINDS.index(kind) for kind in need.short_of(spare)]
     return min(lacked, key=lambda kind: spare.amounts()[kind] >= EPSILON, default=None)
 
 
@@ -132,10 +154,11 @@ def _is_part(need: Resources, spare: Resources) -> bool:
 
 
 def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
-    """The pools that may admit a ticket, in the order in which they began to wait.
+    """The lanes that may admit a ticket, in the order in which they began to wait.
 
-    These are the pools that changed; and of those blocked on a resource of which more is
-    available, the ones whose head fits into what is left of it when their turn comes.
+    These are those that changed; and of those blocked on a resource of which more is
+    available, the ones whose head fits into what is left of it when their turn comes. The lane of
+    a pool for slack follows the other one, which may have set something else aside.
     """
     waiting = tree.waiting
     pending: list[tuple[int, Key, PoolResource | None]] = [
@@ -148,24 +171,42 @@ def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
         else:
             pending.append((first, waiting.blocked.item(first), grown))
     heapify(pending)
+    known = {*waiting.changed}
     while pending:
         number, pool, resource = heappop(pending)
         if resource is None:
             yield pool
+            _follow(waiting, pool, pending=pending, known=known)
             continue
         again = waiting.blocked.first(
             resource, start=number, most=_most(tree, resource, taken=taken)
         )
         if again == number:
             yield pool
+            _follow(waiting, pool, pending=pending, known=known)
             most = _most(tree, resource, taken=taken)
             again = waiting.blocked.first(resource, start=number + 1, most=most)
         if again is not None:
             heappush(pending, (again, waiting.blocked.item(again), resource))
 
 
+def _follow(
+    waiting: Waiting,
+    pool: Key,
+    *,
+    pending: list[tuple[int, Key, PoolResource | None]],
+    known: set[Key],
+) -> None:
+    lane = slack_lane(pool)
+    if lane in waiting.changed and lane not in known:
+        known.add(lane)
+        heappush(pending, (waiting.numbers[lane], lane, None))
+
+
 def _most(tree: Tree, resource: PoolResource, *, taken: Taken) -> int:
     """The largest need that fits into what is available of a resource."""
+    if resource.slack:
+        return tree.slack_room(resource.pool).amounts()[resource.kind] + EPSILON - 1
     available = tree.available(resource.pool) - taken.get(resource.pool, Resources())
     return available.amounts()[resource.kind] + EPSILON - 1
 
@@ -213,6 +254,7 @@ def _admit(
             break
     if not found:
         _block(tree, pool, head=head)
+    tree.waiting.recheck(slack_lane(pool))
     return found
 
 
@@ -236,27 +278,75 @@ def fitting_rations(tree: Tree, pool: Key, *, unit: QueuedUnit, rationed: list[R
     return count
 
 
-def _block(tree: Tree, pool: Key, *, head: Resources | None) -> None:
+def _admit_on_slack(
+    tree: Tree, lane: Key, *, taken: dict[Key, Resources], most: int
+) -> list[AdmissionBatch]:
+    """As `_admit`, for tasks on slack; a part of the reservation of their pool is their limit."""
+    found: list[AdmissionBatch] = []
+    head: Resources | None = None
+    pool, came = pool_of_lane(lane), Resources()
+    if pool in tree.waiting.changed:
+        return []  # what the others of the pool need next is not known before they have their turn
+    for key in tree.queues[lane].eligible() if pool in tree.pools else ():
+        waiting, need = tree.lots[key].waiting, tree.unit(key).need
+        before = _with_aside(tree, lane, taken=taken)
+        count = count_fitting(tree, pool, need=need, taken=before)
+        count = min(count, need.fits(tree.slack_room(pool) - came), len(waiting))
+        if not count:
+            too_low = _bottleneck(tree, pool, need=need, of=tree.limit) or _of_slack(
+                pool, need=need, room=tree.slack_limit(pool)
+            )
+            if too_low is not None:
+                tree.skip(key, too_low)
+                continue
+            head = need
+            break
+        found.append(AdmissionBatch(key, waiting.lowest(count)))
+        came = came + need.times(count)
+        for above in tree.up(pool):
+            taken[above] = taken.get(above, Resources()) + need.times(count)
+        if count < len(waiting) or len(found) >= most:
+            break
+    if not found:
+        _block(tree, lane, head=head)
+    return found
+
+
+def _of_slack(pool: Key, *, need: Resources, room: Resources) -> PoolResource | None:
+    """What tasks on slack lack of the room that their pool has for them."""
+    for kind in need.short_of(room):
+        return PoolResource(pool, Resources.KINDS.index(kind), slack=True)
+    return None
+
+
+def _block(tree: Tree, lane: Key, *, head: Resources | None) -> None:
     """Nothing was admitted: note what the head waits for, if there is one."""
+    pool, waiting = pool_of_lane(lane), tree.waiting
     if head is None:
-        tree.waiting.settle(pool)
+        waiting.settle(lane)
         return
-    resource = _bottleneck(tree, pool, need=head, of=tree.available)
-    spare = _spare(tree, pool, taken={})
+    of_slack = _of_slack(pool, need=head, room=tree.slack_room(pool)) if is_slack(lane) else None
+    if of_slack is not None:
+        waiting.block(lane, resource=of_slack, need=head)
+        return
+    aside = tree.set_aside(lane)
+    resource = _bottleneck(tree, pool, need=head + aside, of=tree.available)
+    spare = _spare(tree, lane, taken={})
     short = _lacked(head, spare)
     if short is None:
         # What only this pass has taken is no reason to block: that lot may have left by now.
         if resource is not None:
-            tree.waiting.block(pool, resource=resource, need=head, entitled=True)
+            set_aside, entitled = aside.amounts()[resource.kind], aside == ZERO
+            waiting.block(lane, resource=resource, need=head, entitled=entitled, aside=set_aside)
         return
     kind, part = short, spare.amounts()[short] >= EPSILON
-    tree.lack(pool, need=head, kind=kind, part=part)
+    tree.lack(lane, need=head, kind=kind, part=part)
     if not part:
         resource = PoolResource(pool, kind, entitled=True)
     if resource is not None:
-        tree.waiting.block(pool, resource=resource, need=head)
+        waiting.block(lane, resource=resource, need=head, aside=aside.amounts()[resource.kind])
     else:
-        tree.waiting.wait_with_part(pool, need=head)
+        waiting.wait_with_part(lane, need=head)
 
 
 def _bottleneck(
@@ -264,8 +354,6 @@ def _bottleneck(
 ) -> PoolResource | None:
     """The first resource on the way to the root of which `of(pool)` is less than `need`."""
     for above in tree.up(pool):
-        pairs = zip(need.amounts(), of(above).amounts(), strict=True)
-        for kind, (requested, most) in enumerate(pairs):
-            if requested - most >= EPSILON:
-                return PoolResource(above, kind)
+        for kind in need.short_of(of(above)):
+            return PoolResource(above, Resources.KINDS.index(kind))
     return None

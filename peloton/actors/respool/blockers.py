@@ -14,6 +14,7 @@ import msgspec
 
 from peloton.actors.resources import EPSILON, Resources, amount
 from peloton.actors.respool import shortage as s
+from peloton.actors.respool.lanes import lane_of
 from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, QueuePlace
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS
@@ -21,7 +22,7 @@ from peloton.actors.respool.rations import Ration
 from peloton.actors.respool.releases import Releases
 from peloton.runtime.vocabulary import Key
 
-QUEUE = "queue"
+QUEUE, SLACK = "queue", "slack"
 RATION_RULES = {Ration.CONTROLLERS: "controllers", Ration.NON_PREEMPTIBLE: "reservation"}
 LOOKED_AT_MAX = 64
 """Entries of a queue that are looked at for one answer."""
@@ -87,6 +88,8 @@ def _blockers(tree: PoolsAndReleases, key: Key) -> Iterator[PoolBlocker]:
     yield from too_low
     for of, part in unit.rationed:
         yield from _of_ration(tree, pool, of=of, need=part, in_all=in_all)
+    if lot.shape.on_slack:
+        yield from _of_slack(tree, pool, need=need, in_all=in_all)
     yield from (each for each in limits if each not in too_low)
     yield from _of_entitlement(tree, pool, need=need, in_all=in_all)
 
@@ -121,13 +124,31 @@ def _of_ration(
     tree: PoolsAndReleases, pool: Key, *, of: Ration, need: Resources, in_all: Resources
 ) -> Iterator[PoolBlocker]:
     most, free = tree.ration(pool, of), tree.ration_left(pool, of)
-    if most is None or free is None:
-        return
-    where = RATION_RULES[of], tree.path(pool)
+    if most is not None and free is not None:
+        where = RATION_RULES[of], tree.path(pool)
+        yield from _of_part(where, most=most, free=free, wants=(need, in_all))
+
+
+def _of_slack(
+    tree: PoolsAndReleases, pool: Key, *, need: Resources, in_all: Resources
+) -> Iterator[PoolBlocker]:
+    most, free = tree.slack_limit(pool), tree.slack_room(pool)
+    where = SLACK, tree.path(pool)
+    yield from _of_part(where, most=most, free=free, wants=(need, in_all))
+
+
+def _of_part(
+    where: tuple[str, str],
+    *,
+    most: Resources,
+    free: Resources,
+    wants: tuple[Resources, Resources],
+) -> Iterator[PoolBlocker]:
+    """Of what such tasks of a pool may hold, all kinds of which too little is left."""
     for kind in KINDS:
-        if _short(need, free, kind=kind):
-            found = _blocker(where, kind, most=most, used=most - free, wants=(need, in_all))
-            never = _short(need, most, kind=kind)
+        if _short(wants[0], free, kind=kind):
+            found = _blocker(where, kind, most=most, used=most - free, wants=wants)
+            never = _short(wants[0], most, kind=kind)
             yield msgspec.structs.replace(found, never=never) if never else found
 
 
@@ -153,7 +174,7 @@ def _short(need: Resources, available: Resources, *, kind: int) -> bool:
 
 
 def _ahead(tree: PoolsAndReleases, key: Key) -> QueueAhead:
-    queue, head = tree.queues[tree.lots[key].shape.pool], _head_of(tree, key)
+    queue, head = tree.queues[lane_of(tree.lots[key].shape)], _head_of(tree, key)
     need, tasks, gangs, entries = Resources(), 0, 0, 0
     for each in queue.ahead(head, LOOKED_AT_MAX):
         unit, other = tree.unit(each), tree.lots[each]
@@ -175,7 +196,7 @@ def _head_of(tree: PoolsAndReleases, key: Key) -> Key:
 def _place(
     tree: PoolsAndReleases, key: Key, *, ahead: QueueAhead, found: LotWaits
 ) -> QueuePlace | None:
-    queue = tree.queues[found.pool]
+    queue = tree.queues[lane_of(tree.lots[key].shape)]
     first = next(queue.eligible(), None)
     if first is None:
         return None

@@ -120,6 +120,7 @@ class PoolView(Value, frozen=True, gc=False, array_like=True):
     demand: Resources
     because: str = ""  # why its first ticket waits, if one does
     child_count: int = 0
+    on_slack: Resources = Resources()  # of `allocation`, what tasks hold that run on slack
     entitlement: Resources | None = None  # None: not asked for, or by an owner before it was shown
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from peloton.actors.resources import UNIT, Resources
+from peloton.actors.resources import CPU, UNIT, Resources
 from peloton.actors.respool.division import Division, KindClaim, KindTerms
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.state import Pool
@@ -23,6 +23,9 @@ HOLDERS_SCANNED_MAX = 20_000
 ZERO = Resources()
 KINDS = range(len(Resources.KINDS))
 NO_TERMS = (KindTerms(),) * len(KINDS)
+MILLIONTHS_MAX = 1 << 62
+NO_SLACK_LIMIT = Resources(slack=MILLIONTHS_MAX)
+"""A config says nothing of slack: a pool may use all that its share of it gives."""
 
 
 class Lacking(NamedTuple):
@@ -46,7 +49,8 @@ class Node:
     __slots__ = (
         "key", "state", "parent", "children", "names", "by_name", "reserved",
         "limit", "use", "demand", "held", "lots", "members", "rationed", "_most",
-        "own", "terms", "claims", "lacking", "divisions",
+        "on_slack", "slack_use", "own", "own_slack", "slack_limit", "terms",
+        "claims", "lacking", "divisions",
     )  # fmt: skip
 
     def __init__(self, key: Key) -> None:
@@ -65,10 +69,14 @@ class Node:
         self.members = 0  # of its own lots, waiting or admitted, whatever they request
         self.rationed = [ZERO, ZERO, ZERO]  # by `Ration`: `use` by such tasks of its own lots
         self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a cache
+        self.on_slack = ZERO  # `use` by tasks of its own lots that run on slack
+        self.slack_use = ZERO  # the same with all nodes below
         self.own = ZERO  # `use` and `demand` of its own lots, without lots that cannot be admitted
+        self.own_slack = ZERO  # the same of lots that run on slack
+        self.slack_limit = ZERO  # the most that these may use
         self.terms = NO_TERMS  # what its config says, by kind
         self.claims: list[KindClaim | None] = [None for _ in KINDS]  # what its parent was told
-        self.lacking: Lacking | None = None  # the entitlement its head waits for
+        self.lacking: dict[Key, Lacking] = {}  # by lane: the entitlement its head waits for
         self.divisions: tuple[Division, ...] = ()  # by kind, once it has had a child
 
     def lineage(self) -> Iterator[Node]:
@@ -85,14 +93,21 @@ class Node:
 
     def wanted(self, kind: int) -> int | None:
         """The least entitlement that is enough for a head that lacks it, here or below."""
-        found = (
-            self.lacking.wanted if self.lacking is not None and self.lacking.kind == kind else None
-        )
+        lacking = self.lacking.values()
+        found = min((each.wanted for each in lacking if each.kind == kind), default=None)
         if self.divisions and self.divisions[kind].waiters.order:
             division = self.divisions[kind]
             below = division.wanted(division.waiters.order[0][0])
             found = below if found is None else min(found, below)
         return found
+
+    def needs(self) -> tuple[int, ...]:
+        """What its own lots need; those that run on slack no more than they may use."""
+        own = self.own.amounts()
+        if self.own_slack is ZERO:
+            return own
+        rows = zip(own, self.own_slack.amounts(), self.slack_limit.amounts(), strict=True)
+        return tuple(need + min(on_slack, most) for need, on_slack, most in rows)
 
     def add_demand(self, more: Resources) -> None:
         """Add to the demand of this node's own lots, and so to all above."""
@@ -109,6 +124,13 @@ class Node:
             node._add_held(job, more)
             node = node.parent
 
+    def add_slack_use(self, more: Resources) -> None:
+        """Add to what tasks on slack use in this node, and so to all above."""
+        node: Node | None = self
+        while node is not None:
+            node.slack_use = node.slack_use + more
+            node = node.parent
+
     def link(self, parent: Node) -> None:
         """Become a child: the sums of this node count for those above from now on."""
         if any(node is self for node in parent.lineage()):
@@ -118,6 +140,7 @@ class Node:
         if not parent.divisions:
             parent.divisions = tuple(Division() for _ in KINDS)
         parent.add_demand(self.demand)
+        parent.add_slack_use(self.slack_use)
         for job, held in self.held.items():
             parent.add_use(job, held)
 
@@ -129,6 +152,7 @@ class Node:
         self.parent = None
         del parent.children[self.key]
         parent.add_demand(ZERO - self.demand)
+        parent.add_slack_use(ZERO - self.slack_use)
         for job, held in self.held.items():
             parent.add_use(job, ZERO - held)
 
@@ -190,10 +214,9 @@ def _more(most: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
 
 
 def terms_of(config: PoolConfig, limit: Resources) -> tuple[KindTerms, ...]:
-    """The terms of a pool, by kind."""
-    rows = zip(
-        config.reservation.amounts(), limit.amounts(), config.share, config.static, strict=True
-    )
+    """The terms of a pool, by kind. Slack is shared as cpu is; nobody reserves any."""
+    shares, static = (*config.share, config.share[CPU]), (*config.static, False)
+    rows = zip(config.reservation.amounts(), limit.amounts(), shares, static, strict=True)
     return tuple(
         KindTerms(reservation, most, int(share * UNIT), static)
         for reservation, most, share, static in rows
@@ -209,4 +232,11 @@ def limit_of(key: Key, state: Pool | None) -> Resources:
     """The most a pool may use: of the root, what the cluster has."""
     if state is None:
         return ZERO
-    return state.capacity if key == ROOT else state.config.limit
+    return state.capacity if key == ROOT else state.config.limit + NO_SLACK_LIMIT
+
+
+def slack_limit_of(config: PoolConfig) -> Resources:
+    """The most that the tasks of a pool that run on slack may use: a part of its reservation, and
+    of slack all that there is."""
+    part = config.reservation.percent(config.slack_percent)
+    return Resources(0, part.memory, part.disk, part.gpu, MILLIONTHS_MAX)

@@ -7,10 +7,11 @@ shows. Must not change anything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool import messages as m
+from peloton.actors.respool.lanes import lanes_of
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.walks import find_pool, walk_pools
@@ -42,8 +43,9 @@ def get_pool(pool: Pool, query: m.GetPool, at: At) -> tuple[m.PoolView, ...]:
 def list_queue(pool: Pool, query: m.ListQueue, at: At) -> tuple[m.QueuedLot, ...]:
     """Who waits in a pool, the first first."""
     tree: Tree = at.index
-    queue, left, found = tree.queues.get(query.pool), query.most, []
-    for key in queue.in_order() if queue is not None else ():
+    left, found = query.most, []
+    queues = [tree.queues[lane] for lane in lanes_of(query.pool) if lane in tree.queues]
+    for key in chain.from_iterable(queue.in_order() for queue in queues):
         if left <= 0:
             break
         for each in tree.unit(key).lots or (key,):
@@ -58,7 +60,10 @@ def list_queue(pool: Pool, query: m.ListQueue, at: At) -> tuple[m.QueuedLot, ...
 def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:
     """A pool as clients see it; the root shows the cluster's capacity as its own."""
     below = tuple(sorted(tree.below(pool))) if children else ()
-    texts = (tree.head_waits(pool), tree.reclaims.verdict(pool, tree.waiting))
+    lanes, books = lanes_of(pool), tree.reclaims
+    texts = [
+        text for at in lanes for text in (tree.head_waits(at), books.verdict(at, tree.waiting))
+    ]
     return _view(tree, pool, children=below, because="; ".join(filter(None, texts)))
 
 
@@ -78,5 +83,6 @@ def _view(
         demand=tree.demand(pool) if use else Resources(),
         because=because,
         child_count=tree.count_below(pool),
+        on_slack=tree.slack_use(pool) if use else Resources(),
         entitlement=tree.entitlement(pool) if use else None,
     )

@@ -28,6 +28,8 @@ RATIONS = (Ration.CONTROLLERS, Ration.NON_PREEMPTIBLE)
 
 def rations_of(shape: LotShape) -> tuple[Ration, ...]:
     """The rations in which such tasks count; a revocable one runs on what others do not use."""
+    if shape.on_slack:
+        return ()  # the limit of its lane is its own
     if shape.preemptible or shape.revocable:
         return (Ration.CONTROLLERS,) if shape.controller else ()
     return RATIONS if shape.controller else (Ration.NON_PREEMPTIBLE,)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from peloton.actors.resources import EPSILON, Resources, amount
 from peloton.actors.respool.admission import fitting_rations
+from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.messages import Reclaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO
@@ -70,57 +71,62 @@ def reclaims(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
     books.follow(tree.waiting, tree.policy, now)
     found: list[tuple[Key, Reclaim]] = []
     for _ in range(POOLS_PER_TURN_MAX):
-        pool = books.due(now)
-        if pool is None:
+        lane = books.due(now)
+        if lane is None:
             break
-        found += _for_pool(tree, pool, now=now)
+        found += _for_lane(tree, lane, now=now)
         if found:
             break  # the lots have to have them before the next plan counts what comes
     return found
 
 
-def _for_pool(tree: Tree, pool: Key, *, now: float) -> list[tuple[Key, Reclaim]]:
-    books, awaited = tree.reclaims, tree.waiting.awaits(pool)
-    books.unclaim(pool)
+def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]:
+    books, awaited = tree.reclaims, tree.waiting.awaits(lane)
+    books.unclaim(lane)
     if awaited is None:
         return []
     where, _ = awaited
     books.sort(tree.lots)
     later = now + max(tree.policy.sustained_s, REST_S_MIN)
-    wanted = _wanted(tree, pool)
+    wanted, pool = _wanted(tree, lane), pool_of_lane(lane)
     if not wanted:
-        books.again(pool, later, verdict="")
+        books.again(lane, later, verdict="")
         return []
     free = tree.available(where) + _coming(tree, where) - books.claimed(where)
     over = _overdrafts(tree, where)
-    short = Shortfall(pool, where, _size(tree, pool), _missing(_sum(wanted), free))
+    short = Shortfall(pool, where, _size(tree, lane), _missing(_sum(wanted), free))
     picked, gained = _pick(tree, over, short=short, now=now)
     possible = _fitting(wanted, free + gained)
     if not possible:
         until, verdict = _why_not(tree, over, later=later, now=now)
-        books.again(pool, until, verdict=verdict)
+        books.again(lane, until, verdict=verdict)
         return []
     if possible != wanted:
         short = short._replace(missing=_missing(_sum(possible), free))
         picked, _ = _pick(tree, over, short=short, now=now)
-    books.verdicts.pop(pool, None)
-    books.claim(pool, _sum(possible), above=tree.up(pool))
-    books.on_the_way(pool)
+    books.verdicts.pop(lane, None)
+    books.claim(lane, _sum(possible), above=tree.up(pool))
+    books.on_the_way(lane)
     return _orders(tree, short, picked=picked, now=now)
 
 
-def _wanted(tree: Tree, pool: Key) -> list[TaskBatch]:
-    """The tasks to which a pool is entitled beyond those it has, in the order of its queue."""
-    spare = tree.entitlement(pool) - tree.use(pool)
+def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
+    """The tasks to which a pool is entitled beyond those it has, in the order of the queue."""
+    pool = pool_of_lane(lane)
+    spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
     found: list[TaskBatch] = []
     rationed = [ZERO, ZERO, ZERO]
-    for key in tree.queues[pool].eligible():
+    room = tree.slack_room(pool) if is_slack(lane) else None
+    for key in tree.queues[lane].eligible():
         unit = tree.unit(key)
         fitting = fitting_rations(tree, pool, unit=unit, rationed=rationed)
         if not fitting:
             continue  # it blocks nobody
         waiting = 1 if unit.lots else len(tree.lots[key].waiting)
         count = min(waiting, fitting, unit.need.fits(spare))
+        if room is not None:
+            count = min(count, unit.need.fits(room))
+            room = room - unit.need.times(count)
         if count:
             found.append(TaskBatch(unit.need, count))
             spare = spare - unit.need.times(count)
@@ -131,9 +137,9 @@ def _wanted(tree: Tree, pool: Key) -> list[TaskBatch]:
     return found
 
 
-def _size(tree: Tree, pool: Key) -> Resources:
+def _size(tree: Tree, lane: Key) -> Resources:
     """What one task needs of those that wait first; of a gang, the one that needs most."""
-    first = next(iter(tree.queues[pool].eligible()))
+    first = next(iter(tree.queues[lane].eligible()))
     lots = tree.unit(first).lots or (first,)
     return max((tree.lots[key].shape.resources for key in lots), key=Resources.amounts)
 

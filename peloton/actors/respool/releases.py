@@ -28,7 +28,7 @@ Up = Callable[[Key], list[Key]]
 class ReleaseSum(NamedTuple):
     """What a pool and those below it released until a time, less what it counts less by now."""
 
-    amounts: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
+    amounts: tuple[float, ...] = (0.0,) * len(Resources.KINDS)
     tasks: float = 0.0
     at: float = 0.0
 

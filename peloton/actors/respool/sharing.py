@@ -43,13 +43,13 @@ class Sharing:
             division.put(node.key, None)
             division.waiters.put(node.key, None)
         node.claims = [None for _ in KINDS]
-        node.lacking = None
+        node.lacking = {}
         self._lacking.pop(node.key, None)
         self.touch(parent)
 
-    def block(self, node: Node, *, kind: int, enough: int) -> None:
-        """The head of a pool lacks entitlement to a kind, until it is `enough`."""
-        node.lacking = Lacking(kind, enough)
+    def block(self, node: Node, lane: Key, *, kind: int, enough: int) -> None:
+        """The head of a lane of a pool lacks entitlement to a kind, until it is `enough`."""
+        node.lacking[lane] = Lacking(kind, enough)
         self._lacking[node.key] = node
         self.touch(node)
 
@@ -69,7 +69,7 @@ class Sharing:
         for kind in KINDS:
             _wake(root, kind, found=found)
         for node in found.values():
-            node.lacking = None
+            node.lacking = {}
             del self._lacking[node.key]
             self._touched[node.key] = node
         return [*found]
@@ -96,7 +96,7 @@ def _claim(node: Node, parent: Node) -> bool:
     Most kinds of most nodes are as they were, so this compares before it calls.
     """
     changed = False
-    own, divisions = node.own.amounts(), node.divisions
+    own, divisions = node.needs(), node.divisions
     for kind in KINDS:
         division, terms, known = parent.divisions[kind], node.terms[kind], node.claims[kind]
         need = own[kind] + divisions[kind].need if divisions else own[kind]
@@ -126,7 +126,7 @@ def _wake(root: Node, kind: int, *, found: dict[Key, Node]) -> None:
     open_nodes = [(root, root.limit.amounts()[kind])]
     while open_nodes:
         node, entitled = open_nodes.pop()
-        if node.lacking is not None and node.lacking.enough(kind, entitled):
+        if any(each.enough(kind, entitled) for each in node.lacking.values()):
             found[node.key] = node
         if node.divisions:
             division = node.divisions[kind]

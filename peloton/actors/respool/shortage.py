@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from peloton.actors.resources import Resources, amount
 from peloton.actors.respool.gangs import Gang, QueuedUnit
+from peloton.actors.respool.lanes import lane_of, pool_of_lane
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
@@ -27,7 +28,7 @@ RATION_NAMES = {
         "reservation of pool {path}, within which tasks that may not be preempted have to stay,"
     ),
 }
-UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": ""}
+UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": "", "slack": ""}
 
 
 class Shortage(NamedTuple):
@@ -52,6 +53,15 @@ class PoolLimits(Protocol):
     @property
     def queues(self) -> Mapping[Key, Queue]:
         """The queues of pools that have lots."""
+
+    def slack_limit(self, pool: Key) -> Resources:
+        """The most that the tasks of a pool that run on slack may hold."""
+
+    def slack_room(self, pool: Key) -> Resources:
+        """What they may still take."""
+
+    def set_aside(self, lane: Key) -> Resources:
+        """What those on slack leave to others of their pool."""
 
     def up(self, pool: Key) -> list[Key]:
         """A pool and its ancestors."""
@@ -98,8 +108,10 @@ def shortage(tree: PoolLimits, key: Key) -> Shortage:
     found = (
         _of_limits(tree, pool, need=need)
         or _of_rations(tree, pool, rationed=unit.rationed)
+        or (_of_slack(tree, pool, need=need) if tree.lots[key].shape.on_slack else None)
         or _of_use(tree, pool, need=need)
         or _of_entitlement(tree, pool, need=need)
+        or _of_aside(tree, lane_of(tree.lots[key].shape), need=need)
         or Shortage(TURN)
     )
     if gang is None or gang.head is None or not found.text:
@@ -114,6 +126,10 @@ def _of_limits(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | No
             kind = next(iter(short))
             most = f"the {_name(tree, above)} is {_shown(kind, tree.limit(above))}"
             text = f"requested {_shown(kind, need)} {kind}, but {most}"
+            if above == ROOT and kind == "slack":
+                text = f"requested {_shown(kind, need)} cpu of slack, but hosts have"
+                text += f" {_shown(kind, tree.limit(above))}: it waits for them to have more"
+                return Shortage(CAPACITY, text)
             if above == ROOT:  # hosts come, and come back: that is no proof of never
                 return Shortage(CAPACITY, f"{text}: it waits for more hosts")
             return Shortage(LIMIT, f"{text}: it can never be admitted", True)
@@ -134,6 +150,18 @@ def _of_rations(
         for kind in need.short_of(free):
             text = f"{name} reached: {kind} requested {_shown(kind, need)}"
             return Shortage(LIMIT, f"{text}, {_shown(kind, free)} of {_shown(kind, most)} free")
+    return None
+
+
+def _of_slack(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
+    most, free = tree.slack_limit(pool), tree.slack_room(pool)
+    name = f"limit of pool {tree.path(pool)} for tasks on slack"
+    for kind in need.short_of(most):
+        text = f"requested {_shown(kind, need)} {kind}, but the {name} is {_shown(kind, most)}"
+        return Shortage(LIMIT, f"{text}: it can never be admitted", True)
+    for kind in need.short_of(free):
+        text = f"{name} reached: {kind} requested {_shown(kind, need)}"
+        return Shortage(LIMIT, f"{text}, {_shown(kind, free)} of {_shown(kind, most)} free")
     return None
 
 
@@ -164,6 +192,17 @@ def _of_entitlement(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage
     return None
 
 
+def _of_aside(tree: PoolLimits, lane: Key, *, need: Resources) -> Shortage | None:
+    aside, pool = tree.set_aside(lane), pool_of_lane(lane)
+    rooms = [tree.limit(above) - tree.use(above) for above in tree.up(pool)]
+    rooms.append(tree.entitlement(pool) - tree.use(pool))
+    for room in rooms if aside != Resources() else ():
+        for kind in (need + aside).short_of(room):
+            text = f"pool {tree.path(pool)} keeps {_shown(kind, aside)} {kind} for its first task"
+            return Shortage(LIMIT, f"{text} that is not on slack: requested {_shown(kind, need)}")
+    return None
+
+
 def _holder(tree: PoolLimits, pool: Key, *, kind: str) -> str:
     """The job that holds most of what is missing."""
     job, held = tree.holder(pool, Resources.KINDS.index(kind))
@@ -182,9 +221,9 @@ def _number(millionths: int) -> str:
     return f"{amount(millionths):.10g}"
 
 
-def why_head_waits(tree: PoolLimits, pool: Key) -> str:
-    """Why the first ticket of a pool waits; "" if none does."""
-    queue = tree.queues.get(pool)
+def why_head_waits(tree: PoolLimits, lane: Key) -> str:
+    """Why the first ticket of a lane of a pool waits; "" if none does."""
+    queue = tree.queues.get(lane)
     head = queue.first() if queue is not None else None
     if head is None:
         return ""
@@ -194,17 +233,17 @@ def why_head_waits(tree: PoolLimits, pool: Key) -> str:
 def why_lot_waits(tree: PoolLimits, key: Key) -> LotWaits:
     """Why the waiting members of a lot wait, and how many tickets are before them."""
     lot = tree.lots[key]
-    pool = lot.shape.pool
+    pool, lane = lot.shape.pool, lane_of(lot.shape)
     gang = tree.gang(key)
     head = key if gang is None else gang.head.key if gang.head is not None else None
-    position = tree.queues[pool].before(head) if lot.waiting and head is not None else 0
+    position = tree.queues[lane].before(head) if lot.waiting and head is not None else 0
     short = shortage(tree, key)
     because = short.text
     if not because and position:
         # It would fit, but a head that does not fit blocks it: give the reason of the head.
         tickets = "1 ticket is" if position == 1 else f"{position} tickets are"
         because = f"{tickets} before it in the queue of its pool"
-        first = why_head_waits(tree, pool)
+        first = why_head_waits(tree, lane)
         because += f"; the first of them waits: {first}" if first else ""
     return LotWaits(
         pool=pool,

@@ -16,16 +16,19 @@ from collections.abc import Iterator
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.blockers import explained
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
+from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_lane, slack_lane
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot, held_and_wanted
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import (
     KINDS,
+    MILLIONTHS_MAX,
     NO_TERMS,
     ZERO,
     Node,
     limit_of,
     parent_of,
+    slack_limit_of,
     terms_of,
 )
 from peloton.actors.respool.queue import Queue
@@ -38,8 +41,6 @@ from peloton.actors.respool.skipped import SkippedLots
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Key, kind_of
-
-MILLIONTHS_MAX = 1 << 62
 
 
 class Tree:
@@ -134,6 +135,23 @@ class Tree:
         most = self.ration(pool, of)
         return None if most is None else most - self._nodes[pool].rationed[of]
 
+    def slack_limit(self, pool: Key) -> Resources:
+        """The most that the tasks of a pool that run on slack may hold."""
+        return self._nodes[pool].slack_limit if pool in self.pools else ZERO
+
+    def slack_room(self, pool: Key) -> Resources:
+        """What they may still take; negative if they hold more."""
+        return self.slack_limit(pool) - self._nodes[pool].on_slack
+
+    def slack_use(self, pool: Key) -> Resources:
+        """Of `use`, what tasks hold that run on slack."""
+        return self._nodes[pool].slack_use if pool in self.pools else ZERO
+
+    def set_aside(self, lane: Key) -> Resources:
+        """What tasks on slack leave to the first of the others of their pool: what it needs."""
+        head = self.waiting.head(pool_of_lane(lane)) if is_slack(lane) else None
+        return ZERO if head is None else Resources(0, head.memory, head.disk, head.gpu)
+
     def up(self, pool: Key) -> list[Key]:
         """A pool and its ancestors, the root last."""
         node = self._nodes.get(pool)
@@ -202,20 +220,21 @@ class Tree:
         """A lot can never be admitted under the present limit of a resource, or not before others
         of its ration end: it blocks no other, and entitles its pool to nothing."""
         lot, unit = self.lots[key], self.unit(key)
-        self.queues[lot.shape.pool].skip(key)
+        self.queues[lane_of(lot.shape)].skip(key)
         need = dict(unit.rationed)[resource.ration] if resource.ration else unit.need
         self._skipped.put(key, resource=resource, amount=need.amounts()[resource.kind])
         self._claim_all(key, lot.shape.pool)
 
-    def lack(self, pool: Key, *, need: Resources, kind: int, part: bool) -> None:
-        """The head of a pool lacks entitlement to a kind: check it again once there is enough.
+    def lack(self, lane: Key, *, need: Resources, kind: int, part: bool) -> None:
+        """The head of a lane lacks entitlement to a kind: check it again once there is enough.
 
         `part`: it has some; else some is enough, for a task may be rounded up.
         """
-        node = self._nodes[pool]
+        node = self._nodes[pool_of_lane(lane)]
         whole = need.amounts()[kind] + 1 - EPSILON
         more = whole if part else min(whole, EPSILON)
-        self._sharing.block(node, kind=kind, enough=node.use.amounts()[kind] + more)
+        more += self.set_aside(lane).amounts()[kind]
+        self._sharing.block(node, lane, kind=kind, enough=node.use.amounts()[kind] + more)
 
     def settle(self) -> bool:
         """Let all changes reach the entitlements; whether there are heads to be checked again."""
@@ -224,7 +243,7 @@ class Tree:
             return False
         woken = self._sharing.woken(root)
         for pool in woken:
-            self.waiting.recheck(pool)
+            self._recheck(pool)
         return bool(woken)
 
     # ---- a pool has changed ----
@@ -242,6 +261,7 @@ class Tree:
         node.state = new
         node.limit = limit_of(key, new)
         node.terms = terms_of(new.config, node.limit) if new is not None else NO_TERMS
+        node.slack_limit = slack_limit_of(new.config) if new is not None else ZERO
         self._uneven.pop(key, None)
         if new is not None and any(terms.static or not terms.share for terms in node.terms):
             self._uneven[key] = None
@@ -259,6 +279,7 @@ class Tree:
         else:
             self._limited(node, was)
             self._restore_rationed(key, RATIONS)
+            self._restore_on_slack(key)
         for each in (key, above):
             self._forget(each)
 
@@ -270,16 +291,17 @@ class Tree:
             for lot in self._skipped.items():
                 self._restore(lot)
             return
-        self.waiting.recheck(node.key)
-        queue = self.queues.get(node.key)
-        for lot in queue.skipped() if queue is not None else ():
-            self._restore(lot)
+        self._recheck(node.key)
+        for lane in lanes_of(node.key):
+            queue = self.queues.get(lane)
+            for lot in queue.skipped() if queue is not None else ():
+                self._restore(lot)
 
     def _limited(self, node: Node, was: Resources) -> None:
         """The limit of a pool may be another."""
         if node.limit == was:
             return
-        self.waiting.recheck(node.key)
+        self._recheck(node.key)
         lower = False
         for kind, before, now in zip(KINDS, was.amounts(), node.limit.amounts(), strict=True):
             if now > before:
@@ -287,7 +309,7 @@ class Tree:
                 self._restore_fitting(PoolResource(node.key, kind), now)
             lower = lower or now < before
         for pool in self._beyond(node) if lower else ():
-            self.waiting.recheck(pool)
+            self._recheck(pool_of_lane(pool))
 
     def _beyond(self, node: Node) -> list[Key]:
         """Pools below, among them all whose head needs more than the present limit."""
@@ -314,6 +336,17 @@ class Tree:
                 most = left.amounts()[kind] if left is not None else MILLIONTHS_MAX
                 self._restore_fitting(resource, most)
 
+    def _restore_on_slack(self, pool: Key) -> None:
+        """The limit of a pool for tasks on slack may be another."""
+        self.waiting.recheck(slack_lane(pool))
+        for kind in KINDS:
+            most = self.slack_limit(pool).amounts()[kind]
+            self._restore_fitting(PoolResource(pool, kind, slack=True), most)
+
+    def _recheck(self, pool: Key) -> None:
+        for lane in lanes_of(pool):
+            self.waiting.recheck(lane)
+
     def _restore_fitting(self, resource: PoolResource, limit: int) -> None:
         """Lots that were skipped because of this limit are eligible again if it is high enough."""
         for lot in self._skipped.fitting(resource, limit + EPSILON - 1):
@@ -321,10 +354,11 @@ class Tree:
 
     def _restore(self, lot: Key) -> None:
         self._skipped.drop(lot)
-        pool = self.lots[lot].shape.pool
-        self.queues[pool].restore(lot)
-        self._claim_all(lot, pool)
-        self.waiting.recheck(pool)
+        shape = self.lots[lot].shape
+        lane = lane_of(shape)
+        self.queues[lane].restore(lot)
+        self._claim_all(lot, shape.pool)
+        self.waiting.recheck(lane)
 
     # ---- a lot has changed ----
 
@@ -339,7 +373,7 @@ class Tree:
         pool, need = lot.shape.pool, lot.shape.resources
         node = self._node(pool)
         if old is not None and new is not None and new.admitted.raw & ~old.admitted.raw:
-            self.waiting.admitted(pool)
+            self.waiting.admitted(lane_of(lot.shape))
         node.lots += (new is not None) - (old is not None)
         (held, wanted), (held_was, wanted_was) = held_and_wanted(new), held_and_wanted(old)
         held, wanted = held - held_was, wanted - wanted_was
@@ -348,28 +382,31 @@ class Tree:
             node.add_demand(need.times(wanted))
         if held:
             node.add_use(key.split("/")[1], need.times(held))
-        rations = rations_of(lot.shape) if held else ()
+        rations, on_slack = rations_of(lot.shape) if held else (), lot.shape.on_slack
         for each in rations:
             node.rationed[each] = node.rationed[each] + need.times(held)
+        if held and on_slack:
+            node.on_slack = node.on_slack + need.times(held)
+            node.add_slack_use(need.times(held))
         if held < 0:
             self._released(node, need)
             self.releases.add(pool, need.times(-held), tasks=-held)
-        self._queue(key, new, pool=pool)
+        self._queue(key, new, lane=lane_of(lot.shape))
         self.reclaims.put(key, old=old, new=new)
-        self._claim(key, pool)
+        self._claim(key, pool, on_slack=on_slack)
         if held < 0:
             self._restore_rationed(pool, rations)
         self._forget(pool)
 
-    def _queue(self, key: Key, new: Lot | None, *, pool: Key) -> None:
-        queue = self.queues.get(pool)
+    def _queue(self, key: Key, new: Lot | None, *, lane: Key) -> None:
+        queue = self.queues.get(lane)
         if queue is None:
-            queue = self.queues[pool] = Queue()
+            queue = self.queues[lane] = Queue()
         gang = None
         if self._gangs or (new is not None and new.gang is not None):
             gang = self._gangs.put(key, new)
             if gang is not None:
-                self._queue_gang(gang, queue, pool=pool)
+                self._queue_gang(gang, queue, pool=lane)
         if new is not None and new.waiting and not (gang is not None and new.forming):
             shape, waiting = new.shape, len(new.waiting)
             queue.put(key, priority=shape.priority, arrived=new.arrived, waiting=waiting)
@@ -378,9 +415,10 @@ class Tree:
         if not queue.is_skipped(key):
             self._skipped.drop(key)
         if queue:
-            self.waiting.add(pool)
+            self.waiting.add(lane)
         else:
-            self.waiting.remove(pool)
+            self.waiting.remove(lane)
+            self.waiting.recheck(slack_lane(lane))  # nothing is set aside any more
 
     def _queue_gang(self, gang: Gang, queue: Queue, *, pool: Key) -> None:
         """A gang is one entry, and is in the queue only while it is complete."""
@@ -400,9 +438,9 @@ class Tree:
     def _claim_all(self, key: Key, pool: Key) -> None:
         """As `_claim`, for all lots that are admitted with this one."""
         for lot in self.unit(key).lots or (key,):
-            self._claim(lot, pool)
+            self._claim(lot, pool, on_slack=self.lots[lot].shape.on_slack)
 
-    def _claim(self, key: Key, pool: Key) -> None:
+    def _claim(self, key: Key, pool: Key, *, on_slack: bool = False) -> None:
         """What a lot adds to the need of its pool may be another; of a skipped one, what it holds.
 
         Else a task that is too large for ever would take from other pools what it cannot use.
@@ -411,7 +449,8 @@ class Tree:
         claimed = ZERO
         if lot is not None:
             held, wanted = held_and_wanted(lot)
-            gang, queue = self._gangs.of(key) if self._gangs else None, self.queues[pool]
+            gang = self._gangs.of(key) if self._gangs else None
+            queue = self.queues[lane_of(lot.shape)]
             at = key if gang is None else gang.head.key if gang.head is not None else None
             count = held if at is None or queue.is_skipped(at) else held + wanted
             claimed = lot.shape.resources.times(count)
@@ -423,7 +462,10 @@ class Tree:
         else:
             self._claimed[key] = claimed
         node = self._node(pool)
-        node.own = node.own + claimed - was
+        if on_slack:
+            node.own_slack = node.own_slack + claimed - was
+        else:
+            node.own = node.own + claimed - was
         self._sharing.touch(node)
 
     def _released(self, node: Node, need: Resources) -> None:
@@ -433,6 +475,8 @@ class Tree:
         for above in node.lineage():
             for kind in kinds:
                 self.waiting.grow(PoolResource(above.key, kind))
+        for kind in kinds:
+            self.waiting.grow(PoolResource(node.key, kind, slack=True))
 
     # ---- nodes ----
 
@@ -447,5 +491,6 @@ class Tree:
         node = self._nodes.get(key) if key is not None else None
         if node is not None and node.idle:
             del self._nodes[node.key]
-            self.queues.pop(node.key, None)
+            for lane in lanes_of(node.key):
+                self.queues.pop(lane, None)
             self.releases.drop(node.key)

@@ -20,18 +20,24 @@ from typing import NamedTuple
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.first_fit import FirstFit
+from peloton.actors.respool.lanes import is_slack, slack_lane
 from peloton.actors.respool.rations import Ration
 from peloton.runtime.vocabulary import Key
+
+SLACK_NUMBERS = 1 << 40
+"""Added to the numbers of lanes for slack: they come after all others, and take what is left."""
 
 
 class PoolResource(NamedTuple):
     """A kind of resource in a pool, by its index in `Resources.KINDS`; or a ration of it; or what
-    the pool is entitled to of it, which `sharing.Sharing` knows."""
+    the pool is entitled to of it, which `sharing.Sharing` knows; or what its tasks that run on
+    `slack` may hold of it."""
 
     pool: Key
     kind: int
     ration: Ration = Ration.NONE
     entitled: bool = False
+    slack: bool = False
 
 
 class Thresholds:
@@ -85,7 +91,8 @@ class Thresholds:
 
 
 class Waiting:
-    """The pools of a tree that have waiting members."""
+    """The pools of a tree that have waiting members; or rather their lanes (`lanes`), for the head
+    of one lane does not block those of the other."""
 
     def __init__(self) -> None:
         self.numbers: dict[Key, int] = {}  # all such pools, numbered as they began to wait
@@ -108,7 +115,7 @@ class Waiting:
         """A pool has waiting members, and something of it has changed."""
         if pool not in self.numbers:
             self._number += 1
-            self.numbers[pool] = self._number
+            self.numbers[pool] = self._number + (SLACK_NUMBERS if is_slack(pool) else 0)
         self.recheck(pool)
 
     def remove(self, pool: Key) -> None:
@@ -161,23 +168,30 @@ class Waiting:
         where = self._entitled.get(pool)
         return None if where is None else (where, self._heads[pool])
 
-    def is_awaited(self, pool: Key) -> bool:
-        """Whether room in a pool is awaited by the head of another that is entitled to it."""
-        return pool in self._awaited
+    def is_awaited(self, pool: Key, *, by_slack: bool) -> bool:
+        """Whether room in a pool is awaited by the head of another that is entitled to it; of the
+        heads that run on slack only if `by_slack`."""
+        return pool in self._awaited or (by_slack and slack_lane(pool) in self._awaited)
+
+    def head(self, pool: Key) -> Resources | None:
+        """What the head of a pool needs, if it waits for something."""
+        return self._heads.get(pool)
 
     def block(
-        self, pool: Key, *, resource: PoolResource, need: Resources, entitled: bool = False
-    ) -> None:
+        self, pool: Key, *, resource: PoolResource, need: Resources, entitled: bool = False,
+        aside: int = 0,
+    ) -> None:  # fmt: skip
         """The head of a pool, which needs that much, lacks a resource; `entitled`: its pool is
-        entitled to it."""
+        entitled to it. So much of it is set `aside` for others."""
         self._unblock(pool)
         self.changed.pop(pool, None)
-        amount = need.amounts()[resource.kind]
+        amount = need.amounts()[resource.kind] + aside
         self.blocked.put(pool, self.numbers[pool], resource=resource, amount=amount)
         if entitled:
             self._entitled[pool] = resource.pool
             self.entitled_news[pool] = None
-            self._awaited[resource.pool] = self._awaited.get(resource.pool, 0) + 1
+            where = slack_lane(resource.pool) if is_slack(pool) else resource.pool
+            self._awaited[where] = self._awaited.get(where, 0) + 1
         self._head(pool, need)
 
     def settle(self, pool: Key) -> None:
@@ -203,6 +217,7 @@ class Waiting:
         self._parts.pop(pool, None)
         where = self._entitled.pop(pool, None)
         if where is not None:
+            where = slack_lane(where) if is_slack(pool) else where
             self.entitled_news[pool] = None
             self._awaited[where] -= 1
             if not self._awaited[where]:

@@ -25,6 +25,9 @@ LEVEL_GANGS = 6
 """Feature level from which instances are admitted and placed as a gang: hosts of an earlier version
 would start a run that is only to be held."""
 
+LEVEL_SLACK = 6
+"""Feature level from which jobs run on slack: hosts of an earlier version would not count it."""
+
 
 class TaskGoals(enum.IntEnum):
     """What should become of an instance."""
@@ -59,6 +62,8 @@ PREEMPTED = "preempted"
 """The reason of a run that was killed for a pool that is entitled to what it held."""
 HOST_MAINTENANCE = "host maintenance"
 """The reason of a run that was ended because its host goes down for maintenance."""
+SLACK_TAKEN = "slack taken back"
+"""The reason of a run on slack that was ended because its host has less of it."""
 
 
 class RunOutcome(Value, frozen=True, gc=False, array_like=True):

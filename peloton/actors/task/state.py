@@ -17,6 +17,7 @@ import msgspec
 from peloton.actors.task import facts as f
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
+    SLACK_TAKEN,
     End,
     KillCause,
     PastRun,
@@ -115,6 +116,7 @@ _STATE_OF_END = {
     End.LOST: TaskStates.LOST,
 }
 
+FREE_ENDS = frozenset((HOST_MAINTENANCE, SLACK_TAKEN))
 PREEMPTIONS = frozenset((KillCause.PREEMPTED, KillCause.PREEMPTED_FOR_GOOD))
 _LOST_OR_KILLED = frozenset((TaskStates.LOST, TaskStates.KILLED))
 
@@ -181,8 +183,8 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
         # A service must not end, so every end counts as a failure.
         failures = task.failures + (task.goal == TaskGoals.RUNNING)
         return replace(task, state=state, failures=failures, because="")
-    if outcome.system and outcome.reason == HOST_MAINTENANCE and state == TaskStates.KILLED:
-        # An operator's order: however often hosts go down, the task is not charged with it.
+    if outcome.system and outcome.reason in FREE_ENDS and state == TaskStates.KILLED:
+        # However often hosts go down, or take slack back, the task is not charged with it.
         return replace(task, state=TaskStates.LOST, free_try=True, because="")
     if outcome.system or state == TaskStates.LOST:
         count = task.system_failures + 1

@@ -21,7 +21,7 @@ from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import GetJob, JobView, StopJob
 from peloton.actors.job.slice.counts import client_state
 from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
-from peloton.actors.resources import Resources
+from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
@@ -133,6 +133,7 @@ def quiet(view: ClusterView) -> None:
     lots_equal_the_tasks(view)
     tallies_equal_the_tasks(view)
     hosts_keep_their_capacity(view)
+    hosts_keep_their_slack(view)
     ledgers_equal_the_machines(view)
     every_process_is_intended(view)
     nobody_waits_who_fits(view)
@@ -181,8 +182,15 @@ def _keeps_its_capacity(key: Key, host: Host) -> None:
     used = held_by(host)
     if used != host.used:
         raise Contradiction(f"R9 {key}: its runs hold {used}, its sum is {host.used}")
-    if not used.within(host.capacity):
+    if not used.with_slack(0).within(host.capacity):
         raise Contradiction(f"R9 {key} is over its capacity: {used}")
+
+
+def hosts_keep_their_slack(view: ClusterView) -> None:
+    """R9: what runs hold of slack is no more than there is, once others had to end for it."""
+    for key, host in view.cells("host").items():
+        if host.used.slack - host.capacity.slack >= EPSILON and key not in view.machines.cut_off:
+            raise Contradiction(f"R9 {key}: {host.used.slack} of {host.capacity.slack} slack held")
 
 
 def lots_equal_the_tasks(view: ClusterView) -> None:

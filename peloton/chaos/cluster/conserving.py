@@ -33,6 +33,7 @@ class LotSums:
         self.demand = NONE
         self.controllers = NONE
         self.non_preemptible = NONE
+        self.on_slack = NONE
         self.members = 0
         self.held: dict[str, Resources] = {}  # by job
         self.coming = NONE
@@ -50,6 +51,9 @@ class LotSums:
         self.going += sign * (leaving + ordered)
         self.coming = self.coming + need.times(sign * (leaving + ordered))
         self._hold(job, need.times(sign * admitted))
+        if lot.shape.on_slack:
+            self.on_slack = self.on_slack + need.times(sign * admitted)
+            return
         if lot.shape.controller:
             self.controllers = self.controllers + need.times(sign * admitted)
         if not (lot.shape.preemptible or lot.shape.revocable):
@@ -121,6 +125,7 @@ class ConservationCheck:
             ("use", node.use, use),
             ("demand", node.demand, demand),
             ("use by controllers", node.rationed[Ration.CONTROLLERS], own.controllers),
+            ("use on slack", node.on_slack, own.on_slack),
             ("firm use", node.rationed[Ration.NON_PREEMPTIBLE], own.non_preemptible),
             ("number of members", node.members, own.members),
             ("use by job", node.held, held),

@@ -21,6 +21,7 @@ from peloton.chaos.cluster import (
     levels,
     noticing,
     ordering,
+    overcommit,
     pacing,
     placing,
     pool_work,
@@ -169,5 +170,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
-    **gpu_work.WORK,
+    **gpu_work.WORK, **overcommit.WORK,
 }  # fmt: skip

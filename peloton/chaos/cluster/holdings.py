@@ -49,16 +49,23 @@ class HostHoldings:
         self.runs: dict[str, RunSpec] = {}
         self.ports: dict[int, str] = {}
         self.devices: dict[int, str] = {}  # gpus by index
+        self.declared = 0  # slack
+        self.measured: int | None = None
 
     def hold(self, pod: str, fact: RunsAccepted | RunsHeld, *, ports: Sequence[int]) -> str:
         """A run is accepted. Returns what is wrong with that, or nothing."""
         wrong = self._wrong(fact, ports)
+        if not wrong and not fact.spec.resources.within(self.capacity - self.used):
+            wrong = f"it is over its capacity: {self.used}, and {fact.spec.resources} more"
         self.runs[pod] = fact.spec
         self.used = self.used + fact.spec.resources
         self.ports.update(dict.fromkeys(ports, pod))
-        if not wrong and not self.used.within(self.capacity):
-            wrong = f"it is over its capacity: {self.used}"
         return wrong
+
+    def set_slack(self) -> None:
+        """How much slack there is: what was measured, else what was declared."""
+        slack = self.declared if self.measured is None else self.measured
+        self.capacity = self.capacity.with_slack(slack)
 
     def give(self, fact: DevicesGiven) -> str:
         """Runs that were accepted get gpus. Returns the first wrong one, or nothing."""

@@ -33,6 +33,7 @@ from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.node import NO_SLACK_LIMIT
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import End, TaskGoals, pod_id
 from peloton.chaos.cluster.holdings import HostHoldings, SliceHoldings
@@ -202,6 +203,14 @@ class ShadowLedger:
         """The capacity of a host."""
         host = self.hosts.setdefault(entry.key, HostHoldings())
         host.capacity, host.labels = fact.capacity, fact.labels
+        host.declared = fact.capacity.slack
+        host.set_slack()
+
+    def measured(self, entry: Entry, fact: hf.SlackMeasured) -> None:
+        """The slack of a host; None: what its configuration says."""
+        host = self.hosts[entry.key]
+        host.measured = fact.slack
+        host.set_slack()
 
     def accept(self, entry: Entry, fact: hf.RunsAccepted) -> None:
         """A host reserves resources for runs."""
@@ -283,9 +292,11 @@ class ShadowLedger:
         tasks.charged[entry.key] = tasks.charged.get(entry.key, 0) | fact.members.raw
         tasks.charged_some_time |= fact.members.raw
         self._charge(shape, len(fact.members))
+        more = shape.resources.times(len(fact.members))
         for above in self._up(shape.pool):
             used, limit = self._total(above), self._limit(above)
-            if not used.within(limit):
+            # Not of all that is used: of slack there may be less by now, which is another's matter.
+            if not more.within(limit - used + more):
                 raise Contradiction(f"R10 {above} uses {used} of {limit}")
 
     def left(self, entry: Entry, fact: lf.LotReleased | lf.LotEnqueued) -> None:
@@ -318,7 +329,7 @@ class ShadowLedger:
 
     def _limit(self, pool: Key) -> Resources:
         if pool != ROOT:
-            return self.pools[pool][1]
+            return self.pools[pool][1] + NO_SLACK_LIMIT
         total = Resources()
         for capacity in self._capacity.values():
             total = total + capacity
@@ -401,6 +412,7 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     hf.HeldReleased: ShadowLedger.give_back,
     hf.HeldRefused: ShadowLedger.give_back,
     hf.DevicesGiven: ShadowLedger.given,
+    hf.SlackMeasured: ShadowLedger.measured,
     hf.ProcessesEnded: ShadowLedger.stopped,
     hf.SetEnded: ShadowLedger.stopped,
     hf.HostLost: lambda ledger, entry, _: ledger.hosts[entry.key].clear(),
@@ -431,6 +443,6 @@ NOT_APPLIED = (
     lf.ReclaimOrdered, lf.ReclaimAnswered,
     tf.AdmissionRequested, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskUnschedulable,
     tf.AdmissionGranted, tf.AdmissionQueued, tf.TaskThrottled, tf.EventsDropped, tf.RunLimitSet,
-    tf.GangJoined, lf.LotGangSet,
+    tf.GangJoined, lf.LotGangSet, hf.SlackTaken,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""

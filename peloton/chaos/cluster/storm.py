@@ -19,7 +19,7 @@ from peloton.actors.host.hold_messages import LEVEL_HOLDS
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.respool.reclaims import PreemptionPolicy
-from peloton.actors.task.messages import SLICE_SIZE
+from peloton.actors.task.messages import LEVEL_SLACK, SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
     ganging,
@@ -31,6 +31,7 @@ from peloton.chaos.cluster import (
     levels,
     noticing,
     ordering,
+    overcommit,
     pacing,
     placing,
     pool_work,
@@ -85,12 +86,14 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
+    overcommit.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
     **dict.fromkeys((*host_holds.WORK, *host_pooling.WORK), LEVEL_HOLDS),
     **dict.fromkeys(lending.WORK, LEVEL_PREEMPTION),
     **dict.fromkeys(ganging.WORK, ganging.LEVEL),
+    **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
 }
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
@@ -252,7 +255,7 @@ class StormRun:
             int(finished),
             plan.quarantine_after,
             plan.furnish_s_max,
-            host_capacity=gpu_work.capacity(plan.actions),
+            host_capacity=gpu_work.capacity(plan.actions) + overcommit.slack_of(plan.actions),
             level=plan.level,
             embedded=plan.embedded,
             twice=plan.seed % TWICE_EVERY == 0,

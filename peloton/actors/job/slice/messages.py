@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from peloton.actors.host.messages import Port
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
@@ -71,6 +73,12 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     raw: bytes = b""
     max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
     kill_on_preempt: bool | None = None  # one that is preempted is not run again
+
+    def on_slack(self) -> TaskConfig:
+        """The same of an instance of a revocable job: its cpu is slack."""
+        if self.resources is None:
+            return self
+        return msgspec.structs.replace(self, resources=self.resources.revocable())
 
 
 class Override(Value, frozen=True, gc=False, array_like=True):

@@ -199,6 +199,13 @@ def spec_rows(
     return rows, tuple(Bits(raw) for raw in groups.values())
 
 
+def _labels(opening: SliceOpening, config: TaskConfig) -> tuple[tuple[Label, ...], Label | None]:
+    """Those of a run, and of these the one by which its job's runs are kept apart."""
+    labels = tuple(Label(name, value) for name, value in config.labels)
+    apart = Label(JOB_LABEL, opening.job) if opening.spread else None
+    return (*labels, *((apart,) if apart is not None and apart not in labels else ())), apart
+
+
 def _row(
     number: int,
     opening: SliceOpening,
@@ -208,21 +215,19 @@ def _row(
     gang: bool,
 ) -> SpecRow:
     resources = config.resources or Resources()
-    preemptible = opening.preemptible if config.preemptible is None else config.preemptible
+    may_go = opening.preemptible if config.preemptible is None else config.preemptible
     lot_shape = LotShape(
         pool=opening.pool,
         resources=resources,
         priority=opening.priority,
-        preemptible=preemptible,
+        preemptible=may_go or resources.slack > 0,
         revocable=opening.revocable,
         controller=config.controller,
         gang=gang,
     )
     lot = lots.setdefault(lot_shape, lot_key(opening.job, number, shape_number=len(lots)))
     command = config.command or Command("")
-    apart = Label(JOB_LABEL, opening.job) if opening.spread else None
-    labels = tuple(Label(name, value) for name, value in config.labels)
-    labels += (apart,) if apart is not None and apart not in labels else ()
+    labels, apart = _labels(opening, config)
     run = RunSpec(
         resources=resources,
         value=command.value,
@@ -237,6 +242,7 @@ def _row(
         labels=labels,
         constraint=config.constraint,
         apart=apart,
+        priority=opening.priority if resources.slack else 0,
     )
     shape = Shape(
         resources=resources,

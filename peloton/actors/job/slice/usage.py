@@ -58,5 +58,5 @@ def ran_s(started_at: float | None, ended_at: float | None, *, before: float | N
 
 def usage(resources: Resources, seconds: float) -> tuple[float, ...]:
     """The amounts of `USAGE_KINDS`, each times these seconds."""
-    amounts = resources.cpu, resources.memory, resources.gpu
+    amounts = resources.cpu + resources.slack, resources.memory, resources.gpu
     return tuple([amount * seconds / UNIT for amount in amounts])

@@ -28,6 +28,12 @@ class LotShape(Value, frozen=True, gc=False, array_like=True):
     controller: bool = False
     gang: bool = False  # members of the gang of their job: they have lots of their own
 
+    @property
+    def on_slack(self) -> bool:
+        """Whether the members run on slack. Jobs of earlier versions may be `revocable`, and have
+        cpu of their own."""
+        return self.revocable and self.resources.slack > 0
+
 
 class GangTerms(Value, frozen=True, gc=False, array_like=True):
     """Which members of a lot are to be admitted together, and with how many other lots.

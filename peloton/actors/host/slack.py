@@ -1,0 +1,74 @@
+"""The slack of a host: how much there is, and whose runs end where there is less than they hold.
+
+Slack is cpu that the host's other runs hold and do not use. Its configuration says how much, or its
+backend measures it. Turns a report into the host's capacity, and a ledger that holds more slack
+than there is into orders to end runs: of those on slack that of the lowest priority first, then the
+newest. Such an end is not charged to its task, which queues again. What is not on slack is never
+ended here.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host import facts as f
+from peloton.actors.host import messages as m
+from peloton.actors.host.ledger import NamedRuns, RunPhase, names_of
+from peloton.actors.host.reports import STOP_GRACE_S, held_runs
+from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.state import Host
+from peloton.actors.resources import EPSILON, amount
+from peloton.actors.task.messages import LEVEL_SLACK, SLACK_TAKEN
+from peloton.runtime.vocabulary import At, Bits, Decision, Send, counted, members_of
+
+VICTIMS_MAX = 1000
+"""Runs that are ended in one turn; the next turn follows at once."""
+
+
+def slack_measured(host: Host, message: SlackReported, at: At) -> Decision:
+    """The backend has measured the slack of its runs."""
+    if at.level < LEVEL_SLACK:
+        return Decision(because=f"slack counts from feature level {LEVEL_SLACK} on")
+    known = None if host.declared is None else host.capacity.slack
+    if known == message.slack:
+        return Decision()
+    return Decision(facts=(f.SlackMeasured(message.slack),), because="slack was measured")
+
+
+def slack_short(host: Host) -> bool:
+    """Whether runs hold more slack than there is; some of them may be ending."""
+    return host.used.slack - host.capacity.slack >= EPSILON
+
+
+def take_slack_back(host: Host, at: At) -> Decision | None:
+    """End runs on slack until those that are left fit; None where enough are ending already."""
+    over = host.used.slack - host.capacity.slack
+    on_slack = [(crowd, one) for crowd, one in held_runs(host) if one.resources.slack]
+    for _, one in on_slack:
+        if one.phase == RunPhase.KILLING:
+            over -= one.resources.slack * len(one.members)
+    taken: NamedRuns = {}
+    count = 0
+    # The lowest priority first, of equals the newest.
+    for crowd, one in sorted(on_slack, key=lambda each: (each[1].priority, -each[1].since)):
+        if over < EPSILON or count == VICTIMS_MAX:
+            break
+        if one.phase not in (RunPhase.ACCEPTED, RunPhase.STARTED):
+            continue
+        needed = -(-(over - EPSILON + 1) // one.resources.slack)
+        some = members_of(one.members.raw)[-min(needed, VICTIMS_MAX - count) :]
+        taken[crowd, one.run] = taken.get((crowd, one.run), 0) | Bits.of(*some).raw
+        over -= one.resources.slack * len(some)
+        count += len(some)
+    if not taken:
+        return None
+    text = f"{SLACK_TAKEN}: the host has {amount(host.capacity.slack):.10g} cpus of it"
+    return Decision(
+        facts=tuple(f.SlackTaken(crowd, Bits(raw), run) for (crowd, run), raw in taken.items()),
+        sends=(_stop(taken, text, at, host=host),),
+        because=f"{counted(count, 'run on slack is', many='runs on slack are')} ended: {text}",
+    )
+
+
+def _stop(taken: NamedRuns, text: str, at: At, *, host: Host) -> Send:
+    names = [name for (crowd, run), raw in taken.items() for name in names_of(crowd, raw, run=run)]
+    order = m.StopRuns(at.key, at.epoch, tuple(names), STOP_GRACE_S, text)
+    return Send(host.backend, order)

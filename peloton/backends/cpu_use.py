@@ -1,0 +1,79 @@
+"""The cpu that the runs of this machine use, from what the kernel counts for their processes.
+
+Turns /proc into what each run holds and uses: a process belongs to the run that its environment
+names, which the keeper has set, and the daemon has added there what the run has of its own. So a
+daemon that begins anew knows it of runs that began before. Must not decide anything, nor know
+hosts.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from peloton.backends.keeper.processes import RUN_MARK
+
+OWN_CPUS = "PELOTON_OWN_CPUS"
+"""The variable that says how many cpus of its own a run has; it is missing where that is none."""
+PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_TIMES = slice(11, 15)  # fields of `stat` behind the name of the program: with ended children
+_BEGAN = 19
+
+
+class RunUse(NamedTuple):
+    """What a run has of its own, and what it uses, in cpus."""
+
+    own: float
+    used: float
+
+
+class _Process(NamedTuple):
+    run: str
+    own: float
+
+
+class CpuUse:
+    """The counts of the last reading, with which the next one is compared."""
+
+    def __init__(self, proc: Path = PROC) -> None:
+        self._proc = proc
+        self._processes: dict[tuple[str, str], _Process] = {}  # by number and beginning
+        self._seconds: dict[str, float] = {}  # by run
+        self._at: float | None = None
+
+    def read(self, now: float) -> dict[str, RunUse]:
+        """Each run that has cpus of its own, by its name at the keeper, since the last reading.
+
+        A run that is new has used nothing yet, so its host has less slack from the next one on.
+        """
+        seconds: dict[str, float] = {}
+        own: dict[str, float] = {}
+        known, self._processes = self._processes, {}
+        for number in filter(str.isdecimal, os.listdir(self._proc)):
+            try:
+                fields = (self._proc / number / "stat").read_text().rpartition(")")[2].split()
+                name = number, fields[_BEGAN]
+                found = known.get(name) or self._look(number)
+            except (OSError, IndexError, ValueError):
+                continue  # it has ended, or is another account's
+            self._processes[name] = found
+            if found.own:
+                used = sum(map(int, fields[_TIMES])) / _TICKS_PER_S
+                seconds[found.run] = seconds.get(found.run, 0.0) + used
+                # A program may start others with any environment: the least counts.
+                own[found.run] = min(found.own, own.get(found.run, found.own))
+        passed = now - self._at if self._at is not None else 0.0
+        before, self._seconds, self._at = self._seconds, seconds, now
+        # A run that is new, or whose process has ended and took its seconds with it, used none.
+        gone = {run: max(0.0, seconds[run] - before.get(run, math.inf)) for run in seconds}
+        return {run: RunUse(own[run], gone[run] / passed if passed else 0.0) for run in seconds}
+
+    def _look(self, number: str) -> _Process:
+        lines = (self._proc / number / "environ").read_bytes().split(b"\0")
+        found = dict(line.decode("utf-8", "replace").partition("=")[::2] for line in lines)
+        if RUN_MARK not in found or OWN_CPUS not in found:
+            return _Process("", 0.0)
+        return _Process(found[RUN_MARK], max(0.0, float(found[OWN_CPUS])))

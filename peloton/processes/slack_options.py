@@ -1,0 +1,50 @@
+"""The options of a minicluster that say how much of its hosts is kept from tasks, or lent to them.
+
+Must not know settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_Optioned = TypeVar("_Optioned", bound=Callable[..., Any])
+
+
+def slack_options(command: _Optioned) -> _Optioned:
+    """Add them to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS = (
+    click.option(
+        "--host-revocable-cpus",
+        type=float,
+        metavar="N",
+        help="Cpus of each host for revocable jobs, besides those for others, who are not "
+        "expected to use them.",
+    ),
+    click.option(
+        "--measured-slack",
+        is_flag=True,
+        help="Give revocable jobs the cpu that other tasks hold and do not use. It is measured.",
+    ),
+    click.option(
+        "--host-slack-cpus",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="Cpus of each host that no task gets.",
+    ),
+    click.option(
+        "--host-slack-memory-mb",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="Memory of each host that no task gets.",
+    ),
+)

@@ -1,0 +1,84 @@
+"""What is told of a host's slack, for loads of some time; and what runs of this machine use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from peloton.actors.resources import UNIT
+from peloton.backends.cpu_use import OWN_CPUS, CpuUse
+from peloton.backends.keeper.processes import RUN_MARK
+from peloton.backends.slack_meter import HostLoad, SlackMeter
+
+EVERY_S = 5.0
+
+
+class Metered:
+    def __init__(self) -> None:
+        self.meter, self.now = SlackMeter(), 0.0
+
+    def __call__(self, held: float, used: float) -> float | None:
+        """What is told after this load, in cpus."""
+        self.now += EVERY_S
+        told = self.meter.measured({"h": HostLoad(held, used)}, self.now)
+        return told["h"] / UNIT if told else None
+
+
+def test_of_what_is_not_used_a_share_is_kept() -> None:
+    load = Metered()
+    assert load(0.0, 0.0) == 0.0
+    assert load(4.0, 1.0) == 2.4
+    assert load(4.0, 1.0) is None
+
+
+def test_less_is_told_at_once_and_more_bit_by_bit() -> None:
+    load = Metered()
+    assert load(4.0, 0.0) == 3.2
+    assert load(4.0, 4.0) == 0.0
+    told = [load(4.0, 0.0) for _ in range(40)]
+    risen = [each for each in told if each is not None]
+    assert risen == sorted(risen) and 2.5 < risen[-1] <= 3.2
+    assert told[0] is None or told[0] < 1.0
+
+
+def test_a_load_that_goes_up_and_down_is_told_once() -> None:
+    load = Metered()
+    load(4.0, 2.0)
+    told = [load(4.0, used) for used in (1.9, 2.0, 1.8, 2.0) * 20]
+    assert told == [None] * 80
+
+
+def test_more_use_than_is_held_leaves_none() -> None:
+    assert Metered()(1.0, 3.0) == 0.0
+
+
+def test_a_host_that_is_gone_is_forgotten() -> None:
+    load = Metered()
+    load(4.0, 0.0)
+    load.meter.measured({}, 99.0)
+    assert load.meter.told == {}
+
+
+def test_runs_are_known_by_their_environment() -> None:
+    busy = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n"
+    wait = "print('ready', flush=True); input()"
+    environment = {**os.environ, RUN_MARK: "r1", OWN_CPUS: "1.5"}
+    use = CpuUse()
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import sys\nprint('begun', flush=True); input()\n{busy}{wait}"],
+        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.readline()
+        began = time.monotonic()
+        assert use.read(began)["r1"] == (1.5, 0.0)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        found = use.read(began + 1.0)["r1"]
+        assert found.own == 1.5 and 0.4 < found.used < 1.0
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert "r1" not in use.read(began + 2.0)

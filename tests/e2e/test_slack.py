@@ -1,0 +1,41 @@
+"""Revocable jobs on real processes: on cpu that others hold and do not use, until they use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from peloton.sdk.client import Client
+from tests.e2e import cluster as c
+
+BUSY = "while :; do :; done"
+
+
+def create(client: Client, cpus: float, command: str, **sla: bool) -> str:
+    spec = c.job(1, command, config={"resource": {"cpuLimit": cpus}}, sla=sla)
+    return str(client.jobs.create("/tests", spec).jobId.value)
+
+
+def states(client: Client, job: str) -> dict[str, int]:
+    return c.counts(client, job)[1]
+
+
+def test_a_job_runs_on_slack_of_a_full_host_until_that_is_used(tmp_path: Path) -> None:
+    begin = tmp_path / "begin"
+    size = ("--host-cpus", "1", "--host-memory-mb", "8000", "--host-disk-mb", "60000")
+    options = ("--hosts", "1", *size, "--measured-slack")
+    with c.running(tmp_path, *options) as cluster, cluster.client() as client:
+        c.pool(client, cpus=1.0)
+        wait = f"until [ -e {begin} ]; do sleep 0.1; done"
+        full = create(client, 1.0, f"{wait}; ({BUSY}) & {BUSY}")
+        c.wait_for(lambda: states(client, full) == {"RUNNING": 1}, "the job that fills the host")
+        job = create(client, 0.6, "sleep 1000", revocable=True, preemptible=True)
+        c.wait_for(lambda: states(client, job) == {"RUNNING": 1}, "the job on slack")
+        begin.touch()
+        c.wait_for(lambda: states(client, job) == {"PENDING": 1}, "the end of its run")
+        assert "slack" in str(client.ops.why(job))
+        (run, *_) = client.jobs.get(job).jobInfo.runtime.taskStats.items()
+        assert run == ("PENDING", 1)
+        assert states(client, full) == {"RUNNING": 1}
+        for each in (full, job):
+            client.jobs.stop(each)
+            c.ended(client, each)
