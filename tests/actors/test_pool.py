@@ -262,6 +262,14 @@ def test_every_pool_above_must_have_enough() -> None:
     assert found.waits(Key("lot/y")).because.startswith("limit of pool /a reached")
 
 
+def test_a_pool_that_is_entitled_waits_for_what_others_use_of_the_limit_above() -> None:
+    found = tree(a=config("a", limit=4), a1=config("a1", A, limit=4), a2=config("a2", A, limit=4))
+    put(found, "x", lot(A1, admitted=4, arrived=1.0))
+    put(found, "y", lot(Key("respool/a2"), 9, arrived=2.0))
+    assert found.entitlement(Key("respool/a2")) == cpus(2)
+    assert admit(found) == [], "all that it is entitled to is used by another"
+
+
 def test_the_cluster_is_a_limit_too() -> None:
     found = tree(a=config("a", limit=1000))
     found.put(ROOT, old=found.pools[ROOT], new=root(2))
