@@ -95,6 +95,20 @@ def test_less_slack_ends_the_lowest_priority_first_and_the_newest() -> None:
     end(cluster, low, high)
 
 
+def test_one_that_is_killed_on_preemption_does_not_come_back() -> None:
+    cluster = cluster_of()
+    spec = revocable(2)
+    config = msgspec.structs.replace(spec.default, kill_on_preempt=True)
+    job = cluster.create_job(msgspec.structs.replace(spec, default=config))
+    cluster.run_until(lambda: running(cluster, job) == 2)
+    measure(cluster, UNIT)
+    cluster.run_until(lambda: cluster.counts(job).get("KILLED", 0) == 1, within_s=90)
+    measure(cluster, SLACK)
+    cluster.run_until(cluster.over, within_s=10 * RUN_S)
+    assert cluster.counts(job) == {"SUCCEEDED": 1, "KILLED": 1}
+    cluster.check_quiet()
+
+
 def test_a_machine_that_measures_no_more_has_what_its_configuration_says() -> None:
     cluster = cluster_of()
     measure(cluster, 0)

@@ -97,6 +97,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     kill_grace_s: float = 30.0
     max_running_s: float | None = None  # of one run
     together: bool = False  # it is retried only with its gang
+    ends_with_slack: bool = False  # one whose slack is taken back is not run again
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):

@@ -184,6 +184,9 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
         failures = task.failures + (task.goal == TaskGoals.RUNNING)
         return replace(task, state=state, failures=failures, because="")
     if outcome.system and outcome.reason in FREE_ENDS and state == TaskStates.KILLED:
+        if outcome.reason == SLACK_TAKEN and task.policy.ends_with_slack:
+            for_good = KillCause.PREEMPTED_FOR_GOOD
+            return replace(task, state=state, cause=for_good, free_try=False, because="")
         # However often hosts go down, or take slack back, the task is not charged with it.
         return replace(task, state=TaskStates.LOST, free_try=True, because="")
     if outcome.system or state == TaskStates.LOST:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from peloton.actors.job.messages import DeleteJob, JobStates, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
-from peloton.actors.task.messages import DEADLINE_EXCEEDED
+from peloton.actors.task.messages import DEADLINE_EXCEEDED, PREEMPTED, SLACK_TAKEN
 from peloton.actors.task.state import ENDED, Admission
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.runtime.simulation.scan import Contradiction
@@ -83,7 +83,8 @@ def ended_by_itself(job: Key, view: JobView) -> None:
     summary, counts = view.summary, dict(view.summary.counts)
     if stops_itself(view):
         return
-    if view.spec.max_running_time_s and summary.state in TERMINAL_JOB_STATES:
+    limited = view.spec.max_running_time_s or view.spec.default.kill_on_preempt
+    if limited and summary.state in TERMINAL_JOB_STATES:
         return  # each killed instance is checked by `killed_for_its_time`
     if summary.state not in ENDS or any(counts.get(name) for name in STOPPED):
         text = f"{job} was never stopped, and is {summary.state.name}: {counts}"
@@ -91,12 +92,16 @@ def ended_by_itself(job: Key, view: JobView) -> None:
 
 
 def killed_for_its_time(job: JobView, view: InstanceView, *, stopped: bool) -> None:
-    """An instance is killed on request, or because its run took longer than its job allows.
+    """An instance is killed on request, because its run took longer than its job allows, or because
+    it was preempted and is not run again.
 
     How long it ran is not compared: clocks of daemons are set and drift in a storm.
     """
     limit_s, outcome = job.spec.max_running_time_s, view.outcome
     name = f"{job.summary.job} {view.instance} run {view.run}"
+    preempted = outcome is not None and outcome.reason in (PREEMPTED, SLACK_TAKEN)
+    if preempted and job.spec.default.kill_on_preempt:
+        return
     if outcome is None or outcome.reason != DEADLINE_EXCEEDED:
         if view.state == "KILLED" and not stopped and not stops_itself(job):
             raise Contradiction(f"R7 {name} was never stopped, and is KILLED: {outcome}")

@@ -267,6 +267,7 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
         kill_grace_s=_grace_s(config),
         max_running_s=run_limit(config, opening.max_running_s),
         together=gang and opening.gang_together,
+        ends_with_slack=opening.revocable and bool(config.kill_on_preempt),
     )
 
 
