@@ -144,18 +144,20 @@ def _of_rations(
         if most is None or free is None:
             continue
         name = RATION_NAMES[of].format(path=tree.path(pool))
-        for kind in need.short_of(most):
-            text = f"requested {_shown(kind, need)} {kind}, but the {name} is {_shown(kind, most)}"
-            return Shortage(LIMIT, f"{text}: it can never be admitted", True)
-        for kind in need.short_of(free):
-            text = f"{name} reached: {kind} requested {_shown(kind, need)}"
-            return Shortage(LIMIT, f"{text}, {_shown(kind, free)} of {_shown(kind, most)} free")
+        short = _of_part(name, most=most, free=free, need=need)
+        if short is not None:
+            return short
     return None
 
 
 def _of_slack(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
     most, free = tree.slack_limit(pool), tree.slack_room(pool)
     name = f"limit of pool {tree.path(pool)} for tasks on slack"
+    return _of_part(name, most=most, free=free, need=need)
+
+
+def _of_part(name: str, *, most: Resources, free: Resources, need: Resources) -> Shortage | None:
+    """What is lacking of a part of a pool that only some tasks may use."""
     for kind in need.short_of(most):
         text = f"requested {_shown(kind, need)} {kind}, but the {name} is {_shown(kind, most)}"
         return Shortage(LIMIT, f"{text}: it can never be admitted", True)
