@@ -25,9 +25,12 @@ from peloton.sdk.errors import Conflict
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
 
-HEADER = ("Host", "State", "Runs", "CPU Free", "Memory Free MB", "Disk Free MB", "GPU Free", "Why")
+HEADER = (
+    "Host", "State", "Runs", "CPU Free", "Memory Free MB", "Disk Free MB", "GPU Free",
+    "Slack Free", "Why",
+)  # fmt: skip
 
-RUN_HEADER = ("Pod", "Phase", "Since", "CPU", "Memory MB", "Disk MB", "GPUs", "Ports")
+RUN_HEADER = ("Pod", "Phase", "Since", "CPU", "Slack", "Memory MB", "Disk MB", "GPUs", "Ports")
 
 MAINTENANCE = "peloton.cli.host_maintenance"
 
@@ -52,7 +55,7 @@ host = LazyGroup(
 def list_() -> None:
     """List the hosts: their state, how much of what they have is free, and how many runs they hold.
 
-    A number such as `2.5 of 4` is what is free, and what there is.
+    A number such as `2.5 of 4` is what is free, and what there is. Slack is cpu for revocable jobs.
     """
     with connected() as peloton:
         answer = peloton.ops.hosts()
@@ -73,7 +76,8 @@ def row(one: Any) -> Sequence[object]:
     return (
         one.name, one.state, one.runs, share(free.cpu, total.cpu),
         share(free.memory_mb, total.memory_mb), share(free.disk_mb, total.disk_mb),
-        share(free.gpu, total.gpu) if total.gpu else "", one.text,
+        share(free.gpu, total.gpu) if total.gpu else "",
+        share(free.slack, total.slack) if total.slack or free.slack else "", one.text,
     )  # fmt: skip
 
 
@@ -121,7 +125,8 @@ def host_lines(answer: Any) -> Iterator[str]:
 def run_row(run: Any) -> Sequence[object]:
     held = run.resources
     return (
-        run.pod, run.phase, moment_text(run.since), f"{held.cpu:.10g}", f"{held.memory_mb:.10g}",
+        run.pod, run.phase, moment_text(run.since), f"{held.cpu:.10g}",
+        f"{held.slack:.10g}" if held.slack else "", f"{held.memory_mb:.10g}",
         f"{held.disk_mb:.10g}", " ".join(map(str, run.gpus)), " ".join(map(str, run.ports)),
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ AMOUNTS = (
     ("memory_mb", "memory", " MB"),
     ("disk_mb", "disk", " MB"),
     ("gpu", "gpu", ""),
+    ("slack", "slack", ""),
 )
 """Field, name and unit of each kind."""
 HOSTS_SHOWN = 10

@@ -53,8 +53,8 @@ def host_with_runs(
             name=sent.name,
             state=_state_of(found.state, found.maintenance, quarantined=quarantined),
             text=found.because or ("held for a caller" if found.hold is not None else ""),
-            capacity=_amounts(found.capacity),
-            free=_amounts(Resources() if held else found.capacity - found.used),
+            capacity=amounts(found.capacity),
+            free=amounts(Resources() if held else found.capacity - found.used),
             runs=len(runs),
             attributes={label.key: label.value for label in found.labels},
         ),
@@ -82,8 +82,8 @@ def _host_of(view: HostView) -> Any:
         name=client_name(summary.host),
         state=_state_of(view.state, view.maintenance, quarantined=view.summary.quarantined),
         text=view.because or ("held for a caller" if view.hold else ""),
-        capacity=_amounts(summary.capacity),
-        free=_amounts(summary.free),
+        capacity=amounts(summary.capacity),
+        free=amounts(summary.free),
         runs=view.runs,
         attributes={label.key: label.value for label in summary.labels},
     )
@@ -93,7 +93,7 @@ def _run_of(pod: str, run: LedgerRun) -> Any:
     return ops.HostRun(
         pod=shown_run(pod),
         phase=run.phase.name,
-        resources=_amounts(run.resources),
+        resources=amounts(run.resources),
         ports=run.ports,
         gpus=run.devices,
         since=run.since,
@@ -107,10 +107,12 @@ def _state_of(state: HostStates, maintenance: Maintenance, *, quarantined: bool)
     return maintenance.name if state == HostStates.UP else f"{maintenance.name}, {state.name}"
 
 
-def _amounts(of: Resources) -> Any:
+def amounts(of: Resources) -> ops.Amounts:
+    """Resources as clients of the ops service read them."""
     return ops.Amounts(
         cpu=amount(of.cpu),
         memory_mb=amount(of.memory),
         disk_mb=amount(of.disk),
         gpu=amount(of.gpu),
+        slack=amount(of.slack),
     )

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NoReturn
 
-from peloton.actors.resources import Resources, amount
 from peloton.actors.respool import rules
 from peloton.actors.respool.copies import CopyPools, PoolsCopy
 from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
@@ -20,12 +19,12 @@ from peloton.actors.respool.planning import GivenBack, PoolPlan, plan_lots, plan
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
+from peloton.gateway.hosts import amounts
 from peloton.gateway.inventories import all_hosts
 from peloton.gateway.job_create import Creation
 from peloton.gateway.permissions import Rights
 from peloton.gateway.planned_job import PlannedJob
 from peloton.gateway.translate_pool import to_pool
-from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as wire
 from peloton.placement.planning import HostsNow, plan_hosts
 from peloton.runtime.vocabulary import Key, Refused, Unavailable
@@ -190,13 +189,3 @@ def _given(given: Iterable[GivenBack], rights: Rights | None) -> Iterator[wire.G
             instances=each.tasks,
             amount=amounts(each.amount),
         )
-
-
-def amounts(of: Resources) -> ops.Amounts:
-    """The amounts of all four kinds."""
-    return ops.Amounts(
-        cpu=amount(of.cpu),
-        memory_mb=amount(of.memory),
-        disk_mb=amount(of.disk),
-        gpu=amount(of.gpu),
-    )

@@ -240,7 +240,7 @@ def test_a_password_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "d.yaml").write_text(
         "cluster: c\nbackend: {simulated: {hosts: [{name: a}]}}\n"
         "journal: {cassandra: {contacts: [a], username: a, password_file: bin}}\n"
-        "zookeeper: {hosts: [a]}\n"
+        "zookeeper: {hosts: [a]}\nlisten: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}\n"
     )
     found, errors = shell(f"peloton daemon --config {tmp_path / 'd.yaml'}")
     assert (found, len(errors.splitlines())) == (69, 1)

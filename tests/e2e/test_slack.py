@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from peloton.sdk.client import Client
 from tests.e2e import cluster as c
 
@@ -30,6 +32,9 @@ def test_a_job_runs_on_slack_of_a_full_host_until_that_is_used(tmp_path: Path) -
         c.wait_for(lambda: states(client, full) == {"RUNNING": 1}, "the job that fills the host")
         job = create(client, 0.6, "sleep 1000", revocable=True, preemptible=True)
         c.wait_for(lambda: states(client, job) == {"RUNNING": 1}, "the job on slack")
+        (host,) = client.ops.hosts().hosts
+        assert host.capacity.slack - host.free.slack == pytest.approx(0.6)
+        assert "0.6" in cluster.cli("host", "show", host.name).stdout
         begin.touch()
         c.wait_for(lambda: states(client, job) == {"PENDING": 1}, "the end of its run")
         assert "slack" in str(client.ops.why(job))
