@@ -89,5 +89,6 @@ def kinds_of(settings: DaemonSettings) -> dict[str, Kind]:
             evictions_max=given_back.most,
             window_s=given_back.within_s,
             within_reservation=given_back.within_reservation,
+            inside=given_back.inside_s,
         ),
     )

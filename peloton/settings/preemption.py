@@ -21,7 +21,8 @@ class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     once it has waited for so long, a text such as `90s` or `5m`. `at_once`: tasks of one pool that
     are being ended at a time. `most`: tasks of one pool that are ended within `within`.
     `within_reservation`: tasks that may not be preempted are admitted only within the reservation
-    of their pool.
+    of their pool. `inside`: pools, by path, whose own tasks of a lower priority are ended for the
+    first that waits there, and for how long a run is left alone.
     """
 
     enabled: bool = True
@@ -30,6 +31,12 @@ class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     most: int = 100_000
     within: str = "1h"
     within_reservation: bool = False
+    inside: dict[str, str] = {}
+
+    @property
+    def inside_s(self) -> tuple[tuple[str, float], ...]:
+        """Paths of pools, and seconds."""
+        return tuple((path, seconds(text)) for path, text in sorted(self.inside.items()))
 
     @property
     def after_s(self) -> float:
@@ -49,6 +56,13 @@ def preemption_problems(found: PreemptionSetting, name: str) -> Iterator[str]:
             seconds(text)
         except ValueError as error:
             yield f"{name}.{field}: {error}"
+    for path, text in sorted(found.inside.items()):
+        if not path.startswith("/") or path.endswith("/") or "//" in path:
+            yield f"{name}.inside: {path!r} is no path of a pool, such as /batch/etl"
+        try:
+            seconds(text)
+        except ValueError as error:
+            yield f"{name}.inside.{path}: {error}"
     for field, count in (("at_once", found.at_once), ("most", found.most)):
         if not 1 <= count <= TASKS_MAX:
             yield f"{name}.{field}: {count} is not between 1 and {TASKS_MAX}"

@@ -48,6 +48,8 @@ def size_of(cpu: float, memory: float = 0.0) -> Resources:
 class World:
     """A tree, its lots, and slices that carry out what they are told."""
 
+    level = LEVEL_PREEMPTION
+
     def __init__(self, capacity: Resources, policy: PreemptionPolicy = POLICY) -> None:
         self.tree, self.now = Tree(policy), 0.0
         sums = immutables.Map({Key("inventory/0"): InventorySum(1, capacity)})
@@ -82,8 +84,8 @@ class World:
         self.now += seconds
         self.settle()
         found: list[tuple[str, int]] = []
-        for key, order in reclaims(self.tree, self.now):
-            check(self.tree, key, order)
+        for key, order in self.orders():
+            self.check(key, order)
             self.ordered.append((key, order))
             self._turn(key, order)
             lot = self.tree.lots[key]
@@ -94,6 +96,12 @@ class World:
                 self.leave(key)
         self.settle()
         return found
+
+    def orders(self) -> list[tuple[Key, Reclaim]]:
+        return reclaims(self.tree, self.now)
+
+    def check(self, key: Key, order: Reclaim) -> None:
+        check(self.tree, key, order)
 
     def answer(self, key: Key, most: int = 1000) -> None:
         """The slice chooses the first members."""
@@ -122,7 +130,7 @@ class World:
         old = self.tree.lots.get(key)
         sender = Key(f"task/{crowd or key.split('/')[1]}/0")
         at = At(
-            now=self.now, key=key, sender=sender, members=members, level=LEVEL_PREEMPTION,
+            now=self.now, key=key, sender=sender, members=members, level=self.level,
             index=self.tree,
         )  # fmt: skip
         new = take_turn(LOT, old, message=message, at=at).state

@@ -60,7 +60,7 @@ def test_the_example_shows_every_default_as_it_is() -> None:
         known = ("advertise", "session_timeout_s", "root", "port", "keyspace", "data_centre")
         known += ("username", "password_file", "ca_file", "shards", "limits", "receive_max_bytes")
         known += ("checkpoint_bytes_min", "quarantine_after", "access", "audit_folder")
-        known += ("preemption", "enabled", "after", "at_once", "most", "within")
+        known += ("preemption", "enabled", "after", "at_once", "most", "within", "inside")
         name = bare.removeprefix("#").strip().partition(":")[0]
         taken = bare.startswith("#") and name in known
         shown.append(line.replace("# ", "", 1) if taken else line)
@@ -201,6 +201,8 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     (ALONE, "preemption.most", -1, r"^preemption\.most: -1 is not between 1 and"),
     (ALONE, "preemption.after", "soon", r"^preemption\.after: 'soon' is no length of time"),
     (ALONE, "preemption.within", "1", r"^preemption\.within: '1' is no length of time"),
+    (ALONE, "preemption.inside", {"a": "1m"}, r"^preemption\.inside: 'a' is no path of a pool"),
+    (ALONE, "preemption.inside", {"/a": "x"}, r"^preemption\.inside\./a: 'x' is no length of time"),
     (
         ALONE,
         "limits.scarce_resource_types",

@@ -11,7 +11,8 @@ import pytest
 from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.actors.job.slice import evicting
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
+from peloton.actors.respool import giving
+from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION
 from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.actors.respool.reclaiming import NOT_PREEMPTIBLE
 from peloton.actors.respool.reclaims import PreemptionPolicy
@@ -227,3 +228,91 @@ def test_more_than_was_ordered_is_noticed() -> None:
     )
     with planted(too_many), pytest.raises(Contradiction, match="^R28 .* give back, not 6"):
         lend_and_ask()
+
+
+INSIDE = POLICY._replace(inside=(("/p", 60.0),))
+
+
+def test_a_higher_priority_displaces_tasks_of_its_pool_that_have_run_for_a_time() -> None:
+    cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT)
+    low = cluster.create_job(spec(ALL, priority=1), "low")
+    run_all(cluster, low, ALL)
+    high = cluster.create_job(spec(2, priority=5), "high")
+    cluster.run_for(55.0)
+    assert running(cluster, high) == 0 and past_runs(cluster, low) == 0
+    run_all(cluster, high, 2)
+    assert past_runs(cluster, low) == 2
+    victims = [view for view in cluster.instances(low, ALL) if view.runs]
+    assert {view.failures for view in victims} == {0}
+    outcome = victims[0].runs[0].outcome
+    assert outcome is not None and outcome.reason == PREEMPTED
+    assert "a task of priority 5 waits in pool /p, this one has priority 1" in outcome.message
+    cluster.run_for(20 * SUSTAINED_S)
+    assert past_runs(cluster, low) == 2, "their new tickets move nobody"
+
+
+def test_nobody_is_displaced_where_the_pool_is_not_named() -> None:
+    cluster, _ = cluster_of(level=LEVEL_DISPLACEMENT)
+    low = cluster.create_job(spec(ALL, priority=1), "low")
+    run_all(cluster, low, ALL)
+    high = cluster.create_job(spec(2, priority=5), "high")
+    cluster.run_for(20 * SUSTAINED_S)
+    assert running(cluster, high) == 0 and past_runs(cluster, low) == 0
+
+
+def test_nobody_is_displaced_below_its_feature_level() -> None:
+    cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT - 1)
+    low = cluster.create_job(spec(ALL, priority=1), "low")
+    run_all(cluster, low, ALL)
+    high = cluster.create_job(spec(2, priority=5), "high")
+    cluster.run_for(10 * SUSTAINED_S)
+    assert running(cluster, high) == 0 and past_runs(cluster, low) == 0
+
+
+def test_a_gang_displaces_as_many_as_it_needs() -> None:
+    cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT)
+    low = cluster.create_job(spec(ALL, priority=1), "low")
+    run_all(cluster, low, ALL)
+    gang = cluster.create_job(spec(3, size=2, priority=5, minimum_running=3), "gang")
+    run_all(cluster, gang, 3)
+    assert past_runs(cluster, low) == 6
+
+
+def test_one_that_is_killed_on_preemption_is_displaced_for_good() -> None:
+    cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT)
+    low = cluster.create_job(spec(ALL, priority=1, for_good=True), "low")
+    run_all(cluster, low, ALL)
+    high = cluster.create_job(spec(2, priority=5), "high")
+    run_all(cluster, high, 2)
+    cluster.run_until(lambda: cluster.counts(low) == {"RUNNING": ALL - 2, "KILLED": 2})
+
+
+def test_a_victim_of_the_same_priority_is_noticed() -> None:
+    def ask() -> None:
+        cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT)
+        low = cluster.create_job(spec(ALL, priority=5), "low")
+        run_all(cluster, low, ALL)
+        cluster.create_job(spec(2, priority=5), "same")
+        cluster.run_for(10 * SUSTAINED_S)
+        assert past_runs(cluster, low) == 0
+
+    ask()
+    anybody = Planted(giving, "may_give", lambda _: lambda *_, **__: True)
+    with planted(anybody), pytest.raises(Contradiction, match="^R32 .* priority of 5 gives back"):
+        ask()
+
+
+def test_runs_that_have_just_begun_are_left_alone_until_they_are_old_enough() -> None:
+    """The older ones are ended; of the others each as soon as it has run for long enough."""
+    cluster, _ = cluster_of(POLICY._replace(inside=(("/p", 200.0),)), level=LEVEL_DISPLACEMENT)
+    old = cluster.create_job(spec(2, priority=1), "old")
+    run_all(cluster, old, 2)
+    cluster.run_for(150.0)
+    new = cluster.create_job(spec(ALL - 2, priority=1), "new")
+    run_all(cluster, new, ALL - 2)
+    high = cluster.create_job(spec(4, priority=5), "high")
+    cluster.run_for(100.0)
+    assert running(cluster, high) == past_runs(cluster, old) == 2
+    assert past_runs(cluster, new) == 0
+    run_all(cluster, high, 4)
+    assert past_runs(cluster, new) == 2

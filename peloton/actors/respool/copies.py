@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
+from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.releases import ReleaseSum
@@ -49,6 +49,7 @@ class PoolsCopy(Value, frozen=True, gc=False, array_like=True):
     window_s: float
     since: float | None
     releases: tuple[CopiedRelease, ...]
+    inside: tuple[tuple[str, float], ...] = ()
 
 
 def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
@@ -66,6 +67,7 @@ def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
         window_s=policy.window_s,
         since=noted.since,
         releases=tuple(CopiedRelease(key, *known) for key, known in noted.sums.items()),
+        inside=policy.inside if at.level >= LEVEL_DISPLACEMENT else (),
     )
 
 
@@ -75,7 +77,12 @@ def fork(of: PoolsCopy) -> Tree:
     Pools begin to wait in the order in which the first of each came.
     """
     policy = PreemptionPolicy(
-        of.preempts, of.sustained_s, of.in_flight_max, of.evictions_max, of.window_s
+        of.preempts,
+        of.sustained_s,
+        of.in_flight_max,
+        of.evictions_max,
+        of.window_s,
+        inside=of.inside,
     )
     tree = Tree(policy)
     for key, pool in of.pools:

@@ -9,7 +9,8 @@ import enum
 from collections.abc import Callable, Mapping
 
 from peloton.actors.respool.admission import admissions
-from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION, Admit
+from peloton.actors.respool.displacing import displacements
+from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION, Admit
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.state import Pool, PoolNotes
@@ -50,7 +51,11 @@ def take_back(at: At) -> Decision | Rest:
     if not tree.policy.enabled or at.level < LEVEL_PREEMPTION:
         return WAITING
     orders = reclaims(tree, at.now)
-    notes = PoolNotes(tree.reclaims.wake_at)
+    inside = tree.policy.inside and at.level >= LEVEL_DISPLACEMENT
+    if inside and not orders:
+        orders = displacements(tree, at.now)
+    moments = (tree.reclaims.wake_at, tree.displacements.wake_at if inside else None)
+    notes = PoolNotes(min((each for each in moments if each is not None), default=None))
     known = at.notes if at.notes is not None else PoolNotes()
     if not orders and notes == known:
         return WAITING

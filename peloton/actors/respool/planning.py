@@ -16,6 +16,7 @@ import msgspec
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.copies import PoolsCopy, fork
+from peloton.actors.respool.displacing import displacements
 from peloton.actors.respool.lot.messages import GangTerms, LotShape, LotWaits, Reclaim
 from peloton.actors.respool.lot.state import Lot, LotOrder, with_admitted
 from peloton.actors.respool.messages import PoolConfig
@@ -107,7 +108,7 @@ def plan_lots(of: PoolsCopy, new: Sequence[NewLot], *, now: float) -> LotsPlan:
     if not waiting or not of.preempts:
         return LotsPlan(admitted, waits, shapes, [], {}, of.sustained_s, "")
     orders = take_back(tree, now)
-    verdicts = (tree.reclaims.verdict(waits[key].pool, tree.waiting) for key in waiting)
+    verdicts = (tree.lot_verdict(key) for key in waiting)
     verdict = "" if orders else next(filter(None, verdicts), "")
     given = _given_back(tree, _less(orders, _orders_without(of, now)))
     later = _of_lots(admit_all(tree), lots) if given else {}
@@ -178,12 +179,14 @@ def take_back(tree: Tree, now: float) -> dict[Key, int]:
     until = moment = now
     until += tree.policy.sustained_s
     reclaims(tree, now)
+    displacements(tree, now)
     for _ in range(ORDERS_MAX):
-        due = tree.reclaims.wake_at
+        moments = (tree.reclaims.wake_at, tree.displacements.wake_at)
+        due = min((each for each in moments if each is not None), default=None)
         if due is None or due > until:
             break
         moment = max(moment, due)
-        for key, order in reclaims(tree, moment):
+        for key, order in reclaims(tree, moment) or displacements(tree, moment):
             found[key] = found.get(key, 0) + _give_back(tree, key, order=order, now=now)
     return found
 
@@ -193,7 +196,8 @@ def _give_back(tree: Tree, key: Key, *, order: Reclaim, now: float) -> int:
     lot = tree.lots[key]
     going = _last(lot.admitted, order.count)
     ordered = msgspec.structs.replace(
-        lot, order=LotOrder(lot.orders + 1, order.count, order.need, order.reason)
+        lot,
+        order=LotOrder(lot.orders + 1, order.count, order.need, order.reason, order.inside),
     )
     tree.put(key, old=lot, new=ordered)
     # They queue again, or their pool would be entitled to less.

@@ -60,10 +60,7 @@ def list_queue(pool: Pool, query: m.ListQueue, at: At) -> tuple[m.QueuedLot, ...
 def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:
     """A pool as clients see it; the root shows the cluster's capacity as its own."""
     below = tuple(sorted(tree.below(pool))) if children else ()
-    lanes, books = lanes_of(pool), tree.reclaims
-    texts = [
-        text for at in lanes for text in (tree.head_waits(at), books.verdict(at, tree.waiting))
-    ]
+    texts = [text for at in lanes_of(pool) for text in (tree.head_waits(at), tree.verdict(at))]
     return _view(tree, pool, children=below, because="; ".join(filter(None, texts)))
 
 

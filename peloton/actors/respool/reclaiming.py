@@ -12,14 +12,24 @@ waits for long enough, not in every turn. Must not choose tasks: their slice doe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
 from peloton.actors.resources import EPSILON, Resources, amount
 from peloton.actors.respool.admission import fitting_rations
+from peloton.actors.respool.giving import (
+    LOTS_MAX,
+    Overdraft,
+    Overdrafts,
+    Shortfall,
+    TaskBatch,
+    coming_in,
+    cover,
+    fitting,
+    missing_of,
+    orders_for,
+    size_of_first,
+    total_of,
+)
 from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.messages import Reclaim
-from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO
 from peloton.actors.respool.reclaims import REST_S_MIN
 from peloton.actors.respool.tree import Tree
@@ -27,42 +37,10 @@ from peloton.runtime.vocabulary import Key
 
 POOLS_PER_TURN_MAX = 16
 """Pools that are given back to in one turn; the next turn follows at once."""
-LOTS_MAX = 1000
-"""Lots that wait, and lots that give, for one pool in one turn."""
 
 NONE_OVER = "nobody gives back: no pool uses more than it is entitled to"
 NOT_PREEMPTIBLE = "nobody gives back: what others use beyond their entitlement is not preemptible"
 NO_GAIN = "nobody gives back: it would not make room for a task that waits"
-
-
-class TaskBatch(NamedTuple):
-    """So many tasks that wait, each of which needs this."""
-
-    need: Resources
-    tasks: int
-
-
-class LotShare(NamedTuple):
-    """How many members of a lot are to give back."""
-
-    lot: Key
-    tasks: int
-
-
-class Overdraft(NamedTuple):
-    """A pool that uses more than its entitlement, and the pools above it that do, too."""
-
-    pool: Key
-    chain: tuple[Key, ...]
-
-
-class Shortfall(NamedTuple):
-    """What is missing for a pool, and where: in that pool above it."""
-
-    pool: Key
-    where: Key
-    size: Resources  # of one of the tasks that wait first: hosts must have room for such
-    missing: tuple[int, ...]
 
 
 def reclaims(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
@@ -92,22 +70,24 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
     if not wanted:
         books.again(lane, later, verdict="")
         return []
-    free = tree.available(where) + _coming(tree, where) - books.claimed(where)
+    free = tree.available(where) + coming_in(tree, where) - books.claimed(where)
     over = _overdrafts(tree, where)
-    short = Shortfall(pool, where, _size(tree, lane), _missing(_sum(wanted), free))
-    picked, gained = _pick(tree, over, short=short, now=now)
-    possible = _fitting(wanted, free + gained)
+    short = Shortfall(pool, where, size_of_first(tree, lane), missing_of(total_of(wanted), free))
+    picked, gained = cover(tree, over, short=short, now=now)
+    possible = fitting(wanted, free + gained)
     if not possible:
         until, verdict = _why_not(tree, over, later=later, now=now)
         books.again(lane, until, verdict=verdict)
         return []
     if possible != wanted:
-        short = short._replace(missing=_missing(_sum(possible), free))
-        picked, _ = _pick(tree, over, short=short, now=now)
+        short = short._replace(missing=missing_of(total_of(possible), free))
+        picked, _ = cover(tree, over, short=short, now=now)
     books.verdicts.pop(lane, None)
-    books.claim(lane, _sum(possible), above=tree.up(pool))
+    books.claim(lane, total_of(possible), above=tree.up(pool))
     books.on_the_way(lane)
-    return _orders(tree, short, picked=picked, now=now)
+    return orders_for(
+        tree, short, picked=picked, reason=lambda key: _reason(tree, key, short=short), now=now
+    )
 
 
 def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
@@ -137,56 +117,9 @@ def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
     return found
 
 
-def _size(tree: Tree, lane: Key) -> Resources:
-    """What one task needs of those that wait first; of a gang, the one that needs most."""
-    first = next(iter(tree.queues[lane].eligible()))
-    lots = tree.unit(first).lots or (first,)
-    return max((tree.lots[key].shape.resources for key in lots), key=Resources.amounts)
-
-
-def _sum(batches: Sequence[TaskBatch]) -> Resources:
-    total = ZERO
-    for each in batches:
-        total = total + each.need.times(each.tasks)
-    return total
-
-
-def _fitting(batches: Sequence[TaskBatch], room: Resources) -> list[TaskBatch]:
-    found: list[TaskBatch] = []
-    for each in batches:
-        count = min(each.tasks, each.need.fits(room))
-        if count:
-            found.append(TaskBatch(each.need, count))
-            room = room - each.need.times(count)
-        if count < each.tasks:
-            break
-    return found
-
-
-def _missing(total: Resources, free: Resources) -> tuple[int, ...]:
-    pairs = zip(total.amounts(), free.amounts(), strict=True)
-    return tuple(need - have if need - have >= EPSILON else 0 for need, have in pairs)
-
-
-def _coming(tree: Tree, pool: Key) -> Resources:
-    """What will be given back in a pool and all below."""
-    total = ZERO
-    for giver, coming in tree.reclaims.coming.items():
-        if pool in tree.up(giver):
-            total = total + coming
-    return total
-
-
-class Overdrafts:
-    """Pools below one that use more than they are entitled to, of each kind; what comes back is
-    used no more."""
-
-    def __init__(self) -> None:
-        self.pools: list[Overdraft] = []
-        self.excess: dict[Key, tuple[int, ...]] = {}
-
-
 def _overdrafts(tree: Tree, where: Key) -> Overdrafts:
+    """The pools below one that use more than they are entitled to; what comes back is used no
+    more."""
     coming: dict[Key, Resources] = {}
     for giver, amount_ in tree.reclaims.coming.items():
         for above in tree.up(giver):
@@ -209,81 +142,8 @@ def _overdrafts(tree: Tree, where: Key) -> Overdrafts:
     return found
 
 
-def _pick(
-    tree: Tree, over: Overdrafts, *, short: Shortfall, now: float
-) -> tuple[list[LotShare], Resources]:
-    """Members that cover what is missing, as far as they can, and what they give."""
-    left = list(short.missing)
-    excess = {pool: list(kinds) for pool, kinds in over.excess.items()}
-    kinds = [kind for kind in KINDS if left[kind]]
-    found: list[LotShare] = []
-    gained = ZERO
-    order = sorted(
-        over.pools, key=lambda each: ([-over.excess[each.pool][kind] for kind in kinds], each.pool)
-    )
-    for each in order:
-        most = _most(tree, each.pool, now=now)
-        for key in _givers(tree, each.pool, short=short, now=now):
-            lot = tree.lots[key]
-            size = lot.shape.resources.amounts()
-            room = [min(excess[pool][kind] for pool in each.chain) for kind in KINDS]
-            wanted = [min(left[kind], room[kind]) for kind in KINDS]
-            if most <= 0 or not any(wanted):
-                break
-            counts = [-(-wanted[kind] // size[kind]) for kind in kinds if size[kind]]
-            count = min(max(counts, default=0), len(lot.admitted - lot.leaving), most)
-            if not count:
-                continue  # it has nothing of what is still missing
-            found.append(LotShare(key, count))
-            most -= count
-            gained = gained + lot.shape.resources.times(count)
-            for kind in KINDS:
-                left[kind] = max(0, left[kind] - size[kind] * count)
-                for pool in each.chain:
-                    excess[pool][kind] = max(0, excess[pool][kind] - size[kind] * count)
-    return found, gained
-
-
-def _givers(tree: Tree, pool: Key, *, short: Shortfall, now: float) -> Iterator[Key]:
-    for number, key in enumerate(tree.reclaims.victims(pool)):
-        if number >= LOTS_MAX:
-            return
-        lot = tree.lots[key]
-        if lot.order is None and not tree.reclaims.rests(key, _for_hosts(short), now=now):
-            yield key
-
-
-def _most(tree: Tree, pool: Key, *, now: float) -> int:
-    """How many more tasks of a pool may give back now."""
-    policy, books = tree.policy, tree.reclaims
-    flying = books.in_flight.get(pool, 0)
-    if 2 * flying > policy.in_flight_max:
-        return 0  # many at once cost less than one for each that has gone
-    return min(policy.in_flight_max - flying, books.budget(pool, policy, now))
-
-
-def _for_hosts(short: Shortfall) -> Resources:
-    """For what hosts must have room: for nothing, where only the limit of a pool is short."""
-    return short.size if short.where == ROOT else ZERO
-
-
-def _orders(
-    tree: Tree, short: Shortfall, *, picked: list[LotShare], now: float
-) -> list[tuple[Key, Reclaim]]:
-    need = _for_hosts(short)
-    if any(not need.within(tree.lots[each.lot].shape.resources) for each in picked):
-        # Several have to leave one host, so that only one slice at a time may choose them.
-        picked = picked[:1]
-    found = []
-    for lot_key, count in picked:
-        lot = tree.lots[lot_key]
-        tree.reclaims.count(lot.shape.pool, tree.policy, tasks=count, now=now)
-        reason = _reason(tree, lot.shape.pool, short=short)
-        found.append((lot_key, Reclaim(lot.orders, count, need, reason)))
-    return found
-
-
-def _reason(tree: Tree, giver: Key, *, short: Shortfall) -> str:
+def _reason(tree: Tree, lot: Key, *, short: Shortfall) -> str:
+    giver = tree.lots[lot].shape.pool
     kind = next(kind for kind in KINDS if short.missing[kind])
     used, entitled = (of(giver).amounts()[kind] for of in (tree.use, tree.entitlement))
     return (

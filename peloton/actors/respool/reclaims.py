@@ -8,11 +8,11 @@ lost: after a recovery the times begin anew. Must not decide: `reclaiming.py` do
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.moments import LaneMoments
 from peloton.actors.respool.ranking import Ranking
 from peloton.actors.respool.waiting import Waiting
 from peloton.runtime.vocabulary import Key
@@ -29,7 +29,8 @@ class PreemptionPolicy(NamedTuple):
     tasks of one pool that give back at a time. `evictions_max`: of one pool within `window_s`; what
     exceeds it waits for the next window. `within_reservation`: tasks that may not be preempted are
     admitted only within the reservation of their pool, so that no pool lends what it cannot get
-    back.
+    back. `inside`: pools, by path, that end tasks of their own for others of a higher priority, and
+    for how many seconds a run is left alone.
     """
 
     enabled: bool = True
@@ -38,6 +39,7 @@ class PreemptionPolicy(NamedTuple):
     evictions_max: int = 100_000
     window_s: float = 3600.0
     within_reservation: bool = False
+    inside: tuple[tuple[str, float], ...] = ()
 
     @property
     def keeps_to_reservation(self) -> bool:
@@ -85,9 +87,7 @@ class Reclaims:
         self._victims: dict[Key, Ranking[VictimRank]] = {}
         self._ranks: dict[Key, RankedLot] = {}
         self._unsorted: dict[Key, None] = {}  # lots whose rank may be another
-        self._since: dict[Key, float] = {}  # pools that wait for what they are entitled to
-        self._due: list[tuple[float, Key]] = []
-        self._due_at: dict[Key, float] = {}
+        self._moments = LaneMoments()  # of pools that wait for what they are entitled to
         self._rest_until: dict[Key, float] = {}  # pools for which nobody could give back
         self._claims: dict[Key, EarmarkedRoom] = {}  # what these pools wait for, as far as it comes
         self._claimed: dict[Key, Resources] = {}  # the same in each pool above
@@ -113,11 +113,11 @@ class Reclaims:
             if more:
                 self._come(lot.shape.pool, lot.shape.resources.times(more), tasks=more)
         if old is not None and old.order is not None and (new is None or new.order is None):
-            if new is not None and new.spared:
+            if new is not None and new.spared and old.order.inside is None:
                 self._spared[key] = old.order.need
             # It may give back less than was ordered: then others are asked.
             for waits in self._again:
-                self._push(waits, 0.0)
+                self._moments.push(waits, 0.0)
             self._again = {}
 
     def sort(self, lots: Mapping[Key, Lot]) -> None:
@@ -178,38 +178,34 @@ class Reclaims:
             if waiting.awaits(pool) is None:
                 self._drop(pool)
                 continue
-            since = self._since.setdefault(pool, now)
-            self._push(pool, max(since + policy.sustained_s, self._rest_until.get(pool, 0.0)))
+            since = self._moments.begin(pool, now)
+            self._moments.push(
+                pool, max(since + policy.sustained_s, self._rest_until.get(pool, 0.0))
+            )
         for lot, need in self._spared.items():
             self._rests[lot] = need, now + max(policy.sustained_s, REST_S_MIN)
         self._spared = {}
 
     def _drop(self, pool: Key) -> None:
-        for known in (self._since, self._due_at, self.verdicts, self._again, self._rest_until):
+        self._moments.end(pool)
+        for known in (self.verdicts, self._again, self._rest_until):
             known.pop(pool, None)
         self.unclaim(pool)
 
     def due(self, now: float) -> Key | None:
         """The next pool that has waited for long enough, once."""
-        while self._due and self._due[0][0] <= now:
-            at, pool = heappop(self._due)
-            if self._due_at.get(pool) == at:
-                del self._due_at[pool]
-                return pool
-        return None
+        return self._moments.due(now)
 
     @property
     def wake_at(self) -> float | None:
         """When the next pool will have waited for long enough."""
-        while self._due and self._due_at.get(self._due[0][1]) != self._due[0][0]:
-            heappop(self._due)
-        return self._due[0][0] if self._due else None
+        return self._moments.next_at
 
     def again(self, pool: Key, at: float, *, verdict: str) -> None:
         """Nobody could give back for a pool: look again then."""
         self.verdicts[pool] = verdict
         self._rest_until[pool] = at
-        self._push(pool, at)
+        self._moments.push(pool, at)
 
     def verdict(self, pool: Key, waiting: Waiting) -> str:
         """What others do for a pool that waits for what it is entitled to; "" if it does not."""
@@ -218,6 +214,10 @@ class Reclaims:
         if pool in self.verdicts:
             return self.verdicts[pool]
         return ON_THE_WAY if pool in self._claims else ""
+
+    def is_open(self, lane: Key) -> bool:
+        """Whether others give back for a lane, or may, as they have not been asked yet."""
+        return lane in self._moments and not self.verdicts.get(lane)
 
     def claim(self, pool: Key, amount: Resources, *, above: list[Key]) -> None:
         """What is free or comes back is for this pool, as far as it is this."""
@@ -242,12 +242,6 @@ class Reclaims:
     def on_the_way(self, pool: Key) -> None:
         """Others were ordered to give back for a pool: look again when they have answered."""
         self._again[pool] = None
-
-    def _push(self, pool: Key, at: float) -> None:
-        known = self._due_at.get(pool)
-        if pool in self._since and (known is None or at < known):
-            self._due_at[pool] = at
-            heappush(self._due, (at, pool))
 
     # ---- limits ----
 

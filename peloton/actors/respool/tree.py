@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.blockers import explained
+from peloton.actors.respool.displacements import Displacements
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
 from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_lane, slack_lane
 from peloton.actors.respool.lot.messages import LotWaits
@@ -51,8 +52,9 @@ class Tree:
         self.pools: dict[Key, Pool] = {}
         self.lots: dict[Key, Lot] = {}
         self.queues: dict[Key, Queue] = {}
-        self.waiting = Waiting()
+        self.waiting = Waiting(heads_noted=bool(policy.inside))
         self.reclaims = Reclaims()
+        self.displacements = Displacements()
         self.releases = Releases()
         self._nodes: dict[Key, Node] = {}
         self._sharing = Sharing()
@@ -198,6 +200,16 @@ class Tree:
     def head_waits(self, pool: Key) -> str:
         """Why the first ticket of a pool waits; "" if none does."""
         return why_head_waits(self, pool)
+
+    def verdict(self, lane: Key) -> str:
+        """What others do for a lane that waits, or why they do nothing; "" if that is unknown."""
+        found = self.reclaims.verdict(lane, self.waiting)
+        inside = "" if self.waiting.head(lane) is None else self.displacements.verdicts.get(lane)
+        return "; ".join(filter(None, (found, inside)))
+
+    def lot_verdict(self, key: Key) -> str:
+        """The same of the lane in which a lot waits."""
+        return self.verdict(lane_of(self.lots[key].shape)) if key in self.lots else ""
 
     def waits(self, key: Key, now: float = 0.0) -> LotWaits:
         """Why the waiting members of a lot wait, and how many tickets are before them."""
@@ -393,6 +405,7 @@ class Tree:
             self.releases.add(pool, need.times(-held), tasks=-held)
         self._queue(key, new, lane=lane_of(lot.shape))
         self.reclaims.put(key, old=old, new=new)
+        self.displacements.put(key, old=old, new=new)
         self._claim(key, pool, on_slack=on_slack)
         if held < 0:
             self._restore_rationed(pool, rations)

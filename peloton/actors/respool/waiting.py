@@ -94,7 +94,8 @@ class Waiting:
     """The pools of a tree that have waiting members; or rather their lanes (`lanes`), for the head
     of one lane does not block those of the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heads_noted: bool = False) -> None:
+        self.head_news: dict[Key, None] | None = {} if heads_noted else None  # other heads, if any
         self.numbers: dict[Key, int] = {}  # all such pools, numbered as they began to wait
         self.changed: dict[Key, None] = {}
         self.blocked = Thresholds()
@@ -210,8 +211,13 @@ class Waiting:
         return [pool for need in needs for pool in self._needs[need]]
 
     def _head(self, pool: Key, need: Resources) -> None:
+        self._note(pool)
         self._heads[pool] = need
         self._needs.setdefault(need, {})[pool] = None
+
+    def _note(self, pool: Key) -> None:
+        if self.head_news is not None:
+            self.head_news[pool] = None
 
     def _unblock(self, pool: Key) -> None:
         self._parts.pop(pool, None)
@@ -225,6 +231,7 @@ class Waiting:
         need = self._heads.pop(pool, None)
         if need is None:
             return
+        self._note(pool)
         self.blocked.drop(pool)
         alike = self._needs[need]
         del alike[pool]

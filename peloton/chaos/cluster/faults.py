@@ -11,6 +11,7 @@ from functools import partial
 
 from peloton.chaos.cluster import (
     changing,
+    displacing,
     feed_readers,
     ganging,
     gpu_work,
@@ -170,5 +171,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
-    **gpu_work.WORK, **overcommit.WORK,
+    **gpu_work.WORK, **overcommit.WORK, **displacing.WORK,
 }  # fmt: skip

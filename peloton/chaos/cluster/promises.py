@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from peloton.actors.respool.messages import pool_key
 from peloton.actors.respool.tree import Tree
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.conserving import ConservationCheck
+from peloton.chaos.cluster.displacing import DisplacementCheck
 from peloton.chaos.cluster.explaining import ExplanationCheck
 from peloton.chaos.cluster.ganging import GangCheck
 from peloton.chaos.cluster.host_holds import HoldCheck
@@ -42,13 +44,15 @@ class PromiseChecks:
         self.notices = NoticeCheck(cluster.listener, self.ends)
         self.gangs = GangCheck()
         self.queues = QueueCheck()
+        inside = (pool_key(path.rpartition("/")[2]) for path, _ in cluster.setup.preemption.inside)
+        self.ranks = DisplacementCheck(frozenset(inside))
         self.sums = ConservationCheck()
         self.reasons = ExplanationCheck()
         self._world = cluster.world
         self._noted: dict[type, list[Callable[[Entry, Any], None]]] = {}
         tables = (self.ends.noted, self.holds.noted, self.pace.noted, self.schedules.noted)
         later = self.quarantines.noted, self.lending.noted, self.gangs.noted, self.queues.noted
-        for noted in (*tables, self.places.noted, *later):
+        for noted in (*tables, self.places.noted, *later, self.ranks.noted):
             for fact, note in noted.items():
                 self._noted.setdefault(fact, []).append(note)
 

@@ -22,6 +22,7 @@ from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import LEVEL_SLACK, SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
+    displacing,
     ganging,
     gpu_work,
     host_holds,
@@ -86,7 +87,7 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
-    overcommit.DRAWN,
+    overcommit.DRAWN, displacing.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -94,6 +95,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(lending.WORK, LEVEL_PREEMPTION),
     **dict.fromkeys(ganging.WORK, ganging.LEVEL),
     **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
+    **dict.fromkeys(displacing.WORK, displacing.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
@@ -259,7 +261,10 @@ class StormRun:
             level=plan.level,
             embedded=plan.embedded,
             twice=plan.seed % TWICE_EVERY == 0,
-            preemption=PreemptionPolicy(sustained_s=lending.GIVEN_BACK_AFTER_S),
+            preemption=PreemptionPolicy(
+                sustained_s=lending.GIVEN_BACK_AFTER_S,
+                inside=displacing.ALLOWED if plan.seed % 2 else (),
+            ),
         )
         self.cluster = SimulatedCluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup

@@ -26,6 +26,7 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send, co
 WANTED = (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
 NO_GAIN = "no task that waits would fit on the hosts of the others"
 NO_MORE = "no others run or wait for a host"
+YOUNG = "no others have run for {} s, or wait for a host"
 NO_SLICE = "the slice is gone"
 
 
@@ -37,8 +38,10 @@ def evict(slice_: Slice, message: Evict, at: At) -> Decision:
         if last.lot == lot and last.number >= message.number:
             answer = Yielded(last.number, last.going, last.because)
             return Decision(sends=(Send(SENDER, answer),), because="order known")
-    order = PendingEviction(lot, message.number, message.count, message.need, message.reason)
-    idle, running = _candidates(slice_, lot, at)
+    order = PendingEviction(
+        lot, message.number, message.count, message.need, message.reason, message.min_run_s
+    )
+    idle, running = _candidates(slice_, order, at)
     chosen = idle[: order.count]
     if len(chosen) == order.count or not running or order.need == Resources():
         return _carry_out(slice_, order, at, chosen=chosen + running[: order.count - len(chosen)])
@@ -64,7 +67,7 @@ def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
         last.lot == order.lot and last.number >= order.number for last in slice_.evictions
     ):
         return Decision(because="no order waits for this")
-    idle, running = _candidates(slice_, order.lot, at)
+    idle, running = _candidates(slice_, order, at)
     chosen = idle[: order.count]
     free = dict(zip(message.hosts, message.free, strict=True))
     victims = zip(running, _hosts(running, at), strict=True)
@@ -110,15 +113,22 @@ def gaining(
     return chosen
 
 
-def _candidates(slice_: Slice, lot: Key, at: At) -> tuple[list[int], list[int]]:
-    """Members of the lot that wait for a host, and those that run; in the order of their turn."""
+def _candidates(slice_: Slice, order: PendingEviction, at: At) -> tuple[list[int], list[int]]:
+    """Members of the lot that wait for a host, and those that run; in the order of their turn.
+
+    Those that have not run for as long as the order leaves them alone are none.
+    """
     if at.index is None or slice_.goal not in WANTED:
         return [], []
-    idle = _of_lot(at.index.where(ready_for_host), lot, at)
-    running = _of_lot(at.index.where(_runs), lot, at)
+    idle = _of_lot(at.index.where(ready_for_host), order.lot, at)
     read = at.index.columns.read
-    newest = sorted(running, key=lambda each: (-(read("started_at", each) or 0.0), -each))
-    return sorted(idle, reverse=True), newest
+    running = [
+        (-(read("started_at", each) or 0.0), -each)
+        for each in _of_lot(at.index.where(_runs), order.lot, at)
+    ]
+    latest = order.min_run_s - at.now
+    newest = sorted(each for each in running if not order.min_run_s or each[0] >= latest)
+    return sorted(idle, reverse=True), [-member for _, member in newest]
 
 
 def _of_lot(raw: int, lot: Key, at: At) -> Iterator[int]:
@@ -138,8 +148,10 @@ def _hosts(members: Iterable[int], at: At) -> Iterator[Key]:
 def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[int]) -> Decision:
     because = ""
     if len(chosen) < order.count:
-        count = sum(map(len, _candidates(slice_, order.lot, at)))
+        count = sum(map(len, _candidates(slice_, order, at)))
         why = NO_GAIN if count > len(chosen) else NO_MORE
+        if why == NO_MORE and order.min_run_s:
+            why = YOUNG.format(f"{order.min_run_s:g}")
         because = f"{len(chosen)} of {order.count} give up what they hold: {why}"
     members = Bits.of(*chosen)
     going = _by_ticket(members, at)

@@ -144,6 +144,7 @@ class Evict(Message, frozen=True, gc=False, array_like=True):
     count: int
     need: Resources
     reason: str
+    min_run_s: float = 0.0  # runs that have not lasted for so long are left alone
 
 
 class HostRefused(Message, frozen=True, gc=False, array_like=True):

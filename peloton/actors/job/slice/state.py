@@ -124,6 +124,7 @@ class PendingEviction(Value, frozen=True, gc=False, array_like=True):
     count: int
     need: Resources
     reason: str
+    min_run_s: float = 0.0
 
 
 class GangNotes(Value, frozen=True, gc=False, array_like=True):

@@ -120,12 +120,14 @@ def reclaim(lot: Lot, message: m.Reclaim, at: At) -> Decision:
     if message.after != lot.orders or lot.order is not None:
         return Decision(because="an order that was decided before the last one was known")
     count = min(message.count, len(lot.admitted - lot.leaving))
-    if count <= 0 or at.level < m.LEVEL_PREEMPTION:
+    level = m.LEVEL_PREEMPTION if message.inside is None else m.LEVEL_DISPLACEMENT
+    if count <= 0 or at.level < level:
         return Decision(because="nothing is left to give back")
     # A lot that was empty in between must not use a number again that its slice has answered.
     number = max(lot.orders + 1, at.position * ORDERS_PER_FRAME)
-    fact = f.ReclaimOrdered(number, count, message.need, message.reason)
-    order = _order(lot, LotOrder(number, count, message.need, message.reason))
+    terms = message.need, message.reason, message.inside
+    order = _order(lot, LotOrder(number, count, *terms))
+    fact = f.ReclaimOrdered(number, count, *terms)
     return Decision(facts=(fact,), sends=(order,), because=message.reason)
 
 
@@ -147,7 +149,8 @@ def _too_late(message: m.Reclaim | m.Yielded, at: At) -> Decision:
 
 
 def _order(lot: Lot, order: LotOrder) -> Send:
-    evict = Evict(order.number, order.count, order.need, order.reason)
+    min_run_s = order.inside.min_run_s if order.inside is not None else 0.0
+    evict = Evict(order.number, order.count, order.need, order.reason, min_run_s)
     return Send(slice_of_crowd(lot.crowd), evict)
 
 
@@ -173,7 +176,7 @@ def waits(lot: Lot, query: m.GetLot, at: At) -> m.LotWaits:
     """Why the waiting members wait, from the tree of pools, which is the lot's index."""
     found: m.LotWaits = at.index.waits(at.key, at.now)
     tree = at.index
-    verdict = tree.reclaims.verdict(found.pool, tree.waiting)
+    verdict = tree.lot_verdict(at.key)
     if not verdict or not found.waiting:
         return found
     return msgspec.structs.replace(found, because=f"{found.because}; {verdict}")

@@ -6,7 +6,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 from __future__ import annotations
 
 from peloton.actors.resources import Resources
-from peloton.actors.respool.lot.messages import GangTerms, LotShape
+from peloton.actors.respool.lot.messages import Displacement, GangTerms, LotShape
 from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
@@ -49,6 +49,7 @@ class ReclaimOrdered(Fact, frozen=True, gc=False, array_like=True):
     count: int
     need: Resources
     reason: str
+    inside: Displacement | None = None
 
 
 class ReclaimAnswered(Fact, frozen=True, gc=False, array_like=True):

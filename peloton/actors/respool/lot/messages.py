@@ -15,6 +15,8 @@ from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Valu
 
 LEVEL_PREEMPTION = 5
 """Feature level from which pools take back what they lent."""
+LEVEL_DISPLACEMENT = 6
+"""Feature level from which a pool ends tasks of its own for others of a higher priority."""
 
 
 class LotShape(Value, frozen=True, gc=False, array_like=True):
@@ -72,6 +74,17 @@ class Admit(Message, frozen=True, gc=False, array_like=True):
     members: Bits
 
 
+class Displacement(Value, frozen=True, gc=False, array_like=True):
+    """For whom a lot gives back where that is one of its own pool: a lot of this higher priority.
+
+    Runs that have lasted less than `min_run_s` seconds are left alone.
+    """
+
+    lot: Key
+    priority: int
+    min_run_s: float
+
+
 class Reclaim(Message, frozen=True, gc=False, array_like=True):
     """Tree to lot: so many of the admitted members are to give up what they hold.
 
@@ -84,6 +97,7 @@ class Reclaim(Message, frozen=True, gc=False, array_like=True):
     count: int
     need: Resources
     reason: str
+    inside: Displacement | None = None  # not for another pool, but for a lot of the same
 
 
 class Yielded(Message, frozen=True, gc=False, array_like=True):

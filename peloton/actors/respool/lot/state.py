@@ -16,7 +16,7 @@ import msgspec
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot import facts as f
-from peloton.actors.respool.lot.messages import GangTerms, LotShape
+from peloton.actors.respool.lot.messages import Displacement, GangTerms, LotShape
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -27,6 +27,7 @@ class LotOrder(Value, frozen=True, gc=False, array_like=True):
     count: int
     need: Resources
     reason: str
+    inside: Displacement | None = None
 
 
 class Lot(Value, frozen=True, gc=False, array_like=True):
@@ -132,7 +133,7 @@ def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:
 
 
 def _ordered(lot: Lot, fact: f.ReclaimOrdered) -> Lot:
-    order = LotOrder(fact.number, fact.count, fact.need, fact.reason)
+    order = LotOrder(fact.number, fact.count, fact.need, fact.reason, fact.inside)
     return msgspec.structs.replace(lot, order=order, orders=fact.number, spared="")
 
 

@@ -1,0 +1,92 @@
+"""Pools that may end tasks of their own for others of a higher priority: who waits since when.
+
+Turns lanes with a head that waits into the moment at which room is made for it, and lots that
+could not make room into a rest. All of it is derived or may be lost: after a recovery the times
+begin anew. Must not decide: `displacing.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.moments import LaneMoments
+from peloton.actors.respool.waiting import Waiting
+from peloton.runtime.vocabulary import Key
+
+REST_S = 1.0
+"""Before somebody is asked again who could not give back, at the least."""
+
+
+class Displacements:
+    """The bookkeeping of one tree."""
+
+    def __init__(self) -> None:
+        self.verdicts: dict[Key, str] = {}  # lane that waits → what comes of it
+        self._moments = LaneMoments()
+        self._numbers: dict[Key, int] = {}  # of the waiting: another one begins anew
+        self._asked: dict[Key, None] = {}  # lanes for which lots have orders
+        self._rests: dict[Key, float] = {}  # lots that could not give back, until
+        self._spared: dict[Key, float] = {}  # those that have just become such, for how long
+
+    def put(self, key: Key, *, old: Lot | None, new: Lot | None) -> None:
+        """A lot has a new state; None if it does not exist."""
+        if new is None:
+            self._rests.pop(key, None)
+            self._spared.pop(key, None)
+        if old is None or old.order is None or old.order.inside is None:
+            return
+        if new is None or new.order is None:
+            if new is not None and new.spared:
+                self._spared[key] = old.order.inside.min_run_s
+            for lane in self._asked:  # it may give less than was ordered: then others are asked
+                self._moments.push(lane, 0.0)
+            self._asked = {}
+
+    def follow(
+        self, waiting: Waiting, *, allowed: Callable[[Key], bool], after_s: float, now: float
+    ) -> None:
+        """Note whose head has begun or ceased to wait; only lanes that are `allowed` to count."""
+        for key, rest_s in self._spared.items():
+            self._rests[key] = now + max(REST_S, min(rest_s or after_s, after_s))
+        self._spared = {}
+        if not waiting.head_news:
+            return
+        news, waiting.head_news = waiting.head_news, {}
+        for lane in news:
+            number = waiting.numbers.get(lane)
+            if number is None or waiting.head(lane) is None or not allowed(lane):
+                self._drop(lane)
+                continue
+            if self._numbers.get(lane, number) != number:
+                self._drop(lane)
+            self._numbers[lane] = number
+            self._moments.push(lane, self._moments.begin(lane, now) + after_s)
+
+    def _drop(self, lane: Key) -> None:
+        self._moments.end(lane)
+        for known in (self.verdicts, self._numbers, self._asked):
+            known.pop(lane, None)
+
+    def due(self, now: float) -> Key | None:
+        """The next lane that has waited for long enough, once."""
+        return self._moments.due(now)
+
+    @property
+    def wake_at(self) -> float | None:
+        """When the next lane will have waited for long enough."""
+        return self._moments.next_at
+
+    def again(self, lane: Key, at: float, *, verdict: str) -> None:
+        """No room is made for a lane: look again then."""
+        self.verdicts[lane] = verdict
+        self._moments.push(lane, at)
+
+    def ordered(self, lane: Key, *, verdict: str) -> None:
+        """Lots were ordered to give back for a lane: look again when they have answered."""
+        self.verdicts[lane] = verdict
+        self._asked[lane] = None
+
+    def rests(self, lot: Key, now: float) -> bool:
+        """Whether a lot is left alone."""
+        return now < self._rests.get(lot, 0.0)

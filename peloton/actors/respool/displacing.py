@@ -1,0 +1,185 @@
+"""Room inside a pool: tasks of a low priority end for those of a higher one, where it is allowed.
+
+Turns a tree in which nothing more can be admitted into orders to lots. The policy names the pools.
+Where the first lot in the queue of such a pool has waited for long enough, other tasks of the pool
+of a lower priority give back what it lacks: of its pool's entitlement, of the limits above, or of
+the cluster. What others owe to the pool comes first. Nobody gives in vain: not where it is too
+little for one task, nor where somebody else is before it.
+
+The cost is that of the lots that give and of the pools that wait, paid once for each lane that
+waits for long enough. Must not choose tasks: their slice does.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.admission import fitting_rations
+from peloton.actors.respool.displacements import REST_S
+from peloton.actors.respool.giving import (
+    LOTS_MAX,
+    Overdraft,
+    Overdrafts,
+    Shortfall,
+    TaskBatch,
+    coming_in,
+    cover,
+    fitting,
+    may_give,
+    missing_of,
+    most_of,
+    orders_for,
+    size_of_first,
+    total_of,
+)
+from peloton.actors.respool.lanes import is_slack, pool_of_lane
+from peloton.actors.respool.lot.messages import Displacement, Reclaim
+from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.node import ZERO
+from peloton.actors.respool.tree import Tree
+from peloton.runtime.vocabulary import Key
+
+LANES_PER_TURN_MAX = 16
+
+GIVE_BACK = "tasks of its pool of a lower priority give back"
+COMING = "what it waits for is on its way"
+OTHERS_FIRST = "nobody of its pool gives back: another pool would get what is freed"
+NONE_LOWER = "nobody of its pool gives back: none of a lower priority may be preempted"
+TOO_YOUNG = "nobody of its pool gives back: those of a lower priority have not run for {} s yet"
+IN_VAIN = "nobody of its pool gives back: it would not make room for a task that waits"
+OFTEN = "nobody of its pool gives back: it has done so as often as it may"
+
+
+def displacements(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
+    """The orders to lots that are due now; to be asked once `reclaims` has nothing to order."""
+    books, allowed = tree.displacements, dict(tree.policy.inside)
+    books.follow(
+        tree.waiting,
+        allowed=lambda lane: tree.path(pool_of_lane(lane)) in allowed,
+        after_s=max(tree.policy.sustained_s, REST_S),
+        now=now,
+    )
+    found: list[tuple[Key, Reclaim]] = []
+    for _ in range(LANES_PER_TURN_MAX):
+        lane = books.due(now)
+        if lane is None:
+            break
+        min_run_s = allowed.get(tree.path(pool_of_lane(lane)))
+        if tree.waiting.head(lane) is None or min_run_s is None:
+            continue  # noted when it waits again
+        found += _for_lane(tree, lane, min_run_s=min_run_s, now=now)
+        if found:
+            break  # the lots have to have them before the next plan counts what comes
+    return found
+
+
+def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tuple[Key, Reclaim]]:
+    books, pool = tree.displacements, pool_of_lane(lane)
+    later = now + max(tree.policy.sustained_s, REST_S)
+    if tree.reclaims.is_open(lane):
+        books.again(lane, later, verdict="")
+        return []
+    if _others_first(tree, lane):
+        books.again(lane, later, verdict=OTHERS_FIRST)
+        return []
+    tree.reclaims.sort(tree.lots)
+    first = next(iter(tree.queues[lane].eligible()))
+    inside = Displacement(first, tree.lots[first].shape.priority, min_run_s)
+    wanted, room = _wanted(tree, lane, priority=inside.priority), _room(tree, lane)
+    missing = missing_of(total_of(wanted), room)
+    if not any(missing):
+        books.again(lane, later, verdict=COMING)
+        return []
+    size, over = size_of_first(tree, lane), _all_of(tree, pool)
+    short = Shortfall(pool, _where(tree, pool, wanted=wanted), size, missing, inside)
+    picked, gained = cover(tree, over, short=short, now=now)
+    possible = fitting(wanted, room + gained)
+    if not possible:
+        until, verdict = _why_not(tree, short, picked=bool(picked), now=now)
+        books.again(lane, until, verdict=verdict)
+        return []
+    if possible != wanted:
+        short = short._replace(missing=missing_of(total_of(possible), room))
+        picked, _ = cover(tree, over, short=short, now=now)
+    if not picked:
+        books.again(lane, later, verdict=COMING)
+        return []
+    books.ordered(lane, verdict=GIVE_BACK)
+    return orders_for(
+        tree, short, picked=picked, reason=lambda key: _reason(tree, key, inside=inside), now=now
+    )
+
+
+def _others_first(tree: Tree, lane: Key) -> bool:
+    """Whether another lane is entitled to room that it awaits in this pool or above it."""
+    above = tree.up(pool_of_lane(lane))
+    return any(each != lane and where in above for each, where, _ in tree.waiting.awaiting())
+
+
+def _wanted(tree: Tree, lane: Key, *, priority: int) -> list[TaskBatch]:
+    """The tasks of that priority which wait first, in the order of the queue."""
+    found: list[TaskBatch] = []
+    rationed = [ZERO, ZERO, ZERO]
+    for number, key in enumerate(tree.queues[lane].eligible()):
+        if number >= LOTS_MAX or tree.lots[key].shape.priority != priority:
+            break
+        unit = tree.unit(key)
+        count = fitting_rations(tree, pool_of_lane(lane), unit=unit, rationed=rationed)
+        count = min(count, 1 if unit.lots else len(tree.lots[key].waiting))
+        if not count:
+            continue  # it blocks nobody
+        found.append(TaskBatch(unit.need, count))
+        for each, part in unit.rationed:
+            rationed[each] = rationed[each] + part.times(count)
+    return found
+
+
+def _room(tree: Tree, lane: Key) -> Resources:
+    """What its entitlement and all limits leave for a lane, once all that comes back has come."""
+    pool = pool_of_lane(lane)
+    spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
+    rooms = [spare + coming_in(tree, pool)]
+    for above in tree.up(pool):
+        coming = coming_in(tree, above) - tree.reclaims.claimed(above)
+        rooms.append(tree.available(above) + coming)
+    if is_slack(lane):
+        rooms.append(tree.slack_room(pool))
+    return Resources(*map(min, zip(*(each.amounts() for each in rooms), strict=True)))
+
+
+def _all_of(tree: Tree, pool: Key) -> Overdrafts:
+    over = Overdrafts()
+    over.excess[pool] = tree.use(pool).amounts()
+    over.pools = [Overdraft(pool, (pool,))] if tree.reclaims.has_victims(pool) else []
+    return over
+
+
+def _where(tree: Tree, pool: Key, *, wanted: list[TaskBatch]) -> Key:
+    """Where it is missing: hosts have to have room only where the cluster has none."""
+    free = tree.available(ROOT) + coming_in(tree, ROOT) - tree.reclaims.claimed(ROOT)
+    return ROOT if any(missing_of(total_of(wanted), free)) else pool
+
+
+def _reason(tree: Tree, giver: Key, *, inside: Displacement) -> str:
+    shape = tree.lots[giver].shape
+    return (
+        f"preempted: a task of priority {inside.priority} waits in pool {tree.path(shape.pool)}, "
+        f"this one has priority {shape.priority}; job {inside.lot.split('/')[1]} gets the room"
+    )
+
+
+def _why_not(tree: Tree, short: Shortfall, *, picked: bool, now: float) -> tuple[float, str]:
+    """When to look again, and why nobody gives back."""
+    policy, books, inside = tree.policy, tree.reclaims, short.inside
+    assert inside is not None
+    later = now + max(policy.sustained_s, REST_S)
+    lower = [key for key in books.victims(short.pool) if may_give(tree, key, inside=inside)]
+    if not lower:
+        return later, NONE_LOWER
+    if books.budget(short.pool, policy, now) <= 0:
+        return books.window_ends(short.pool, policy), OFTEN
+    if books.in_flight.get(short.pool) or most_of(tree, short.pool, now=now) <= 0:
+        return now + REST_S, COMING
+    if not picked and any(tree.displacements.rests(key, now) for key in lower):
+        until = max(now + REST_S, min(later, now + (inside.min_run_s or policy.sustained_s)))
+        return until, TOO_YOUNG.format(f"{inside.min_run_s:g}") if inside.min_run_s else IN_VAIN
+    return later, IN_VAIN

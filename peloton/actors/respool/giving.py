@@ -1,0 +1,195 @@
+"""Which lots give back, how many of their tasks, and whether that is enough for tasks that wait.
+
+Turns what is missing into members of lots that hold it: of the pools given, in the order of their
+victims, no more of each kind than is missing and than the pool may lose. What a task holds of a
+kind that is not missing does not count. Must not decide who waits for what, nor since when:
+`reclaiming.py` does that between pools, and `displacing.py` inside of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from peloton.actors.resources import EPSILON, Resources
+from peloton.actors.respool.lot.messages import Displacement, Reclaim
+from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.node import KINDS, ZERO
+from peloton.actors.respool.tree import Tree
+from peloton.runtime.vocabulary import Key
+
+LOTS_MAX = 1000
+"""Lots that wait, and lots that give, for one pool in one turn."""
+
+
+class TaskBatch(NamedTuple):
+    """So many tasks that wait, each of which needs this."""
+
+    need: Resources
+    tasks: int
+
+
+class LotShare(NamedTuple):
+    """How many members of a lot are to give back."""
+
+    lot: Key
+    tasks: int
+
+
+class Overdraft(NamedTuple):
+    """A pool that uses more than its entitlement, and the pools above it that do, too."""
+
+    pool: Key
+    chain: tuple[Key, ...]
+
+
+class Overdrafts:
+    """Pools that may be asked, and how much each and those above it may lose, of each kind."""
+
+    def __init__(self) -> None:
+        self.pools: list[Overdraft] = []
+        self.excess: dict[Key, tuple[int, ...]] = {}
+
+
+class Shortfall(NamedTuple):
+    """What is missing for a pool, and where: in that pool above it."""
+
+    pool: Key
+    where: Key
+    size: Resources  # of one of the tasks that wait first: hosts must have room for such
+    missing: tuple[int, ...]
+    inside: Displacement | None = None  # it comes from tasks of the same pool
+
+    @property
+    def for_hosts(self) -> Resources:
+        """For what hosts must have room: for nothing, where only the limit of a pool is short."""
+        return self.size if self.where == ROOT else ZERO
+
+
+def size_of_first(tree: Tree, lane: Key) -> Resources:
+    """What one task needs of those that wait first; of a gang, the one that needs most."""
+    first = next(iter(tree.queues[lane].eligible()))
+    lots = tree.unit(first).lots or (first,)
+    return max((tree.lots[key].shape.resources for key in lots), key=Resources.amounts)
+
+
+def total_of(batches: Sequence[TaskBatch]) -> Resources:
+    """What they need together."""
+    total = ZERO
+    for each in batches:
+        total = total + each.need.times(each.tasks)
+    return total
+
+
+def fitting(batches: Sequence[TaskBatch], room: Resources) -> list[TaskBatch]:
+    """Those that fit, in their order, up to the first that does not."""
+    found: list[TaskBatch] = []
+    for each in batches:
+        count = min(each.tasks, each.need.fits(room))
+        if count:
+            found.append(TaskBatch(each.need, count))
+            room = room - each.need.times(count)
+        if count < each.tasks:
+            break
+    return found
+
+
+def missing_of(total: Resources, free: Resources) -> tuple[int, ...]:
+    """What is needed beyond what is free, of each kind; nothing of less than a task can be told."""
+    pairs = zip(total.amounts(), free.amounts(), strict=True)
+    return tuple(need - have if need - have >= EPSILON else 0 for need, have in pairs)
+
+
+def coming_in(tree: Tree, pool: Key) -> Resources:
+    """What will be given back in a pool and all below."""
+    total = ZERO
+    for giver, coming in tree.reclaims.coming.items():
+        if pool in tree.up(giver):
+            total = total + coming
+    return total
+
+
+def cover(
+    tree: Tree, over: Overdrafts, *, short: Shortfall, now: float
+) -> tuple[list[LotShare], Resources]:
+    """Members that cover what is missing, as far as they can, and what they give."""
+    left = list(short.missing)
+    excess = {pool: list(kinds) for pool, kinds in over.excess.items()}
+    kinds = [kind for kind in KINDS if left[kind]]
+    found: list[LotShare] = []
+    gained = ZERO
+    order = sorted(
+        over.pools, key=lambda each: ([-over.excess[each.pool][kind] for kind in kinds], each.pool)
+    )
+    for each in order:
+        most = most_of(tree, each.pool, now=now)
+        for key in _givers(tree, each.pool, short=short, now=now):
+            lot = tree.lots[key]
+            size = lot.shape.resources.amounts()
+            room = [min(excess[pool][kind] for pool in each.chain) for kind in KINDS]
+            wanted = [min(left[kind], room[kind]) for kind in KINDS]
+            if most <= 0 or not any(wanted):
+                break
+            counts = [-(-wanted[kind] // size[kind]) for kind in kinds if size[kind]]
+            count = min(max(counts, default=0), len(lot.admitted - lot.leaving), most)
+            if not count:
+                continue  # it has nothing of what is still missing
+            found.append(LotShare(key, count))
+            most -= count
+            gained = gained + lot.shape.resources.times(count)
+            for kind in KINDS:
+                left[kind] = max(0, left[kind] - size[kind] * count)
+                for pool in each.chain:
+                    excess[pool][kind] = max(0, excess[pool][kind] - size[kind] * count)
+    return found, gained
+
+
+def may_give(tree: Tree, key: Key, *, inside: Displacement) -> bool:
+    """Whether a lot gives back for one of its own pool: one of a higher priority, and of its lane,
+    for a task on slack gets no room that others reserve."""
+    shape, on_slack = tree.lots[key].shape, tree.lots[inside.lot].shape.on_slack
+    return shape.priority < inside.priority and (shape.on_slack or not on_slack)
+
+
+def _givers(tree: Tree, pool: Key, *, short: Shortfall, now: float) -> Iterator[Key]:
+    for number, key in enumerate(tree.reclaims.victims(pool)):
+        if number >= LOTS_MAX:
+            return
+        if tree.lots[key].order is not None:
+            continue
+        if short.inside is not None:
+            if may_give(tree, key, inside=short.inside) and not tree.displacements.rests(key, now):
+                yield key
+        elif not tree.reclaims.rests(key, short.for_hosts, now=now):
+            yield key
+
+
+def most_of(tree: Tree, pool: Key, *, now: float) -> int:
+    """How many more tasks of a pool may give back now."""
+    policy, books = tree.policy, tree.reclaims
+    flying = books.in_flight.get(pool, 0)
+    if 2 * flying > policy.in_flight_max:
+        return 0  # many at once cost less than one for each that has gone
+    return min(policy.in_flight_max - flying, books.budget(pool, policy, now))
+
+
+def orders_for(
+    tree: Tree,
+    short: Shortfall,
+    *,
+    picked: list[LotShare],
+    reason: Callable[[Key], str],
+    now: float,
+) -> list[tuple[Key, Reclaim]]:
+    """The orders to those that were picked; `reason` says why of a lot."""
+    need = short.for_hosts
+    if any(not need.within(tree.lots[each.lot].shape.resources) for each in picked):
+        # Several have to leave one host, so that only one slice at a time may choose them.
+        picked = picked[:1]
+    found = []
+    for lot_key, count in picked:
+        lot = tree.lots[lot_key]
+        tree.reclaims.count(lot.shape.pool, tree.policy, tasks=count, now=now)
+        order = Reclaim(lot.orders, count, need, reason(lot_key), short.inside)
+        found.append((lot_key, order))
+    return found
