@@ -26,8 +26,10 @@ from peloton.actors.respool.lot.messages import (
     LotShape,
     Reclaim,
 )
+from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.reclaims import PreemptionPolicy
+from peloton.actors.respool.state import InventorySum, Pool
 from peloton.runtime.vocabulary import Bits, Key
 from tests.actors.test_reclaiming import AFTER_S, A, B, World, size_of
 
@@ -91,6 +93,18 @@ def test_the_lower_priority_gives_what_is_missing_after_the_time() -> None:
     assert world.held(high) == 2
     for _ in range(10):
         assert world.serve(AFTER_S) == [], "their new tickets move nobody"
+
+
+def test_what_is_on_its_way_is_not_asked_for_again() -> None:
+    world = full()
+    high = world.lot("high", A, size_of(1), tasks=3, priority=7)
+    world.serve()
+    assert world.serve(AFTER_S, going=False) == [("low", 3)]
+    world.answer(Key("lot/low/0/0"))
+    for _ in range(5):
+        assert world.serve(AFTER_S) == []
+    world.leave(Key("lot/low/0/0"))
+    assert world.serve() == [] and world.held(high) == 3
 
 
 def test_it_is_off_unless_the_pool_is_named() -> None:
@@ -160,7 +174,9 @@ def test_what_others_owe_to_the_pool_comes_first() -> None:
     world.settle()
     world.lot("high", A, size_of(1), tasks=3, priority=7)
     world.serve()
-    assert world.serve(AFTER_S) == [("lent", 3)]
+    assert world.serve(AFTER_S, going=False) == [("lent", 3)]
+    for _ in range(5):
+        assert world.serve(AFTER_S) == [], "they are on their way"
 
 
 def test_nobody_is_ended_for_what_another_pool_would_get() -> None:
@@ -214,10 +230,17 @@ def test_a_head_that_waits_no_more_costs_nobody_anything() -> None:
 
 def test_tasks_on_slack_get_no_room_of_others() -> None:
     world = PoolWithRanks(10)
-    world.pool(A, size_of(10, 10))
+    root = world.tree.pools[ROOT]
+    more = InventorySum(2, world.capacity + size_of(10).revocable())
+    inventories = root.inventories.set(Key("inventory/0"), more)
+    world.tree.put(ROOT, old=root, new=Pool(root.config, inventories))
+    known = world.tree.pools[A]
+    config = PoolConfig("a", ROOT, world.capacity, world.capacity)
+    world.tree.put(A, old=known, new=Pool(config))
     world.lot("low", A, size_of(0, 1), tasks=10, priority=1)
     world.settle()
-    on_slack = size_of(0, 1).revocable() + size_of(1).revocable()
-    world.lot("high", A, on_slack, tasks=1, priority=7, revocable=True)
+    asks = world.lot("high", A, size_of(1, 1).revocable(), tasks=1, priority=7, revocable=True)
     world.serve()
-    assert world.serve(AFTER_S) == []
+    for _ in range(3):
+        assert world.serve(AFTER_S) == []
+    assert world.tree.lot_verdict(asks).endswith(NONE_LOWER)
