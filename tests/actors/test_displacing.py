@@ -83,6 +83,8 @@ def test_the_lower_priority_gives_what_is_missing_after_the_time() -> None:
     world = full()
     high = world.lot("high", A, size_of(2), tasks=2, priority=7)
     assert world.serve() == [] and world.serve(AFTER_S - 0.1) == []
+    said = world.tree.lot_verdict(high)
+    assert said == "tasks of its pool are asked to give it back once it has waited for 5 s"
     assert world.serve(0.1) == [("low", 4)]
     (_, order) = world.ordered[0]
     assert order.inside == Displacement(high, 7, MIN_RUN_S)

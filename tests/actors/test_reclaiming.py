@@ -166,6 +166,8 @@ def test_four_of_ten_are_given_back_where_six_are_entitled() -> None:
     """The conformance numbers: nothing in cycles 1 to 4, four tasks in the fifth."""
     world, lent, asks = two_pools()
     world.serve()
+    said = world.tree.lot_verdict(asks)
+    assert said == "others are asked to give it back once it has waited for 5 s"
     for _ in range(5):
         assert world.serve(AFTER_S / 5 - 0.01) == []
     assert world.serve(0.05) == [("lent", 4)]

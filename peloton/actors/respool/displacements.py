@@ -14,6 +14,7 @@ from peloton.actors.respool.moments import LaneMoments
 from peloton.actors.respool.waiting import Waiting
 from peloton.runtime.vocabulary import Key
 
+ASKED_LATER = "tasks of its pool are asked to give it back once it has waited for {after}"
 REST_S = 1.0
 """Before somebody is asked again who could not give back, at the least."""
 
@@ -61,6 +62,7 @@ class Displacements:
             if self._numbers.get(lane, number) != number:
                 self._drop(lane)
             self._numbers[lane] = number
+            self.verdicts.setdefault(lane, ASKED_LATER)
             self._moments.push(lane, self._moments.begin(lane, now) + after_s)
 
     def _drop(self, lane: Key) -> None:

@@ -18,6 +18,7 @@ from peloton.actors.respool.waiting import Waiting
 from peloton.runtime.vocabulary import Key
 
 ON_THE_WAY = "other pools give back what it is entitled to"
+ASKED_LATER = "others are asked to give it back once it has waited for {after}"
 REST_S_MIN = 1.0
 """Before somebody is asked again who could not give back, however soon others are asked."""
 
@@ -213,7 +214,9 @@ class Reclaims:
             return ""
         if pool in self.verdicts:
             return self.verdicts[pool]
-        return ON_THE_WAY if pool in self._claims else ""
+        if pool in self._claims:
+            return ON_THE_WAY
+        return ASKED_LATER if pool in self._moments else ""
 
     def is_open(self, lane: Key) -> bool:
         """Whether others give back for a lane, or may, as they have not been asked yet."""

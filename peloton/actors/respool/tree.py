@@ -205,7 +205,8 @@ class Tree:
         """What others do for a lane that waits, or why they do nothing; "" if that is unknown."""
         found = self.reclaims.verdict(lane, self.waiting)
         inside = "" if self.waiting.head(lane) is None else self.displacements.verdicts.get(lane)
-        return "; ".join(filter(None, (found, inside)))
+        after = f"{self.policy.sustained_s:g} s"
+        return "; ".join(filter(None, (found, inside))).replace("{after}", after)
 
     def lot_verdict(self, key: Key) -> str:
         """The same of the lane in which a lot waits."""
