@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import c2m, entitlement, failover, gang, processes, pt50k, standing, steady
+from bench import c2m, failover, gang, limits, processes, pt50k, standing, steady
 from bench.parts.follower import Start
 
 
@@ -57,7 +57,7 @@ def test_after_a_kill_every_task_runs_on_and_ends_once() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_raised_limit_lets_just_the_task_run_that_waited_for_it() -> None:
-    lines = [*entitlement.run(entitlement.options(["--pools", "11", "--changes", "2"]))]
+    lines = [*limits.run(limits.options(["--pools", "11", "--changes", "2"]))]
     assert any(line.startswith("11 pools: create p50") for line in lines)
     assert any("limit raised to RUNNING p50" in line and "8 leaves" in line for line in lines)
     assert any(line.startswith("# 11 / 11 pools: ") for line in lines)

@@ -63,13 +63,13 @@ class WeightedFill:
         met, weight = 0, self.weight
         for block in self._blocks:
             amount_after, weight_after = met + block.amount, weight - block.weight
-            if _is_met(block.claims[-1], rest=available - amount_after, weight=weight_after):
+            if is_met(block.claims[-1].met_at, rest=available - amount_after, weight=weight_after):
                 met, weight = amount_after, weight_after
                 continue
             for claim in block.claims:
                 amount, its_weight = self._held[claim.claimant]
                 amount_after, weight_after = met + amount, weight - its_weight
-                if not _is_met(claim, rest=available - amount_after, weight=weight_after):
+                if not is_met(claim.met_at, rest=available - amount_after, weight=weight_after):
                     break
                 met, weight = amount_after, weight_after
             break
@@ -104,7 +104,7 @@ class WeightedFill:
         self._held[claimant] = amount, weight
         self.amount += amount
         self.weight += weight
-        claim = PutClaim(_met_at(amount, weight), claimant)
+        claim = PutClaim(met_at(amount, weight), claimant)
         if not self._blocks:
             self._blocks, self._lasts = [FillBlock([claim], amount=amount, weight=weight)], [claim]
             return
@@ -121,7 +121,7 @@ class WeightedFill:
         amount, weight = self._held.pop(claimant)
         self.amount -= amount
         self.weight -= weight
-        claim = PutClaim(_met_at(amount, weight), claimant)
+        claim = PutClaim(met_at(amount, weight), claimant)
         at = bisect_left(self._lasts, claim)
         block = self._blocks[at]
         del block.claims[bisect_left(block.claims, claim)]
@@ -146,10 +146,12 @@ class WeightedFill:
         self._lasts[at : at + 1] = [block.claims[-1], upper[-1]]
 
 
-def _met_at(amount: int, weight: int) -> int:
+def met_at(amount: int, weight: int) -> int:
+    """The level that meets a claim."""
     return -(-(amount << SCALE_BITS) // weight)
 
 
-def _is_met(claim: PutClaim, *, rest: int, weight: int) -> bool:
-    """Whether a claim is met, with `rest` left over for claims behind it of that weight."""
-    return rest >= 0 and weight * claim.met_at <= rest << SCALE_BITS
+def is_met(level: int, *, rest: int, weight: int) -> bool:
+    """Whether a claim that this level meets is met, if `rest` is left over for those behind it, of
+    that weight."""
+    return rest >= 0 and weight * level <= rest << SCALE_BITS

@@ -11,7 +11,7 @@ may unblock; no other pool is checked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.blockers import explained
@@ -110,6 +110,11 @@ class Tree:
     def entitlement(self, pool: Key) -> Resources:
         """What a pool may use as long as others need what they need, by reservation and share."""
         return self._sharing.entitlement(self._nodes[pool]) if pool in self.pools else ZERO
+
+    def entitlements(self) -> Callable[[Key], Resources]:
+        """The same for whoever looks at many pools: calculated for all of them at once."""
+        found = self._sharing.entitlements(self._nodes)
+        return found.of if found is not None else self.entitlement
 
     def is_ample(self, pool: Key) -> bool:
         """Whether all that anybody needs fits into every pool above: then a pool is entitled to
