@@ -137,6 +137,8 @@ def _of_kind(path: list[Node], kind: int) -> int:
     """Of the first node of the path, which ends at the root."""
     entitled = path[-1].limit.amounts()[kind]
     for at in range(len(path) - 1, 0, -1):
+        if not entitled:
+            return 0  # of nothing nobody gets anything
         division = path[at].divisions[kind]
         entitled = division.received(path[at - 1].key, division.level(entitled))
     return entitled
