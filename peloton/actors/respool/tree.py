@@ -313,19 +313,13 @@ class Tree:
                 self.waiting.grow(PoolResource(node.key, kind))
                 self._restore_fitting(PoolResource(node.key, kind), now)
             lower = lower or now < before
-        for pool in self._beyond(node) if lower else ():
-            self._recheck(pool_of_lane(pool))
+        for lane in self._beyond(node) if lower else ():
+            self._recheck(pool_of_lane(lane))
 
     def _beyond(self, node: Node) -> list[Key]:
-        """Pools below, among them all whose head needs more than the present limit."""
-        if node.key == ROOT:
-            return self.waiting.beyond(node.limit)
-        found, open_nodes = [], [node]
-        while open_nodes:
-            at = open_nodes.pop()
-            open_nodes += at.children.values()
-            found.append(at.key)
-        return found
+        """The lanes at or below a pool whose head needs more than its limit."""
+        found = self.waiting.beyond(node.limit)
+        return [lane for lane in found if node in self._nodes[pool_of_lane(lane)].lineage()]
 
     def _restore_rationed(self, pool: Key, rations: tuple[Ration, ...]) -> None:
         """Lots that waited for others of their ration are eligible again if they fit now."""
