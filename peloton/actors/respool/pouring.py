@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from peloton.actors.respool.filling import SCALE_BITS, is_met, met_at
 
-Ints = NDArray[np.int64]
-Wide = NDArray[np.uint64]
-Flags = NDArray[np.bool_]
+Millionths = NDArray[np.int64]
+Unsigned = NDArray[np.uint64]
+MetFlags = NDArray[np.bool_]
 
 NEAR = 1e-12
 """Fractions that differ by less than this part may be in another order in truth."""
@@ -25,24 +25,24 @@ NEAR_ZERO = 2.0**-60
 """Likewise for small ones: a level counts in 2**-64."""
 WEIGHT_BITS = 47
 """A weight below 2**47 is divided 16 bits at a time; one beyond it in integers of any size."""
-LOW = np.uint64((1 << 32) - 1)
-HALF = np.uint64(32)
+LOW_BITS = np.uint64((1 << 32) - 1)
+HALF_BITS = np.uint64(32)
 
 
 class Groups(NamedTuple):
     """Where neighbours begin that are one group, and how many they are: never none."""
 
-    starts: Ints
-    sizes: Ints
+    starts: Millionths
+    sizes: Millionths
 
     @classmethod
-    def of(cls, sizes: Ints) -> Self:
+    def of(cls, sizes: Millionths) -> Self:
         """Groups of these sizes, one behind the other."""
         return cls(np.cumsum(sizes) - sizes, sizes)
 
-    def sums(self, of: Ints) -> Ints:
+    def sums(self, of: Millionths) -> Millionths:
         """Of each group."""
-        found: Ints = np.add.reduceat(of, self.starts)
+        found: Millionths = np.add.reduceat(of, self.starts)
         return found
 
     def spread(self, of: NDArray[Any]) -> NDArray[Any]:
@@ -53,26 +53,26 @@ class Groups(NamedTuple):
 class FillLevels(NamedTuple):
     """Levels in 2**-64 per unit of weight: the whole part, and what is behind the point."""
 
-    whole: Wide
-    part: Wide
+    whole: Unsigned
+    part: Unsigned
 
     def spread(self, groups: Groups) -> FillLevels:
         """For each member of the groups."""
         return FillLevels(groups.spread(self.whole), groups.spread(self.part))
 
-    def times(self, weights: Ints) -> Ints:
+    def times(self, weights: Millionths) -> Millionths:
         """What each weight receives at its level, rounded down."""
         by = weights.astype(np.uint64)
-        low, high = by & LOW, by >> HALF
-        part_low, part_high = self.part & LOW, self.part >> HALF
-        first = high * part_low + (low * part_low >> HALF)
-        second = low * part_high + (first & LOW)
-        found = by * self.whole + high * part_high + (first >> HALF) + (second >> HALF)
-        signed: Ints = found.astype(np.int64)
+        low, high = by & LOW_BITS, by >> HALF_BITS
+        part_low, part_high = self.part & LOW_BITS, self.part >> HALF_BITS
+        first = high * part_low + (low * part_low >> HALF_BITS)
+        second = low * part_high + (first & LOW_BITS)
+        found = by * self.whole + high * part_high + (first >> HALF_BITS) + (second >> HALF_BITS)
+        signed: Millionths = found.astype(np.int64)
         return signed
 
 
-def levels(available: Ints, weights: Ints) -> FillLevels:
+def levels(available: Millionths, weights: Millionths) -> FillLevels:
     """The levels to which so much rises over so much weight, which is never none."""
     whole = available // weights
     left = (available - whole * weights).astype(np.uint64)
@@ -89,7 +89,9 @@ def levels(available: Ints, weights: Ints) -> FillLevels:
     return FillLevels(whole.astype(np.uint64), part)
 
 
-def poured(groups: Groups, *, available: Ints, amounts: Ints, weights: Ints) -> Ints:
+def poured(
+    groups: Groups, *, available: Millionths, amounts: Millionths, weights: Millionths
+) -> Millionths:
     """What each claim receives, where every group has less than its claims are in all.
 
     A claim of no amount or of no weight receives nothing, and does not count in that sum.
@@ -109,7 +111,9 @@ def poured(groups: Groups, *, available: Ints, amounts: Ints, weights: Ints) -> 
     return np.where(met, amounts, np.minimum(amounts, risen))
 
 
-def _met(groups: Groups, *, available: Ints, amounts: Ints, weights: Ints) -> tuple[Flags, Flags]:
+def _met(
+    groups: Groups, *, available: Millionths, amounts: Millionths, weights: Millionths
+) -> tuple[MetFlags, MetFlags]:
     """Which claims are met for sure, and in which groups another one may be."""
     thresholds = amounts / np.maximum(weights, 1)
     met = amounts == 0

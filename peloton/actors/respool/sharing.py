@@ -30,6 +30,7 @@ class Sharing:
 
     def __init__(self) -> None:
         self._touched: dict[Key, Node] = {}  # what they claim has not reached the root yet
+        self._blocked: dict[Key, Node] = {}  # what they wait for has not, either
         self._lacking: dict[Key, Node] = {}  # pools that wait for entitlement
         self._changed = False  # since the last `woken`
         self._arrays: PoolArrays | None = None  # once somebody has looked at all pools
@@ -57,12 +58,12 @@ class Sharing:
     def block(self, node: Node, lane: Key, *, kind: int, enough: int) -> None:
         """The head of a lane of a pool lacks entitlement to a kind, until it is `enough`."""
         node.lacking[lane] = Lacking(kind, enough)
-        self._lacking[node.key] = node
-        self.touch(node)
+        self._lacking[node.key] = self._blocked[node.key] = node
+        self._changed = True
 
     def entitlement(self, node: Node) -> Resources:
         """What a pool and all below it may use, if no limit is lower."""
-        self._settle()
+        self.settle()
         path = [*node.lineage()]
         if path[-1].key != ROOT:
             return ZERO  # a pool that does not exist, or below one
@@ -71,7 +72,7 @@ class Sharing:
     def entitlements(self, nodes: Mapping[Key, Node]) -> AllEntitlements | None:
         """Of all pools of the tree, whose nodes these are; None if the sums are too large for
         arrays, and each is to be asked for."""
-        self._settle()
+        self.settle()
         if self._arrays is None:
             self._arrays = PoolArrays()
             self._arrays.stale.update(nodes)
@@ -79,7 +80,9 @@ class Sharing:
 
     def woken(self, root: Node) -> list[Key]:
         """The pools whose head may have enough entitlement now, and did not when it was blocked."""
-        self._settle()
+        self._touched |= self._blocked
+        self._blocked = {}
+        self.settle()
         self._changed = False
         found: dict[Key, Node] = {}
         for kind in KINDS:
@@ -90,7 +93,7 @@ class Sharing:
             self._touched[node.key] = node
         return [*found]
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Let the claims reach the root: children before their parents, each node once."""
         if not self._touched:
             return

@@ -42,6 +42,8 @@ from peloton.actors.respool.state import Pool
 from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Key, kind_of
 
+NO_LANE = Key("")
+
 
 class Tree:
     """Pools by key, with the use and demand of their lots."""
@@ -83,6 +85,11 @@ class Tree:
         else:
             assert not isinstance(old, Lot) and not isinstance(new, Lot)
             self._put_pool(key, new)
+
+    def rebuilt(self) -> None:
+        """All pools and lots of a recovery are in: what they claim reaches the root before the
+        first turn, which would have to wait for it."""
+        self._sharing.settle()
 
     # ---- one pool ----
 
@@ -317,9 +324,24 @@ class Tree:
             self._recheck(pool_of_lane(lane))
 
     def _beyond(self, node: Node) -> list[Key]:
-        """The lanes at or below a pool whose head needs more than its limit."""
-        found = self.waiting.beyond(node.limit)
-        return [lane for lane in found if node in self._nodes[pool_of_lane(lane)].lineage()]
+        """The lanes at or below a pool whose head needs more than its limit.
+
+        By a walk of the pools below it, or of all heads that need more: whichever ends first.
+        """
+        by_pool: list[Key] = []
+        by_head: list[Key] = []
+        heads = self.waiting.beyond(node.limit)
+        for below in node.subtree():
+            for its_lane in lanes_of(below.key):
+                need = self.waiting.head(its_lane)
+                if need is not None and not need.within(node.limit):
+                    by_pool.append(its_lane)
+            lane = next(heads, NO_LANE)
+            if lane == NO_LANE:
+                return by_head
+            if lane is not None and node in self._nodes[pool_of_lane(lane)].lineage():
+                by_head.append(lane)
+        return by_pool
 
     def _restore_rationed(self, pool: Key, rations: tuple[Ration, ...]) -> None:
         """Lots that waited for others of their ration are eligible again if they fit now."""
