@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from peloton.actors.resources import Resources
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, Node
-from peloton.actors.respool.pouring import Groups, Millionths, levels, poured
+from peloton.actors.respool.pouring import Groups, Longs, levels, poured
 from peloton.runtime.vocabulary import Key
 
 AMOUNT_MAX = 1 << 62
@@ -28,9 +28,9 @@ AMOUNT_MAX = 1 << 62
 class LevelTerms(NamedTuple):
     """What the configs of one level say, kind by kind and then row by row."""
 
-    reservation: Millionths
-    limit: Millionths
-    share: Millionths
+    reservation: Longs
+    limit: Longs
+    share: Longs
     static: NDArray[np.bool_]
 
     def each(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> LevelTerms:
@@ -43,17 +43,17 @@ class LevelTerms(NamedTuple):
 class TreeLevel(NamedTuple):
     """The pools of one depth: siblings are neighbours."""
 
-    slots: Millionths
-    parents: Millionths  # the places, in the level above, of those that have children
+    slots: Longs
+    parents: Longs  # the places, in the level above, of those that have children
     siblings: Groups  # by kind and parent
-    families: Millionths  # where those of one parent begin
+    families: Longs  # where those of one parent begin
 
 
 class AllEntitlements(NamedTuple):
     """What every pool is entitled to, at one moment."""
 
     slots: dict[Key, int]
-    amounts: Millionths  # by kind and slot
+    amounts: Longs  # by kind and slot
 
     def of(self, pool: Key) -> Resources:
         """Of one pool; of one that does not exist, or below such a one, nothing."""
@@ -70,7 +70,7 @@ class PoolArrays:
         self._slots: dict[Key, int] = {}
         self._parents: dict[Key, Node | None] = {}  # as the levels know them
         self._levels: list[TreeLevel] = []
-        self._own: Millionths = np.zeros((len(KINDS), 0), np.int64)
+        self._own: Longs = np.zeros((len(KINDS), 0), np.int64)
         self._terms = LevelTerms(self._own, self._own, self._own, self._own.astype(np.bool_))
         self._by_level: list[LevelTerms] = []
 
@@ -91,10 +91,10 @@ class PoolArrays:
             amounts[:, level.slots] = entitled
         return AllEntitlements(self._slots, amounts)
 
-    def _needs(self) -> list[Millionths]:
+    def _needs(self) -> list[Longs]:
         """What the pools of each level claim of those above."""
-        found: list[Millionths] = []
-        below: Millionths | None = None
+        found: list[Longs] = []
+        below: Longs | None = None
         for number in range(len(self._levels) - 1, -1, -1):
             level = self._levels[number]
             need = self._own[:, level.slots]
@@ -137,7 +137,7 @@ class PoolArrays:
             into[:, slots] = values
         self._by_level = [self._terms_of(level.slots) for level in self._levels]
 
-    def _terms_of(self, slots: Millionths) -> LevelTerms:
+    def _terms_of(self, slots: Longs) -> LevelTerms:
         return self._terms.each(lambda rows: rows[:, slots].ravel())
 
     def _reshape(self, moved: dict[Key, Node]) -> None:
@@ -157,9 +157,7 @@ class PoolArrays:
         self._levels = _levels(self._slots, self._parents.values())
 
 
-def divided(
-    groups: Groups, *, entitled: Millionths, needs: Millionths, terms: LevelTerms
-) -> Millionths:
+def divided(groups: Groups, *, entitled: Longs, needs: Longs, terms: LevelTerms) -> Longs:
     """What the members of each group get of what it is entitled to, as `Division` divides it."""
     reserved = np.where(terms.static, terms.reservation, np.minimum(needs, terms.reservation))
     beyond = np.where(terms.share > 0, np.maximum(needs - terms.reservation, 0), 0)
@@ -187,7 +185,7 @@ def divided(
     return got
 
 
-def _chosen(groups: Groups, which: NDArray[np.bool_]) -> tuple[Groups, Millionths | slice]:
+def _chosen(groups: Groups, which: NDArray[np.bool_]) -> tuple[Groups, Longs | slice]:
     """Some of the groups, and where their members are."""
     if which.all():
         return groups, slice(None)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from peloton.actors.respool.filling import SCALE_BITS, is_met, met_at
 
-Millionths = NDArray[np.int64]
+Longs = NDArray[np.int64]
 Unsigned = NDArray[np.uint64]
-MetFlags = NDArray[np.bool_]
+MetMarks = NDArray[np.bool_]
 
 NEAR = 1e-12
 """Fractions that differ by less than this part may be in another order in truth."""
@@ -32,17 +32,17 @@ HALF_BITS = np.uint64(32)
 class Groups(NamedTuple):
     """Where neighbours begin that are one group, and how many they are: never none."""
 
-    starts: Millionths
-    sizes: Millionths
+    starts: Longs
+    sizes: Longs
 
     @classmethod
-    def of(cls, sizes: Millionths) -> Self:
+    def of(cls, sizes: Longs) -> Self:
         """Groups of these sizes, one behind the other."""
         return cls(np.cumsum(sizes) - sizes, sizes)
 
-    def sums(self, of: Millionths) -> Millionths:
+    def sums(self, of: Longs) -> Longs:
         """Of each group."""
-        found: Millionths = np.add.reduceat(of, self.starts)
+        found: Longs = np.add.reduceat(of, self.starts)
         return found
 
     def spread(self, of: NDArray[Any]) -> NDArray[Any]:
@@ -60,7 +60,7 @@ class FillLevels(NamedTuple):
         """For each member of the groups."""
         return FillLevels(groups.spread(self.whole), groups.spread(self.part))
 
-    def times(self, weights: Millionths) -> Millionths:
+    def times(self, weights: Longs) -> Longs:
         """What each weight receives at its level, rounded down."""
         by = weights.astype(np.uint64)
         low, high = by & LOW_BITS, by >> HALF_BITS
@@ -68,11 +68,11 @@ class FillLevels(NamedTuple):
         first = high * part_low + (low * part_low >> HALF_BITS)
         second = low * part_high + (first & LOW_BITS)
         found = by * self.whole + high * part_high + (first >> HALF_BITS) + (second >> HALF_BITS)
-        signed: Millionths = found.astype(np.int64)
+        signed: Longs = found.astype(np.int64)
         return signed
 
 
-def levels(available: Millionths, weights: Millionths) -> FillLevels:
+def levels(available: Longs, weights: Longs) -> FillLevels:
     """The levels to which so much rises over so much weight, which is never none."""
     whole = available // weights
     left = (available - whole * weights).astype(np.uint64)
@@ -89,9 +89,7 @@ def levels(available: Millionths, weights: Millionths) -> FillLevels:
     return FillLevels(whole.astype(np.uint64), part)
 
 
-def poured(
-    groups: Groups, *, available: Millionths, amounts: Millionths, weights: Millionths
-) -> Millionths:
+def poured(groups: Groups, *, available: Longs, amounts: Longs, weights: Longs) -> Longs:
     """What each claim receives, where every group has less than its claims are in all.
 
     A claim of no amount or of no weight receives nothing, and does not count in that sum.
@@ -112,8 +110,8 @@ def poured(
 
 
 def _met(
-    groups: Groups, *, available: Millionths, amounts: Millionths, weights: Millionths
-) -> tuple[MetFlags, MetFlags]:
+    groups: Groups, *, available: Longs, amounts: Longs, weights: Longs
+) -> tuple[MetMarks, MetMarks]:
     """Which claims are met for sure, and in which groups another one may be."""
     thresholds = amounts / np.maximum(weights, 1)
     met = amounts == 0
