@@ -250,8 +250,8 @@ class Tree:
 
     def settle(self) -> bool:
         """Let all changes reach the entitlements; whether there are heads to be checked again."""
-        root = self._nodes.get(ROOT)
-        if root is None or not self._sharing.has_news:
+        root = self._nodes.get(ROOT) if self._sharing.has_news else None
+        if root is None:
             return False
         woken = self._sharing.woken(root)
         for pool in woken:
