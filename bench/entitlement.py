@@ -1,174 +1,238 @@
-"""The pool tree as clients meet it (B8): pools made, and one limit changed until a task runs by it.
+"""What all pools are entitled to (B8): a full pass, and one changed leaf; 4 kinds, all contended.
 
-    script/bench entitlement                        11 and 111 pools, all leaves busy
-    script/bench entitlement --full                 11, 1,111 and 11,011 pools
+    script/bench entitlement                  1,000 and 11,000 pools
+    script/bench entitlement --full           and 111,000
 
-Every leaf has room for one task and a job of two, so that a task waits for its limit in each. Then
-limits of single leaves are raised, and the time counts from the call until the task that waited
-runs, by the change feed. A run counts only if just those tasks came to run. The last lines are
-ratios of the largest tree to the smallest, near one where the cost of a change does not grow with
-the tree. No pool reserves anything, so that limits alone bind. What the deciding thread alone needs
-is measured by `bench/pools.py`. It must not gate a test.
+Every pool has a reservation, a limit and a share of each kind, every leaf a drawn need; the
+cluster has three quarters of what is needed. Measured are: the same pass in plain Python from its
+definition (needs up, then each division by its sorted claims), in the same run; a pass over arrays
+after the capacity changed, and one after a tenth of the leaves changed; the first pass, which reads
+all pools; every pool by its path; and one leaf that changes until it knows its entitlement. A pass
+counts only if it is what the paths give. No shard, journal or network. It must not gate a test.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import random
+import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.parts.client import CALL_S_MAX  # noqa: E402
-from bench.parts.measure import quantile, spread  # noqa: E402
-from bench.parts.minicluster import Hosts  # noqa: E402
-from bench.parts.session import THREADS, Session, calibrated_run, session  # noqa: E402
-from bench.pools import SHAPES as LARGE_SHAPES  # noqa: E402
-from peloton.api.v0 import peloton_pb2  # noqa: E402
-from peloton.api.v0.respool import respool_pb2  # noqa: E402
+import immutables  # noqa: E402
 
-SHAPES = {**LARGE_SHAPES, 111: (1, 9, 11)}
-"""Number of pools → children of the root, of each of them, and of each of those."""
-HOSTS = 20
-EVER_S = 1e6
-START_S_MAX = 120.0
+from peloton.actors.resources import UNIT, Resources  # noqa: E402
+from peloton.actors.respool.lot.messages import LotShape  # noqa: E402
+from peloton.actors.respool.lot.state import Lot  # noqa: E402
+from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key  # noqa: E402
+from peloton.actors.respool.state import InventorySum, Pool  # noqa: E402
+from peloton.actors.respool.tree import Tree  # noqa: E402
+from peloton.runtime.vocabulary import Bits, Key  # noqa: E402
 
-
-class Leaf(NamedTuple):
-    """A pool that has jobs."""
-
-    pool: peloton_pb2.ResourcePoolID
-    name: str
-    parent: str
+SHAPES = {111: (1, 10, 10), 1_000: (10, 9, 10), 11_000: (10, 100, 10), 111_000: (10, 100, 110)}
+"""Number of pools, about → children of the root, of each of them, and of each of those."""
+KINDS = range(4)
 
 
-class Found(NamedTuple):
-    """Figures of one tree, in seconds."""
+class Forest:
+    """A tree in which every leaf needs something."""
 
-    create_s: list[float]
-    run_s: list[float]  # from the call that raised a limit until the task ran
-    change_cpu_s: float
+    def __init__(self, pools: int) -> None:
+        self.chance = random.Random(3)
+        self.tree = Tree()
+        self.leaves: list[Key] = []
+        self.needs: dict[Key, Resources] = {}
+        self.capacity(Resources())
+        leaves = SHAPES[pools][0] * SHAPES[pools][1] * SHAPES[pools][2]
+        above = [ROOT]
+        for depth, count in enumerate(SHAPES[pools]):
+            below = []
+            leaves //= count
+            for parent in above:
+                below += [self.pool(parent, number, each=leaves) for number in range(count)]
+            above = below
+            self.leaves = below if depth == len(SHAPES[pools]) - 1 else []
+        for leaf in self.leaves:
+            self.need(leaf)
+        self.total = [sum(each.amounts()[kind] for each in self.needs.values()) for kind in KINDS]
+
+    def amounts(self, most: int) -> Resources:
+        """Of four kinds, drawn in millionths."""
+        return Resources(*(self.chance.randrange(1, most * UNIT) for _ in KINDS))
+
+    def pool(self, parent: Key, number: int, *, each: int) -> Key:
+        """One with so many leaves below."""
+        name = f"{parent.partition('/')[2]}-{number}"
+        share = tuple(self.chance.choice((0.5, 1.0, 2.0, 3.0)) for _ in KINDS)
+        reservation, limit = self.amounts(max(1, each)), self.amounts(40).times(max(1, each))
+        config = PoolConfig(name, parent, reservation, limit, share)
+        self.tree.put(pool_key(name), old=None, new=Pool(config))
+        return pool_key(name)
+
+    def capacity(self, room: Resources) -> None:
+        """What the cluster has."""
+        sums = immutables.Map({Key("inventory/0"): InventorySum(1, room)})
+        config = PoolConfig("root", ROOT, Resources(), Resources())
+        self.tree.put(ROOT, old=self.tree.pools.get(ROOT), new=Pool(config, sums))
+
+    def draw_capacity(self) -> None:
+        """About three quarters of what is needed."""
+        part = self.chance.randrange(70, 80)
+        self.capacity(Resources(*(amount * part // 100 for amount in self.total)))
+
+    def need(self, leaf: Key) -> None:
+        """Another number of tasks wait in a leaf than did."""
+        name = Key(f"lot/{leaf.partition('/')[2]}/0/0")
+        old = self.tree.lots.get(name)
+        shape = old.shape if old is not None else LotShape(leaf, self.amounts(4))
+        was = len(old.waiting) if old is not None else 0
+        count = self.chance.choice([each for each in (1, 2, 3) if each != was])
+        self.needs[leaf] = shape.resources.times(count)
+        new = Lot(shape, Key("task/j/0"), 0.0, immutables.Map(), Bits.span(0, count))
+        self.tree.put(name, old=old, new=new)
 
 
-def limits(at: Session, cpu: float | None = None) -> dict[str, float]:
-    """Of a pool, of all kinds; only that of cpus binds, if any."""
-    hosts = at.cluster.hosts
-    whole = {"cpu": hosts.slots, "memory": hosts.memory_mb, "disk": hosts.disk_mb, "gpu": 0.0}
-    found = {kind: amount * hosts.count for kind, amount in whole.items()}
-    return found if cpu is None else found | {"cpu": cpu}
+def naive(forest: Forest) -> dict[Key, list[float]]:
+    """Every entitlement from its definition, in plain Python, in fractions of machine words."""
+    tree = forest.tree
+    order = [ROOT]
+    for pool in order:
+        order += [key for _, key in tree.siblings(pool)]
+    found: dict[Key, list[float]] = {key: [] for key in order}
+    terms = {key: tree.pools[key].config for key in order}
+    for kind in KINDS:
+        needs: dict[Key, float] = {}
+        for pool in reversed(order):
+            own = forest.needs[pool].amounts()[kind] if pool in forest.needs else 0
+            need = own + sum(needs[key] for _, key in tree.siblings(pool))
+            needs[pool] = min(need, tree.limit(pool).amounts()[kind])
+        found[ROOT].append(tree.limit(ROOT).amounts()[kind])
+        for pool in order:
+            children = [key for _, key in tree.siblings(pool)]
+            claims = [
+                (needs[key], terms[key].reservation.amounts()[kind],
+                 tree.limit(key).amounts()[kind], terms[key].share[kind])
+                for key in children
+            ]  # fmt: skip
+            for key, amount in zip(children, _divided(found[pool][kind], claims), strict=True):
+                found[key].append(amount)
+    return found
 
 
-def plant(at: Session, shape: tuple[int, ...]) -> tuple[list[Leaf], list[float]]:
-    """A tree of this shape, level by level: its leaves, and how long each pool took."""
-    above, took = [Leaf(at.pool, "root", "")], []
-    above[0].pool.value = "root"
-    for level, count in enumerate(shape):
-        last = level == len(shape) - 1
-        wanted = [
-            (parent.pool.value, f"{parent.name}-{number}")
-            for parent in above
-            for number in range(count)
-        ]
+def _divided(
+    entitled: float, claims: Sequence[tuple[float, float, float, float]]
+) -> Iterator[float]:
+    reserved = [min(need, reservation) for need, reservation, _, _ in claims]
+    weights = [reservation for _, reservation, _, _ in claims]
+    if sum(reserved) > entitled:
+        yield from _filled(entitled, reserved, weights)
+        return
+    shares = [share for _, _, _, share in claims]
+    beyond = [max(0.0, need - reservation) for need, reservation, _, _ in claims]
+    left = entitled - sum(reserved)
+    more = _filled(left, beyond, shares)
+    each = max(0.0, left - sum(beyond)) / (sum(shares) or 1)
+    for had, got, (_, _, limit, share) in zip(reserved, more, claims, strict=True):
+        yield max(had + got, min(limit, had + got + share * each))
 
-        def make(one: tuple[str, str], last: bool = last) -> Leaf:
+
+def _filled(amount: float, wants: list[float], weights: list[float]) -> list[float]:
+    got = [0.0] * len(wants)
+    weight = sum(weights)
+    for at in sorted(range(len(wants)), key=lambda at: wants[at] / weights[at]):
+        got[at] = min(wants[at], amount * weights[at] / weight)
+        amount, weight = amount - got[at], weight - weights[at]
+    return got
+
+
+def best_ms(act: Callable[[], object], *, before: Callable[[], object], runs: int) -> float:
+    """The least of a few runs, the collector at rest."""
+    took = []
+    gc.collect()
+    gc.disable()
+    for _ in range(runs):
+        before()
+        begun = time.perf_counter()
+        act()
+        took.append(time.perf_counter() - begun)
+    gc.enable()
+    return min(took) * 1e3
+
+
+def leaf_us(forest: Forest, count: int) -> float:
+    """The median of leaves that change, each until it knows what it is entitled to; the best of
+    five turns."""
+    medians = []
+    for _ in range(5):
+        took = []
+        for leaf in forest.chance.choices(forest.leaves, k=count):
             begun = time.perf_counter()
-            made = at.client.pool(one[1], limits(at, 1.0 if last else None), parent=one[0])
+            forest.need(leaf)
+            forest.tree.entitlement(leaf)
             took.append(time.perf_counter() - begun)
-            if not made.value:
-                raise SystemExit(f"pool {one[1]} was refused")
-            return Leaf(made, one[1], one[0])
-
-        with ThreadPoolExecutor(THREADS) as threads:
-            above = list(threads.map(make, wanted))
-    return above, took
+        medians.append(statistics.median(took))
+    return min(medians) * 1e6
 
 
-def raise_limit(at: Session, leaf: Leaf) -> None:
-    """Room for a second task."""
-    config = respool_pb2.ResourcePoolConfig(name=leaf.name)
-    config.parent.value = leaf.parent
-    for kind, limit in limits(at, 2.0).items():
-        config.resources.add(kind=kind, reservation=0, limit=limit, share=1)
-    request = respool_pb2.UpdateRequest(id=leaf.pool, config=config)
-    answer = at.client.pools.UpdateResourcePool(request, timeout=CALL_S_MAX)
-    if answer.HasField("error"):
-        raise SystemExit(f"pool {leaf.name}: {answer.error}")
+def measure(pools: int, *, runs: int) -> Iterator[str]:
+    """All figures of one tree."""
+    forest = Forest(pools)
+    tree = forest.tree
+    forest.draw_capacity()
+    tree.entitlement(forest.leaves[0])
+    first_ms = best_ms(tree.entitlements, before=lambda: None, runs=1)
+    pass_ms = best_ms(tree.entitlements, before=forest.draw_capacity, runs=runs)
 
+    def change_some() -> None:
+        for leaf in forest.chance.sample(forest.leaves, len(forest.leaves) // 10):
+            forest.need(leaf)
+        tree.entitlement(forest.leaves[0])
 
-def measure(at: Session, pools: int, *, changes: int) -> Iterator[str | Found]:
-    """Lines, and the figures at the end."""
-    before = at.cluster.used()
-    leaves, created = plant(at, SHAPES[pools])
-    used = at.cluster.used().since(before)
-    yield f"{pools:,} pools: create {spread(created)}, {used.each(len(created), 'pool')}"
-    busy: dict[str, Leaf] = {}
-    with ThreadPoolExecutor(THREADS) as threads:
-        requests = [at.client.request(leaf.pool, 2) for leaf in leaves]
-        jobs = list(threads.map(at.client.create, requests))
-        busy.update(zip(jobs, leaves, strict=True))
-    at.follower.wait_started(len(jobs), START_S_MAX)
-    before, took = at.cluster.used(), []
-    for number, job in enumerate(jobs[:changes], 1):
-        begun_s = time.time()
-        raise_limit(at, busy[job])
-        at.follower.wait_started(len(jobs) + number, START_S_MAX)
-        took.append(at.follower.tally.starts[-1].at_s - begun_s)
-    used = at.cluster.used().since(before)
-    wrong = [
-        job
-        for number, job in enumerate(jobs)
-        if at.follower.tally.started(job) != (2 if number < changes else 1)
-    ]
-    at.follower.check()
-    if wrong:
-        raise SystemExit(f"{len(wrong)} jobs with another number of running tasks than their limit")
-    yield (
-        f"{pools:,} pools, each leaf with a task that waits: limit raised to RUNNING "
-        f"{spread(took)}, {used.each(len(took), 'change')}; checked: {len(jobs)} leaves"
+    some_ms = best_ms(tree.entitlements, before=change_some, runs=runs)
+    naive_ms = best_ms(lambda: naive(forest), before=forest.draw_capacity, runs=min(runs, 3))
+    keys = [*tree.pools]
+    paths_ms = best_ms(
+        lambda: [*map(tree.entitlement, keys)], before=forest.draw_capacity, runs=min(runs, 3)
     )
-    yield Found(created, took, used.daemon_s / len(took))
+    found, exact = tree.entitlements(), naive(forest)
+    if any(found(key) != tree.entitlement(key) for key in keys):
+        raise SystemExit("the arrays give something else than the paths")
+    off = max(
+        abs(one - other)
+        for key in keys
+        for one, other in zip(found(key).amounts(), exact[key], strict=False)
+    )
+    yield (
+        f"{len(keys):,} pools: full pass {pass_ms:.2f} ms, naive {naive_ms:.1f} ms "
+        f"({naive_ms / pass_ms:.0f} x); a tenth changed {some_ms:.2f} ms, the first "
+        f"{first_ms:.1f} ms, all by their paths {paths_ms:.1f} ms; checked: {len(keys):,} equal, "
+        f"at most {off / UNIT:.6f} from naive"
+    )
+    yield f"{len(keys):,} pools: one changed leaf {leaf_us(forest, 200):.0f} us"
 
 
 def run(chosen: argparse.Namespace) -> Iterator[str]:
-    """Each tree on a cluster of its own."""
-    trees: list[Found] = []
-    with calibrated_run() as made:
-        yield made.lines[0]
-        for pools in chosen.pools:
-            hosts = Hosts(HOSTS, 1.0 + pools // 4)
-            with session(made.folder / f"{pools}", hosts, duration_s=EVER_S) as at:
-                for found in measure(at, pools, changes=chosen.changes):
-                    if isinstance(found, Found):
-                        trees.append(found)
-                    else:
-                        yield found
-        small, large = trees[0], trees[-1]
-        creates, changes = (
-            quantile(getattr(large, name), 0.5) / quantile(getattr(small, name), 0.5)
-            for name in ("create_s", "run_s")
-        )
-        yield (
-            f"# {chosen.pools[-1]:,} / {chosen.pools[0]:,} pools: create p50 {creates:.2f}, "
-            f"limit raised to RUNNING p50 {changes:.2f}, "
-            f"cpu a change {large.change_cpu_s / max(small.change_cpu_s, 1e-4):.2f}"
-        )
-    yield from made.lines[1:]
+    """Every tree."""
+    for pools in chosen.pools:
+        yield from measure(pools, runs=chosen.runs)
 
 
 def options(args: Sequence[str] | None = None) -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
-    add("--pools", type=int, nargs="+", default=[11, 111], choices=sorted(SHAPES))
-    add("--changes", type=int, default=8, help="limits that are raised, one after another")
-    add("--full", action="store_true", help="the sizes of the row, but for the largest")
+    default = [1_000, 11_000]
+    add("--pools", type=int, nargs="+", default=default, choices=sorted(SHAPES))
+    add("--runs", type=int, default=10)
+    add("--full", action="store_true", help="the sizes of the row")
     found = parser.parse_args(args)
     if found.full:
-        found.pools = [11, 1_111, 11_011]
+        found.pools = [1_000, 11_000, 111_000]
     return found
 
 

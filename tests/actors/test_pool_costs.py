@@ -16,16 +16,17 @@ import immutables
 import msgspec
 import pytest
 
-from peloton.actors.resources import UNIT, Resources
+from peloton.actors.resources import COUNT_MAX, UNIT, Resources
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.goals import HEADS_PER_TURN_MAX, pursue
 from peloton.actors.respool.lot.messages import LotShape
-from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolConfig, pool_key
+from peloton.actors.respool.lot.state import Lot, with_admitted
+from peloton.actors.respool.messages import ROOT, GetPool, ListPools, OpenRoot, PoolConfig, pool_key
 from peloton.actors.respool.queries import get_pool, list_pools
 from peloton.actors.respool.rules import check, check_delete
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
-from peloton.runtime.vocabulary import At, Bits, Key
+from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Send
 
 SMALL, LARGE = 10, 5000
 SLACK = 1.1
@@ -183,7 +184,18 @@ def page(tree: Tree) -> None:
     assert len(views) == 5
 
 
-DONE = (page, create, update, delete, release, ticket, leave, host_comes_and_goes, explain, why)
+def edit_near_the_root(tree: Tree) -> None:
+    """Less and more of what most pools share, by less than anybody waits for."""
+    was = tree.pools[PARENT].config.limit
+    for limit in (was - Resources(1000), was):
+        put_pool(tree, PARENT, parent=ROOT, limit=limit)
+        assert serve(tree) == []
+
+
+DONE = (
+    page, create, update, delete, release, ticket, leave, host_comes_and_goes, explain, why,
+    edit_near_the_root,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +237,61 @@ def test_an_index_is_derived_in_time_that_grows_with_what_there_is() -> None:
                 again.put(key, old=None, new=state)
         per_cell.append(counter.count / len(cells))
     assert per_cell[1] <= per_cell[0] * 1.2, per_cell
+
+
+@pytest.mark.parametrize("full", ["leaf", "parent", "cluster"])
+def test_a_turn_after_a_recovery_costs_the_same_in_a_large_tree(full: str) -> None:
+    """All heads have to be looked at: some a turn."""
+    costs = []
+    for leaves in (100, 2000):
+        tree = deployment(leaves, full=full)
+        again = Tree()
+        for key, state in [*tree.lots.items(), *tree.pools.items()]:
+            again.put(key, old=None, new=state)
+        again.rebuilt()
+        with counted() as counter:
+            assert admissions(again, HEADS_PER_TURN_MAX) == []
+        assert again.waiting.unfinished
+        costs.append(counter.count)
+        turns = 1
+        while again.waiting.unfinished:
+            assert admissions(again, HEADS_PER_TURN_MAX) == []
+            turns += 1
+        assert turns == -(-leaves // HEADS_PER_TURN_MAX)
+        assert not again.waiting.changed and not again.settle()
+    assert costs[1] <= costs[0] * SLACK, costs
+
+
+def test_the_root_asks_itself_for_the_next_turn_until_all_heads_were_looked_at() -> None:
+    tree = deployment(100, full="leaf")
+    again = Tree()
+    for key, state in [*tree.lots.items(), *tree.pools.items()]:
+        again.put(key, old=None, new=state)
+    root = again.pools[ROOT]
+    steps = [pursue(root, At(now=0.0, key=ROOT, index=again)) for _ in range(5)]
+    more = Decision(sends=(Send(ROOT, OpenRoot()),))
+    assert steps == [more, more, more, WAITING, WAITING]
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_a_few_heads_a_turn_admit_as_many_as_all_at_once(heads: int) -> None:
+    found = []
+    for at_once in (heads, COUNT_MAX):
+        tree = deployment(7, full="cluster")
+        put_root(tree, ONE.times(11))
+        for number in (2, 5):
+            put_lot(tree, f"held{number}", pool=leaf(number))
+        came: list[Key] = []
+        while True:
+            batches = admissions(tree, at_once)
+            for key, members in batches:
+                old = tree.lots[key]
+                tree.put(key, old=old, new=with_admitted(old, members))
+                came.append(key)
+            if not batches and not tree.waiting.unfinished:
+                break
+        found.append(sorted(came))
+    assert found[0] == found[1] and len(found[0]) == 6
 
 
 def test_the_place_of_a_lot_is_not_counted_one_by_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import c2m, entitlement, failover, gang, processes, pt50k, standing, steady
+from bench import c2m, entitlement, failover, gang, limits, processes, pt50k, standing, steady
 from bench.parts.follower import Start
 
 
@@ -57,7 +57,7 @@ def test_after_a_kill_every_task_runs_on_and_ends_once() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_raised_limit_lets_just_the_task_run_that_waited_for_it() -> None:
-    lines = [*entitlement.run(entitlement.options(["--pools", "11", "--changes", "2"]))]
+    lines = [*limits.run(limits.options(["--pools", "11", "--changes", "2"]))]
     assert any(line.startswith("11 pools: create p50") for line in lines)
     assert any("limit raised to RUNNING p50" in line and "8 leaves" in line for line in lines)
     assert any(line.startswith("# 11 / 11 pools: ") for line in lines)
@@ -86,9 +86,23 @@ def test_tasks_that_stay_still_run_after_the_churn() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_shape_of_jobs_is_placed_and_jobs_in_part_are_counted() -> None:
-    words = ["--tasks", "20", "--jobs", "1", "20", "--duration-s", "0.2"]
+    words = ["--shapes", "--tasks", "20", "--jobs", "1", "20", "--duration-s", "0.2"]
     lines = [*gang.run(gang.options(words))]
     told = [line for line in lines if "room for" in line]
     assert len(told) == 4 and all("checked: 20 tasks" in line for line in told)
     (part,) = [line for line in told if line.startswith("1 jobs x 20, room for 10:")]
     assert "1 jobs run in part" in part
+
+
+def test_the_deciding_of_gangs_is_measured_against_single_instances() -> None:
+    lines = [*gang.run(gang.options(["--hosts", "40", "--count", "3", "--size", "4"]))]
+    assert lines[0].startswith("# 40 hosts of 10 slots")
+    for line, name in zip(lines[1:], ("placing", "admission"), strict=True):
+        assert line.startswith(f"{name}: 3 gangs of 4: ")
+        assert "(12 of 12 members)" in line and "ratio " in line
+
+
+def test_a_pass_over_all_pools_is_measured_against_a_naive_one() -> None:
+    lines = [*entitlement.run(entitlement.options(["--pools", "111", "--runs", "1"]))]
+    assert [line.partition(":")[0] for line in lines] == ["112 pools"] * 2
+    assert "checked: 112 equal" in lines[0] and "one changed leaf" in lines[1]

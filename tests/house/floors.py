@@ -48,7 +48,11 @@ HOMES: dict[str, tuple[str, ...]] = {
         "peloton/backends/",
     ),
     "immutables": VALUE_FOLDERS,
-    "numpy": ("peloton/placement/",),
+    "numpy": (
+        "peloton/placement/",
+        "peloton/actors/respool/arrays.py",
+        "peloton/actors/respool/pouring.py",
+    ),
     "sqlite3": ("peloton/runtime/adapters/sqlite",),
     "cassandra": ("peloton/runtime/adapters/cassandra", "peloton/chaos/nemesis/"),
     "kazoo": (

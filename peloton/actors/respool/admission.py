@@ -44,19 +44,26 @@ class AdmissionBatch(NamedTuple):
     members: Bits
 
 
-def admissions(tree: Tree) -> list[AdmissionBatch]:
-    """What every pool can admit now. It changes nothing, so a second call returns the same."""
+def admissions(tree: Tree, heads: int = COUNT_MAX) -> list[AdmissionBatch]:
+    """What every pool can admit now. It changes nothing, so a second call returns the same.
+
+    Once so many heads were looked at, the rest is left to the next call: then `waiting.unfinished`.
+    """
     tree.settle()
     while True:
         taken: dict[Key, Resources] = {}
         found: list[AdmissionBatch] = []
-        for lane in _candidates(tree, taken):
+        tree.waiting.unfinished = False
+        for looks, lane in enumerate(_candidates(tree, taken, heads=heads)):
+            if looks == heads:
+                tree.waiting.unfinished = True
+                break
             admit = _admit_on_slack if is_slack(lane) else _admit
             found += admit(tree, lane, taken=taken, most=LOTS_PER_PASS_MAX - len(found))
             if len(found) >= LOTS_PER_PASS_MAX:
                 break
         # A lot that was skipped needs nothing any more, which may entitle other pools.
-        if found or (not tree.settle() and not _round_up(tree, found)):
+        if found or tree.waiting.unfinished or (not tree.settle() and not _round_up(tree, found)):
             return found
 
 
@@ -153,16 +160,18 @@ def _is_part(need: Resources, spare: Resources) -> bool:
     return lacked is not None and spare.amounts()[lacked] >= EPSILON
 
 
-def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
+def _candidates(tree: Tree, taken: Taken, *, heads: int) -> Iterator[Key]:
     """The lanes that may admit a ticket, in the order in which they began to wait.
 
     These are those that changed; and of those blocked on a resource of which more is
     available, the ones whose head fits into what is left of it when their turn comes. The lane of
-    a pool for slack follows the other one, which may have set something else aside.
+    a pool for slack follows the other one, which may have set something else aside. Of very many
+    that changed, those come first that changed first.
     """
     waiting = tree.waiting
+    changed = waiting.changed if len(waiting.changed) <= heads else waiting.first_changed(heads + 1)
     pending: list[tuple[int, Key, PoolResource | None]] = [
-        (waiting.numbers[pool], pool, None) for pool in waiting.changed
+        (waiting.numbers[pool], pool, None) for pool in changed
     ]
     for grown in [*waiting.grown]:
         first = waiting.blocked.first(grown, start=0, most=_most(tree, grown, taken=taken))
@@ -171,7 +180,7 @@ def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
         else:
             pending.append((first, waiting.blocked.item(first), grown))
     heapify(pending)
-    known = {*waiting.changed}
+    known = {*changed}
     while pending:
         number, pool, resource = heappop(pending)
         if resource is None:

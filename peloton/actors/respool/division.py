@@ -122,8 +122,10 @@ class Division:
         if was == now:
             return
         self.need += now.need - was.need
-        self._shares += now.terms.share - was.terms.share
-        self._reserved.put(child, amount=now.reserved, weight=now.terms.reservation)
+        if now.terms is not was.terms:
+            self._shares += now.terms.share - was.terms.share
+        if now.terms is not was.terms or min(was.need, now.need) < now.terms.reservation:
+            self._reserved.put(child, amount=now.reserved, weight=now.terms.reservation)
         self._beyond.put(child, amount=now.beyond, weight=now.terms.share)
         self._known = None
 
@@ -137,13 +139,14 @@ class Division:
 
     def received(self, child: Key, at: DivisionLevel) -> int:
         """What a child is entitled to at a level."""
-        if at.stage is FillStage.RESERVED:
-            return self._reserved.received(child, at.level)
+        stage, level = at
+        if stage is FillStage.RESERVED:
+            return self._reserved.received(child, level)
         claim = self._claims.get(child, NO_CLAIM)
-        if at.stage is FillStage.SHARED:
-            return claim.reserved + self._beyond.received(child, at.level)
+        if stage is FillStage.SHARED:
+            return claim.reserved + self._beyond.received(child, level)
         met = claim.reserved + self._beyond.received(child, None)
-        return max(met, min(claim.terms.limit, met + (claim.terms.share * at.level >> SCALE_BITS)))
+        return max(met, min(claim.terms.limit, met + (claim.terms.share * level >> SCALE_BITS)))
 
     def level_for(self, child: Key, wanted: int) -> DivisionLevel | None:
         """The lowest level at which a child gets `wanted`; None if none gives it as much."""

@@ -9,18 +9,14 @@ Must not know what is divided.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import NamedTuple
 
 SCALE_BITS = 64
 """A level counts in 2**-64 per unit of weight, so that rounding costs less than one millionth."""
 BLOCK_MAX = 64
 
 
-class PutClaim(NamedTuple):
-    """A claim by the level that meets it."""
-
-    met_at: int
-    claimant: str
+PutClaim = tuple[int, str]
+"""A claim: the level that meets it, and whose it is."""
 
 
 class FillBlock:
@@ -60,20 +56,21 @@ class WeightedFill:
         """The level at which exactly that much is poured; None if all claims are met by less."""
         if available >= self.amount:
             return None
-        met, weight = 0, self.weight
+        rest, weight, held = available, self.weight, self._held
         for block in self._blocks:
-            amount_after, weight_after = met + block.amount, weight - block.weight
-            if _is_met(block.claims[-1], rest=available - amount_after, weight=weight_after):
-                met, weight = amount_after, weight_after
+            # As `is_met` says, without a call: this is most of what a change of a pool costs.
+            rest_after, weight_after = rest - block.amount, weight - block.weight
+            if rest_after >= 0 and weight_after * block.claims[-1][0] <= rest_after << SCALE_BITS:
+                rest, weight = rest_after, weight_after
                 continue
-            for claim in block.claims:
-                amount, its_weight = self._held[claim.claimant]
-                amount_after, weight_after = met + amount, weight - its_weight
-                if not _is_met(claim, rest=available - amount_after, weight=weight_after):
+            for level, claimant in block.claims:
+                amount, its_weight = held[claimant]
+                rest_after, weight_after = rest - amount, weight - its_weight
+                if rest_after < 0 or weight_after * level > rest_after << SCALE_BITS:
                     break
-                met, weight = amount_after, weight_after
+                rest, weight = rest_after, weight_after
             break
-        return (max(0, available - met) << SCALE_BITS) // weight
+        return (max(0, rest) << SCALE_BITS) // weight
 
     def received(self, claimant: str, level: int | None) -> int:
         """What a claim receives at a level; all of it at None."""
@@ -89,13 +86,13 @@ class WeightedFill:
         """The least amount that reaches a level."""
         met, weight = 0, self.weight
         for block in self._blocks:
-            if block.claims[-1].met_at <= level:
+            if block.claims[-1][0] <= level:
                 met, weight = met + block.amount, weight - block.weight
                 continue
-            for claim in block.claims:
-                if claim.met_at > level:
+            for its_level, claimant in block.claims:
+                if its_level > level:
                     break
-                amount, its_weight = self._held[claim.claimant]
+                amount, its_weight = self._held[claimant]
                 met, weight = met + amount, weight - its_weight
             break
         return met - (-weight * level >> SCALE_BITS)
@@ -104,7 +101,7 @@ class WeightedFill:
         self._held[claimant] = amount, weight
         self.amount += amount
         self.weight += weight
-        claim = PutClaim(_met_at(amount, weight), claimant)
+        claim = -(-(amount << SCALE_BITS) // weight), claimant  # `met_at`
         if not self._blocks:
             self._blocks, self._lasts = [FillBlock([claim], amount=amount, weight=weight)], [claim]
             return
@@ -121,7 +118,7 @@ class WeightedFill:
         amount, weight = self._held.pop(claimant)
         self.amount -= amount
         self.weight -= weight
-        claim = PutClaim(_met_at(amount, weight), claimant)
+        claim = -(-(amount << SCALE_BITS) // weight), claimant  # `met_at`
         at = bisect_left(self._lasts, claim)
         block = self._blocks[at]
         del block.claims[bisect_left(block.claims, claim)]
@@ -136,7 +133,7 @@ class WeightedFill:
         block = self._blocks[at]
         half = len(block.claims) // 2
         upper = block.claims[half:]
-        pairs = [self._held[claim.claimant] for claim in upper]
+        pairs = [self._held[claimant] for _, claimant in upper]
         amount, weight = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
         above = FillBlock(upper, amount=amount, weight=weight)
         block.claims = block.claims[:half]
@@ -146,10 +143,12 @@ class WeightedFill:
         self._lasts[at : at + 1] = [block.claims[-1], upper[-1]]
 
 
-def _met_at(amount: int, weight: int) -> int:
+def met_at(amount: int, weight: int) -> int:
+    """The level that meets a claim."""
     return -(-(amount << SCALE_BITS) // weight)
 
 
-def _is_met(claim: PutClaim, *, rest: int, weight: int) -> bool:
-    """Whether a claim is met, with `rest` left over for claims behind it of that weight."""
-    return rest >= 0 and weight * claim.met_at <= rest << SCALE_BITS
+def is_met(level: int, *, rest: int, weight: int) -> bool:
+    """Whether a claim that this level meets is met, if `rest` is left over for those behind it, of
+    that weight."""
+    return rest >= 0 and weight * level <= rest << SCALE_BITS

@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.displacing import displacements
 from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION, Admit
-from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.state import Pool, PoolNotes
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, counted
+
+HEADS_PER_TURN_MAX = 32
+"""Queues whose head is looked at in one turn: after a recovery that may be all there are."""
 
 
 class PoolGoals(enum.StrEnum):
@@ -37,7 +40,9 @@ def serve(at: At) -> Decision | Rest:
         at.index.releases.note(at.now, up=at.index.up)
     if at.index is None or not at.index.pending:
         return SETTLED
-    found = admissions(at.index)
+    found = admissions(at.index, HEADS_PER_TURN_MAX)
+    if not found and at.index.waiting.unfinished:
+        return Decision(sends=(Send(ROOT, OpenRoot()),))  # others have their turns in between
     if not found:
         return take_back(at)
     sends = tuple(Send(lot, Admit(members)) for lot, members in found)

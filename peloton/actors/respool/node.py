@@ -89,7 +89,18 @@ class Node:
     @property
     def depth(self) -> int:
         """How many nodes are above it."""
-        return sum(1 for _ in self.lineage()) - 1
+        depth, node = 0, self.parent
+        while node is not None:
+            depth, node = depth + 1, node.parent
+        return depth
+
+    def subtree(self) -> Iterator[Node]:
+        """The node and all below it."""
+        open_nodes = [self]
+        while open_nodes:
+            node = open_nodes.pop()
+            open_nodes += node.children.values()
+            yield node
 
     def wanted(self, kind: int) -> int | None:
         """The least entitlement that is enough for a head that lacks it, here or below."""

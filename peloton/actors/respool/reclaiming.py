@@ -124,7 +124,7 @@ def _overdrafts(tree: Tree, where: Key) -> Overdrafts:
     for giver, amount_ in tree.reclaims.coming.items():
         for above in tree.up(giver):
             coming[above] = coming.get(above, ZERO) + amount_
-    found = Overdrafts()
+    found, entitled = Overdrafts(), tree.entitlements()
     open_pools: list[tuple[Key, tuple[Key, ...]]] = [(where, ())]
     while open_pools:
         pool, chain = open_pools.pop()
@@ -132,7 +132,7 @@ def _overdrafts(tree: Tree, where: Key) -> Overdrafts:
             use = tree.use(child)
             if use == ZERO:
                 continue
-            excess = use - coming.get(child, ZERO) - tree.entitlement(child)
+            excess = use - coming.get(child, ZERO) - entitled(child)
             kinds = tuple(each if each >= EPSILON else 0 for each in excess.amounts())
             if any(kinds):
                 found.excess[child] = kinds

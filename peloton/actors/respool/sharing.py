@@ -3,7 +3,7 @@
 Turns the needs, reservations, limits and shares of pools into entitlements, from the root down: a
 pool's entitlement is divided among its children, kind by kind (`division.Division`). Nothing is
 calculated before it is asked for. A change of one pool costs its path to the root; the entitlement
-of one pool costs the same.
+of one pool costs the same. Whoever looks at all has them in one pass over arrays (`arrays.py`).
 
 A pool whose head lacks entitlement waits at the level of its parent's division at which it would
 have enough. A parent waits in turn at the level above at which one of its children would. So a walk
@@ -12,11 +12,17 @@ from the root meets just those pools that have enough now. Must not admit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from peloton.actors.resources import Resources
+from peloton.actors.respool.arrays import AllEntitlements, PoolArrays
 from peloton.actors.respool.division import KindClaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO, Lacking, Node
 from peloton.runtime.vocabulary import Key
+
+STALE_MAX = 200_000
+"""Changed pools, some of which exist no more: who looks at all of them then reads all anew."""
 
 
 class Sharing:
@@ -24,8 +30,10 @@ class Sharing:
 
     def __init__(self) -> None:
         self._touched: dict[Key, Node] = {}  # what they claim has not reached the root yet
+        self._blocked: dict[Key, Node] = {}  # what they wait for has not, either
         self._lacking: dict[Key, Node] = {}  # pools that wait for entitlement
         self._changed = False  # since the last `woken`
+        self._arrays: PoolArrays | None = None  # once somebody has looked at all pools
 
     @property
     def has_news(self) -> bool:
@@ -50,20 +58,31 @@ class Sharing:
     def block(self, node: Node, lane: Key, *, kind: int, enough: int) -> None:
         """The head of a lane of a pool lacks entitlement to a kind, until it is `enough`."""
         node.lacking[lane] = Lacking(kind, enough)
-        self._lacking[node.key] = node
-        self.touch(node)
+        self._lacking[node.key] = self._blocked[node.key] = node
+        self._changed = True
 
     def entitlement(self, node: Node) -> Resources:
         """What a pool and all below it may use, if no limit is lower."""
-        self._settle()
+        self.settle()
         path = [*node.lineage()]
         if path[-1].key != ROOT:
             return ZERO  # a pool that does not exist, or below one
         return Resources(*(_of_kind(path, kind) for kind in KINDS))
 
+    def entitlements(self, nodes: Mapping[Key, Node]) -> AllEntitlements | None:
+        """Of all pools of the tree, whose nodes these are; None if the sums are too large for
+        arrays, and each is to be asked for."""
+        self.settle()
+        if self._arrays is None:
+            self._arrays = PoolArrays()
+            self._arrays.stale.update(nodes)
+        return self._arrays.entitlements()
+
     def woken(self, root: Node) -> list[Key]:
         """The pools whose head may have enough entitlement now, and did not when it was blocked."""
-        self._settle()
+        self._touched |= self._blocked
+        self._blocked = {}
+        self.settle()
         self._changed = False
         found: dict[Key, Node] = {}
         for kind in KINDS:
@@ -74,13 +93,17 @@ class Sharing:
             self._touched[node.key] = node
         return [*found]
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Let the claims reach the root: children before their parents, each node once."""
         if not self._touched:
             return
         depths: dict[int, dict[Key, Node]] = {}
         for node in self._touched.values():
             depths.setdefault(node.depth, {})[node.key] = node
+        if self._arrays is not None:
+            self._arrays.stale.update(self._touched)
+            if len(self._arrays.stale) > STALE_MAX:
+                self._arrays = None
         self._touched = {}
         while depths:
             depth = max(depths)
@@ -117,6 +140,8 @@ def _of_kind(path: list[Node], kind: int) -> int:
     """Of the first node of the path, which ends at the root."""
     entitled = path[-1].limit.amounts()[kind]
     for at in range(len(path) - 1, 0, -1):
+        if not entitled:
+            return 0  # of nothing nobody gets anything
         division = path[at].divisions[kind]
         entitled = division.received(path[at - 1].key, division.level(entitled))
     return entitled

@@ -11,7 +11,7 @@ may unblock; no other pool is checked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.blockers import explained
@@ -42,6 +42,8 @@ from peloton.actors.respool.skipped import SkippedLots
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Key, kind_of
+
+NO_LANE = Key("")
 
 
 class Tree:
@@ -86,6 +88,11 @@ class Tree:
             assert not isinstance(old, Lot) and not isinstance(new, Lot)
             self._put_pool(key, new)
 
+    def rebuilt(self) -> None:
+        """All pools and lots of a recovery are in: what they claim reaches the root before the
+        first turn, which would have to wait for it."""
+        self._sharing.settle()
+
     # ---- one pool ----
 
     def limit(self, pool: Key) -> Resources:
@@ -112,6 +119,11 @@ class Tree:
     def entitlement(self, pool: Key) -> Resources:
         """What a pool may use as long as others need what they need, by reservation and share."""
         return self._sharing.entitlement(self._nodes[pool]) if pool in self.pools else ZERO
+
+    def entitlements(self) -> Callable[[Key], Resources]:
+        """The same for whoever looks at many pools: calculated for all of them at once."""
+        found = self._sharing.entitlements(self._nodes)
+        return found.of if found is not None else self.entitlement
 
     def is_ample(self, pool: Key) -> bool:
         """Whether all that anybody needs fits into every pool above: then a pool is entitled to
@@ -251,8 +263,8 @@ class Tree:
 
     def settle(self) -> bool:
         """Let all changes reach the entitlements; whether there are heads to be checked again."""
-        root = self._nodes.get(ROOT)
-        if root is None or not self._sharing.has_news:
+        root = self._nodes.get(ROOT) if self._sharing.has_news else None
+        if root is None:
             return False
         woken = self._sharing.woken(root)
         for pool in woken:
@@ -321,19 +333,28 @@ class Tree:
                 self.waiting.grow(PoolResource(node.key, kind))
                 self._restore_fitting(PoolResource(node.key, kind), now)
             lower = lower or now < before
-        for pool in self._beyond(node) if lower else ():
-            self._recheck(pool_of_lane(pool))
+        for lane in self._beyond(node) if lower else ():
+            self._recheck(pool_of_lane(lane))
 
     def _beyond(self, node: Node) -> list[Key]:
-        """Pools below, among them all whose head needs more than the present limit."""
-        if node.key == ROOT:
-            return self.waiting.beyond(node.limit)
-        found, open_nodes = [], [node]
-        while open_nodes:
-            at = open_nodes.pop()
-            open_nodes += at.children.values()
-            found.append(at.key)
-        return found
+        """The lanes at or below a pool whose head needs more than its limit.
+
+        By a walk of the pools below it, or of all heads that need more: whichever ends first.
+        """
+        by_pool: list[Key] = []
+        by_head: list[Key] = []
+        heads = self.waiting.beyond(node.limit)
+        for below in node.subtree():
+            for its_lane in lanes_of(below.key):
+                need = self.waiting.head(its_lane)
+                if need is not None and not need.within(node.limit):
+                    by_pool.append(its_lane)
+            lane = next(heads, NO_LANE)
+            if lane == NO_LANE:
+                return by_head
+            if lane is not None and node in self._nodes[pool_of_lane(lane)].lineage():
+                by_head.append(lane)
+        return by_pool
 
     def _restore_rationed(self, pool: Key, rations: tuple[Ration, ...]) -> None:
         """Lots that waited for others of their ration are eligible again if they fit now."""

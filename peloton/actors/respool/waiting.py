@@ -16,11 +16,13 @@ A pool that waits is in one of four states:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.first_fit import FirstFit
-from peloton.actors.respool.lanes import is_slack, slack_lane
+from peloton.actors.respool.lanes import is_slack, pool_of_lane, slack_lane
 from peloton.actors.respool.rations import Ration
 from peloton.runtime.vocabulary import Key
 
@@ -98,6 +100,7 @@ class Waiting:
         self.head_news: dict[Key, None] | None = {} if heads_noted else None  # other heads, if any
         self.numbers: dict[Key, int] = {}  # all such pools, numbered as they began to wait
         self.changed: dict[Key, None] = {}
+        self.unfinished = False  # the last look at them ended early
         self.blocked = Thresholds()
         self.grown: dict[PoolResource, None] = {}  # more of it since no blocked head fitted
         self.rounded_up: dict[
@@ -133,6 +136,15 @@ class Waiting:
         if pool in self.numbers:
             self._unblock(pool)
             self.changed[pool] = None
+
+    def first_changed(self, count: int) -> list[Key]:
+        """Some that changed first; a lane for slack only once the other one of its pool is done."""
+        ready = (
+            lane
+            for lane in self.changed
+            if not is_slack(lane) or pool_of_lane(lane) not in self.changed
+        )
+        return [*islice(ready, count)]
 
     def recheck_all(self) -> None:
         """The shape of the tree changed above pools that wait."""
@@ -205,10 +217,13 @@ class Waiting:
         if self.blocked.needs(resource):
             self.grown[resource] = None
 
-    def beyond(self, limit: Resources) -> list[Key]:
-        """The pools whose head is known, and needs more than `limit`."""
-        needs = [need for need in self._needs if not need.within(limit)]
-        return [pool for need in needs for pool in self._needs[need]]
+    def beyond(self, limit: Resources) -> Iterator[Key | None]:
+        """The lanes whose head is known, and needs more than `limit`; None for each other need."""
+        for need, lanes in self._needs.items():
+            if need.within(limit):
+                yield None
+            else:
+                yield from lanes
 
     def _head(self, pool: Key, need: Resources) -> None:
         self._note(pool)

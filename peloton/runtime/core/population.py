@@ -98,10 +98,17 @@ class Population:
         return parent
 
     def rebuild(self) -> None:
-        """Derive all indexes anew from the states."""
+        """Derive all indexes anew from the states.
+
+        Those that have a `rebuilt` are told: what follows from all of it is no single turn's work.
+        """
         self.indexes, self.dirty = {}, {}
         for key, state in self.cells.items():
             self._follow(self.kind(key), key, old=None, new=state)
+        for index in self.indexes.values():
+            rebuilt = getattr(index, "rebuilt", None)
+            if rebuilt is not None:
+                rebuilt()
         for key in self.cells:
             if self.kind(key).index is not None or self.kind(key).follows is not None:
                 self.dirty[key] = None
