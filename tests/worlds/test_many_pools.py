@@ -1,4 +1,4 @@
-"""More pools that wait than one turn looks at: after their owner recovers, all come to their turn."""
+"""A thousand pools whose heads all wait: a recovery looks at them turn by turn, and admits all."""
 
 from __future__ import annotations
 
