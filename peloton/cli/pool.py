@@ -29,6 +29,9 @@ pool = LazyGroup(
         "list": LazyCommand(
             f"{__name__}:list_", "List pools: reservation, entitlement, demand, allocation."
         ),
+        "explain": LazyCommand(
+            f"{__name__}:explain", "Explain a pool: how it came to what it may use, who waits."
+        ),
     },
 )
 
@@ -71,3 +74,119 @@ def rows(pools: Iterable[Any]) -> Iterator[tuple[object, ...]]:
                 f"{kind.share:.10g}", kind.type, entitled, f"{kind.demand:.10g}",
                 f"{kind.allocation:.10g}", f"{kind.slack:.10g}",
             )  # fmt: skip
+
+
+@click.command(cls=OwnCommand)
+@click.argument("path")
+@watched
+def explain(path: str) -> None:
+    """Explain the pool at PATH: how it came to what it may use, who lends, who waits.
+
+    The capacity is divided from the root down, kind by kind: first each pool gets what it needs of
+    its reservation, then of what it needs beyond that by share, then of what nobody needs. It is
+    calculated on a copy, and changes nothing. Kinds of which there is nothing are left out.
+
+    \b
+    peloton pool explain /research
+    peloton pool explain / -o json
+    """
+    with connected() as peloton:
+        answer = peloton.plans.explain(path)
+    show(OutputForms(answer, lines=[*account_lines(answer)], names=lambda: [answer.pool.path]))
+
+
+def account_lines(answer: Any) -> Iterator[str]:
+    """An account for people."""
+    for kind in answer.pool.kinds:
+        steps = next((each for each in answer.steps if each.kind == kind.kind), None)
+        if steps is not None and (steps.divided or steps.need or kind.allocation):
+            yield from step_lines(answer, kind, steps=steps)
+    if answer.siblings:
+        yield "beside it:"
+        yield from standing_lines(answer.siblings)
+    if answer.children:
+        yield "below it:"
+        yield from standing_lines(answer.children)
+    yield from queue_lines(answer)
+
+
+def step_lines(answer: Any, kind: Any, *, steps: Any) -> Iterator[str]:
+    """What it gets of one kind, step by step, and what it makes of it."""
+    above = answer.above.path or "the pool above"
+    yield (
+        f"{kind.kind}: entitled to {number(steps.entitlement)} of the {number(steps.divided)} of "
+        f"{above}; it needs {number(steps.need)}, and holds {number(kind.allocation)}"
+    )
+    if steps.scaled_down:
+        yield (
+            f"  {number(steps.by_reservation)} of its reservation of {number(kind.reservation)}: "
+            f"{number(steps.reserved_in_all)} of all reservations are needed, which is more than "
+            f"there is, so each is served in proportion"
+        )
+    else:
+        needed = "all, as it is STATIC" if kind.type == "STATIC" else "what it needs"
+        yield (
+            f"  {number(steps.by_reservation)} of its reservation of {number(kind.reservation)}: "
+            f"{needed}"
+        )
+        left = max(0.0, steps.divided - steps.reserved_in_all)
+        yield (
+            f"  {number(steps.by_need)} of what it needs beyond that: {number(left)} are left, "
+            f"{number(steps.needed_in_all)} are needed, its share is {number(kind.share)} of "
+            f"{number(steps.shares_in_all)}"
+        )
+        yield (
+            f"  {number(steps.offered)} of what nobody needs: by share, up to its limit of "
+            f"{number(kind.limit)}"
+        )
+    yield f"  {loan_text(kind)}"
+
+
+def loan_text(kind: Any) -> str:
+    """Who owes whom."""
+    if kind.allocation > kind.entitlement:
+        return f"it gives back {number(kind.allocation - kind.entitlement)} when others need it"
+    if kind.allocation > kind.reservation:
+        return f"it borrows {number(kind.allocation - kind.reservation)} beyond its reservation"
+    if kind.reservation > kind.allocation:
+        return f"it lends {number(kind.reservation - kind.allocation)} of its reservation"
+    return "it lends nothing, and borrows nothing"
+
+
+def standing_lines(pools: Iterable[Any]) -> Iterator[str]:
+    """A line for each pool and kind in use or in demand."""
+    for one in pools:
+        shown = [kind for kind in one.kinds if kind.allocation or kind.demand or kind.reservation]
+        for kind in shown:
+            yield (
+                f"  {one.path}: {kind.kind} {number(kind.allocation)} held, "
+                f"{number(kind.demand)} waited for, entitled to {number(kind.entitlement)}; "
+                f"{loan_text(kind)}"
+            )
+        if not shown:
+            yield f"  {one.path}: unused"
+
+
+def queue_lines(answer: Any) -> Iterator[str]:
+    """Who waits, and who gives back."""
+    from peloton.cli.plan import amounts_text
+
+    yield f"{answer.waiting_in_all} tasks wait" + (f": {answer.text}" if answer.text else "")
+    for lot in answer.waiting:
+        gang = ", a gang" if lot.gang else ""
+        yield (
+            f"  job {lot.job}: {lot.instances} of priority {lot.priority}{gang}, "
+            f"{amounts_text(lot.need)}: {lot.text}"
+        )
+    shown = sum(lot.instances for lot in answer.waiting)
+    if answer.waiting_in_all > shown:
+        yield f"  and {answer.waiting_in_all - shown} more"
+    for each in answer.giving:
+        yield (
+            f"giving back: {each.instances} of job {each.job} in pool {each.pool}, which hold "
+            f"{amounts_text(each.amount)}" + (f": {each.text}" if each.text else "")
+        )
+
+
+def number(of: float) -> str:
+    return f"{round(of, 3):.10g}"

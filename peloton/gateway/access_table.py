@@ -303,6 +303,7 @@ _FIRST: dict[str, AccessRow] = {
     ),
     f"{PLANS}.PlanJob": AccessRow(SUBMIT, lambda sent: _pool(sent.config.respoolID.value)),
     f"{PLANS}.PlanPool": AccessRow(ADMINISTER, _planned_pool),
+    f"{PLANS}.ExplainPool": AccessRow(SEE, lambda sent: _pool_at(sent.path), filtered=True),
     f"{SCHEDULES}.CreateSchedule": AccessRow(
         SUBMIT,
         lambda sent: _pool_at(sent.schedule.pool),

@@ -13,8 +13,9 @@ from threading import Lock
 from typing import Any, NoReturn
 
 from peloton.actors.respool import rules
+from peloton.actors.respool.accounts import account
 from peloton.actors.respool.copies import CopyPools, PoolsCopy
-from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
+from peloton.actors.respool.messages import ROOT, GetPool, PoolConfig, pool_key
 from peloton.actors.respool.planning import GivenBack, PoolPlan, plan_lots, plan_pool
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.calls import is_hidden
@@ -24,6 +25,7 @@ from peloton.gateway.inventories import all_hosts
 from peloton.gateway.job_create import Creation
 from peloton.gateway.permissions import Rights
 from peloton.gateway.planned_job import PlannedJob
+from peloton.gateway.pool_accounts import account_of
 from peloton.gateway.translate_pool import to_pool
 from peloton.ops.v1 import plans_pb2 as wire
 from peloton.placement.planning import HostsNow, plan_hosts
@@ -119,6 +121,19 @@ class Plans:
             given_back=_given(plan.given_back, rights),
             preempts_after_s=plan.sustained_s if plan.given_back else 0.0,
         )
+
+    def ExplainPool(self, sent: wire.ExplainPoolRequest, context: Context) -> Any:
+        """How a pool came to what it may use, who waits there, and who gives back."""
+        if not sent.path.startswith("/"):
+            text = f"{sent.path!r} is no path of a pool, such as /default"
+            end(context, Code.INVALID_ARGUMENT, text=text, field="path")
+        with self._alone(context):
+            views = self._cluster_client.pool(GetPool(path=sent.path), context)
+            found = account(self._copied(context), sent.path, now=time.time()) if views else None
+        if found is None:
+            end(context, Code.NOT_FOUND, text=f"no such pool: {sent.path}", field="path")
+        rights = self._cluster_client.rights(context)
+        return account_of(found, rights=rights, text=views[0].because)
 
     def _planned_pool(
         self, pool: Key, config: PoolConfig, *, context: Context

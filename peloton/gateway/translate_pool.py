@@ -19,7 +19,7 @@ from peloton.gateway.translate_task import BadConfig
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key
 
-KINDS = Resources.KINDS[:SLACK]
+POOL_KINDS = Resources.KINDS[:SLACK]
 """Those of which clients know; slack is no kind, but a part of the use of each."""
 SLACK_PERCENT = 20.0
 
@@ -44,13 +44,15 @@ def _checked(sent: respool.ResourcePoolConfig) -> PoolConfig:
     seen: dict[str, respool.ResourceConfig] = {}
     for at, one in enumerate(sent.resources):
         where = f"config.resources[{at}].kind"
-        if one.kind not in KINDS:
-            raise BadConfig(where, f"resource kind {one.kind!r} must be one of {', '.join(KINDS)}")
+        if one.kind not in POOL_KINDS:
+            raise BadConfig(
+                where, f"resource kind {one.kind!r} must be one of {', '.join(POOL_KINDS)}"
+            )
         if one.kind in seen:
             raise BadConfig(where, f"duplicate resource kind {one.kind}")
         seen[one.kind] = one
     reservation, limit, share, static = {}, {}, [], []
-    for kind in KINDS:
+    for kind in POOL_KINDS:
         one = seen.get(kind) or respool.ResourceConfig(kind=kind, share=1.0)
         where = f"config.resources[{kind}]"
         reservation[kind] = millionths(one.reservation, f"{where}.reservation")
@@ -95,7 +97,7 @@ def pool_config_of(view: PoolView) -> respool.ResourcePoolConfig:
         if one.type == respool.UNKNOWN_TYPE:
             one.type = respool.ELASTIC  # what it is where its client did not say
     listed = {one.kind for one in found.resources}
-    for at, kind in enumerate(KINDS):
+    for at, kind in enumerate(POOL_KINDS):
         if kind not in listed:
             found.resources.add(
                 kind=kind,
@@ -125,7 +127,7 @@ def pool_info_of(
         ],
         usage=[
             respool.ResourceUsage(kind=kind, allocation=amount(held[at]), slack=amount(slack[at]))
-            for at, kind in enumerate(KINDS)
+            for at, kind in enumerate(POOL_KINDS)
         ],
         path=respool.ResourcePoolPath(value=view.path),
     )
@@ -136,7 +138,7 @@ def standing_of(view: PoolView) -> ops.PoolStanding:
     config, entitled, on_slack = view.config, view.entitlement, view.on_slack
     slack = (on_slack.slack, *on_slack.amounts()[1:4])
     found = ops.PoolStanding(id=client_name(view.pool), path=view.path)
-    for at, kind in enumerate(KINDS):
+    for at, kind in enumerate(POOL_KINDS):
         one = found.kinds.add(
             kind=kind,
             reservation=amount(config.reservation.amounts()[at]),

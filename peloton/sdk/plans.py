@@ -51,3 +51,12 @@ class PlanCalls:
         with specs.spelled_as(config):
             found: wire.PlanPoolResponse = self._wire.call(_rpc("PlanPool"), request, how=READ)
             return found
+
+    def explain(self, path: str) -> wire.ExplainPoolResponse:
+        """How the pool at `path` came to what it may use, who waits there, and who gives back.
+
+        Raises NotFound.
+        """
+        request = wire.ExplainPoolRequest(path=path)
+        found: wire.ExplainPoolResponse = self._wire.call(_rpc("ExplainPool"), request, how=READ)
+        return found

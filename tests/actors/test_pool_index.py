@@ -256,6 +256,9 @@ class Pools(RuleBasedStateMachine):
         defined = entitlements(self.reference, self.skipped())
         for pool in self.tree.pools:
             found = self.tree.entitlement(pool)
+            steps = self.tree.steps(pool)
+            assert not steps or found.amounts() == tuple(each.entitled for each in steps)
+            assert all(min(each.by_reservation, each.by_need, each.offered) >= 0 for each in steps)
             pairs = zip(found.amounts(), defined[pool].amounts(), strict=True)
             assert all(abs(amount - exact) < 10 for amount, exact in pairs), (
                 f"{pool}: {found}, not {defined[pool]}"

@@ -143,6 +143,7 @@ CALLS: dict[tuple[str, str], Call] = {
             pool_id=same_pool(k).id.value, config=same_pool(k).config
         ),
     ),
+    ("plans", "ExplainPool"): Call("resmgr", lambda k: plans.ExplainPoolRequest(path="/work")),
     ("ops", "Why"): Call("jobmgr", lambda k: ops.WhyRequest(job_id=k.job)),
     ("ops", "WaitJob"): Call("jobmgr", lambda k: ops.WaitJobRequest(job_id=k.job, timeout_s=0.1)),
     ("ops", "Watch"): Call("jobmgr", lambda k: ops.WatchRequest(job_id=k.job)),

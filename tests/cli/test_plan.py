@@ -119,3 +119,46 @@ def test_a_wrong_file(peloton: Terminal, tmp_path: Path) -> None:
     printed = peloton("plan", "job", str(file))
     assert printed.code == exits.BAD_SPEC and "instancecuont" in printed.err
     assert "did you mean instanceCount" in printed.err
+
+
+def test_a_pool_is_explained_step_by_step(peloton: Terminal) -> None:
+    found = peloton.cluster.explained_pool
+    found.pool.path, found.above.path = "/a", "/"
+    found.pool.kinds.add(
+        kind="cpu", reservation=6, limit=10, share=1, type="ELASTIC", entitlement=7, demand=13,
+        allocation=8,
+    )  # fmt: skip
+    found.steps.add(
+        kind="cpu", divided=12, need=10, by_reservation=6, by_need=1, entitlement=7,
+        reserved_in_all=10, needed_in_all=26, shares_in_all=2,
+    )  # fmt: skip
+    beside = found.siblings.add(path="/b")
+    beside.kinds.add(kind="cpu", reservation=4, allocation=1, entitlement=5)
+    found.siblings.add(path="/c")
+    found.waiting_in_all, found.text = 13, "limit of pool /a reached"
+    waits = found.waiting.add(job="j", instances=3, priority=2, gang=True, text="it waits")
+    waits.need.cpu = 3
+    gives = found.giving.add(pool="/a", job="k", instances=1, text="preempted: for /b")
+    gives.amount.cpu = 1
+    printed = peloton("pool", "explain", "/a")
+    assert (printed.code, printed.err) == (0, "")
+    assert printed.out.splitlines() == [
+        "cpu: entitled to 7 of the 12 of /; it needs 10, and holds 8",
+        "  6 of its reservation of 6: what it needs",
+        "  1 of what it needs beyond that: 2 are left, 26 are needed, its share is 1 of 2",
+        "  0 of what nobody needs: by share, up to its limit of 10",
+        "  it gives back 1 when others need it",
+        "beside it:",
+        "  /b: cpu 1 held, 0 waited for, entitled to 5; it lends 3 of its reservation",
+        "  /c: unused",
+        "13 tasks wait: limit of pool /a reached",
+        "  job j: 3 of priority 2, a gang, cpu 3: it waits",
+        "  and 10 more",
+        "giving back: 1 of job k in pool /a, which hold cpu 1: preempted: for /b",
+    ]
+    found.steps[0].scaled_down = True
+    scaled = peloton("pool", "explain", "/a").out.splitlines()[1]
+    assert scaled.endswith("which is more than there is, so each is served in proportion")
+    assert json.loads(peloton("pool", "explain", "/a", "-o", "json").out)["steps"]
+    missing = peloton("pool", "explain", "/none")
+    assert missing.code != 0 and "no such pool: /none" in missing.err

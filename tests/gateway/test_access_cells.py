@@ -225,6 +225,7 @@ REQUESTS: dict[str, Made] = {
     f"{PLANS}.PlanPool": lambda o, r, by: plans.PlanPoolRequest(
         pool_id=update_request(o, r).id.value, config=update_request(o, r).config
     ),
+    f"{PLANS}.ExplainPool": lambda o, r, by: plans.ExplainPoolRequest(path=path_of(r)),
     f"{SCHEDULES}.CreateSchedule": lambda o, r, by: wire.CreateScheduleRequest(
         schedule=wire.Schedule(name="x", cron="@yearly", pool=path_of(r))
     ),

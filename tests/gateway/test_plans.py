@@ -169,12 +169,13 @@ def test_what_would_wait_for_its_pool_and_fits_no_host_either_is_told_both(
     assert codes == ["pool-limit", "no-host-ever", "hosts"]
 
 
-def test_a_wrong_file_is_refused_with_its_field(deployment: t.Deployment) -> None:
-    def refused(call: Any, request: Any) -> tuple[grpc.StatusCode, str]:
-        with pytest.raises(grpc.RpcError) as raised:
-            call(request)
-        return raised.value.code(), raised.value.details()
+def refused(call: Any, request: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as raised:
+        call(request)
+    return raised.value.code(), raised.value.details()
 
+
+def test_a_wrong_file_is_refused_with_its_field(deployment: t.Deployment) -> None:
     wrong, stub = grpc.StatusCode.INVALID_ARGUMENT, deployment.plans
     request = job_of(deployment, "none", 1)
     assert refused(stub.PlanJob, wire.PlanJobRequest(config=request.config)) == (
@@ -229,3 +230,40 @@ def test_a_new_pool_is_planned_before_it_is_there(deployment: t.Deployment) -> N
         t.respool_pb2.LookupRequest(path={"value": "/later"})
     )
     assert found.HasField("error"), "it is not there"
+
+
+def test_a_pool_is_explained_as_it_is(deployment: t.Deployment, folder: Path) -> None:
+    pool = deployment.make_pool("explained", cpu=2.0)
+    request = job_of(deployment, pool, 5)
+    job_id = deployment.jobs.Create(request).jobId.value
+    deployment.until(lambda: count(deployment, job_id, "RUNNING") == 2)
+    before = states(deployment, folder)
+    found = deployment.plans.ExplainPool(wire.ExplainPoolRequest(path="/explained"))
+    assert states(deployment, folder) == before
+    assert found.pool.path == "/explained" and found.above.path == "/"
+    cpu = next(each for each in found.steps if each.kind == "cpu")
+    (held,) = (kind for kind in found.pool.kinds if kind.kind == "cpu")
+    assert cpu.entitlement == held.entitlement == 2.0
+    assert cpu.by_reservation + cpu.by_need + cpu.offered == 2.0 and cpu.need == 2.0
+    assert (found.waiting_in_all, found.waiting[0].job, found.waiting[0].instances) == (
+        3,
+        job_id,
+        3,
+    )
+    assert "limit of pool /explained" in found.waiting[0].text and found.text
+    stop(deployment, job_id)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/none", grpc.StatusCode.NOT_FOUND),
+        ("none", grpc.StatusCode.INVALID_ARGUMENT),
+        ("", grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+)
+def test_a_path_without_a_pool_is_refused(
+    deployment: t.Deployment, path: str, code: grpc.StatusCode
+) -> None:
+    stub = deployment.plans
+    assert refused(stub.ExplainPool, wire.ExplainPoolRequest(path=path))[0] == code

@@ -61,6 +61,7 @@ class Cluster:
         self.schedules: dict[str, schedules.ScheduleInfo] = {}
         self.planned_job = plans.PlanJobResponse()
         self.planned_pool = plans.PlanPoolResponse()
+        self.explained_pool = plans.ExplainPoolResponse()
         self.calls: list[Call] = []
         self.troubles: dict[str, list[tuple[grpc.StatusCode, str] | grpc.Status]] = {}
         self.made_by_key: dict[str, str] = {}
@@ -468,6 +469,11 @@ class Plans(plans_pb2_grpc.PlansServicer):
 
     def PlanPool(self, request: Any, context: Any) -> plans.PlanPoolResponse:
         return self.cluster.planned_pool
+
+    def ExplainPool(self, request: Any, context: Any) -> plans.ExplainPoolResponse:
+        if request.path != self.cluster.explained_pool.pool.path:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no such pool: {request.path}")
+        return self.cluster.explained_pool
 
 
 @contextmanager

@@ -68,6 +68,30 @@ class KindClaim(NamedTuple):
 NO_CLAIM = KindClaim(0, KindTerms())
 
 
+class DivisionSteps(NamedTuple):
+    """How one child came to what it is entitled to, of one kind, in millionths.
+
+    Of `divided` it gets something for its reservation, then for what it needs beyond that, then of
+    what nobody needs. `reserved` and `beyond` are what all children together ask for in the first
+    two; `shares` is the sum of their shares.
+    """
+
+    divided: int
+    need: int
+    stage: FillStage
+    by_reservation: int
+    by_need: int
+    offered: int
+    reserved: int
+    beyond: int
+    shares: int
+
+    @property
+    def entitled(self) -> int:
+        """What comes of it."""
+        return self.by_reservation + self.by_need + self.offered
+
+
 class Waiters:
     """Children that wait until the division reaches a level."""
 
@@ -147,6 +171,25 @@ class Division:
             return claim.reserved + self._beyond.received(child, level)
         met = claim.reserved + self._beyond.received(child, None)
         return max(met, min(claim.terms.limit, met + (claim.terms.share * level >> SCALE_BITS)))
+
+    def steps(self, child: Key, entitled: int) -> DivisionSteps:
+        """How a child comes to what it receives, for people."""
+        at = self.level(entitled)
+        claim, received = self._claims.get(child, NO_CLAIM), self.received(child, at)
+        first = received if at.stage is FillStage.RESERVED else claim.reserved
+        most = self._beyond.received(child, None)
+        second = min(received - first, most)
+        return DivisionSteps(
+            entitled,
+            claim.need,
+            at.stage,
+            first,
+            second,
+            received - first - second,
+            self._reserved.amount,
+            self._beyond.amount,
+            self._shares,
+        )
 
     def level_for(self, child: Key, wanted: int) -> DivisionLevel | None:
         """The lowest level at which a child gets `wanted`; None if none gives it as much."""

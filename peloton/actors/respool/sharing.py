@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.arrays import AllEntitlements, PoolArrays
-from peloton.actors.respool.division import KindClaim
+from peloton.actors.respool.division import DivisionSteps, KindClaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO, Lacking, Node
 from peloton.runtime.vocabulary import Key
@@ -68,6 +68,15 @@ class Sharing:
         if path[-1].key != ROOT:
             return ZERO  # a pool that does not exist, or below one
         return Resources(*(_of_kind(path, kind) for kind in KINDS))
+
+    def steps(self, node: Node) -> tuple[DivisionSteps, ...]:
+        """How a pool, which must not be the root, came to its entitlement, by kind."""
+        self.settle()
+        parent = node.parent
+        assert parent is not None
+        above = self.entitlement(parent).amounts()
+        pairs = zip(parent.divisions, above, strict=True)
+        return tuple(division.steps(node.key, entitled) for division, entitled in pairs)
 
     def entitlements(self, nodes: Mapping[Key, Node]) -> AllEntitlements | None:
         """Of all pools of the tree, whose nodes these are; None if the sums are too large for

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.blockers import explained
 from peloton.actors.respool.displacements import Displacements
+from peloton.actors.respool.division import DivisionSteps
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
 from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_lane, slack_lane
 from peloton.actors.respool.lot.messages import LotWaits
@@ -119,6 +120,11 @@ class Tree:
     def entitlement(self, pool: Key) -> Resources:
         """What a pool may use as long as others need what they need, by reservation and share."""
         return self._sharing.entitlement(self._nodes[pool]) if pool in self.pools else ZERO
+
+    def steps(self, pool: Key) -> tuple[DivisionSteps, ...]:
+        """How a pool came to its entitlement, by kind; nothing of the root or a missing pool."""
+        known = pool in self.pools and pool != ROOT
+        return self._sharing.steps(self._nodes[pool]) if known else ()
 
     def entitlements(self) -> Callable[[Key], Resources]:
         """The same for whoever looks at many pools: calculated for all of them at once."""
