@@ -76,7 +76,7 @@ class PoolArrays:
 
     def entitlements(self) -> AllEntitlements | None:
         """Of all pools, by one pass; None if their sums do not fit into the words of an array."""
-        self._read()
+        self.read()
         root = self._nodes.get(ROOT)
         if root is None or not self._fits(root):
             return None
@@ -113,7 +113,8 @@ class PoolArrays:
 
     # ---- rows ----
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read the pools that changed."""
         if not self.stale:
             return
         changed, self.stale = self.stale, {}

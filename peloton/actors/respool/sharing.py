@@ -21,8 +21,9 @@ from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO, Lacking, Node
 from peloton.runtime.vocabulary import Key
 
-STALE_MAX = 200_000
-"""Changed pools, some of which exist no more: who looks at all of them then reads all anew."""
+STALE_MAX = 256
+"""Pools that changed since somebody looked at all: beyond it they are read at once, so that the
+next look need not wait for it. Where there are fewer pools, only a look reads any."""
 
 
 class Sharing:
@@ -74,9 +75,14 @@ class Sharing:
         arrays, and each is to be asked for."""
         self.settle()
         if self._arrays is None:
-            self._arrays = PoolArrays()
-            self._arrays.stale.update(nodes)
-        return self._arrays.entitlements()
+            self.keep_arrays(nodes)
+        return self._arrays.entitlements() if self._arrays is not None else None
+
+    def keep_arrays(self, nodes: Mapping[Key, Node]) -> None:
+        """Read all pools, whose nodes these are, for whoever looks at all of them from now on."""
+        self._arrays = PoolArrays()
+        self._arrays.stale.update(nodes)
+        self._arrays.read()
 
     def woken(self, root: Node) -> list[Key]:
         """The pools whose head may have enough entitlement now, and did not when it was blocked."""
@@ -103,7 +109,7 @@ class Sharing:
         if self._arrays is not None:
             self._arrays.stale.update(self._touched)
             if len(self._arrays.stale) > STALE_MAX:
-                self._arrays = None
+                self._arrays.read()
         self._touched = {}
         while depths:
             depth = max(depths)

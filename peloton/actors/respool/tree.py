@@ -90,6 +90,7 @@ class Tree:
         """All pools and lots of a recovery are in: what they claim reaches the root before the
         first turn, which would have to wait for it."""
         self._sharing.settle()
+        self._sharing.keep_arrays(self._nodes)
 
     # ---- one pool ----
 
