@@ -1,4 +1,4 @@
-"""More pools that wait than one turn looks at: after their owner recovers, all come to their turn."""
+"""More pools wait than one turn looks at: after their owner recovers, all come to their turn."""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ class Sharing:
         self._lacking: dict[Key, Node] = {}  # pools that wait for entitlement
         self._changed = False  # since the last `woken`
         self._arrays: PoolArrays | None = None  # once somebody has looked at all pools
+        self.used: dict[Key, Node] = {}  # what they use has changed since the arrays were read
 
     @property
     def has_news(self) -> bool:
@@ -76,11 +77,13 @@ class Sharing:
         self.settle()
         if self._arrays is None:
             self.keep_arrays(nodes)
-        return self._arrays.entitlements() if self._arrays is not None else None
+        assert self._arrays is not None
+        self._arrays.used, self.used = self.used, {}
+        return self._arrays.entitlements()
 
     def keep_arrays(self, nodes: Mapping[Key, Node]) -> None:
         """Read all pools, whose nodes these are, for whoever looks at all of them from now on."""
-        self._arrays = PoolArrays()
+        self._arrays, self.used = PoolArrays(), {}
         self._arrays.stale.update(nodes)
         self._arrays.read()
 
@@ -108,8 +111,11 @@ class Sharing:
             depths.setdefault(node.depth, {})[node.key] = node
         if self._arrays is not None:
             self._arrays.stale.update(self._touched)
-            if len(self._arrays.stale) > STALE_MAX:
+            if len(self._arrays.stale) > STALE_MAX or len(self.used) > STALE_MAX:
+                self._arrays.used, self.used = self.used, {}
                 self._arrays.read()
+        else:
+            self.used = {}  # whoever looks first reads all
         self._touched = {}
         while depths:
             depth = max(depths)

@@ -11,7 +11,8 @@ may unblock; no other pool is checked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.blockers import explained
@@ -43,6 +44,13 @@ from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Key, kind_of
 
 NO_LANE = Key("")
+
+
+class PoolsOverview(NamedTuple):
+    """What all pools are entitled to, and the children of a pool that may use more, by name."""
+
+    entitled: Callable[[Key], Resources]
+    overdrawn: Callable[[Key], Iterable[Key]]
 
 
 class Tree:
@@ -119,10 +127,17 @@ class Tree:
         """What a pool may use as long as others need what they need, by reservation and share."""
         return self._sharing.entitlement(self._nodes[pool]) if pool in self.pools else ZERO
 
-    def entitlements(self) -> Callable[[Key], Resources]:
+    def overview(self) -> PoolsOverview:
         """The same for whoever looks at many pools: calculated for all of them at once."""
         found = self._sharing.entitlements(self._nodes)
-        return found.of if found is not None else self.entitlement
+        if found is None:
+            return PoolsOverview(self.entitlement, self.below)
+        over: dict[Key, list[tuple[str, Key]]] = {}
+        for key in found.beyond(EPSILON):
+            parent = self._nodes[key].parent
+            if parent is not None:
+                over.setdefault(parent.key, []).append((self.pools[key].config.name, key))
+        return PoolsOverview(found.of, lambda pool: [key for _, key in sorted(over.get(pool, ()))])
 
     def is_ample(self, pool: Key) -> bool:
         """Whether all that anybody needs fits into every pool above: then a pool is entitled to
@@ -269,6 +284,7 @@ class Tree:
             self._node(above).unname(key, known)
         moved = known is None or new is None or above != above_now
         if moved and node.parent is not None:
+            self._sharing.used[node.parent.key] = node.parent
             self._sharing.unlink(node, node.parent)
             node.unlink()
         node.state = new
@@ -286,6 +302,7 @@ class Tree:
             self._node(above_now).name(key, new)
             if moved:
                 node.link(self._node(above_now))
+                self._sharing.used[key] = node
         self._sharing.touch(node)
         if moved:
             self._reshaped(node)
@@ -403,6 +420,7 @@ class Tree:
         if wanted:
             node.add_demand(need.times(wanted))
         if held:
+            self._sharing.used[pool] = node
             node.add_use(key.split("/")[1], need.times(held))
         rations, on_slack = rations_of(lot.shape) if held else (), lot.shape.on_slack
         for each in rations:
