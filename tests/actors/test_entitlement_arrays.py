@@ -6,18 +6,20 @@ Random trees are changed step by step, so that the rows of the arrays are kept b
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from fractions import Fraction
 
 import immutables
 import numpy as np
 import pytest
 
-from peloton.actors.resources import UNIT, Resources
+from peloton.actors.resources import EPSILON, UNIT, Resources
 from peloton.actors.respool.filling import WeightedFill
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
 from peloton.actors.respool.pouring import Groups, levels, poured
+from peloton.actors.respool.sharing import STALE_MAX
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Bits, Key
@@ -120,6 +122,41 @@ class Town:
         self.chance.choice((*acts, self.appear, self.capacity))()
 
 
+def equal(tree: Tree) -> Callable[[Key], Resources]:
+    """What the arrays tell of all pools, which is what each is told by its path."""
+    found, overdrawn = tree.overview()
+    assert found.__name__ == "of"  # of the arrays
+    assert {key: found(key) for key in tree.pools} == {
+        key: tree.entitlement(key) for key in tree.pools
+    }
+    for parent in tree.pools:
+        excess = {key: tree.use(key) - tree.entitlement(key) for key in tree.below(parent)}
+        over = [key for key, more in excess.items() if max(more.amounts()) >= EPSILON]
+        assert [*overdrawn(parent)] == over
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_pools_that_changed_are_read_before_a_look(seed: int) -> None:
+    """With more pools than are read at once, and few looks."""
+    town = Town(seed, size=1)
+    for _ in range(2 * STALE_MAX):
+        town.pool()
+    again = Tree()
+    for key, state in [*town.tree.lots.items(), *town.tree.pools.items()]:
+        again.put(key, old=None, new=state)
+    again.rebuilt()
+    equal(again)
+    town.tree = again
+    for number in range(1500):
+        town.step()
+        if number % 9 == 0:
+            town.tree.entitlement(ROOT)
+        if number % 400 == 0:
+            equal(town.tree)
+    equal(town.tree)
+
+
 @pytest.mark.parametrize("size", [1, 999_983])
 @pytest.mark.parametrize("seed", range(12))
 def test_a_pass_gives_what_the_paths_and_the_definition_give(seed: int, size: int) -> None:
@@ -128,11 +165,7 @@ def test_a_pass_gives_what_the_paths_and_the_definition_give(seed: int, size: in
         town.step()
         if number % 3:
             continue
-        found = town.tree.entitlements()
-        assert found.__name__ == "of"  # of the arrays
-        assert {key: found(key) for key in town.tree.pools} == {
-            key: town.tree.entitlement(key) for key in town.tree.pools
-        }
+        found = equal(town.tree)
         defined = entitlements(town.reference, set())
         for key, exact in defined.items():
             pairs = zip(found(key).amounts(), exact.amounts(), strict=True)
@@ -144,7 +177,7 @@ def test_sums_that_are_too_large_for_words_are_not_told() -> None:
     sums = immutables.Map({Key("inventory/0"): InventorySum(1, Resources(1 << 63))})
     town.put(ROOT, Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums))
     town.pool()
-    found = town.tree.entitlements()
+    found = town.tree.overview().entitled
     for key in town.tree.pools:
         assert found(key) == town.tree.entitlement(key)
     assert found(ROOT).cpu == 1 << 63

@@ -1,4 +1,4 @@
-"""A thousand pools whose heads all wait: a recovery looks at them turn by turn, and admits all."""
+"""More pools wait than one turn looks at: after their owner recovers, all come to their turn."""
 
 from __future__ import annotations
 

@@ -54,6 +54,13 @@ class AllEntitlements(NamedTuple):
 
     slots: dict[Key, int]
     amounts: Longs  # by kind and slot
+    use: Longs
+
+    def beyond(self, least: int) -> list[Key]:
+        """The pools that use at least so much more of any kind, in the order of their slots."""
+        over = (self.use - self.amounts >= least).any(axis=0)
+        keys = [*self.slots]
+        return [keys[slot] for slot in np.flatnonzero(over).tolist()]
 
     def of(self, pool: Key) -> Resources:
         """Of one pool; of one that does not exist, or below such a one, nothing."""
@@ -66,17 +73,19 @@ class PoolArrays:
 
     def __init__(self) -> None:
         self.stale: dict[Key, Node] = {}  # to be read again before the next pass
+        self.used: dict[Key, Node] = {}  # likewise what these and those above use
         self._nodes: dict[Key, Node] = {}  # by key, in the order of the slots
         self._slots: dict[Key, int] = {}
         self._parents: dict[Key, Node | None] = {}  # as the levels know them
         self._levels: list[TreeLevel] = []
         self._own: Longs = np.zeros((len(KINDS), 0), np.int64)
+        self._use = self._own
         self._terms = LevelTerms(self._own, self._own, self._own, self._own.astype(np.bool_))
         self._by_level: list[LevelTerms] = []
 
     def entitlements(self) -> AllEntitlements | None:
         """Of all pools, by one pass; None if their sums do not fit into the words of an array."""
-        self._read()
+        self.read()
         root = self._nodes.get(ROOT)
         if root is None or not self._fits(root):
             return None
@@ -89,7 +98,7 @@ class PoolArrays:
             found = divided(level.siblings, entitled=above, needs=need.ravel(), terms=terms)
             entitled = found.reshape(len(KINDS), -1)
             amounts[:, level.slots] = entitled
-        return AllEntitlements(self._slots, amounts)
+        return AllEntitlements(self._slots, amounts, self._use)
 
     def _needs(self) -> list[Longs]:
         """What the pools of each level claim of those above."""
@@ -113,7 +122,11 @@ class PoolArrays:
 
     # ---- rows ----
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read the pools that changed."""
+        if self.used:
+            used, self.used = self.used, {}
+            self._read_use(used)
         if not self.stale:
             return
         changed, self.stale = self.stale, {}
@@ -136,6 +149,19 @@ class PoolArrays:
         for into, values in zip(self._terms, read, strict=True):
             into[:, slots] = values
         self._by_level = [self._terms_of(level.slots) for level in self._levels]
+        self._read_use(changed)
+
+    def _read_use(self, changed: dict[Key, Node]) -> None:
+        found: dict[Key, Node] = {}
+        for node in changed.values():
+            at: Node | None = node
+            while at is not None and at.key not in found:
+                found[at.key] = at
+                at = at.parent
+        rows = [node for key, node in found.items() if key in self._slots]
+        slots = [self._slots[node.key] for node in rows]
+        use = np.array([clipped(node.use.amounts()) for node in rows], np.int64)
+        self._use[:, slots] = use.reshape(len(rows), len(KINDS)).T
 
     def _terms_of(self, slots: Longs) -> LevelTerms:
         return self._terms.each(lambda rows: rows[:, slots].ravel())
@@ -152,7 +178,7 @@ class PoolArrays:
         self._parents = {key: node.parent for key, node in self._nodes.items()}
         # Rows that are kept go where their pool is now; those of new pools are read next.
         kept = [known.get(key, -1) for key in self._nodes]
-        self._own = _moved(self._own, kept)
+        self._own, self._use = _moved(self._own, kept), _moved(self._use, kept)
         self._terms = self._terms.each(lambda rows: _moved(rows, kept))
         self._levels = _levels(self._slots, self._parents.values())
 

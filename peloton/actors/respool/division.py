@@ -146,11 +146,15 @@ class Division:
         if was == now:
             return
         self.need += now.need - was.need
-        if now.terms is not was.terms:
-            self._shares += now.terms.share - was.terms.share
-        if now.terms is not was.terms or min(was.need, now.need) < now.terms.reservation:
-            self._reserved.put(child, amount=now.reserved, weight=now.terms.reservation)
-        self._beyond.put(child, amount=now.beyond, weight=now.terms.share)
+        terms, same = now.terms, now.terms is was.terms
+        reservation = terms.reservation
+        if not same:
+            self._shares += terms.share - was.terms.share
+        # Most changes of a need stay on one side of the reservation.
+        if not same or was.need < reservation or now.need < reservation:
+            self._reserved.put(child, amount=now.reserved, weight=reservation)
+        if not same or was.need > reservation or now.need > reservation:
+            self._beyond.put(child, amount=now.beyond, weight=terms.share)
         self._known = None
 
     def level(self, entitled: int) -> DivisionLevel:

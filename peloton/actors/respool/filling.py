@@ -38,18 +38,22 @@ class WeightedFill:
     def __init__(self) -> None:
         self.amount = 0  # of all claims
         self.weight = 0
-        self._held: dict[str, tuple[int, int]] = {}  # claimant → amount, weight
+        self._held: dict[str, tuple[int, int, int]] = {}  # claimant → amount, weight, `met_at`
         self._blocks: list[FillBlock] = []  # none of them empty
         self._lasts: list[PutClaim] = []  # the last claim of each
 
     def put(self, claimant: str, *, amount: int, weight: int) -> None:
         """Set a claim. One of no amount or of no weight receives nothing, and is not held."""
         held = self._held.get(claimant)
-        if held == (amount, weight):
-            return
-        if held is not None:
+        if amount <= 0 or weight <= 0:
+            if held is not None:
+                self._remove(claimant)
+        elif held is None:
+            self._insert(claimant, amount=amount, weight=weight)
+        elif held[:2] != (amount, weight) and not self._replace(
+            claimant, amount=amount, weight=weight
+        ):
             self._remove(claimant)
-        if amount > 0 and weight > 0:
             self._insert(claimant, amount=amount, weight=weight)
 
     def level(self, available: int) -> int | None:
@@ -64,7 +68,7 @@ class WeightedFill:
                 rest, weight = rest_after, weight_after
                 continue
             for level, claimant in block.claims:
-                amount, its_weight = held[claimant]
+                amount, its_weight, _ = held[claimant]
                 rest_after, weight_after = rest - amount, weight - its_weight
                 if rest_after < 0 or weight_after * level > rest_after << SCALE_BITS:
                     break
@@ -74,12 +78,12 @@ class WeightedFill:
 
     def received(self, claimant: str, level: int | None) -> int:
         """What a claim receives at a level; all of it at None."""
-        amount, weight = self._held.get(claimant, (0, 0))
+        amount, weight, _ = self._held.get(claimant, (0, 0, 0))
         return amount if level is None else min(amount, weight * level >> SCALE_BITS)
 
     def level_of(self, claimant: str, wanted: int) -> int | None:
         """The lowest level at which a claim receives `wanted`; None if it is never as much."""
-        amount, weight = self._held.get(claimant, (0, 0))
+        amount, weight, _ = self._held.get(claimant, (0, 0, 0))
         return -(-(wanted << SCALE_BITS) // weight) if 0 < wanted <= amount else None
 
     def poured(self, level: int) -> int:
@@ -92,16 +96,39 @@ class WeightedFill:
             for its_level, claimant in block.claims:
                 if its_level > level:
                     break
-                amount, its_weight = self._held[claimant]
+                amount, its_weight, _ = self._held[claimant]
                 met, weight = met + amount, weight - its_weight
             break
         return met - (-weight * level >> SCALE_BITS)
 
+    def _replace(self, claimant: str, *, amount: int, weight: int) -> bool:
+        """Change a claim within its block; False where it belongs into another one."""
+        its_amount, its_weight, level = self._held[claimant]
+        old, lasts = (level, claimant), self._lasts
+        level = -(-(amount << SCALE_BITS) // weight)  # `met_at`
+        new = level, claimant
+        at = bisect_left(lasts, old)
+        if (at and new <= lasts[at - 1]) or (new > lasts[at] and at < len(lasts) - 1):
+            return False
+        block = self._blocks[at]
+        claims = block.claims
+        del claims[bisect_left(claims, old)]
+        insort(claims, new)
+        lasts[at] = claims[-1]
+        self._held[claimant] = amount, weight, level
+        more, heavier = amount - its_amount, weight - its_weight
+        self.amount += more
+        self.weight += heavier
+        block.amount += more
+        block.weight += heavier
+        return True
+
     def _insert(self, claimant: str, *, amount: int, weight: int) -> None:
-        self._held[claimant] = amount, weight
+        level = met_at(amount, weight)
+        self._held[claimant] = amount, weight, level
         self.amount += amount
         self.weight += weight
-        claim = -(-(amount << SCALE_BITS) // weight), claimant  # `met_at`
+        claim = level, claimant
         if not self._blocks:
             self._blocks, self._lasts = [FillBlock([claim], amount=amount, weight=weight)], [claim]
             return
@@ -115,10 +142,10 @@ class WeightedFill:
             self._split(at)
 
     def _remove(self, claimant: str) -> None:
-        amount, weight = self._held.pop(claimant)
+        amount, weight, level = self._held.pop(claimant)
         self.amount -= amount
         self.weight -= weight
-        claim = -(-(amount << SCALE_BITS) // weight), claimant  # `met_at`
+        claim = level, claimant
         at = bisect_left(self._lasts, claim)
         block = self._blocks[at]
         del block.claims[bisect_left(block.claims, claim)]

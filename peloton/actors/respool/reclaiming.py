@@ -124,15 +124,15 @@ def _overdrafts(tree: Tree, where: Key) -> Overdrafts:
     for giver, amount_ in tree.reclaims.coming.items():
         for above in tree.up(giver):
             coming[above] = coming.get(above, ZERO) + amount_
-    found, entitled = Overdrafts(), tree.entitlements()
+    found, overview = Overdrafts(), tree.overview()
     open_pools: list[tuple[Key, tuple[Key, ...]]] = [(where, ())]
     while open_pools:
         pool, chain = open_pools.pop()
-        for child in tree.below(pool):
+        for child in overview.overdrawn(pool):
             use = tree.use(child)
             if use == ZERO:
                 continue
-            excess = use - coming.get(child, ZERO) - entitled(child)
+            excess = use - coming.get(child, ZERO) - overview.entitled(child)
             kinds = tuple(each if each >= EPSILON else 0 for each in excess.amounts())
             if any(kinds):
                 found.excess[child] = kinds

@@ -21,8 +21,9 @@ from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO, Lacking, Node
 from peloton.runtime.vocabulary import Key
 
-STALE_MAX = 200_000
-"""Changed pools, some of which exist no more: who looks at all of them then reads all anew."""
+STALE_MAX = 256
+"""Pools that changed since somebody looked at all: beyond it they are read at once, so that the
+next look need not wait for it. Where there are fewer pools, only a look reads any."""
 
 
 class Sharing:
@@ -34,6 +35,7 @@ class Sharing:
         self._lacking: dict[Key, Node] = {}  # pools that wait for entitlement
         self._changed = False  # since the last `woken`
         self._arrays: PoolArrays | None = None  # once somebody has looked at all pools
+        self.used: dict[Key, Node] = {}  # what they use has changed since the arrays were read
 
     @property
     def has_news(self) -> bool:
@@ -83,9 +85,16 @@ class Sharing:
         arrays, and each is to be asked for."""
         self.settle()
         if self._arrays is None:
-            self._arrays = PoolArrays()
-            self._arrays.stale.update(nodes)
+            self.keep_arrays(nodes)
+        assert self._arrays is not None
+        self._arrays.used, self.used = self.used, {}
         return self._arrays.entitlements()
+
+    def keep_arrays(self, nodes: Mapping[Key, Node]) -> None:
+        """Read all pools, whose nodes these are, for whoever looks at all of them from now on."""
+        self._arrays, self.used = PoolArrays(), {}
+        self._arrays.stale.update(nodes)
+        self._arrays.read()
 
     def woken(self, root: Node) -> list[Key]:
         """The pools whose head may have enough entitlement now, and did not when it was blocked."""
@@ -111,8 +120,11 @@ class Sharing:
             depths.setdefault(node.depth, {})[node.key] = node
         if self._arrays is not None:
             self._arrays.stale.update(self._touched)
-            if len(self._arrays.stale) > STALE_MAX:
-                self._arrays = None
+            if len(self._arrays.stale) > STALE_MAX or len(self.used) > STALE_MAX:
+                self._arrays.used, self.used = self.used, {}
+                self._arrays.read()
+        else:
+            self.used = {}  # whoever looks first reads all
         self._touched = {}
         while depths:
             depth = max(depths)
