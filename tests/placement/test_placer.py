@@ -358,7 +358,7 @@ def test_placers_begin_in_their_own_parts() -> None:
 
 
 def test_another_strategy_can_be_registered() -> None:
-    by_disk = Strategy("disk", lambda index: (-index.free[2],), each_max=2)
+    by_disk = Strategy("disk", lambda hosts, need: (-hosts.free[2],), each_max=2)
     placer = Placer(Key("placer/0"), strategies={"pack": PACK, "disk": by_disk})
     report(placer, [host("a", res(9, 1, 1)), host("b", res(9, 1, 2))], 1, snapshot=True)
     assert place(placer, Shape(res(1), strategy="disk"), 4)[0] == ["b", "b", "a", "a"]
