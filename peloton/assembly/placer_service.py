@@ -12,6 +12,7 @@ from peloton.placement.placer import Placer, PlacerSettings
 from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
+from peloton.settings.daemon import DaemonSettings
 
 
 class PlacerService:
@@ -65,3 +66,11 @@ class PlacerService:
             Envelope(send.to, send.message, sender=self._placer.key)
             for send in self._placer.receive(mail, now)
         ]
+
+
+def placer_service(
+    settings: DaemonSettings, inventories: list[Key], *, strategies: Mapping[str, Strategy]
+) -> PlacerService:
+    """The placer of a daemon."""
+    scarce = "GPU" in settings.limits.scarce_resource_types
+    return PlacerService(inventories, scarce_gpu=scarce, strategies=strategies)

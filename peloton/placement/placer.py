@@ -37,7 +37,7 @@ from peloton.placement.messages import (
     Wish,
 )
 from peloton.placement.proposals import Proposed, placed, unplaced
-from peloton.placement.proposer import Proposer
+from peloton.placement.proposer import HostProposals
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.reserved import ReservedHosts
 from peloton.placement.rooms import room_of
@@ -105,7 +105,7 @@ class Placer:
         self._checks = HostChecks(self.index, of.scarce_gpu)
         self._feeds = InventoryFeeds(inventories)
         self._shapes = KnownShapes(strategies)
-        self._proposer = Proposer(
+        self._proposer = HostProposals(
             self.index, self._checks, lookups=Lookups(self.index, self._checks), shapes=self._shapes
         )
         self._reserved = ReservedHosts()

@@ -19,7 +19,7 @@ from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import StrategyFailed, choose
 
 
-class Proposer:
+class HostProposals:
     """Proposals of one placer."""
 
     def __init__(

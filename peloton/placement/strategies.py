@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from peloton.actors.resources import COUNT_MAX, EPSILON
+from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
 from peloton.placement.index import Fitting, HostIndex
 from peloton.placement.labels import Ints
-from peloton.placement.needs import CPU, DISK, GPU, MEMORY, PORTS, Need
-from peloton.runtime.vocabulary import Key, Value
+from peloton.placement.messages import Shape
+from peloton.placement.needs import CPU, DISK, FREE_COLUMNS, GPU, MEMORY, PORTS, Need, need_of
+from peloton.runtime.vocabulary import Key, Value, key
 
 RankColumns = tuple[Ints, ...]
 
@@ -117,6 +118,13 @@ def guarded(strategy: Strategy, source: str) -> Strategy:
     )
 
 
+def try_rank(strategy: Strategy) -> None:
+    """Have it rank two empty hosts. Raises StrategyFailed if it is guarded."""
+    free, capacity = np.zeros((FREE_COLUMNS, 2), np.int64), np.zeros((PORTS, 2), np.int64)
+    hosts = Candidates(free, capacity, (key("host", "a"), key("host", "b")))
+    strategy.rank(hosts, need_of(Shape(Resources())))
+
+
 def foremost_rows(rows: Ints, columns: Sequence[Ints], *, count: int) -> Ints:
     """The first `count` of `rows` by `columns`, then by row; not sorted.
 
@@ -173,7 +181,7 @@ def choose(
     if fitting.limits is not None:
         most = np.minimum(most, fitting.limits[rows])
     if strategy.one_by_one and count > 1:
-        return _one_by_one(index, need, rows=rows, most=most, strategy=strategy, count=count)
+        return _one_by_one(index, need, room=Fitting(rows, most), strategy=strategy, count=count)
     ends = np.cumsum(most)
     used = int(np.searchsorted(ends, count)) + 1
     rows, counts = rows[:used], most[:used]
@@ -183,10 +191,12 @@ def choose(
 
 
 def _one_by_one(
-    index: HostIndex, need: Need, *, rows: Ints, most: Ints, strategy: Strategy, count: int
+    index: HostIndex, need: Need, *, room: Fitting, strategy: Strategy, count: int
 ) -> tuple[Ints, Ints]:
-    """Each member to the row that is foremost by then. `rows` are sorted, so that only their first
-    `count` can ever be used: a row without a member is reached after those before it."""
+    """Each member to the row that is foremost by then. The rows are in order, so that only their
+    first `count` can ever be used: one without a member is reached after those before it."""
+    rows, most = room
+    assert most is not None
     free, taken = index.free[:, rows], np.zeros(len(rows), np.int64)
     vector, groups = need.vector[:, 0], index.group[rows].tolist()
 

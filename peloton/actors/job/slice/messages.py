@@ -106,6 +106,7 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     config_version: int = 1  # of the job: that of the members which begin to exist by this
     gang: int = 0  # so many of the first members are admitted and placed together
     gang_together: bool = False  # and restarted together
+    strategy: str = ""  # which ranks hosts; empty: as `spread` says
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):

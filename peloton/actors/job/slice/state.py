@@ -248,7 +248,7 @@ def _row(
         resources=resources,
         ports=sum(1 for port in config.ports if port.number == 0),
         constraint=config.constraint,
-        strategy="spread" if opening.spread else "pack",
+        strategy=opening.strategy or ("spread" if opening.spread else "pack"),
         labels=labels,
         apart=apart,
         fixed_ports=tuple(port.number for port in config.ports if port.number),
