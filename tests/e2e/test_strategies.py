@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from peloton.sdk.errors import PelotonError
-from tests.e2e.cluster import ROOT, job, pool, running
+from tests.e2e.cluster import ROOT, ended, job, pool, running
 
 CODE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "placement.md").read_text(), re.DOTALL)
 
@@ -34,8 +34,8 @@ def test_it_places_and_unknown_names_are_refused(
     monkeypatch.setenv("PYTHONPATH", installed(tmp_path / "site", CODE[0]))
     with running(tmp_path) as cluster, cluster.client() as client:
         path = pool(client)
-        job_id = client.jobs.create(path, job(3, "true", labels=labelled("smallest")))
-        assert client.jobs.wait(job_id)["state"] == "SUCCEEDED"
+        created = client.jobs.create(path, job(3, "true", labels=labelled("smallest")))
+        assert ended(client, created.jobId.value) == ("SUCCEEDED", {"SUCCEEDED": 3})
         with pytest.raises(PelotonError, match="'best': there are mimir, pack, smallest, spread"):
             client.jobs.create(path, job(1, "true", labels=labelled("best")))
 

@@ -27,7 +27,7 @@ def hosts_of(cluster: CheckedCluster, strategy: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "expected"), [("", [6, 0, 0]), ("pack", [6, 0, 0]), ("mimir", [2, 2, 2])]
+    ("strategy", "expected"), [("", [4, 2, 0]), ("pack", [4, 2, 0]), ("mimir", [2, 2, 2])]
 )
 def test_the_strategy_of_a_job_decides_where_its_tasks_run(
     strategy: str, expected: list[int]
