@@ -12,13 +12,14 @@ from typing import Any
 from peloton.actors.delays import throttle_s
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused
-from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
+from peloton.actors.respool.lot.messages import Enqueue, ParkTicket, ReleaseTicket
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
 from peloton.actors.task.state import (
     HOLDS,
     ON_HOST,
+    PARKS,
     PREEMPTIONS,
     Admission,
     Task,
@@ -28,6 +29,7 @@ from peloton.actors.task.state import (
 from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Send
 
 START, THROTTLE, RUN_LIMIT = "start", "throttle", "run_limit"
+_HAD_IT = PARKS | {Admission.ADMITTED}
 _WAITS_FOR_START = frozenset((TaskStates.LAUNCHING, TaskStates.LAUNCHED, TaskStates.STARTING))
 
 
@@ -70,7 +72,7 @@ def admitted(task: Task, message: m.Admitted, at: At) -> Decision:
     """The pool admitted the ticket; one that is no longer wanted is released at once."""
     if message.ticket == task.ticket and task.admission in (Admission.REQUESTED, Admission.QUEUED):
         return Decision(facts=(f.AdmissionGranted(),))
-    if message.ticket == task.ticket and task.admission == Admission.ADMITTED:
+    if message.ticket == task.ticket and task.admission in _HAD_IT:
         return Decision()
     return Decision(
         sends=(Send(SENDER, ReleaseTicket(message.ticket)),), because="admission no longer wanted"
@@ -164,6 +166,25 @@ def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Deci
         sends=(Send(LOT, ReleaseTicket(task.ticket)),),
         because="unschedulable: no host could run it, so its ticket is released",
     )
+
+
+def park_admission(task: Task, message: m.ParkAdmission, at: At) -> Decision:
+    """Give the allocation back to the pool, and keep the place in its queue.
+
+    It requests admission again when its slice learns of a host.
+    """
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
+        return Decision(because="told to give back what it does not hold")
+    park = Send(LOT, ParkTicket(task.ticket))
+    return Decision(facts=(f.AdmissionParking(),), sends=(park,), because=message.reason)
+
+
+def parked(task: Task, message: m.TicketParked, at: At) -> Decision:
+    """The lot has parked the ticket."""
+    if task.admission == Admission.PARKING and message.ticket == task.ticket:
+        return Decision(facts=(f.AdmissionParked(),))
+    return Decision()
 
 
 def preempt(task: Task, message: m.Preempt, at: At) -> Decision:
@@ -297,6 +318,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Held: held,
     m.EndForGang: end_for_gang,
     m.JoinGang: join_gang,
+    m.ParkAdmission: park_admission,
+    m.TicketParked: parked,
     Due: due,
 }
 
@@ -339,6 +362,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Held: _cancel_unknown,
     m.EndForGang: _nothing,
     m.JoinGang: _nothing,
+    m.ParkAdmission: _nothing,
+    m.TicketParked: _nothing,
     Due: _nothing,
 }
 
@@ -350,6 +375,8 @@ def owed(task: Task) -> tuple[Send, ...]:
         sends = (Send(LOT, Enqueue(task.ticket)),)
     elif task.admission == Admission.RELEASING:
         sends = (Send(LOT, ReleaseTicket(task.ticket)),)
+    elif task.admission == Admission.PARKING:
+        sends = (Send(LOT, ParkTicket(task.ticket)),)
     if task.state in _WAITS_FOR_START:
         # Also once the host has accepted: its answer to a repeat replaces a lost `Started`.
         return (*sends, Send(HOST, Launch(task.run)))

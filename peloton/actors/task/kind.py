@@ -15,6 +15,8 @@ from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.task.facts import (
     FACTS,
     AdmissionGranted,
+    AdmissionParked,
+    AdmissionParking,
     AdmissionQueued,
     AdmissionReleased,
     EventsDropped,
@@ -71,10 +73,13 @@ KIND = Kind(
         **dict.fromkeys(
             (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
         ),
+        **dict.fromkeys((AdmissionParking, AdmissionParked), m.LEVEL_PARKING),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
-    # its ticket, its release, its launch. The wish that follows an admission is no promise.
-    lazy=frozenset((AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted)),
+    # its ticket, its release, its parking, its launch. The wish that follows an admission is none.
+    lazy=frozenset(
+        (AdmissionQueued, AdmissionGranted, AdmissionReleased, AdmissionParked, LaunchAccepted)
+    ),
     crowd=CrowdKind(
         columns=COLUMNS,
         write=WRITE,

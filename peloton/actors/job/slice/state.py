@@ -169,6 +169,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     placer: Key | None = None  # the one that was the last to keep members
     evicting: tuple[PendingEviction, ...] = ()  # orders that wait for what hosts have free
     gang: GangNotes | None = None
+    holding: tuple[tuple[float, Bits], ...] = ()  # members without a host, by since when
 
 
 def spec_rows(

@@ -25,6 +25,7 @@ from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.actors.task.state import (
     ENDED,
     HOLDS,
+    PARKS,
     Admission,
     Task,
     TaskStates,
@@ -180,6 +181,9 @@ def why(task: Task, at: At) -> tuple[str, str]:
         return LAUNCH, f"being stopped: {task.because}"
     if task.state != TaskStates.WAITING:
         return LAUNCH, "waits for its host to start it"
+    if task.admission in PARKS:
+        text = f"{why_unplaced(notes)}; its pool has the allocation back until there is one"
+        return NEVER if notes.never else HOST, text
     if task.unschedulable:
         return NEVER, why_unplaced(notes) if notes.never else UNSCHEDULABLE_TEXT
     if task.admission == Admission.ADMITTED:

@@ -1,0 +1,153 @@
+"""Who is admitted and finds no host gives its allocation back, and comes back to its place.
+
+Whole clusters in virtual time. The times themselves: `tests/actors/test_parking.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from peloton.actors.job.messages import DeleteJob, StopJob
+from peloton.actors.job.slice.parking import HoldPolicy
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.respool.lot.facts import LotEnqueued, LotParked
+from peloton.actors.task.facts import AdmissionParking
+from peloton.actors.task.messages import LEVEL_PARKING, crowd_key
+from peloton.actors.task.state import Admission, TaskStates
+from peloton.chaos.cluster.checked import CheckedCluster
+from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, ClusterSetup, job_spec
+from peloton.runtime.vocabulary import Key
+from tests.worlds.test_preemption import for_ever
+
+POLICY = HoldPolicy(attempts=2, timeout_s=20.0, backoff_s=10.0)
+HELD_S = 50.0
+HOSTS = 2
+POOL_CPUS = 4
+"""Of the pool under test: one large task needs all of it."""
+
+
+def cluster_of(level: int = LEVEL_PARKING, policy: HoldPolicy = POLICY) -> CheckedCluster:
+    setup = ClusterSetup(fates=for_ever, holding=policy, level=level)
+    return CheckedCluster(hosts=HOSTS, setup=setup)
+
+
+def spec(count: int, pool: Key, size: int = 1, **fields: object) -> JobSpec:
+    found = job_spec(count, pool=pool, resources=NEED.times(size))
+    return msgspec.structs.replace(found, **fields)
+
+
+class Stage:
+    """Each host has one cpu less than the large task needs, which its pool admits first."""
+
+    def __init__(self, level: int = LEVEL_PARKING, policy: HoldPolicy = POLICY) -> None:
+        self.cluster = cluster = cluster_of(level, policy)
+        self.pool = cluster.make_pool("tight", NEED.times(POOL_CPUS))
+        other = cluster.make_pool("other", HOST_CAPACITY.times(HOSTS))
+        self.blocking = cluster.create_job(spec(HOSTS, other, spread=True), "blocking")
+        self.until(self.blocking, HOSTS)
+        self.large = cluster.create_job(spec(1, self.pool, size=POOL_CPUS), "large")
+        self.until(self.large, 1, Admission.ADMITTED, TaskStates.WAITING)
+        self.small = cluster.create_job(spec(POOL_CPUS, self.pool), "small")
+
+    def count(self, job: Key, admission: Admission, state: TaskStates) -> int:
+        crowd = self.cluster.crowds().get(crowd_key(job.partition("/")[2], 0))
+        if crowd is None:
+            return 0
+        wanted = admission, state
+        return int(crowd.where(lambda t: (t.admission, t.state) == wanted).bit_count())
+
+    def until(
+        self,
+        job: Key,
+        count: int,
+        admission: Admission = Admission.ADMITTED,
+        state: TaskStates = TaskStates.RUNNING,
+        within_s: float = 30.0,
+    ) -> None:
+        self.cluster.run_until(
+            lambda: self.count(job, admission, state) == count, within_s=within_s
+        )
+
+    def facts(self, kind: type) -> int:
+        return sum(
+            isinstance(fact, kind)
+            for frame in self.cluster.frames()
+            for entry in frame.entries
+            for fact in entry.facts
+        )
+
+
+def test_who_finds_no_host_lets_others_run_meanwhile() -> None:
+    stage = Stage()
+    stage.cluster.run_for(HELD_S - 10.0)
+    assert stage.count(stage.small, Admission.ADMITTED, TaskStates.RUNNING) == 0
+    stage.until(stage.small, POOL_CPUS)
+    assert stage.count(stage.large, Admission.PARKED, TaskStates.WAITING) == 1
+    (view,) = stage.cluster.instances(stage.large, 1)
+    assert "its pool has the allocation back until there is one" in view.because
+    stage.cluster.run_for(20 * HELD_S)
+    assert stage.facts(LotParked) == 1, "it comes to rest"
+
+
+def test_it_comes_back_to_its_place_once_a_host_has_room() -> None:
+    stage = Stage()
+    stage.until(stage.small, POOL_CPUS, within_s=2 * HELD_S)
+    later = stage.cluster.create_job(spec(POOL_CPUS, stage.pool), "later")
+    stage.until(later, POOL_CPUS, Admission.QUEUED, TaskStates.WAITING)
+    stage.cluster.ask(stage.blocking, StopJob())
+    stage.cluster.ask(stage.small, StopJob())
+    stage.until(stage.large, 1)
+    assert stage.count(later, Admission.QUEUED, TaskStates.WAITING) == POOL_CPUS
+    stage.cluster.ask(stage.large, StopJob())
+    stage.until(later, POOL_CPUS)
+
+
+def test_nobody_waits_for_a_timer_to_be_placed() -> None:
+    """The timer bounds how long an allocation is held; what places is the news of a host."""
+    stage = Stage(policy=HoldPolicy(timeout_s=1e6))
+    stage.cluster.ask(stage.blocking, StopJob())
+    stage.until(stage.large, 1, within_s=5.0)
+    assert stage.facts(AdmissionParking) == 0
+
+
+def test_below_the_feature_level_it_holds_on() -> None:
+    stage = Stage(level=LEVEL_PARKING - 1)
+    stage.cluster.run_for(5 * HELD_S)
+    assert stage.count(stage.large, Admission.ADMITTED, TaskStates.WAITING) == 1
+    assert stage.count(stage.small, Admission.ADMITTED, TaskStates.RUNNING) == 0
+
+
+def test_without_the_policy_it_holds_on() -> None:
+    stage = Stage(policy=HoldPolicy(enabled=False))
+    stage.cluster.run_for(5 * HELD_S)
+    assert stage.facts(AdmissionParking) == 0
+
+
+def test_who_is_parked_may_be_stopped_and_leaves_nothing() -> None:
+    stage = Stage()
+    stage.until(stage.large, 1, Admission.PARKED, TaskStates.WAITING, within_s=2 * HELD_S)
+    for job in (stage.large, stage.small, stage.blocking):
+        stage.cluster.ask(job, StopJob())
+    stage.cluster.run_until(stage.cluster.over, within_s=60.0)
+    stage.cluster.run_for(10.0)
+    stage.cluster.check_quiet()
+    for job in (stage.large, stage.small, stage.blocking):
+        stage.cluster.ask(job, DeleteJob())
+    stage.cluster.run_for(20.0)
+    for job in (stage.large, stage.small, stage.blocking):
+        stage.cluster.check_gone(job)
+    assert not stage.cluster.cells("lot")
+
+
+def test_it_survives_its_owners() -> None:
+    stage = Stage()
+    stage.until(stage.large, 1, Admission.PARKED, TaskStates.WAITING, within_s=2 * HELD_S)
+    for number in range(3):
+        stage.cluster.kill(number)
+        stage.cluster.run_for(60.0)
+    assert stage.count(stage.large, Admission.PARKED, TaskStates.WAITING) == 1
+    before = stage.facts(LotEnqueued)
+    stage.cluster.ask(stage.blocking, StopJob())
+    stage.cluster.ask(stage.small, StopJob())
+    stage.until(stage.large, 1)
+    assert stage.facts(LotEnqueued) == before + 1
