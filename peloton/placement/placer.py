@@ -73,11 +73,13 @@ class AskedWish(NamedTuple):
 
 
 class WishGroup(NamedTuple):
-    """Wishes that are decided as one, and the rows that have just refused them."""
+    """Wishes that are decided as one, the rows that have just refused them, and those that are used
+    last."""
 
     known: KnownShape
     wishes: list[AskedWish]
     excluded: list[int]
+    avoided: list[int]
 
 
 class FreedRows(NamedTuple):
@@ -186,10 +188,11 @@ class Placer:
         groups: list[WishGroup] = []
         for wish, excluded in zip(wishes, refused, strict=True):
             known = self._shapes.of(wish.shape)
-            apart = bool(excluded) or known.strategy is None or not known.strategy.shares
+            avoided = [self.index.rows[host] for host in wish.avoid if host in self.index.rows]
+            apart = bool(excluded or avoided) or known.strategy is None or not known.strategy.shares
             group = None if apart else alike.get(known.number)
             if group is None:
-                group = WishGroup(known, [], excluded)
+                group = WishGroup(known, [], excluded, avoided)
                 groups.append(group)
                 if not apart:
                     alike[known.number] = group
@@ -199,7 +202,7 @@ class Placer:
         return groups
 
     def _refusals(self, wish: Wish) -> list[int]:
-        """Rows that refused this wish and have not reported since.
+        """Rows that refused this wish and have not reported since,
 
         If they seem to have enough free, they refused for a reason that no summary shows, and to
         propose them again at once might repeat for ever.
@@ -211,14 +214,18 @@ class Placer:
 
     def _place(self, group: WishGroup, now: float, *, sends: list[Send]) -> None:
         """Decide a group and answer each of its wishes, in the order in which they came."""
-        known, wishes, excluded = group
+        known, wishes, excluded, avoided = group
         if known.strategy is None:
             why = self._no_strategy(known)
             for wish, *_ in wishes:
                 sends.append(unplaced(wish.slice, wish.number, members=wish.members, why=why))
             return
         count = sum(len(asked.fresh) for asked in wishes)
-        rows, hosts, shares = self.propose(known, excluded, count=count, now=now)
+        rows, hosts, shares = self.propose(known, excluded + avoided, count=count, now=now)
+        if avoided and len(hosts) < count:
+            used = excluded if known.strategy.shares else excluded + rows
+            more = self.propose(known, used, count=count - len(hosts), now=now)
+            rows, hosts, shares = rows + more.rows, hosts + more.hosts, shares + more.shares
         at = 0
         left: list[tuple[AskedWish, Bits]] = []
         for asked in wishes:

@@ -12,7 +12,7 @@ from peloton.actors.job.slice.parking import HoldPolicy
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.lot.facts import LotEnqueued, LotParked
 from peloton.actors.task.facts import AdmissionParking
-from peloton.actors.task.messages import LEVEL_PARKING, crowd_key
+from peloton.actors.task.messages import LEVEL_PARKING, Policy, crowd_key
 from peloton.actors.task.state import Admission, TaskStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, ClusterSetup, job_spec
@@ -151,3 +151,32 @@ def test_it_survives_its_owners() -> None:
     stage.cluster.ask(stage.small, StopJob())
     stage.until(stage.large, 1)
     assert stage.facts(LotEnqueued) == before + 1
+
+
+# ---- a run that never starts ----
+
+
+def test_a_run_that_is_not_started_is_lost_and_its_next_one_goes_elsewhere() -> None:
+    """The machine takes the order and does nothing: the row LAUNCHING of the original's table."""
+    cluster = cluster_of()
+    cluster.machines.deaf = True
+    job = cluster.create_job(job_spec(1), "silent")
+    cluster.run_until(lambda: cluster.counts(job) == {"LAUNCHED": 1}, within_s=5.0)
+    (view,) = cluster.instances(job, 1)
+    first, start_s = view.host, Policy().start_timeout_s
+    cluster.run_for(start_s - 60.0)
+    assert cluster.instances(job, 1)[0].run == 1
+    cluster.machines.deaf = False
+    cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 1}, within_s=120.0)
+    (view,) = cluster.instances(job, 1)
+    assert (view.run, view.failures) == (2, 0), "it is no failure of the program"
+    assert view.host != first
+
+
+def test_where_there_is_no_other_host_it_is_tried_there_again() -> None:
+    cluster = CheckedCluster(hosts=1, setup=ClusterSetup(fates=for_ever, level=LEVEL_PARKING))
+    cluster.machines.deaf = True
+    job = cluster.create_job(job_spec(1), "silent")
+    cluster.run_for(Policy().start_timeout_s - 60.0)
+    cluster.machines.deaf = False
+    cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 1}, within_s=120.0)

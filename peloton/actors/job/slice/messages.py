@@ -181,6 +181,10 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     starts: StartsUsed | None = None  # only where there is a throttle
 
 
+class RunNotStarted(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to slice: the last run did not start in time; the next one is to go elsewhere."""
+
+
 class SliceOpen(Message, frozen=True, gc=False, array_like=True):
     """Slice to job: the goal of this version applies; with a tally where the job asked for it."""
 
@@ -327,6 +331,7 @@ MESSAGES: dict[int, type] = {
     6: Evict,
     7: RoomFound,
     8: GangPlaced,
+    9: RunNotStarted,
 }
 
 

@@ -26,6 +26,9 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send
 
 REFUSED_KEPT_MAX = 16
 """Hosts whose last refusals are remembered."""
+AVOIDED_S = 600.0
+AVOIDED_MAX = 16
+"""Hosts where a run did not start that are named in wishes."""
 
 
 def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
@@ -137,6 +140,28 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
             retry_at=max(notes.retry_at, at.now + REFUSED_REST_S),
         )
     return Decision(because=message.reason, notes=after)
+
+
+def avoid_host(slice_: Slice, message: m.RunNotStarted, at: At) -> Decision:
+    """Runs did not start in time: the next wishes name their hosts, which are used last."""
+    notes, members = notes_of(at), at.members if at.members is not None else Bits()
+    known = {host: until for host, until in notes.avoid if until > at.now}
+    for member in members.lowest(AVOIDED_MAX):
+        host = _last_host(member, at)
+        if host:
+            known.pop(host, None)
+            known[host] = at.now + AVOIDED_S
+    after = msgspec.structs.replace(notes, avoid=tuple(known.items())[-AVOIDED_MAX:])
+    names = ", ".join(sorted(host.partition("/")[2] for host in known))
+    return Decision(because=f"runs did not start on {names}" if names else "", notes=after)
+
+
+def _last_host(member: int, at: At) -> Key | None:
+    """Where the last run of a member was; its task may have begun the next one."""
+    read = at.index.columns.read
+    runs = read("runs", member) or ()
+    host = read("host", member) or (runs[-1].host if runs else None)
+    return Key(host) if host else None
 
 
 def _has_more(summary: HostSummary, before: HostSummary) -> bool:

@@ -170,6 +170,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     evicting: tuple[PendingEviction, ...] = ()  # orders that wait for what hosts have free
     gang: GangNotes | None = None
     holding: tuple[tuple[float, Bits], ...] = ()  # members without a host, by since when
+    avoid: tuple[tuple[Key, float], ...] = ()  # hosts where a run did not start, and until when
 
 
 def spec_rows(
