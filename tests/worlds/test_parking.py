@@ -5,7 +5,10 @@ Whole clusters in virtual time. The times themselves: `tests/actors/test_parking
 
 from __future__ import annotations
 
+import random
+
 import msgspec
+import pytest
 
 from peloton.actors.job.messages import DeleteJob, StopJob
 from peloton.actors.job.slice.parking import HoldPolicy
@@ -16,6 +19,7 @@ from peloton.actors.task.messages import LEVEL_PARKING, Policy, crowd_key
 from peloton.actors.task.state import Admission, TaskStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, ClusterSetup, job_spec
+from peloton.chaos.cluster.machines import Fate
 from peloton.runtime.vocabulary import Key
 from tests.worlds.test_preemption import for_ever
 
@@ -180,3 +184,37 @@ def test_where_there_is_no_other_host_it_is_tried_there_again() -> None:
     cluster.run_for(Policy().start_timeout_s - 60.0)
     cluster.machines.deaf = False
     cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 1}, within_s=120.0)
+
+
+# ---- with crashes ----
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 4, 5])
+def test_whatever_crashes_everybody_runs_in_the_end_and_nothing_is_left(seed: int) -> None:
+    """Large and small jobs of two pools on too few hosts, which give back after seconds."""
+    chance = random.Random(seed)
+    setup = ClusterSetup(
+        fates=lambda run: Fate(chance.choice((9.0, 30.0))),
+        holding=HoldPolicy(attempts=1, timeout_s=4.0),
+        level=LEVEL_PARKING,
+    )
+    cluster = CheckedCluster(hosts=HOSTS, setup=setup, seed=seed)
+    pools = [cluster.make_pool(name, NEED.times(6)) for name in ("one", "two")]
+    jobs = []
+    for number in range(12):
+        size, pool = chance.choice((1, 2, 3)), chance.choice(pools)
+        jobs.append(cluster.create_job(spec(chance.randrange(1, 5), pool, size), f"j{number}"))
+        cluster.run_for(chance.random() * 8.0)
+        if number % 4 == 3:
+            cluster.kill(chance.randrange(3))
+        if number == 6:
+            cluster.ask(chance.choice(jobs), StopJob())
+    cluster.run_until(cluster.over, within_s=900.0)
+    cluster.run_for(20.0)
+    cluster.check_quiet()
+    assert sum(
+        isinstance(f, LotParked)
+        for frame in cluster.frames()
+        for entry in frame.entries
+        for f in entry.facts
+    ), "nobody gave anything back"
