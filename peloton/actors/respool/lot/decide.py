@@ -42,7 +42,8 @@ def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
     for last, members in last_tickets(lot, at.members):
         if last < message.ticket:
             # Who was parked comes back to its place: waiting for a host costs nobody a turn.
-            since = min(lot.place, at.now) if members & lot.parked else at.now
+            back = lot.place if members & lot.parked else None
+            since = at.now if back is None else min(back, at.now)
             facts = (*facts, f.LotEnqueued(members, message.ticket, since))
             sends = (*sends, _reply(Queued(message.ticket), members))
         elif last == message.ticket:

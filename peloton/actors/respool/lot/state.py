@@ -45,7 +45,7 @@ class Lot(Value, frozen=True, gc=False, array_like=True):
     gang: GangTerms | None = None  # who is to be admitted together
     joined: Bits = Bits()  # members that have come since that round began
     parked: Bits = Bits()  # members that gave back their allocation, for want of a host
-    place: float = 0.0  # when the first of these came
+    place: float | None = None  # when the first of these came
 
     @property
     def coming(self) -> int:
@@ -100,6 +100,7 @@ def _enqueued(lot: Lot, fact: f.LotEnqueued) -> Lot:
         arrived=lot.arrived if lot.waiting else fact.at,
         joined=lot.joined | fact.members if lot.gang is not None else lot.joined,
         parked=lot.parked - fact.members,
+        place=lot.place if lot.parked - fact.members else None,
     )
 
 
@@ -133,6 +134,7 @@ def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:
         leaving=lot.leaving - fact.members,
         joined=lot.joined - fact.members,
         parked=parked,
+        place=lot.place if parked else None,
     )
 
 
@@ -144,7 +146,7 @@ def _parked(lot: Lot, fact: f.LotParked) -> Lot:
         admitted=lot.admitted - fact.members,
         leaving=lot.leaving - fact.members,
         parked=lot.parked | fact.members,
-        place=min(lot.place, lot.arrived) if lot.parked else lot.arrived,
+        place=lot.arrived if lot.place is None else min(lot.place, lot.arrived),
     )
 
 
