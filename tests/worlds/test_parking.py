@@ -20,6 +20,7 @@ from peloton.actors.task.state import Admission, TaskStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate
+from peloton.chaos.cluster.nemeses import Missed, Stopped, every_other, first
 from peloton.runtime.vocabulary import Key
 from tests.worlds.test_preemption import for_ever
 
@@ -187,6 +188,25 @@ def test_where_there_is_no_other_host_it_is_tried_there_again() -> None:
 
 
 # ---- with crashes ----
+
+WORDS = [("lot", "ParkTicket"), ("task", "TicketParked")]
+STOPS = [Missed(*word, which=every_other) for word in WORDS] + [
+    Stopped(*word, which=first, behind=behind) for word in WORDS for behind in (False, True)
+]
+
+
+@pytest.mark.parametrize("nemesis", STOPS, ids=str)
+def test_a_lost_word_or_a_death_at_it_changes_nothing(nemesis: Missed) -> None:
+    stage = Stage()
+    for daemon in stage.cluster.world.daemons.values():
+        daemon.hands_over = lambda: False  # each word travels
+    nemesis.attach(stage.cluster)
+    stage.until(stage.large, 1, Admission.PARKED, TaskStates.WAITING, within_s=4 * HELD_S)
+    assert nemesis.struck
+    stage.until(stage.small, POOL_CPUS, within_s=4 * HELD_S)
+    stage.cluster.ask(stage.blocking, StopJob())
+    stage.cluster.ask(stage.small, StopJob())
+    stage.until(stage.large, 1, within_s=60.0)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 4, 5])

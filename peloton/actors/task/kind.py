@@ -76,10 +76,8 @@ KIND = Kind(
         **dict.fromkeys((AdmissionParking, AdmissionParked), m.LEVEL_PARKING),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
-    # its ticket, its release, its parking, its launch. The wish that follows an admission is none.
-    lazy=frozenset(
-        (AdmissionQueued, AdmissionGranted, AdmissionReleased, AdmissionParked, LaunchAccepted)
-    ),
+    # its ticket, its release, its launch. The wish that follows an admission is no promise.
+    lazy=frozenset((AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted)),
     crowd=CrowdKind(
         columns=COLUMNS,
         write=WRITE,
