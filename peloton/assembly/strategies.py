@@ -64,6 +64,15 @@ def strategies_of(settings: DaemonSettings) -> StrategyChoice:
     return choice
 
 
+def strategy_problems(settings: DaemonSettings) -> list[str]:
+    """Why the strategies would prevent a start."""
+    try:
+        strategies_of(settings)
+    except CannotStart as error:
+        return str(error).split("\n")
+    return []
+
+
 def _owner(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else "an unknown distribution"
 

@@ -17,6 +17,7 @@ from peloton.assembly.strategies import (
     BadStrategy,
     installed_strategies,
     strategies_of,
+    strategy_problems,
 )
 from peloton.failures import CannotStart
 from peloton.placement.messages import Label, Shape
@@ -171,3 +172,5 @@ def test_the_file_of_a_daemon_names_defaults() -> None:
     says = r"^placement\.strategies\.BATCH: unknown placement strategy 'best': there are mimir, pa"
     with pytest.raises(CannotStart, match=says):
         strategies_of(wrong)
+    (text,) = strategy_problems(wrong)
+    assert re.match(says, text) and strategy_problems(given) == []
