@@ -56,9 +56,12 @@ def placement_problems(found: PlacementSetting, name: str) -> Iterator[str]:
     retry = found.retry
     for field, text in (("timeout", retry.timeout), ("backoff", retry.backoff)):
         try:
-            seconds(text)
+            length_s = seconds(text)
         except ValueError as error:
             yield f"{name}.retry.{field}: {error}"
+        else:
+            if field == "timeout" and not length_s:
+                yield f"{name}.retry.timeout: must be longer than {text}; enabled: false is off"
     if not 1 <= retry.attempts_per_cycle <= ATTEMPTS_MAX:
         text = f"{retry.attempts_per_cycle} is not between 1 and {ATTEMPTS_MAX}"
         yield f"{name}.retry.attempts_per_cycle: {text}"

@@ -200,6 +200,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     (ALONE, "shards.jobmgr", 0, r"^shards\.jobmgr: 0 is not between 1 and 4096"),
     (ALONE, "placement.strategies.MAGIC", "pack", r"^placement\.strategies\.MAGIC: there are BA"),
     (ALONE, "placement.retry.timeout", "soon", r"^placement\.retry\.timeout: 'soon' is no length"),
+    (ALONE, "placement.retry.timeout", "0s", r"^placement\.retry\.timeout: must be longer than 0s"),
     (ALONE, "placement.retry.backoff", "5", r"^placement\.retry\.backoff: '5' is no length of ti"),
     (
         ALONE,

@@ -144,6 +144,15 @@ def test_who_is_parked_may_be_stopped_and_leaves_nothing() -> None:
     assert not stage.cluster.cells("lot")
 
 
+def test_who_is_stopped_before_it_gives_back_is_forgotten() -> None:
+    stage = Stage()
+    stage.cluster.run_for(HELD_S / 2)
+    stage.cluster.ask(stage.large, StopJob())
+    stage.until(stage.small, POOL_CPUS)
+    stage.cluster.run_for(3 * HELD_S)
+    assert stage.facts(AdmissionParking) == 0
+
+
 def test_it_survives_its_owners() -> None:
     stage = Stage()
     stage.until(stage.large, 1, Admission.PARKED, TaskStates.WAITING, within_s=2 * HELD_S)
