@@ -12,6 +12,7 @@ import pytest
 
 from peloton.actors.job.messages import DeleteJob, StopJob
 from peloton.actors.job.slice.parking import HoldPolicy
+from peloton.actors.job.slice.tally import GIVEN_BACK
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.lot.facts import LotEnqueued, LotParked
 from peloton.actors.task.facts import AdmissionParking
@@ -165,6 +166,34 @@ def test_it_survives_its_owners() -> None:
     stage.cluster.ask(stage.small, StopJob())
     stage.until(stage.large, 1)
     assert stage.facts(LotEnqueued) == before + 1
+
+
+# ---- a gang ----
+
+
+def test_a_gang_gives_back_as_one_and_comes_back_as_one() -> None:
+    stage = Stage.__new__(Stage)
+    stage.cluster = cluster = cluster_of()
+    stage.pool = cluster.make_pool("tight", NEED.times(POOL_CPUS))
+    other = cluster.make_pool("other", HOST_CAPACITY.times(HOSTS))
+    stage.blocking = cluster.create_job(spec(HOSTS, other, spread=True), "blocking")
+    stage.until(stage.blocking, HOSTS)
+    third = cluster.create_job(spec(1, other, 2), "third")
+    stage.until(third, 1)
+    # One host has three cpus left and the other one: room for one of the gang.
+    gang = cluster.create_job(spec(2, stage.pool, 2, minimum_running=2), "gang")
+    stage.until(gang, 2, Admission.ADMITTED, TaskStates.WAITING)
+    small = cluster.create_job(spec(2, stage.pool), "small")
+    cluster.run_for(HELD_S - 10.0)
+    assert stage.count(small, Admission.ADMITTED, TaskStates.RUNNING) == 0
+    stage.until(small, 2)
+    assert stage.count(gang, Admission.PARKED, TaskStates.WAITING) == 2
+    (view, _) = cluster.instances(gang, 2)
+    assert view.code == "HOST" and GIVEN_BACK in view.because
+    cluster.ask(small, StopJob())
+    cluster.ask(third, StopJob())
+    stage.until(gang, 2)
+    assert stage.facts(LotParked) == 1
 
 
 # ---- a run that never starts ----

@@ -2,8 +2,8 @@
 
 Turns the wishes of a slice and a policy into times in its notes, and what is overdue into an order
 to its tasks. Nothing here looks for hosts: the placer goes on keeping the wishes, and its next
-proposal makes the members ask for admission again, at their place in the queue. Must not touch
-members of a gang that forms: it is admitted and placed as one.
+proposal makes the members ask for admission again, at their place in the queue. A gang that forms
+gives back as one, or not at all. Must not choose hosts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from peloton.actors.job.slice import goals
 from peloton.actors.job.slice.looks import ready_for_host
-from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
 from peloton.actors.task.messages import LEVEL_PARKING, ParkAdmission, crowd_key
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Rest, Send
 
@@ -56,7 +56,7 @@ def pursue_with(policy: HoldPolicy) -> Callable[[Slice, At], Decision | Rest]:
         if at.level < LEVEL_PARKING:
             return step
         if isinstance(step, Decision):
-            return _noted(step, at, policy=policy)
+            return _noted(slice_, step, at=at, policy=policy)
         if step is not WAITING or at.notes is None or not at.notes.holding:
             return step
         return _give_back(slice_, at.notes, at=at, hold_s=policy.hold_s) or step
@@ -74,15 +74,16 @@ def recall_with(policy: HoldPolicy) -> Callable[[WishNotes], float | None]:
     return recall_s if policy.enabled and policy.hold_s else goals.recall_s
 
 
-def _noted(step: Decision, at: At, *, policy: HoldPolicy) -> Decision:
+def _noted(slice_: Slice, step: Decision, *, at: At, policy: HoldPolicy) -> Decision:
     """The step; who begins to wait for a host by it is noted, who does no more is forgotten."""
     if not isinstance(step.notes, WishNotes):
         return step
     before: WishNotes = at.notes if at.notes is not None else WishNotes()
     after = step.notes
-    looks = after.wished | after.kept | after.resting
+    gang = slice_.forming if after.gang is not None and after.gang.number else NO_MEMBERS
+    looks = after.wished | after.kept | after.resting | slice_.forming
     holding = tuple((since, left) for since, each in after.holding if (left := each & looks))
-    fresh = after.wished - before.wished - _all(holding)
+    fresh = ((after.wished - before.wished) | gang) - _all(holding)
     fresh = fresh & Bits(at.index.where(ready_for_host)) if fresh else fresh
     if fresh:
         part_s = policy.hold_s / STEPS
@@ -102,7 +103,8 @@ def _give_back(slice_: Slice, notes: WishNotes, *, at: At, hold_s: float) -> Dec
     rest = tuple(pair for pair in notes.holding if pair[0] + hold_s > at.now)
     after = replace(notes, holding=rest)
     members = _all([(0.0, each) for each in late]) & Bits(at.index.where(ready_for_host))
-    members = members - slice_.forming
+    if slice_.forming - members:
+        members = members - slice_.forming
     if not members:
         return Decision(notes=after)
     reason = f"no host for {hold_s:g} s: the pool has its allocation back until there is one"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from peloton.actors.job.slice import messages as m
-from peloton.actors.job.slice.gang_answers import gang_refused, gang_unplaced
+from peloton.actors.job.slice.gang_answers import gang_refused, gang_unplaced, had_no_chance
 from peloton.actors.job.slice.looks import (
     PLACE_RETRY_S,
     REFUSED_REST_S,
@@ -20,7 +20,7 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import AssignHosts, MarkUnschedulable, crowd_key
-from peloton.actors.task.state import PARKS, Task
+from peloton.actors.task.state import Task
 from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send
 
@@ -78,7 +78,7 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
             sends = (Send(crowd_of(slice_), MarkUnschedulable(True), unschedulable),)
     else:
         # One that is parked waits for a proposal: that a host could run it is known.
-        sends = _clear_unschedulable(slice_, members & Bits(at.index.where(_had_no_chance)))
+        sends = _clear_unschedulable(slice_, members & Bits(at.index.where(had_no_chance)))
     if message.kept and at.sender != notes.placer and notes.placer is not None:
         # Only one placer is to keep them.
         sends = (*sends, Send(notes.placer, Declined(at.key, notes.kept - members)))
@@ -195,10 +195,6 @@ def _clear_unschedulable(slice_: Slice, unschedulable: Bits) -> tuple[Send, ...]
 
 def _is_unschedulable(task: Task) -> bool:
     return task.unschedulable
-
-
-def _had_no_chance(task: Task) -> bool:
-    return task.unschedulable and task.admission not in PARKS
 
 
 def notes_of(at: At) -> WishNotes:

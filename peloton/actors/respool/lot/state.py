@@ -145,6 +145,7 @@ def _parked(lot: Lot, fact: f.LotParked) -> Lot:
         waiting=lot.waiting - fact.members,
         admitted=lot.admitted - fact.members,
         leaving=lot.leaving - fact.members,
+        joined=lot.joined - fact.members,
         parked=lot.parked | fact.members,
         place=lot.arrived if lot.place is None else min(lot.place, lot.arrived),
     )
