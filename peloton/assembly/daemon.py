@@ -32,7 +32,7 @@ from peloton.assembly.kinds import SERVICE_MESSAGES, kinds_of
 from peloton.assembly.listeners import ClientListeners, with_chosen_ports
 from peloton.assembly.machine import process_name
 from peloton.assembly.notifier import furnish_notifier
-from peloton.assembly.placer_service import PlacerService
+from peloton.assembly.placer_service import placer_service
 from peloton.assembly.process_log import log_line
 from peloton.assembly.servers import open_cassandra, open_zookeeper
 from peloton.assembly.task_accounts import check_accounts, task_accounts
@@ -312,8 +312,8 @@ class Daemon:
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
         region.routes.roles["placer"] = "placement"  # whether or not we have one ourselves
         if "placement" in settings.roles:
-            scarce = "GPU" in settings.limits.scarce_resource_types
-            placer = PlacerService(self._inventories, scarce_gpu=scarce)
+            known = self._listeners.strategies.table
+            placer = placer_service(settings, self._inventories, strategies=known)
             region.register_service("placer", placer, role="placement")
         if "jobmgr" in settings.roles:
             self._undo.append(furnish_notifier(settings, region, report=log_line).close)

@@ -13,6 +13,7 @@ from peloton.actors.job import kind as job
 from peloton.actors.job.messages import NOTIFIER_MESSAGES
 from peloton.actors.job.name import kind as name
 from peloton.actors.job.slice import kind as slice_
+from peloton.actors.job.slice.parking import HoldPolicy
 from peloton.actors.respool import kind as respool
 from peloton.actors.respool.lot import kind as lot
 from peloton.actors.respool.reclaims import PreemptionPolicy
@@ -34,21 +35,22 @@ SERVICE_MESSAGES = {
 class ArchivePolicy(NamedTuple):
     """When ended jobs leave memory at the latest, and when they are deleted: seconds after.
 
-    They leave earlier where all of them have more than so many bytes.
+    They leave earlier where there are more of them, or all of them have more than so many bytes.
     """
 
     archive_after_s: float = job.FINISHED_JOBS_S
     forget_after_s: float = archive.FORGET_AFTER_S
     keep_bytes: float = job.FINISHED_JOBS_BYTES_MAX
+    finished_jobs_max: int = job.FINISHED_JOBS_MAX
 
 
 def kinds(
     sizes: Mapping[str, int],
     *,
-    finished_jobs_max: int = job.FINISHED_JOBS_MAX,
     policy: ArchivePolicy = ArchivePolicy(),  # noqa: B008
     quarantine: int = 0,
     preemption: PreemptionPolicy = PreemptionPolicy(),  # noqa: B008
+    holding: HoldPolicy = HoldPolicy(),  # noqa: B008
 ) -> dict[str, Kind]:
     """Every kind by its name, for groups of these sizes.
 
@@ -57,14 +59,14 @@ def kinds(
     found = (
         job.kind(
             sizes["jobmgr"],
-            finished_jobs_max=finished_jobs_max,
+            finished_jobs_max=policy.finished_jobs_max,
             finished_bytes_max=policy.keep_bytes,
             archive_after_s=policy.archive_after_s,
         ),
         archive.kind(policy.forget_after_s),
         name.KIND,
         schedule.KIND,
-        slice_.KIND,
+        slice_.kind(holding),
         task.KIND,
         respool.kind(preemption),
         lot.KIND,
@@ -77,7 +79,7 @@ def kinds(
 def kinds_of(settings: DaemonSettings) -> dict[str, Kind]:
     """Every kind by its name, as the settings of a daemon say."""
     archived, given_back = settings.archive, settings.preemption
-    kept_bytes = byte_count(archived.keep_bytes)
+    kept_bytes, retry = byte_count(archived.keep_bytes), settings.placement.retry
     return kinds(
         settings.sizes,
         policy=ArchivePolicy(archived.after_s, archived.forget_after_s, kept_bytes),
@@ -90,5 +92,8 @@ def kinds_of(settings: DaemonSettings) -> dict[str, Kind]:
             window_s=given_back.within_s,
             within_reservation=given_back.within_reservation,
             inside=given_back.inside_s,
+        ),
+        holding=HoldPolicy(
+            retry.enabled, retry.attempts_per_cycle, retry.timeout_s, retry.backoff_s
         ),
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 from peloton.assembly import access, task_accounts, task_images, task_limits
 from peloton.assembly.access import ClientAccess
 from peloton.assembly.port_holder import port_holder
+from peloton.assembly.strategies import strategies_of
 from peloton.failures import CannotStart
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.http import HttpServer
@@ -41,8 +42,9 @@ class ClientListeners:
     def __init__(
         self, settings: DaemonSettings, options: StartOptions, *, report: Callable[[str], object]
     ) -> None:
-        """`report` takes warnings for people."""
+        """`report` takes warnings for people. Raises CannotStart."""
         self._settings = settings
+        self.strategies = strategies_of(settings)
         self._names = options.names
         self._classic = options.classic
         runs = settings.backend.process
@@ -135,6 +137,7 @@ class ClientListeners:
                     images_run=task_images.runs_images(self._settings),
                     kills=self._kills,
                     scarce_gpu="GPU" in self._settings.limits.scarce_resource_types,
+                    strategies=self.strategies,
                 ),
             )
         except RuntimeError as error:  # taken since the check above

@@ -12,7 +12,7 @@ import shutil
 import socket
 from pathlib import Path
 
-from peloton.assembly.gpus import MACHINE_ROOT, gpu_count
+from peloton.assembly.gpus import MACHINE_ROOT, gpu_count, gpu_labels
 from peloton.settings.config import HOST_NAME_PREFIX, HostSetting
 
 MB = 1024 * 1024
@@ -37,6 +37,7 @@ def this_machine(data: Path, *, root: Path = MACHINE_ROOT) -> HostSetting:
         memory_mb=float(int(memory_mb - left_mb)),
         disk_mb=float(int(_disk_mb(data) * (1.0 - DISK_LEFT))),
         gpus=float(gpu_count(root)),
+        attributes=gpu_labels(root),
     )
 
 

@@ -6,11 +6,13 @@ that has to survive a restart: a placer queries the inventories for all it needs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from peloton.placement.placer import Placer, PlacerSettings
+from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
+from peloton.settings.daemon import DaemonSettings
 
 
 class PlacerService:
@@ -18,15 +20,24 @@ class PlacerService:
 
     own_thread = False
 
-    def __init__(self, inventories: list[Key], *, scarce_gpu: bool = False) -> None:
+    def __init__(
+        self,
+        inventories: list[Key],
+        *,
+        scarce_gpu: bool = False,
+        strategies: Mapping[str, Strategy] = STRATEGIES,
+    ) -> None:
         self._inventories, self._scarce_gpu = inventories, scarce_gpu
+        self._strategies = strategies
         self._key, self._part, self._parts = key("placer", 0), 0, 1
         self.reset()
 
     def reset(self) -> None:
         """Replace the placer by a new one; also called after it raised."""
         settings = PlacerSettings(part=self._part, parts=self._parts, scarce_gpu=self._scarce_gpu)
-        self._placer = Placer(self._key, settings, inventories=self._inventories)
+        self._placer = Placer(
+            self._key, settings, inventories=self._inventories, strategies=self._strategies
+        )
 
     def rename(self, member: str, *, number: int, count: int) -> None:
         """Messages to the old key are lost, so start with a new placer. If only the number of
@@ -55,3 +66,11 @@ class PlacerService:
             Envelope(send.to, send.message, sender=self._placer.key)
             for send in self._placer.receive(mail, now)
         ]
+
+
+def placer_service(
+    settings: DaemonSettings, inventories: list[Key], *, strategies: Mapping[str, Strategy]
+) -> PlacerService:
+    """The placer of a daemon."""
+    scarce = "GPU" in settings.limits.scarce_resource_types
+    return PlacerService(inventories, scarce_gpu=scarce, strategies=strategies)

@@ -90,7 +90,7 @@ def share(free: float, total: float) -> str:
 @click.option("--limit", type=click.IntRange(1, 1_000), help="At most so many runs. Default 1,000.")
 @watched
 def show_(name: str, limit: int | None) -> None:
-    """Show the host NAME: its state, what is free, and each run with what it holds.
+    """Show the host NAME: its state, what is free, its labels, and each run with what it holds.
 
     Gpus are the indices of the devices that are the run's own.
 
@@ -113,6 +113,9 @@ def host_lines(answer: Any) -> Iterator[str]:
     for title, cell in zip(HEADER, row(answer.host), strict=True):
         if cell:
             yield f"{title}: {cell}"
+    labels = [f"{key}={value}" for key, value in sorted(answer.host.attributes.items())]
+    if labels:
+        yield f"Labels: {', '.join(labels)}"
     if answer.runs:
         rows = [run_row(run) for run in answer.runs]
         used = [at for at in range(len(RUN_HEADER)) if any(str(one[at]) for one in rows)]

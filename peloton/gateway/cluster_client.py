@@ -30,6 +30,7 @@ from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.hidden import answer_of_nothing
 from peloton.gateway.listing import gather
 from peloton.gateway.permissions import Permissions, Rights
+from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import Best, Listed, ListViews
 from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
@@ -80,11 +81,13 @@ class ClusterClient:
         permissions: Permissions | None = None,
         *,
         notify: AllowedUrls = NO_URLS,
+        strategies: StrategyChoice = STANDARD_STRATEGIES,
     ) -> None:
         """Without `permissions` every caller may do everything. `notify`: where ends of jobs may
-        be told."""
+        be told. `strategies`: by which tasks may be placed."""
         self.cluster = cluster
         self.notify = notify
+        self.strategies = strategies
         self.permissions = permissions if permissions is not None else Permissions()
 
     def wait(

@@ -159,6 +159,7 @@ def _row_of(view: InstanceView, job: JobView) -> SpecRow:
         default=view.config,
         labels=spec.labels,
         spread=spec.spread,
+        strategy=spec.strategy,
     )
     (row, *_), _ = spec_rows(0, opening)
     return row

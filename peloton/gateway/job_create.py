@@ -106,6 +106,8 @@ class Creation:
             return self._invalid(pools)
         try:
             wanted = to_spec(self._sent.config, run_as(principal_of(self._context)))
+            spec = self._cluster_client.strategies.chosen(wanted.spec, self._sent.config)
+            wanted = wanted._replace(spec=spec)
         except (BadConfig, BadAmount) as error:
             return self._invalid(str(error))
         except NotPermitted as error:

@@ -1,8 +1,9 @@
 """Labels of a job by which clients say what the wire has no field for.
 
 Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique`,
-`peloton.notify` and `peloton.gang` into fields of the spec; all others are the client's own. Pure;
-whether other jobs exist, and which URLs the operator allows, is for others to find out.
+`peloton.notify`, `peloton.gang` and `peloton.strategy` into fields of the spec; all others are the
+client's own. Pure; whether other jobs exist, which URLs the operator allows, and which strategies
+are installed is for others to find out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from peloton.actors.job.spec import (
     Notify,
     Throttle,
 )
+from peloton.gateway.strategy_choice import STRATEGY_LABEL
 from peloton.gateway.texts import known_job
 from peloton.gateway.translate_task import BadConfig
 from peloton.settings.notify import url_parts
@@ -133,6 +135,13 @@ def _gang(text: str) -> bool:
     return GANG_RESTARTS[text]
 
 
+def _strategy(text: str) -> str:
+    """The name of a strategy; case does not count."""
+    if not text.strip():
+        raise ValueError("names no strategy")
+    return text.strip().lower()
+
+
 def _check_name(name: str) -> None:
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
         text = f"the job needs a name of 1 to {NAME_LENGTH_MAX} printable characters"
@@ -146,4 +155,5 @@ _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     UNIQUE: ("unique", _unique),
     NOTIFY: ("notify", _notify),
     GANG_LABEL: ("gang_together", _gang),
+    STRATEGY_LABEL: ("strategy", _strategy),
 }

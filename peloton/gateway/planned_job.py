@@ -166,6 +166,7 @@ class PlannedJob:
                 revocable=spec.revocable,
                 spread=spec.spread,
                 gang=0 if number else spec.gang,
+                strategy=spec.strategy,
             )
             may_begin = Bits.span(0, max(min(self._begin - first, SLICE_SIZE), 0))
             for row, members in zip(*spec_rows(number, opening), strict=True):

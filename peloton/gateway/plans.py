@@ -67,6 +67,7 @@ class Plans:
                 planned.wishes(plan.admitted),
                 scarce_gpu=self._scarce_gpu,
                 now=now,
+                strategies=self._cluster_client.strategies.table,
             )
         found = wire.PlanJobResponse(
             pool=pool.path,

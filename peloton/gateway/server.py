@@ -49,6 +49,7 @@ from peloton.gateway.schedules import Schedules
 from peloton.gateway.second_services import JobService, ResourcePoolService, TaskService
 from peloton.gateway.serving import Server
 from peloton.gateway.short_names import add_short
+from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.ops.v1 import ops_pb2, plans_pb2, schedules_pb2
@@ -70,7 +71,7 @@ class ServerOptions(NamedTuple):
     `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
     `notify` has the URLs where ends of jobs may be told. `images_run`: tasks with a container image
     are containers. `kills`: whether kills of the private services pass. `scarce_gpu`: hosts with
-    gpus are kept for tasks that ask for one.
+    gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -80,6 +81,7 @@ class ServerOptions(NamedTuple):
     images_run: bool = False
     kills: KillSwitch | None = None
     scarce_gpu: bool = False
+    strategies: StrategyChoice = STANDARD_STRATEGIES
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -99,7 +101,12 @@ def build_server(
     then a listing names all files, and else the customary ones. Raises RuntimeError when an address
     cannot be had, and UnlistedMethod for a method without a row in the table of access.
     """
-    cluster_client = ClusterClient(cluster, options.permissions, notify=options.notify)
+    cluster_client = ClusterClient(
+        cluster,
+        options.permissions,
+        notify=options.notify,
+        strategies=options.strategies,
+    )
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)

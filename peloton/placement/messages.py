@@ -130,7 +130,7 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     of this slice, with what they had free at that time: newer than any delta. Of the wishes that a
     placer keeps, those of higher `priority` are tried first. `keeps`: the slice takes proposals at
     any time after; those of earlier versions take only the first answer, so that nothing of theirs
-    is kept.
+    is kept. `avoid`: hosts where a run of this slice did not start: they are used last.
     """
 
     slice: Key
@@ -140,6 +140,7 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     refused: tuple[HostSummary, ...] = ()
     priority: int = 0
     keeps: bool = False
+    avoid: tuple[Key, ...] = ()
 
 
 class Placed(Message, frozen=True, gc=False, array_like=True):

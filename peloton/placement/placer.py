@@ -16,7 +16,7 @@ import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
 from peloton.placement.gang_wishes import GangWishes
-from peloton.placement.index import Fitting, HostIndex
+from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
 from peloton.placement.kept_wishes import (
     KEPT_WISHES_MAX,
@@ -36,13 +36,13 @@ from peloton.placement.messages import (
     SnapshotWanted,
     Wish,
 )
-from peloton.placement.order import few_max
-from peloton.placement.proposals import NOTHING, Proposed, placed, unplaced
+from peloton.placement.proposals import Proposed, placed, unplaced
+from peloton.placement.proposer import HostProposals
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.reserved import ReservedHosts
 from peloton.placement.rooms import room_of
 from peloton.placement.shapes import KnownShape, KnownShapes
-from peloton.placement.strategies import STRATEGIES, Strategy, choose
+from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
@@ -73,11 +73,13 @@ class AskedWish(NamedTuple):
 
 
 class WishGroup(NamedTuple):
-    """Wishes that are decided as one, and the rows that have just refused them."""
+    """Wishes that are decided as one, the rows that have just refused them, and those that are used
+    last."""
 
     known: KnownShape
     wishes: list[AskedWish]
     excluded: list[int]
+    avoided: list[int]
 
 
 class FreedRows(NamedTuple):
@@ -103,9 +105,11 @@ class Placer:
         self.index = HostIndex(of.part, of.parts, mend_rows=of.mend_rows)
         self.kept = KeptWishes(of.kept_max)
         self._checks = HostChecks(self.index, of.scarce_gpu)
-        self._lookups = Lookups(self.index, self._checks)
         self._feeds = InventoryFeeds(inventories)
         self._shapes = KnownShapes(strategies)
+        self._proposer = HostProposals(
+            self.index, self._checks, lookups=Lookups(self.index, self._checks), shapes=self._shapes
+        )
         self._reserved = ReservedHosts()
         self.gangs = GangWishes(self.index, checks=self._checks, shapes=self._shapes)
         self._freed: deque[FreedRows] = deque()
@@ -184,10 +188,11 @@ class Placer:
         groups: list[WishGroup] = []
         for wish, excluded in zip(wishes, refused, strict=True):
             known = self._shapes.of(wish.shape)
-            apart = bool(excluded) or known.strategy is None or not known.strategy.shares
+            avoided = [self.index.rows[host] for host in wish.avoid if host in self.index.rows]
+            apart = bool(excluded or avoided) or known.strategy is None or not known.strategy.shares
             group = None if apart else alike.get(known.number)
             if group is None:
-                group = WishGroup(known, [], excluded)
+                group = WishGroup(known, [], excluded, avoided)
                 groups.append(group)
                 if not apart:
                     alike[known.number] = group
@@ -197,7 +202,7 @@ class Placer:
         return groups
 
     def _refusals(self, wish: Wish) -> list[int]:
-        """Rows that refused this wish and have not reported since.
+        """Rows that refused this wish and have not reported since,
 
         If they seem to have enough free, they refused for a reason that no summary shows, and to
         propose them again at once might repeat for ever.
@@ -209,16 +214,18 @@ class Placer:
 
     def _place(self, group: WishGroup, now: float, *, sends: list[Send]) -> None:
         """Decide a group and answer each of its wishes, in the order in which they came."""
-        known, wishes, excluded = group
+        known, wishes, excluded, avoided = group
         if known.strategy is None:
-            name = known.need.shape.strategy
-            text = f"unknown placement strategy {name!r}"
-            why = Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
+            why = self._no_strategy(known)
             for wish, *_ in wishes:
                 sends.append(unplaced(wish.slice, wish.number, members=wish.members, why=why))
             return
         count = sum(len(asked.fresh) for asked in wishes)
-        rows, hosts, shares = self.propose(known, excluded, count=count, now=now)
+        rows, hosts, shares = self.propose(known, excluded + avoided, count=count, now=now)
+        if avoided and len(hosts) < count:
+            used = excluded if known.strategy.shares else excluded + rows
+            more = self.propose(known, used, count=count - len(hosts), now=now)
+            rows, hosts, shares = rows + more.rows, hosts + more.hosts, shares + more.shares
         at = 0
         left: list[tuple[AskedWish, Bits]] = []
         for asked in wishes:
@@ -264,57 +271,22 @@ class Placer:
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> Proposed:
         """Rows for up to `count` members, and a host for each member that has one."""
-        index, need, strategy, names = self.index, known.need, known.strategy, self.index.names
-        assert strategy is not None
-        if not count:
-            return NOTHING
-        apart = need.shape.apart is not None
-        if known.search is not None and count <= few_max(index.size):
-            few = self._lookups.find(known, excluded, count=count)
-            if few is not None:
-                some, members = [row for row, _ in few], [taken for _, taken in few]
-                index.propose_few(need, some, counts=members, now=now)
-                hosts = [names[row] for row, taken in few for _ in range(taken)]
-                return Proposed(some, hosts, [0] * len(hosts) if apart else [])
-        if apart:
-            return self._propose_apart(known, excluded, count=count, now=now)
-        fitting = self._checks.fit(need, excluded)
-        if not len(fitting.rows):
-            return NOTHING
-        rows, counts = choose(index, need, fitting=fitting, strategy=strategy, count=count)
-        index.propose(need, rows, counts=counts, now=now)
-        hosts = [names[row] for row in np.repeat(rows, counts).tolist()]
-        return Proposed(rows.tolist(), hosts, [])
-
-    def _propose_apart(
-        self, known: KnownShape, excluded: list[int], *, count: int, now: float
-    ) -> Proposed:
-        """One member on each host, those hosts first that have the fewest members already."""
-        index, need, strategy = self.index, known.need, known.strategy
-        assert strategy is not None and need.shape.apart is not None
-        found = Proposed([], [], [])
-        while len(found.hosts) < count:
-            fitting = self._checks.fit(need, excluded)
-            if not len(fitting.rows):
-                break
-            here = index.task_counts(need.shape.apart)[fitting.rows]
-            fewest = int(here.min())
-            level = Fitting(fitting.rows[here == fewest], fitting.limits)
-            left = count - len(found.hosts)
-            rows, counts = choose(index, need, fitting=level, strategy=strategy, count=left)
-            assert len(rows), "a host that fits takes one"
-            index.propose(need, rows, counts=counts, now=now)
-            found.rows.extend(rows.tolist())
-            found.hosts.extend(index.names[row] for row in rows.tolist())
-            found.shares.extend([fewest] * len(rows))
-        return found
+        return self._proposer.propose(known, excluded, count=count, now=now)
 
     def why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
         """Why members have no host. A placer that has not met all hosts says `never` of none."""
+        if self._shapes.of(known.need.shape).strategy is None:
+            return self._no_strategy(known)
         failed = self._checks.failed(known.need, excluded, used=used)
         fit_if_empty = self._checks.fit_if_empty(known.need)
         why = unschedulable_reason(self.index, known.need, failed=failed, fit_if_empty=fit_if_empty)
         return why._replace(never=why.never and self._feeds.complete)
+
+    def _no_strategy(self, known: KnownShape) -> Unschedulable:
+        """Why no host can be ranked: the strategy is not installed here, or has failed."""
+        name = known.need.shape.strategy
+        text = self._shapes.failures.get(name, f"unknown placement strategy {name!r}")
+        return Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
 
     # ---- kept wishes ----
 

@@ -7,7 +7,7 @@ own that sees these hosts and nothing else. Must not reach a placer that propose
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from peloton.placement.index import HostIndex
@@ -24,6 +24,7 @@ from peloton.placement.messages import (
 from peloton.placement.needs import need_of
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.placement.reasons import HostChecks
+from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Key, key
 
@@ -75,10 +76,13 @@ def plan_hosts(
     *,
     scarce_gpu: bool,
     now: float,
+    strategies: Mapping[str, Strategy] = STRATEGIES,
 ) -> HostsPlan:
     """What a placer would answer to these wishes, one after another."""
     settings = PlacerSettings(scarce_gpu=scarce_gpu)
-    placer = Placer(key("placer", "plan"), settings, inventories=(INVENTORY,))
+    placer = Placer(
+        key("placer", "plan"), settings, inventories=(INVENTORY,), strategies=strategies
+    )
     placer.receive([(INVENTORY, HostDeltas(INVENTORY, 1, tuple(hosts), snapshot=True))], now)
     counts: Counter[Key] = Counter()
     unplaced: list[Unplaced] = []

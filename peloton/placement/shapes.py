@@ -38,7 +38,8 @@ class KnownShapes:
     """The shapes of one placer."""
 
     def __init__(self, strategies: Mapping[str, Strategy], most: int = SHAPES_MAX) -> None:
-        self._strategies = strategies
+        self._strategies = {**strategies}
+        self.failures: dict[str, str] = {}  # of strategies that are used no more: why
         self._most = most
         self._shapes: dict[Shape, KnownShape] = {}
         self._by_number: dict[int, KnownShape] = {}
@@ -67,6 +68,16 @@ class KnownShapes:
                 del self._by_number[oldest.number]
             self._shapes[shape] = self._by_number[known.number] = known
         return known
+
+    def give_up(self, strategy: Strategy, why: str) -> None:
+        """The strategy has failed: its shapes have none from now on."""
+        name = strategy.name
+        self.failures[name] = f"placement strategy {name!r} failed: {why}"
+        self._strategies.pop(name, None)
+        for shape, known in self._shapes.items():
+            if shape.strategy == name:
+                without = known._replace(strategy=None, search=None)
+                self._shapes[shape] = self._by_number[known.number] = without
 
     def numbered(self, number: int) -> KnownShape | None:
         """The shape of this number; None once it is forgotten."""

@@ -1,36 +1,62 @@
 """Strategies: which of the fitting hosts come first, and how many members each takes.
 
-A strategy is a record, so that others can be registered: columns to sort by, and the most members
-of one wish that one host takes. Choosing is one operation on arrays, however many members there
-are. Must not check whether a host fits.
+A strategy is a record, so that others can be registered (docs/placement.md): columns to sort by,
+and the most members of one wish that one host takes. Choosing is one operation on arrays, however
+many members there are, but for a strategy that ranks anew after each. Must not check whether a host
+fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 
-from peloton.actors.resources import COUNT_MAX, EPSILON
+from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
 from peloton.placement.index import Fitting, HostIndex
 from peloton.placement.labels import Ints
-from peloton.placement.needs import CPU, DISK, GPU, MEMORY, PORTS, Need
-from peloton.runtime.vocabulary import Value
+from peloton.placement.messages import Shape
+from peloton.placement.needs import CPU, DISK, FREE_COLUMNS, GPU, MEMORY, PORTS, Need, need_of
+from peloton.runtime.vocabulary import Key, Value, key
 
 RankColumns = tuple[Ints, ...]
 
 
-class Strategy(Value, frozen=True):
-    """How hosts are ranked. `columns` are compared one after another, the least first.
+class Candidates(NamedTuple):
+    """Hosts as arrays, one column a host: what a strategy may rank by.
 
-    `sign` is that of a kept order with the same columns (see `KeptOrders`), so that a
-    few members need no scan; 0 if there is none.
+    Hosts that do not fit are among them, and rows that stand for none: their rank decides nothing.
+    `free` is what they have free less what is proposed there: cpu, memory, disk, gpu and slack in
+    millionths, then ports (`peloton.placement.needs`). The arrays are the placer's own: a strategy
+    must not write to them.
+    """
+
+    free: Ints
+    capacity: Ints  # as `free`, without ports
+    names: Sequence[Key]
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.names)
+
+
+class Strategy(Value, frozen=True):
+    """How hosts are ranked. What `rank` returns is compared column by column, the least first.
+
+    Before it come hosts without GPU, and those that fail nobody. Ties are decided by the
+    row. `one_by_one`: each member gets the host that is foremost once the members before it are
+    placed; else a host is filled before the next one. `sign` is that of a kept order with the same
+    columns (see `KeptOrders`), so that a few members need no scan; 0 if there is none.
     """
 
     name: str
-    columns: Callable[[HostIndex], RankColumns]
+    rank: Callable[[Candidates, Need], RankColumns]
     each_max: int = COUNT_MAX
     sign: int = 0
+    one_by_one: bool = False
 
     @property
     def shares(self) -> bool:
@@ -38,22 +64,65 @@ class Strategy(Value, frozen=True):
         return self.each_max == COUNT_MAX
 
 
-def tightest(index: HostIndex) -> RankColumns:
-    """Least free first, hosts without GPU before others: leaves large hosts free."""
-    free = index.free
-    return index.group, np.maximum(free[GPU], 0), free[CPU], free[MEMORY], free[DISK]
+class StrategyFailed(Exception):
+    """A strategy that was installed beside Peloton does not keep to the interface."""
 
 
-def emptiest(index: HostIndex) -> RankColumns:
-    """Most free first, hosts without GPU before others."""
-    group, *free = tightest(index)
-    return group, *(-column for column in free)
+def tightest(hosts: Candidates, need: Need) -> RankColumns:  # noqa: ARG001
+    """Least free first: leaves large hosts free."""
+    free = hosts.free
+    return np.maximum(free[GPU], 0), free[CPU], free[MEMORY], free[DISK]
+
+
+def emptiest(hosts: Candidates, need: Need) -> RankColumns:
+    """Most free first."""
+    return tuple(-column for column in tightest(hosts, need))
+
+
+def most_disk(hosts: Candidates, need: Need) -> RankColumns:  # noqa: ARG001
+    """Most free disk first, then memory, cpu and gpu."""
+    return tuple(-hosts.free[kind] for kind in (DISK, MEMORY, CPU, GPU))
 
 
 PACK = Strategy("pack", tightest, sign=1)
 SPREAD = Strategy("spread", emptiest, each_max=1, sign=-1)
+MIMIR = Strategy("mimir", most_disk, one_by_one=True)
 
-STRATEGIES: Mapping[str, Strategy] = {strategy.name: strategy for strategy in (PACK, SPREAD)}
+STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in (PACK, SPREAD, MIMIR)}
+"""Those of the package; setup.cfg registers them as others register theirs."""
+
+
+def guarded(strategy: Strategy, source: str) -> Strategy:
+    """The strategy, with `StrategyFailed` for whatever its rank raises, or returns of another form.
+
+    `source` names it and its distribution for people.
+    """
+    rank = strategy.rank
+
+    def checked(hosts: Candidates, need: Need) -> RankColumns:
+        try:
+            found = rank(hosts, need)
+        except Exception as error:
+            raise StrategyFailed(f"{source} raised {type(error).__name__}: {error}") from error
+        if not isinstance(found, tuple) or not found:
+            raise StrategyFailed(f"{source} returned no tuple of arrays")
+        for column in found:
+            whole = isinstance(column, np.ndarray) and column.dtype.kind in "iub"
+            if not whole or column.shape != (hosts.size,):
+                text = f"an array of {hosts.size} whole numbers"
+                raise StrategyFailed(f"{source} returned what is not {text}")
+        return found
+
+    return Strategy(
+        strategy.name, checked, each_max=strategy.each_max, one_by_one=strategy.one_by_one
+    )
+
+
+def try_rank(strategy: Strategy) -> None:
+    """Have it rank two empty hosts. Raises StrategyFailed if it is guarded."""
+    free, capacity = np.zeros((FREE_COLUMNS, 2), np.int64), np.zeros((PORTS, 2), np.int64)
+    hosts = Candidates(free, capacity, (key("host", "a"), key("host", "b")))
+    strategy.rank(hosts, need_of(Shape(Resources())))
 
 
 def foremost_rows(rows: Ints, columns: Sequence[Ints], *, count: int) -> Ints:
@@ -105,14 +174,48 @@ def choose(
     index: HostIndex, need: Need, *, fitting: Fitting, strategy: Strategy, count: int
 ) -> tuple[Ints, Ints]:
     """Hosts for up to `count` members out of those fitting: rows and counts, in order."""
-    columns = strategy.columns(index)
+    hosts = Candidates(index.free, index.capacity, index.names)
+    columns = index.group, *strategy.rank(hosts, need)
     rows = in_order(foremost_rows(fitting.rows, columns, count=count), columns)
     most = np.minimum(fits(need, index.free[:, rows]), min(strategy.each_max, count))
     if fitting.limits is not None:
         most = np.minimum(most, fitting.limits[rows])
+    if strategy.one_by_one and count > 1:
+        return _one_by_one(index, need, room=Fitting(rows, most), strategy=strategy, count=count)
     ends = np.cumsum(most)
     used = int(np.searchsorted(ends, count)) + 1
     rows, counts = rows[:used], most[:used]
     if used <= len(ends):
         counts[-1] -= ends[used - 1] - count
     return rows, counts
+
+
+def _one_by_one(
+    index: HostIndex, need: Need, *, room: Fitting, strategy: Strategy, count: int
+) -> tuple[Ints, Ints]:
+    """Each member to the row that is foremost by then. The rows are in order, so that only their
+    first `count` can ever be used: one without a member is reached after those before it."""
+    rows, most = room
+    assert most is not None
+    free, taken = index.free[:, rows], np.zeros(len(rows), np.int64)
+    vector, groups = need.vector[:, 0], index.group[rows].tolist()
+
+    def key_of(at: int) -> tuple[int, ...]:
+        row = int(rows[at])
+        one = Candidates(
+            free[:, at : at + 1], index.capacity[:, row : row + 1], (index.names[row],)
+        )
+        return groups[at], *(int(column[0]) for column in strategy.rank(one, need)), row, at
+
+    heap = [key_of(at) for at in range(len(rows))]  # ascending: it is a heap
+    heap.sort()
+    for _ in range(count):
+        if not heap:
+            break
+        at = heappop(heap)[-1]
+        taken[at] += 1
+        if taken[at] < most[at]:
+            free[:, at] -= vector
+            heappush(heap, key_of(at))
+    used = taken > 0
+    return rows[used], taken[used]

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from peloton.assembly.gpus import gpu_count
-from peloton.settings.config import BadSetting
+from peloton.assembly.gpus import GPU_MODEL, gpu_count, gpu_labels
+from peloton.settings.config import BadSetting, HostSetting, labelled
 
 AUTO = "auto"
 _Optioned = TypeVar("_Optioned", bound=Callable[..., Any])
@@ -47,3 +47,11 @@ def auto_gpus(options: Mapping[str, object], *, hosts: int) -> dict[str, float]:
     if hosts > 1:
         raise BadSetting("--host-gpus: auto is for one host: several would share the gpus")
     return {"gpus": float(gpu_count())}
+
+
+def with_model(host: HostSetting, options: Mapping[str, object]) -> HostSetting:
+    """The host with the model of this machine's gpus, if these are its gpus and no number given."""
+    if options["host_gpus"] == AUTO:
+        return labelled(host, gpu_labels())
+    own = {name: value for name, value in host.attributes.items() if name != GPU_MODEL}
+    return host if options["host_gpus"] is None else labelled(host, own)

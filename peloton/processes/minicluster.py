@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from peloton.assembly.machine import this_machine
 from peloton.processes import archive_options as kept
-from peloton.processes.gpu_option import auto_gpus, gpu_option, sizes_given
+from peloton.processes.gpu_option import auto_gpus, gpu_option, sizes_given, with_model
 from peloton.processes.notify_options import notify_of, notify_options
 from peloton.processes.sandbox_options import TypedSandboxes, sandbox_options, sandboxes_of
 from peloton.processes.slack_options import slack_options
@@ -297,7 +297,7 @@ def _hosts(options: dict[str, object]) -> list[HostSetting]:
     if count is None and options["backend"] == "process":
         size, number = this_machine(_folder(options)), 1
     given = sizes_given(options, SIZES) | auto_gpus(options, hosts=number)
-    hosts = config.hosts_alike(number, config.sized(size, given))
+    hosts = config.hosts_alike(number, with_model(config.sized(size, given), options))
     config.check_hosts(hosts)
     return config.less_slack(hosts, _slack(options))
 

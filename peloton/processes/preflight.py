@@ -20,6 +20,7 @@ from peloton.assembly import access, task_images, task_limits
 from peloton.assembly.folders import behind_text, witness_options
 from peloton.assembly.listeners import why_not
 from peloton.assembly.servers import open_cassandra
+from peloton.assembly.strategies import strategy_problems
 from peloton.assembly.task_accounts import problem
 from peloton.failures import CannotStart
 from peloton.processes import preflight_cluster
@@ -53,6 +54,7 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
     if settings.tls is not None:
         yield from _tls(settings.tls)
     yield from access.problems(settings)
+    yield from strategy_problems(settings)
     if settings.journal.sqlite is not None:
         folder = settings.journal.sqlite.folder
         yield from _folder(names.data_folder, folder)

@@ -144,6 +144,11 @@ def sized(size: HostSetting, given: Mapping[str, float]) -> HostSetting:
     return msgspec.structs.replace(size, **given)
 
 
+def labelled(size: HostSetting, attributes: Mapping[str, str]) -> HostSetting:
+    """The same host with other attributes."""
+    return msgspec.structs.replace(size, attributes={**attributes})
+
+
 def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
     """`count` hosts of one size, with the customary names."""
     if not 1 <= count <= HOSTS_MAX:

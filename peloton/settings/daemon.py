@@ -48,6 +48,7 @@ from peloton.settings.config import (
 )
 from peloton.settings.limits import LimitSettings, limit_problems
 from peloton.settings.notify import NotifySetting, notify_problems
+from peloton.settings.placement import PlacementSetting, placement_problems
 from peloton.settings.preemption import PreemptionSetting, preemption_problems
 from peloton.settings.sandboxes import sandbox_problems
 
@@ -127,6 +128,7 @@ class DaemonSettings(_Record, frozen=True):
     limits: LimitSettings = LimitSettings()
     archive: ArchiveSetting = ArchiveSetting()
     preemption: PreemptionSetting = PreemptionSetting()
+    placement: PlacementSetting = PlacementSetting()
     access: AccessSetting = AccessSetting()
     notify: NotifySetting = NotifySetting()
 
@@ -357,6 +359,7 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
         keep_bytes="archive.keep_bytes",
     )
     yield from preemption_problems(found.preemption, "preemption")
+    yield from placement_problems(found.placement, "placement")
     yield from notify_problems(found.notify, "notify.allow")
     if found.backend.process is not None:
         yield from _process(found.backend.process)

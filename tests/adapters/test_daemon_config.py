@@ -61,6 +61,7 @@ def test_the_example_shows_every_default_as_it_is() -> None:
         known += ("username", "password_file", "ca_file", "shards", "limits", "receive_max_bytes")
         known += ("checkpoint_bytes_min", "quarantine_after", "access", "audit_folder")
         known += ("preemption", "enabled", "after", "at_once", "most", "within", "inside")
+        known += ("placement", "strategies", "retry", "attempts_per_cycle", "timeout", "backoff")
         name = bare.removeprefix("#").strip().partition(":")[0]
         taken = bare.startswith("#") and name in known
         shown.append(line.replace("# ", "", 1) if taken else line)
@@ -197,6 +198,16 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     ),
     (ALONE, "shards.taskmgr", 3, r"^shards\.taskmgr: there are jobmgr, resmgr, hostmgr"),
     (ALONE, "shards.jobmgr", 0, r"^shards\.jobmgr: 0 is not between 1 and 4096"),
+    (ALONE, "placement.strategies.MAGIC", "pack", r"^placement\.strategies\.MAGIC: there are BA"),
+    (ALONE, "placement.retry.timeout", "soon", r"^placement\.retry\.timeout: 'soon' is no length"),
+    (ALONE, "placement.retry.timeout", "0s", r"^placement\.retry\.timeout: must be longer than 0s"),
+    (ALONE, "placement.retry.backoff", "5", r"^placement\.retry\.backoff: '5' is no length of ti"),
+    (
+        ALONE,
+        "placement.retry.attempts_per_cycle",
+        0,
+        r"^placement\.retry\.attempts_per_cycle: 0 is not between 1 and 100",
+    ),
     (ALONE, "preemption.at_once", 0, r"^preemption\.at_once: 0 is not between 1 and"),
     (ALONE, "preemption.most", -1, r"^preemption\.most: -1 is not between 1 and"),
     (ALONE, "preemption.after", "soon", r"^preemption\.after: 'soon' is no length of time"),

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from peloton.assembly import machine
+from peloton.assembly.first_messages import configured
 from peloton.assembly.gpus import gpu_count
+from peloton.placement.messages import Label
+from peloton.processes.gpu_option import with_model
+from peloton.runtime.vocabulary import Key
 
 
 @pytest.fixture
@@ -53,3 +57,37 @@ def test_gpus_are_those_that_the_driver_runs(tmp_path: Path) -> None:
     for name in ("0000:3b:00.0", "0000:5e:00.0", "0000:86:00.0"):
         (tmp_path / "proc/driver/nvidia/gpus" / name).mkdir(parents=True)
     assert gpu_count(tmp_path) == 3
+
+
+def driver_lists(root: Path, *texts: str) -> None:
+    for at, text in enumerate(texts):
+        folder = root / "proc/driver/nvidia/gpus" / f"0000:{at:02x}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(text)
+
+
+T4 = "Model: \t\t Tesla T4\nIRQ:   \t\t 34\nGPU UUID: \t GPU-1\n"
+
+
+def test_the_model_of_its_gpus_is_a_label_of_the_host(kernel: Path) -> None:
+    driver_lists(kernel, T4, T4)
+    host = machine.this_machine(kernel, root=kernel)
+    assert (host.gpus, host.attributes) == (2.0, {"peloton.gpu.model": "Tesla T4"})
+    (sent,) = configured(host, Key("backend/b")).labels
+    assert sent == Label("peloton.gpu.model", "Tesla T4")
+
+
+@pytest.mark.parametrize(
+    "texts", [(), ("",), ("IRQ: 3\n",), (T4, "Model: \t NVIDIA A100\n"), (T4, "")]
+)
+def test_what_is_not_the_same_for_all_is_no_label(kernel: Path, texts: tuple[str, ...]) -> None:
+    """A task with a condition on it would get any of them."""
+    driver_lists(kernel, *texts)
+    assert machine.this_machine(kernel, root=kernel).attributes == {}
+
+
+def test_a_number_of_gpus_that_was_given_is_of_no_model(kernel: Path) -> None:
+    driver_lists(kernel, T4)
+    host = machine.this_machine(kernel, root=kernel)
+    assert with_model(host, {"host_gpus": None}) == host
+    assert with_model(host, {"host_gpus": 3.0}).attributes == {}

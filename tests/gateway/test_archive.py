@@ -29,8 +29,8 @@ JOBS = 6
 @pytest.fixture(scope="module")
 def deployment(folder: Path) -> Iterator[t.Deployment]:
     """Finished jobs leave memory at once, and are never deleted."""
-    policy = ArchivePolicy(forget_after_s=float("inf"))
-    with t.running(folder, of_kinds=kinds(t.SIZES, finished_jobs_max=0, policy=policy)) as found:
+    policy = ArchivePolicy(forget_after_s=float("inf"), finished_jobs_max=0)
+    with t.running(folder, of_kinds=kinds(t.SIZES, policy=policy)) as found:
         yield found
 
 

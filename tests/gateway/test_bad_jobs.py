@@ -95,6 +95,11 @@ CONFIGS: list[tuple[str, Change, str]] = [
      "config.labels: peloton.gang: there is no gang: sla.minimumRunningInstances is not above 1"),
     ("gang of no rule", job_label("peloton.gang", "sometimes"),
      "config.labels[0]: peloton.gang: 'sometimes' is not one of restart-together, retry-alone"),
+    ("strategy of no name", job_label("peloton.strategy", " "),
+     "config.labels[0]: peloton.strategy: names no strategy"),
+    ("strategy that nobody has", job_label("peloton.strategy", "best"),
+     "config.labels[0]: peloton.strategy: unknown placement strategy 'best': there are mimir, "
+     "pack, spread"),
     ("preemption of one", both(field("sla.minimumRunningInstances", 1),
                                own(0, preemptionPolicy=PREEMPTIBLE)),
      "config.instanceConfig[0].preemptionPolicy: can't override the preemption policy of a task"),

@@ -16,7 +16,10 @@ from peloton.actors.host.messages import ConfigureHost, GetHost
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.strategy_choice import StrategyChoice
+from peloton.gateway.translate_job import to_spec
 from peloton.placement.messages import Label
+from peloton.placement.strategies import STRATEGIES
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import key
 from tests.gateway.fleet_fixture import HOSTS, ROOM, Deployment, default_config, named
@@ -106,6 +109,39 @@ def test_a_spread_job_gives_each_host_one_before_any_gets_another(deployment: De
     with started(deployment, request) as job_id:
         found = Counter(hosts_of(deployment, job_id, instances=5, running=5))
         assert sorted(found.values()) == [1, 2, 2]
+
+
+def test_a_label_names_the_strategy(deployment: Deployment) -> None:
+    """The hosts are alike, so each instance goes to one that has none yet."""
+    request = deployment.request(3, defaultConfig=config())
+    request.config.labels.add(key="peloton.strategy", value="MIMIR")
+    request.config.defaultConfig.resource.diskLimitMb = 1
+    with started(deployment, request) as job_id:
+        assert sorted(hosts_of(deployment, job_id, instances=3, running=3)) == [*HOSTS]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "label", "by_type", "chosen"),
+    [
+        (job.PLACEMENT_STRATEGY_INVALID, "", {}, ""),
+        (job.PLACEMENT_STRATEGY_INVALID, "", {"BATCH": "mimir"}, "mimir"),
+        (job.PLACEMENT_STRATEGY_PACK_HOST, "", {"BATCH": "mimir"}, ""),
+        (job.PLACEMENT_STRATEGY_SPREAD_JOB, "", {"BATCH": "mimir"}, ""),
+        (job.PLACEMENT_STRATEGY_SPREAD_JOB, "mimir", {}, "mimir"),
+        (job.PLACEMENT_STRATEGY_SPREAD_JOB, "Pack", {}, "pack"),
+        (job.PLACEMENT_STRATEGY_PACK_HOST, "spread", {}, "spread"),
+        (job.PLACEMENT_STRATEGY_INVALID, "pack", {"BATCH": "mimir"}, ""),
+    ],
+)
+def test_the_label_comes_before_the_field_and_that_before_the_type(
+    strategy: int, label: str, by_type: dict[str, str], chosen: str
+) -> None:
+    sent = job.JobConfig(name="j", instanceCount=1, placementStrategy=strategy)  # type: ignore[arg-type]
+    sent.defaultConfig.CopyFrom(config())
+    if label:
+        sent.labels.add(key="peloton.strategy", value=label)
+    spec = StrategyChoice(STRATEGIES, by_type).chosen(to_spec(sent).spec, sent)
+    assert spec.strategy == chosen
 
 
 def test_two_spread_jobs_do_not_regard_each_other(deployment: Deployment) -> None:

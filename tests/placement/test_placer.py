@@ -357,8 +357,19 @@ def test_placers_begin_in_their_own_parts() -> None:
     assert len({name for each in chosen for name in each[:5]}) == 15, "none wants another's first"
 
 
+@pytest.mark.parametrize("strategy", ["pack", "spread", "mimir"])
+def test_hosts_to_avoid_are_used_last(strategy: str) -> None:
+    hosts = [host("a", res(2)), host("b", res(1)), host("gpu", res(3, gpu=1))]
+    avoid = Key("host/b"), Key("host/gone")
+    found, _ = place(placer_of(hosts), Shape(res(1), strategy=strategy), 2, avoid=avoid)
+    assert found == (["a", "gpu"] if strategy == "spread" else ["a", "a"])
+    found, _ = place(placer_of(hosts), Shape(res(1), strategy=strategy), 6, avoid=avoid)
+    every = ["a", "gpu", "b"] if strategy == "spread" else ["a"] * 2 + ["gpu"] * 3 + ["b"]
+    assert found == every
+
+
 def test_another_strategy_can_be_registered() -> None:
-    by_disk = Strategy("disk", lambda index: (-index.free[2],), each_max=2)
+    by_disk = Strategy("disk", lambda hosts, need: (-hosts.free[2],), each_max=2)
     placer = Placer(Key("placer/0"), strategies={"pack": PACK, "disk": by_disk})
     report(placer, [host("a", res(9, 1, 1)), host("b", res(9, 1, 2))], 1, snapshot=True)
     assert place(placer, Shape(res(1), strategy="disk"), 4)[0] == ["b", "b", "a", "a"]

@@ -44,6 +44,12 @@ NOT_SENT = {
     ("task", "AssignHosts"): "of its slice, in its own shard",
     ("task", "MarkUnschedulable"): "a slice's to its own tasks, in the shard they share",
     ("task", "SetRunLimit"): "of its slice, in its own shard",
+    ("task", "ParkAdmission"): "of its slice, in its own shard",
+    ("slice", "RunNotStarted"): "of its own tasks, in its own shard",
+    **dict.fromkeys(
+        [("lot", "ParkTicket"), ("task", "TicketParked")],
+        "nobody waits for a host for so long: test_parking loses them",
+    ),
     **dict.fromkeys(
         [("task", name) for name in ("StartHeld", "DropHold", "EndForGang", "JoinGang")],
         "of its slice, in its own shard",

@@ -173,6 +173,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
             config_version=spec.config_version,
             gang=0 if number else spec.gang,
             gang_together=spec.gang_together,
+            strategy=spec.strategy,
         )
     return SetSliceGoal(
         version=job.version,

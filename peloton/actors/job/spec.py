@@ -89,11 +89,16 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     throttle: Throttle | None = None
     notify: Notify | None = None
     gang_together: bool = False  # if one of the gang fails, all are restarted
+    strategy: str = ""  # its name, where `spread` does not say it
 
     @property
     def gang(self) -> int:
         """How many instances, the first ones, are admitted, placed and started together."""
         return self.minimum_running if self.minimum_running > 1 and not self.revocable else 0
+
+    def ranked_by(self, strategy: str) -> JobSpec:
+        """The same with a strategy of this name."""
+        return msgspec.structs.replace(self, strategy=strategy)
 
 
 def check_spec(spec: JobSpec) -> Refused | None:
@@ -180,6 +185,7 @@ def updated(known: JobSpec, wanted: JobSpec) -> JobSpec:
         throttle=known.throttle,
         notify=known.notify,
         gang_together=known.gang_together,
+        strategy=known.strategy,
         minimum_running=_minimum(known, wanted),
         config_version=known.config_version + 1,
     )

@@ -11,10 +11,18 @@ from typing import Any
 
 from peloton.actors.delays import throttle_s
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
-from peloton.actors.job.slice.messages import HostRefused
-from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
+from peloton.actors.job.slice.messages import HostRefused, RunNotStarted
+from peloton.actors.respool.lot.messages import Enqueue, ParkTicket, ReleaseTicket
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
+from peloton.actors.task.admitting import (
+    admitted,
+    mark_unschedulable,
+    park_admission,
+    parked,
+    queued,
+    released,
+)
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
 from peloton.actors.task.state import (
     HOLDS,
@@ -27,6 +35,9 @@ from peloton.actors.task.state import (
 )
 from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Send
 
+LAUNCH_TIMEOUT_S = 1200.0
+"""In which a host has to answer a launch; it has longer to start the run."""
+_BROKEN = frozenset((m.End.KILLED, m.End.LOST))
 START, THROTTLE, RUN_LIMIT = "start", "throttle", "run_limit"
 _WAITS_FOR_START = frozenset((TaskStates.LAUNCHING, TaskStates.LAUNCHED, TaskStates.STARTING))
 
@@ -57,31 +68,6 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
     if message.goal == m.TaskGoals.DELETED:
         return Decision(because="deleted before it was created")
     return Decision(facts=(f.TaskCreated(message.goal, message.policy, message.spec, message.lot),))
-
-
-def queued(task: Task, message: m.Queued, at: At) -> Decision:
-    """The lot has queued the ticket."""
-    if task.admission == Admission.REQUESTED and message.ticket == task.ticket:
-        return Decision(facts=(f.AdmissionQueued(),))
-    return Decision()
-
-
-def admitted(task: Task, message: m.Admitted, at: At) -> Decision:
-    """The pool admitted the ticket; one that is no longer wanted is released at once."""
-    if message.ticket == task.ticket and task.admission in (Admission.REQUESTED, Admission.QUEUED):
-        return Decision(facts=(f.AdmissionGranted(),))
-    if message.ticket == task.ticket and task.admission == Admission.ADMITTED:
-        return Decision()
-    return Decision(
-        sends=(Send(SENDER, ReleaseTicket(message.ticket)),), because="admission no longer wanted"
-    )
-
-
-def released(task: Task, message: m.TicketReleased, at: At) -> Decision:
-    """The lot released the ticket."""
-    if task.admission == Admission.RELEASING and message.ticket >= task.ticket:
-        return Decision(facts=(f.AdmissionReleased(),))
-    return Decision()
 
 
 def place(task: Task, message: m.AssignHosts, at: At) -> Decision:
@@ -147,25 +133,6 @@ def join_gang(task: Task, message: m.JoinGang, at: At) -> Decision:
     return Decision(because="it does not wait for its gang")
 
 
-def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
-    """Release the ticket of a task that no host can run, so that others are admitted.
-
-    It requests admission again when its slice learns of a host that could run it.
-    """
-    if message.unschedulable == task.unschedulable:
-        return Decision()
-    if not message.unschedulable:
-        return Decision(facts=(f.TaskUnschedulable(False),), because="a host could run it now")
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
-        return Decision(because="marked unschedulable when no host was awaited")
-    return Decision(
-        facts=(f.TaskUnschedulable(True), f.AdmissionReleasing()),
-        sends=(Send(LOT, ReleaseTicket(task.ticket)),),
-        because="unschedulable: no host could run it, so its ticket is released",
-    )
-
-
 def preempt(task: Task, message: m.Preempt, at: At) -> Decision:
     """Give up what it holds: the run ends with its grace, one that waits for a host queues anew."""
     wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
@@ -218,12 +185,13 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
     if task.state in HOLDS or _gives_back(task):
         report = Send(PARENT, HostRefused(because))  # nothing was started: no attempt was made
         return Decision(facts=(f.LaunchRefused(because),), sends=(*seen, report), because=because)
+    sends = (*seen, *_not_started(task, outcome))
     facts: tuple[Fact, ...] = (f.RunEnded(outcome, message.at),)
     if task.state in _WAITS_FOR_START and (outcome.exit_code is not None or outcome.signal):
         # So short that the end overtook the report of its start: it has started nevertheless.
         known = message.started_at is not None
         facts = (f.TaskStarted(message.started_at if known else message.at), *facts)
-    return Decision(facts=facts, sends=seen, because=because)
+    return Decision(facts=facts, sends=sends, because=because)
 
 
 def _outcome(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
@@ -248,7 +216,15 @@ def gone(task: Task, message: m.RunGone, at: At) -> Decision:
     if _gives_back(task):
         return Decision(facts=(f.LaunchRefused(task.because),), because="the room is given back")
     outcome = m.RunOutcome(m.End.KILLED, reason="cancelled", message="cancelled before it started")
-    return Decision(facts=(f.RunEnded(outcome),), because=outcome.message)
+    sends = _not_started(task, outcome)
+    return Decision(facts=(f.RunEnded(outcome),), sends=sends, because=outcome.message)
+
+
+def _not_started(task: Task, outcome: m.RunOutcome) -> tuple[Send, ...]:
+    """Tell the slice that a host did not start the run in time: nothing else ends so by itself."""
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    late = task.state == TaskStates.KILLING and task.cause == m.KillCause.NONE and not task.again
+    return (Send(PARENT, RunNotStarted()),) if late and wanted and outcome.end in _BROKEN else ()
 
 
 def due(task: Task, message: Due, at: At) -> Decision:
@@ -263,9 +239,15 @@ def due(task: Task, message: Due, at: At) -> Decision:
         reason = f"{m.DEADLINE_EXCEEDED}: ran longer than {task.policy.max_running_s:g} s"
         fact = f.TaskKilling(reason, m.KillCause.RUN_LIMIT)
     else:
-        reason = f"did not start within {task.policy.start_timeout_s:g} s"
+        reason = f"did not start within {_start_s(task):g} s"
         fact = f.TaskKilling(reason)
     return Decision(facts=(fact,), sends=(kill,), because=reason)
+
+
+def _start_s(task: Task) -> float:
+    """How long the host may take to answer the launch, or then to start the run."""
+    most = task.policy.start_timeout_s
+    return min(LAUNCH_TIMEOUT_S, most) if task.state == TaskStates.LAUNCHING else most
 
 
 def _gives_back(task: Task) -> bool:
@@ -297,6 +279,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Held: held,
     m.EndForGang: end_for_gang,
     m.JoinGang: join_gang,
+    m.ParkAdmission: park_admission,
+    m.TicketParked: parked,
     Due: due,
 }
 
@@ -339,6 +323,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Held: _cancel_unknown,
     m.EndForGang: _nothing,
     m.JoinGang: _nothing,
+    m.ParkAdmission: _nothing,
+    m.TicketParked: _nothing,
     Due: _nothing,
 }
 
@@ -350,6 +336,8 @@ def owed(task: Task) -> tuple[Send, ...]:
         sends = (Send(LOT, Enqueue(task.ticket)),)
     elif task.admission == Admission.RELEASING:
         sends = (Send(LOT, ReleaseTicket(task.ticket)),)
+    elif task.admission == Admission.PARKING:
+        sends = (Send(LOT, ParkTicket(task.ticket)),)
     if task.state in _WAITS_FOR_START:
         # Also once the host has accepted: its answer to a repeat replaces a lost `Started`.
         return (*sends, Send(HOST, Launch(task.run)))
@@ -364,7 +352,7 @@ def owed(task: Task) -> tuple[Send, ...]:
 def deadline(task: Task) -> tuple[str, float] | None:
     """Seconds in which a run must start or end, or for which the next attempt is delayed."""
     if task.state in _WAITS_FOR_START:
-        return START, task.policy.start_timeout_s
+        return START, _start_s(task)
     if task.state == TaskStates.RUNNING and task.policy.max_running_s is not None:
         return RUN_LIMIT, task.policy.max_running_s
     if task.state == TaskStates.THROTTLED:

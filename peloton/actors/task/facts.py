@@ -146,6 +146,14 @@ class GangJoined(Fact, frozen=True, gc=False, array_like=True):
     queued_anew: bool = True
 
 
+class AdmissionParking(Fact, frozen=True, gc=False, array_like=True):
+    """No host was found in time: the allocation goes back to the pool, the place is kept."""
+
+
+class AdmissionParked(Fact, frozen=True, gc=False, array_like=True):
+    """The lot has parked the ticket."""
+
+
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
@@ -173,4 +181,6 @@ FACTS: dict[int, type] = {
     24: HeldLaunching,
     25: HoldDropped,
     26: GangJoined,
+    27: AdmissionParking,
+    28: AdmissionParked,
 }

@@ -80,6 +80,14 @@ ADMISSION_TABLE: Mapping[Admission, Mapping[AdmissionGoals, TaskStep]] = {
         AdmissionGoals.HELD: request_ticket,
         AdmissionGoals.RELEASED: wait,
     },  # waits for the lot to release it
+    Admission.PARKING: {
+        AdmissionGoals.HELD: request_ticket,
+        AdmissionGoals.RELEASED: release_ticket,
+    },  # waits for the lot to park it
+    Admission.PARKED: {
+        AdmissionGoals.HELD: request_ticket,
+        AdmissionGoals.RELEASED: release_ticket,
+    },  # there is a host now, else it would still be unschedulable
 }
 
 

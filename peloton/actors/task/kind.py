@@ -15,6 +15,8 @@ from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.task.facts import (
     FACTS,
     AdmissionGranted,
+    AdmissionParked,
+    AdmissionParking,
     AdmissionQueued,
     AdmissionReleased,
     EventsDropped,
@@ -71,6 +73,7 @@ KIND = Kind(
         **dict.fromkeys(
             (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
         ),
+        **dict.fromkeys((AdmissionParking, AdmissionParked), m.LEVEL_PARKING),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.

@@ -29,6 +29,10 @@ LEVEL_SLACK = 6
 """Feature level from which jobs run on slack: hosts of an earlier version would not count it."""
 
 
+LEVEL_PARKING = 6
+"""Feature level from which tasks without a host give their allocation back and keep their place."""
+
+
 class TaskGoals(enum.IntEnum):
     """What should become of an instance."""
 
@@ -180,6 +184,18 @@ class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):
     unschedulable: bool
 
 
+class ParkAdmission(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: give your allocation back, and wait without it until there is a host."""
+
+    reason: str
+
+
+class TicketParked(Message, frozen=True, gc=False, array_like=True):
+    """Lot to tasks: the pool has the allocation back, and you have your place in its queue."""
+
+    ticket: int
+
+
 class SetRunLimit(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: how long one run may take from now on; None for no limit."""
 
@@ -276,6 +292,8 @@ MESSAGES: dict[int, type] = {
     17: Held,
     18: EndForGang,
     19: JoinGang,
+    20: ParkAdmission,
+    21: TicketParked,
 }
 
 

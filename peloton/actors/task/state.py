@@ -57,8 +57,11 @@ class Admission(enum.IntEnum):
     QUEUED = 2
     ADMITTED = 3
     RELEASING = 4
+    PARKING = 5  # its allocation goes back to the pool: no host was found in time
+    PARKED = 6  # it holds its place in the queue alone, until there is a host
 
 
+PARKS = frozenset((Admission.PARKING, Admission.PARKED))
 ENDED = frozenset((TaskStates.SUCCEEDED, TaskStates.FAILED, TaskStates.LOST, TaskStates.KILLED))
 BAD_ENDS = frozenset((TaskStates.FAILED, TaskStates.LOST, TaskStates.KILLED))
 ON_HOST = frozenset(
@@ -251,6 +254,8 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.AdmissionGranted: _admission(Admission.ADMITTED),
     f.AdmissionReleasing: _admission(Admission.RELEASING),
     f.AdmissionReleased: _admission(Admission.NONE),
+    f.AdmissionParking: lambda t, fact: replace(t, admission=Admission.PARKING, unschedulable=True),
+    f.AdmissionParked: _admission(Admission.PARKED),
     f.TaskLaunching: lambda t, fact: replace(t, state=TaskStates.LAUNCHING, because=""),
     f.LaunchAccepted: _state(TaskStates.LAUNCHED),
     f.LaunchRefused: _launch_refused,

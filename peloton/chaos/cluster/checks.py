@@ -298,7 +298,11 @@ def _takes(host: Host) -> bool:
 
 
 def _waits_for_a_host(task: Task) -> bool:
-    return task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED
+    # One that is parked is proposed a host as well, and asks for admission again.
+    return task.state == TaskStates.WAITING and task.admission in (
+        Admission.ADMITTED,
+        Admission.PARKED,
+    )
 
 
 def parts_of(run: str) -> tuple[str, int, int, int]:

@@ -18,6 +18,7 @@ from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.state import HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import NOTIFIER, CreateJob, StartInstances, job_key
+from peloton.actors.job.slice.parking import HoldPolicy
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
@@ -72,6 +73,7 @@ class ClusterSetup(NamedTuple):
     """Whether each message is decided a second time, which must change nothing."""
     policy: ArchivePolicy = ArchivePolicy()
     preemption: PreemptionPolicy = PreemptionPolicy()
+    holding: HoldPolicy = HoldPolicy()
 
 
 class SimulatedCluster:
@@ -88,10 +90,10 @@ class SimulatedCluster:
     ) -> None:
         found = kinds(
             sizes,
-            finished_jobs_max=setup.finished_jobs_max,
-            policy=setup.policy,
+            policy=setup.policy._replace(finished_jobs_max=setup.finished_jobs_max),
             quarantine=setup.quarantine_after,
             preemption=setup.preemption,
+            holding=setup.holding,
         )
         self.twice = TwiceCheck(restarts)
         if setup.twice:

@@ -83,6 +83,7 @@ class PlaceCheck:
             lf.LotAdmitted: self._admits,
             lf.LotEnqueued: self._leave,
             lf.LotReleased: self._leave,
+            lf.LotParked: self._leave,
         }
 
     def _moves(self, entry: Entry, fact: hf.HostPoolSet) -> None:
@@ -125,7 +126,7 @@ class PlaceCheck:
         if not used.within(most):
             raise Contradiction(f"R26 controllers of {shape.pool} use {used} of {most}")
 
-    def _leave(self, entry: Entry, fact: lf.LotEnqueued | lf.LotReleased) -> None:
+    def _leave(self, entry: Entry, fact: lf.LotEnqueued | lf.LotReleased | lf.LotParked) -> None:
         if entry.key in self._held:
             self._held[entry.key] &= ~fact.members.raw
 

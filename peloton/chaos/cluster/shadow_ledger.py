@@ -299,7 +299,7 @@ class ShadowLedger:
             if not more.within(limit - used + more):
                 raise Contradiction(f"R10 {above} uses {used} of {limit}")
 
-    def left(self, entry: Entry, fact: lf.LotReleased | lf.LotEnqueued) -> None:
+    def left(self, entry: Entry, fact: lf.LotReleased | lf.LotEnqueued | lf.LotParked) -> None:
         """Members of a lot hold no resources any more: released, or queued again."""
         shape, crowd = self.lots[entry.key]
         tasks = self.tasks.setdefault(crowd, SliceHoldings())
@@ -427,6 +427,7 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     lf.LotEnqueued: ShadowLedger.left,
     lf.LotAdmitted: ShadowLedger.admitted,
     lf.LotReleased: ShadowLedger.left,
+    lf.LotParked: ShadowLedger.left,
     jf.JobMade: ShadowLedger.make,
     jf.JobForgotten: ShadowLedger.unmake,
     RequestAnswered: ShadowLedger.request,
@@ -443,6 +444,6 @@ NOT_APPLIED = (
     lf.ReclaimOrdered, lf.ReclaimAnswered,
     tf.AdmissionRequested, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskUnschedulable,
     tf.AdmissionGranted, tf.AdmissionQueued, tf.TaskThrottled, tf.EventsDropped, tf.RunLimitSet,
-    tf.GangJoined, lf.LotGangSet, hf.SlackTaken,
+    tf.GangJoined, lf.LotGangSet, hf.SlackTaken, tf.AdmissionParking, tf.AdmissionParked,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""

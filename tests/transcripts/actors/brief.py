@@ -67,6 +67,10 @@ def _fields(value: Value) -> list[str]:
     return shown
 
 
+def _devices(devices: tuple[int, ...] | None) -> str:
+    return f" on gpu {' '.join(map(str, devices))}" if devices else ""
+
+
 def _resources(amount: Resources) -> str:
     pairs = zip(Resources.KINDS, amount.amounts(), strict=True)
     some = [f"{value / UNIT:g} {kind}" for kind, value in pairs if value]
@@ -90,6 +94,6 @@ FORMS: dict[type, Callable[[Any], str]] = {
     RunSpec: lambda spec: _resources(spec.resources),
     Shape: lambda shape: _resources(shape.resources),
     SliceOpening: lambda opening: f"{opening.count} instances in {opening.pool}",
-    StartRun: lambda start: start.run,
+    StartRun: lambda start: start.run + _devices(start.devices),
     TaskConfig: lambda config: _resources(config.resources or Resources()),
 }

@@ -8,9 +8,9 @@ further. It must not judge: the test compares the text with the file.
 
     given COMMAND            run a command, deliver all that follows within a second; print nothing
 
-    pool P cpu=3             a client creates a pool with this limit
-    host H cpu=4             a machine appears, and its backend lists no runs
-    job J pool=P [instances=1] [cpu=1] [failures=0] [limit=0] [gang=0]
+    pool P cpu=3 [gpu=0]     a client creates a pool with this limit
+    host H cpu=4 [gpu=0]     a machine appears, and its backend lists no runs
+    job J pool=P [instances=1] [cpu=1] [gpu=0] [failures=0] [limit=0] [gang=0]
     stop J [0-2]             a client stops a job, or some of its instances
     delete J [force]         a client deletes a job
     show J                   what a client sees of a job and its first instances
@@ -19,6 +19,7 @@ further. It must not judge: the test compares the text with the file.
     together J WISH 0-2 H…   … or the wish of a gang
     started H RUN…           the backend of H reports that runs started
     ended H RUN… ok|failed   … or ended
+    unplaced J WISH 0-2      … or that no host has room now, and it keeps the wish
     room J ORDER H=1…        a placer answers what hosts have free, for an order of lot 0
     level N                  every daemon writes at this feature level from now on
     backend H up|down        the backend of H can be asked from now on, or cannot
@@ -49,7 +50,7 @@ from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConf
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.assembly.kinds import kinds
-from peloton.placement.messages import GangPlaced, Placed, RoomFound, SnapshotWanted
+from peloton.placement.messages import GangPlaced, Placed, RoomFound, SnapshotWanted, Unplaced
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.resends import RESEND_TICK_S
@@ -108,12 +109,12 @@ class Conversation:
         return self._tell(ROOT, OpenRoot()) + self._tell(inventory_key(0), OpenInventory())
 
     def do_pool(self, name: str, *words: str) -> list[str]:
-        limit = Resources(cpu=_options(words)["cpu"] * UNIT)
+        limit = _amounts(words)
         config = PoolConfig(name, ROOT, Resources(), limit)
         return self._tell(pool_key(name), CreatePool(config), asks=True)
 
     def do_host(self, name: str, *words: str) -> list[str]:
-        room = Resources(cpu=_options(words)["cpu"] * UNIT)
+        room = _amounts(words)
         host = key("host", name)
         lines = self._tell(host, h.ConfigureHost(room, (), key("backend", name)))
         return lines + self._tell(host, h.BackendUp()) + self._tell(host, h.RunsListed(()))
@@ -121,7 +122,6 @@ class Conversation:
     def do_job(self, name: str, *words: str) -> list[str]:
         options = {
             "instances": 1,
-            "cpu": 1,
             "failures": 0,
             "limit": 0,
             "gang": 0,
@@ -129,7 +129,7 @@ class Conversation:
         }
         pool = next(word for word in words if word.startswith("pool=")).partition("=")[2]
         default = TaskConfig(
-            resources=Resources(cpu=options["cpu"] * UNIT),
+            resources=_amounts(words, cpu=1),
             command=Command("work"),
             max_failures=options["failures"],
         )
@@ -172,6 +172,10 @@ class Conversation:
         to = tuple(key("host", host) for host in hosts)
         placed = Placed(int(wish), _members(some), to)
         return self._tell(slice_key(name, 0), placed, sender=Key("placer/a"))
+
+    def do_unplaced(self, name: str, wish: str, some: str) -> list[str]:
+        answer = Unplaced(int(wish), _members(some), (("no_offer", 1),), "no host fits", kept=True)
+        return self._tell(slice_key(name, 0), answer, sender=Key("placer/a"))
 
     def do_room(self, name: str, order: str, *words: str) -> list[str]:
         free = {key("host", host): cpus for host, cpus in _options(words).items()}
@@ -330,6 +334,11 @@ def retold(text: str) -> str:
 def _options(words: Iterable[str]) -> dict[str, int]:
     pairs = (word.split("=", 1) for word in words if "=" in word)
     return {name: int(value) for name, value in pairs if value.isdigit()}
+
+
+def _amounts(words: Iterable[str], cpu: int = 0) -> Resources:
+    found = _options(words)
+    return Resources(cpu=found.get("cpu", cpu) * UNIT, gpu=found.get("gpu", 0) * UNIT)
 
 
 def _members(text: str) -> Bits:

@@ -23,6 +23,7 @@ from peloton.actors.job.slice.gang_answers import (
 from peloton.actors.job.slice.goals import create, restart, unended
 from peloton.actors.job.slice.messages import Tally
 from peloton.actors.job.slice.placing import (
+    avoid_host,
     crowd_of,
     decline_all,
     host_refused,
@@ -218,6 +219,7 @@ def _no_events(message: m.DropInstanceEvents, at: At) -> Decision:
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetSliceGoal: goal_set,
     m.HostRefused: host_refused,
+    m.RunNotStarted: avoid_host,
     Placed: take_hosts,
     Unplaced: keep_wish,
     m.DropInstanceEvents: drop_events,
@@ -234,6 +236,7 @@ def _nothing(message: Any, at: At) -> Decision:
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.SetSliceGoal: open_slice,
     m.HostRefused: _nothing,
+    m.RunNotStarted: _nothing,
     Placed: decline_all,
     Unplaced: _nothing,
     m.DropInstanceEvents: _no_events,

@@ -21,7 +21,7 @@ from peloton.actors.task.messages import (
     MarkUnschedulable,
     crowd_key,
 )
-from peloton.actors.task.state import Task, TaskStates
+from peloton.actors.task.state import PARKS, Task, TaskStates
 from peloton.placement.messages import Declined, GangPlaced, Unplaced
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
 
@@ -74,7 +74,7 @@ def gang_unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
     if message.never:
         some = Bits(at.index.where(ready_for_host)) & forming
     else:
-        some = Bits(at.index.where(_is_unschedulable)) & forming
+        some = Bits(at.index.where(had_no_chance)) & forming
     if some:
         sends = (Send(_crowd(slice_), MarkUnschedulable(message.never), some),)
     if message.kept and gang.placer not in (None, at.sender):
@@ -141,8 +141,9 @@ def _crowd(slice_: Slice) -> Key:
     return crowd_key(slice_.job.partition("/")[2], slice_.number)
 
 
-def _is_unschedulable(task: Task) -> bool:
-    return task.unschedulable
+def had_no_chance(task: Task) -> bool:
+    """Whether no host could run it, as far as is known: one that is parked waits for a proposal."""
+    return task.unschedulable and task.admission not in PARKS
 
 
 def _waits(task: Task) -> bool:

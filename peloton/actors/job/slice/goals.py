@@ -102,22 +102,29 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     if not fresh_raw:
         return Decision(notes=after)
     fresh = Bits(fresh_raw)
-    number = notes.number
-    sends = []
-    for row, members in by_shape(slice_, fresh, at):
-        number += 1
-        priority = row.lot_shape.priority
-        wish_ = Wish(at.key, number, members, row.shape, notes.refused, priority, keeps=True)
-        sends.append(Send(PLACER_ANY, wish_))
+    sends = _wishes(slice_, fresh, at=at, notes=notes)
     after = msgspec.structs.replace(
         after,
         wished=after.wished | fresh,
         # The oldest wish sets the time, or a stream of new ones would keep a lost one pending.
         wished_at=notes.wished_at if after.wished.raw else at.now,
-        number=number,
+        number=notes.number + len(sends),
     )
     because = counted(len(fresh), "instance waits for a host", many="instances wait for a host")
     return Decision(sends=tuple(sends), because=because, notes=after)
+
+
+def _wishes(slice_: Slice, fresh: Bits, *, at: At, notes: WishNotes) -> list[Send]:
+    """One wish for the members of each shape."""
+    avoid = tuple(host for host, until in notes.avoid if until > at.now)
+    sends: list[Send] = []
+    for row, members in by_shape(slice_, fresh, at):
+        number, priority = notes.number + len(sends) + 1, row.lot_shape.priority
+        wish_ = Wish(
+            at.key, number, members, row.shape, notes.refused, priority, keeps=True, avoid=avoid
+        )
+        sends.append(Send(PLACER_ANY, wish_))
+    return sends
 
 
 def unborn(slice_: Slice, index: Any) -> Bits:

@@ -17,7 +17,8 @@ from peloton.actors.job.slice.facts import (
     SliceGrown,
 )
 from peloton.actors.job.slice.finding import find_instances
-from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_state_of
+from peloton.actors.job.slice.goals import SliceStates, slice_state_of
+from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
@@ -48,33 +49,38 @@ def _fresh(message: object) -> bool:
     return isinstance(message, m.SetSliceGoal) and message.number == 0 and message.version == 1
 
 
-KIND = Kind(
-    name="slice",
-    group="jobmgr",
-    state=Slice,
-    decide=DECIDE,
-    absent=ABSENT,
-    pursue=pursue,
-    evolve=EVOLVE,
-    messages=m.MESSAGES,
-    facts=FACTS,
-    partition=_partition,
-    ended=_ended,
-    follows=_follows,
-    report=report,
-    report_interval_s=TALLY_INTERVAL_S,
-    phase=phase,
-    final=is_final,
-    recall_s=recall_s,
-    inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
-    queries={501: m.ListInstances, 502: m.FindInstances},
-    answers={501: m.InstanceView, 502: m.InstancesFound, 503: m.InstanceEventsDropped},
-    lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
-    fresh=_fresh,
-    since={
-        **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
-        m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
-        MembersEvicted: LEVEL_PREEMPTION,
-        **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
-    },
-)
+def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
+    """The kind, for members that hold an allocation without a host by this policy."""
+    return Kind(
+        name="slice",
+        group="jobmgr",
+        state=Slice,
+        decide=DECIDE,
+        absent=ABSENT,
+        pursue=pursue_with(policy),
+        evolve=EVOLVE,
+        messages=m.MESSAGES,
+        facts=FACTS,
+        partition=_partition,
+        ended=_ended,
+        follows=_follows,
+        report=report,
+        report_interval_s=TALLY_INTERVAL_S,
+        phase=phase,
+        final=is_final,
+        recall_s=recall_with(policy),
+        inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
+        queries={501: m.ListInstances, 502: m.FindInstances},
+        answers={501: m.InstanceView, 502: m.InstancesFound, 503: m.InstanceEventsDropped},
+        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
+        fresh=_fresh,
+        since={
+            **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
+            m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
+            MembersEvicted: LEVEL_PREEMPTION,
+            **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
+        },
+    )
+
+
+KIND = kind()

@@ -106,6 +106,7 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     config_version: int = 1  # of the job: that of the members which begin to exist by this
     gang: int = 0  # so many of the first members are admitted and placed together
     gang_together: bool = False  # and restarted together
+    strategy: str = ""  # which ranks hosts; empty: as `spread` says
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
@@ -179,6 +180,10 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     active: int = -1
     versions: tuple[tuple[int, int], ...] = ()
     starts: StartsUsed | None = None  # only where there is a throttle
+
+
+class RunNotStarted(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to slice: the last run did not start in time; the next one is to go elsewhere."""
 
 
 class SliceOpen(Message, frozen=True, gc=False, array_like=True):
@@ -327,6 +332,7 @@ MESSAGES: dict[int, type] = {
     6: Evict,
     7: RoomFound,
     8: GangPlaced,
+    9: RunNotStarted,
 }
 
 

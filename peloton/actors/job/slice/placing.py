@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from peloton.actors.job.slice import messages as m
-from peloton.actors.job.slice.gang_answers import gang_refused, gang_unplaced
+from peloton.actors.job.slice.gang_answers import gang_refused, gang_unplaced, had_no_chance
 from peloton.actors.job.slice.looks import (
     PLACE_RETRY_S,
     REFUSED_REST_S,
@@ -26,6 +26,9 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send
 
 REFUSED_KEPT_MAX = 16
 """Hosts whose last refusals are remembered."""
+AVOIDED_S = 600.0
+AVOIDED_MAX = 16
+"""Hosts where a run did not start that are named in wishes."""
 
 
 def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
@@ -74,7 +77,8 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
         if unschedulable:
             sends = (Send(crowd_of(slice_), MarkUnschedulable(True), unschedulable),)
     else:
-        sends = _clear_unschedulable(slice_, members & Bits(at.index.where(_is_unschedulable)))
+        # One that is parked waits for a proposal: that a host could run it is known.
+        sends = _clear_unschedulable(slice_, members & Bits(at.index.where(had_no_chance)))
     if message.kept and at.sender != notes.placer and notes.placer is not None:
         # Only one placer is to keep them.
         sends = (*sends, Send(notes.placer, Declined(at.key, notes.kept - members)))
@@ -136,6 +140,28 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
             retry_at=max(notes.retry_at, at.now + REFUSED_REST_S),
         )
     return Decision(because=message.reason, notes=after)
+
+
+def avoid_host(slice_: Slice, message: m.RunNotStarted, at: At) -> Decision:
+    """Runs did not start in time: the next wishes name their hosts, which are used last."""
+    notes, members = notes_of(at), at.members if at.members is not None else Bits()
+    known = {host: until for host, until in notes.avoid if until > at.now}
+    for member in members.lowest(AVOIDED_MAX):
+        host = _last_host(member, at)
+        if host:
+            known.pop(host, None)
+            known[host] = at.now + AVOIDED_S
+    after = msgspec.structs.replace(notes, avoid=tuple(known.items())[-AVOIDED_MAX:])
+    names = ", ".join(sorted(host.partition("/")[2] for host in known))
+    return Decision(because=f"runs did not start on {names}" if names else "", notes=after)
+
+
+def _last_host(member: int, at: At) -> Key | None:
+    """Where the last run of a member was; its task may have begun the next one."""
+    read = at.index.columns.read
+    runs = read("runs", member) or ()
+    host = read("host", member) or (runs[-1].host if runs else None)
+    return Key(host) if host else None
 
 
 def _has_more(summary: HostSummary, before: HostSummary) -> bool:

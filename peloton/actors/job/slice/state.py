@@ -170,6 +170,8 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     placer: Key | None = None  # the one that was the last to keep members
     evicting: tuple[PendingEviction, ...] = ()  # orders that wait for what hosts have free
     gang: GangNotes | None = None
+    holding: tuple[tuple[float, Bits], ...] = ()  # members without a host, by since when
+    avoid: tuple[tuple[Key, float], ...] = ()  # hosts where a run did not start, and until when
 
 
 def spec_rows(
@@ -249,7 +251,7 @@ def _row(
         resources=resources,
         ports=sum(1 for port in config.ports if port.number == 0),
         constraint=config.constraint,
-        strategy="spread" if opening.spread else "pack",
+        strategy=opening.strategy or ("spread" if opening.spread else "pack"),
         labels=labels,
         apart=apart,
         fixed_ports=tuple(port.number for port in config.ports if port.number),

@@ -25,6 +25,7 @@ from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.actors.task.state import (
     ENDED,
     HOLDS,
+    PARKS,
     Admission,
     Task,
     TaskStates,
@@ -32,6 +33,7 @@ from peloton.actors.task.state import (
 )
 from peloton.runtime.vocabulary import At, Bits, Key, Send
 
+GIVEN_BACK = "its pool has the allocation back until there is one"
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
 GANG = "GANG"
@@ -161,6 +163,8 @@ def gang_why(task: Task, notes: WishNotes, at: At) -> tuple[tuple[str, str], Wis
         return (GANG, "a host holds its room, it waits for those of its whole gang"), noted
     if gang.never and (task.unschedulable or task.admission == Admission.ADMITTED):
         return (NEVER, gang.because), noted
+    if task.admission in PARKS:
+        return (HOST, f"{gang.because or GANG_TEXT}; {GIVEN_BACK}"), noted
     if task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED:
         return (HOST if gang.reasons else GANG, gang.because or GANG_TEXT), noted
     return why(task, at), noted
@@ -180,6 +184,8 @@ def why(task: Task, at: At) -> tuple[str, str]:
         return LAUNCH, f"being stopped: {task.because}"
     if task.state != TaskStates.WAITING:
         return LAUNCH, "waits for its host to start it"
+    if task.admission in PARKS:
+        return NEVER if notes.never else HOST, f"{why_unplaced(notes)}; {GIVEN_BACK}"
     if task.unschedulable:
         return NEVER, why_unplaced(notes) if notes.never else UNSCHEDULABLE_TEXT
     if task.admission == Admission.ADMITTED:

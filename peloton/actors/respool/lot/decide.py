@@ -17,8 +17,10 @@ from peloton.actors.respool.lot import messages as m
 from peloton.actors.respool.lot.state import Lot, LotOrder, last_tickets
 from peloton.actors.task.messages import (
     LEVEL_GANGS,
+    LEVEL_PARKING,
     Admitted,
     Queued,
+    TicketParked,
     TicketReleased,
     slice_of_crowd,
 )
@@ -39,7 +41,10 @@ def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
     sends: tuple[Send, ...] = ()
     for last, members in last_tickets(lot, at.members):
         if last < message.ticket:
-            facts = (*facts, f.LotEnqueued(members, message.ticket, at.now))
+            # Who was parked comes back to its place: waiting for a host costs nobody a turn.
+            back = lot.place if members & lot.parked else None
+            since = at.now if back is None else min(back, at.now)
+            facts = (*facts, f.LotEnqueued(members, message.ticket, since))
             sends = (*sends, _reply(Queued(message.ticket), members))
         elif last == message.ticket:
             sends = (*sends, *_answers(lot, members, ticket=message.ticket))
@@ -88,7 +93,7 @@ def release(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
     facts: tuple[Fact, ...] = ()
     for last, members in last_tickets(lot, at.members):
         if last <= message.ticket and (
-            last < message.ticket or members & (lot.waiting | lot.admitted)
+            last < message.ticket or members & (lot.waiting | lot.admitted | lot.parked)
         ):
             facts = (*facts, f.LotReleased(members, message.ticket))
     return Decision(facts=facts, sends=(_reply(TicketReleased(message.ticket), at.members),))
@@ -97,6 +102,24 @@ def release(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
 def release_absent(message: m.ReleaseTicket, at: At) -> Decision:
     """A lot that does not exist holds no ticket."""
     return Decision(sends=(Send(SENDER, TicketReleased(message.ticket), at.members),))
+
+
+def park(lot: Lot, message: m.ParkTicket, at: At) -> Decision:
+    """Park tickets: always answered, but a change only if the ticket is admitted."""
+    assert at.members is not None
+    if at.level < LEVEL_PARKING:
+        return Decision(because=TOO_EARLY)
+    members = Bits()
+    for last, group in last_tickets(lot, at.members & lot.admitted):
+        if last == message.ticket:
+            members = members | group
+    facts = (f.LotParked(members, message.ticket),) if members else ()
+    return Decision(facts=facts, sends=(_reply(TicketParked(message.ticket), at.members),))
+
+
+def park_absent(message: m.ParkTicket, at: At) -> Decision:
+    """A lot that does not exist holds no place."""
+    return Decision(sends=(Send(SENDER, TicketParked(message.ticket), at.members),))
 
 
 def admit(lot: Lot, message: m.Admit, at: At) -> Decision:
@@ -189,6 +212,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Reclaim: reclaim,
     m.Yielded: yielded,
     m.RegroupLot: regroup,
+    m.ParkTicket: park,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
@@ -198,4 +222,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Reclaim: _too_late,
     m.Yielded: _too_late,
     m.RegroupLot: no_group,
+    m.ParkTicket: park_absent,
 }

@@ -65,6 +65,13 @@ class LotGangSet(Fact, frozen=True, gc=False, array_like=True):
     terms: GangTerms
 
 
+class LotParked(Fact, frozen=True, gc=False, array_like=True):
+    """Members have given back what they were admitted to with this ticket, and keep their place."""
+
+    members: Bits
+    ticket: int
+
+
 FACTS: dict[int, type] = {
     1: LotOpened,
     2: LotEnqueued,
@@ -73,4 +80,5 @@ FACTS: dict[int, type] = {
     5: ReclaimOrdered,
     6: ReclaimAnswered,
     7: LotGangSet,
+    8: LotParked,
 }

@@ -68,6 +68,14 @@ class ReleaseTicket(Message, frozen=True, gc=False, array_like=True):
     ticket: int
 
 
+class ParkTicket(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to lot: take the allocation of this ticket back, and keep the place in the queue."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    ticket: int
+
+
 class Admit(Message, frozen=True, gc=False, array_like=True):
     """Tree to lot: these members are admitted."""
 
@@ -193,6 +201,7 @@ MESSAGES: dict[int, type] = {
     4: Reclaim,
     5: Yielded,
     6: RegroupLot,
+    7: ParkTicket,
 }
 
 

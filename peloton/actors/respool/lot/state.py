@@ -45,6 +45,8 @@ class Lot(Value, frozen=True, gc=False, array_like=True):
     spared: str = ""  # why the last order was not carried out in full
     gang: GangTerms | None = None  # who is to be admitted together
     joined: Bits = Bits()  # members that have come since that round began
+    parked: Bits = Bits()  # members that gave back their allocation, for want of a host
+    place: float | None = None  # when the first of these came
 
     @property
     def coming(self) -> int:
@@ -98,6 +100,8 @@ def _enqueued(lot: Lot, fact: f.LotEnqueued) -> Lot:
         leaving=lot.leaving - fact.members,
         arrived=lot.arrived if lot.waiting else fact.at,
         joined=lot.joined | fact.members if lot.gang is not None else lot.joined,
+        parked=lot.parked - fact.members,
+        place=lot.place if lot.parked - fact.members else None,
     )
 
 
@@ -119,7 +123,8 @@ def _admitted(lot: Lot, fact: f.LotAdmitted) -> Lot:
 
 def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:
     waiting, admitted = lot.waiting - fact.members, lot.admitted - fact.members
-    if not waiting and not admitted:
+    parked = lot.parked - fact.members
+    if not waiting and not admitted and not parked:
         # No ticket is held. A late repeat of one would open the lot again, and is then released.
         return None
     return msgspec.structs.replace(
@@ -129,6 +134,21 @@ def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:
         admitted=admitted,
         leaving=lot.leaving - fact.members,
         joined=lot.joined - fact.members,
+        parked=parked,
+        place=lot.place if parked else None,
+    )
+
+
+def _parked(lot: Lot, fact: f.LotParked) -> Lot:
+    return msgspec.structs.replace(
+        lot,
+        tickets=_raise_tickets(lot, fact.members, ticket=fact.ticket),
+        waiting=lot.waiting - fact.members,
+        admitted=lot.admitted - fact.members,
+        leaving=lot.leaving - fact.members,
+        joined=lot.joined - fact.members,
+        parked=lot.parked | fact.members,
+        place=lot.arrived if lot.place is None else min(lot.place, lot.arrived),
     )
 
 
@@ -150,4 +170,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Lot | None]] = {
     f.ReclaimOrdered: _ordered,
     f.ReclaimAnswered: _answered,
     f.LotGangSet: _gang_set,
+    f.LotParked: _parked,
 }

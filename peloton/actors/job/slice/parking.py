@@ -1,0 +1,123 @@
+"""How long members may hold an allocation without a host, and that they give it back then.
+
+Turns the wishes of a slice and a policy into times in its notes, and what is overdue into an order
+to its tasks. Nothing here looks for hosts: the placer goes on keeping the wishes, and its next
+proposal makes the members ask for admission again, at their place in the queue. A gang that forms
+gives back as one, or not at all. Must not choose hosts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from peloton.actors.job.slice import goals
+from peloton.actors.job.slice.looks import ready_for_host
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
+from peloton.actors.task.messages import LEVEL_PARKING, ParkAdmission, crowd_key
+from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Rest, Send
+
+STEPS = 8
+"""Members whose times differ by less than this part of the whole are given back together."""
+
+
+class HoldPolicy(NamedTuple):
+    """How long an admitted member waits for a host: `attempts` of `timeout_s`, each after the first
+    `backoff_s` longer than the one before."""
+
+    enabled: bool = True
+    attempts: int = 3
+    timeout_s: float = 600.0
+    backoff_s: float = 300.0
+
+    def attempt_s(self, attempt: int) -> float:
+        """How long an attempt takes, counted from 0 over all cycles."""
+        return self.timeout_s + attempt % self.attempts * self.backoff_s
+
+    @property
+    def hold_s(self) -> float:
+        """How long a cycle takes: so long an allocation is held without a host."""
+        return math.fsum(self.attempt_s(attempt) for attempt in range(self.attempts))
+
+
+NO_LIMIT = HoldPolicy(enabled=False)
+
+
+def pursue_with(policy: HoldPolicy) -> Callable[[Slice, At], Decision | Rest]:
+    """The next step towards the goal; where there is none, what is overdue is given back."""
+    if not policy.enabled or not policy.hold_s:
+        return goals.pursue
+
+    def pursue(slice_: Slice, at: At) -> Decision | Rest:
+        step = goals.pursue(slice_, at)
+        if at.level < LEVEL_PARKING:
+            return step
+        if isinstance(step, Decision):
+            return _noted(slice_, step, at=at, policy=policy)
+        if step is not WAITING or at.notes is None or not at.notes.holding:
+            return step
+        return _give_back(slice_, at.notes, at=at, hold_s=policy.hold_s) or step
+
+    return pursue
+
+
+def recall_with(policy: HoldPolicy) -> Callable[[WishNotes], float | None]:
+    """When to wake the slice without a message: also once the first allocation is overdue."""
+
+    def recall_s(notes: WishNotes) -> float | None:
+        times = [until for until in (goals.recall_s(notes),) if until is not None]
+        return min([*times, *(since + policy.hold_s for since, _ in notes.holding)], default=None)
+
+    return recall_s if policy.enabled and policy.hold_s else goals.recall_s
+
+
+def _noted(slice_: Slice, step: Decision, *, at: At, policy: HoldPolicy) -> Decision:
+    """The step; who begins to wait for a host by it is noted, who does no more is forgotten."""
+    if not isinstance(step.notes, WishNotes):
+        return step
+    before: WishNotes = at.notes if at.notes is not None else WishNotes()
+    after = step.notes
+    gang = slice_.forming if after.gang is not None and after.gang.number else NO_MEMBERS
+    looks = after.wished | after.kept | after.resting | slice_.forming
+    holding = tuple((since, left) for since, each in after.holding if (left := each & looks))
+    fresh = ((after.wished - before.wished) | gang) - _all(holding)
+    fresh = fresh & Bits(at.index.where(ready_for_host)) if fresh else fresh
+    if fresh:
+        part_s = policy.hold_s / STEPS
+        since = math.ceil(at.now / part_s) * part_s
+        known = dict(holding)
+        holding = tuple(sorted({**known, since: known.get(since, Bits()) | fresh}.items()))
+    if holding == after.holding:
+        return step
+    return replace(step, notes=replace(after, holding=holding))
+
+
+def _give_back(slice_: Slice, notes: WishNotes, *, at: At, hold_s: float) -> Decision | None:
+    """Have overdue members give their allocations back; None while none is."""
+    late = [each for since, each in notes.holding if since + hold_s <= at.now]
+    if not late:
+        return None
+    rest = tuple(pair for pair in notes.holding if pair[0] + hold_s > at.now)
+    after = replace(notes, holding=rest)
+    members = _all([(0.0, each) for each in late]) & Bits(at.index.where(ready_for_host))
+    if slice_.forming - members:
+        members = members - slice_.forming
+    if not members:
+        return Decision(notes=after)
+    reason = f"no host for {hold_s:g} s: the pool has its allocation back until there is one"
+    park = Send(_crowd(slice_), ParkAdmission(reason), members)
+    return Decision(sends=(park,), because=reason, notes=after)
+
+
+def _all(holding: tuple[tuple[float, Bits], ...] | list[tuple[float, Bits]]) -> Bits:
+    raw = 0
+    for _, members in holding:
+        raw |= members.raw
+    return Bits(raw)
+
+
+def _crowd(slice_: Slice) -> Key:
+    return crowd_key(slice_.job.partition("/")[2], slice_.number)

@@ -1,0 +1,79 @@
+"""What a task decides about its ticket: what its lot says of it, and when it gives it back.
+
+Turns answers of the lot and orders of the slice into facts and answers; a late or repeated one is
+recognised by its ticket. Must not choose hosts, nor decide anything of a run.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.respool.lot.messages import ParkTicket, ReleaseTicket
+from peloton.actors.task import facts as f
+from peloton.actors.task import messages as m
+from peloton.actors.task.goals import LOT
+from peloton.actors.task.state import PARKS, Admission, Task, TaskStates
+from peloton.runtime.vocabulary import SENDER, At, Decision, Send
+
+_HAD_IT = PARKS | {Admission.ADMITTED}
+
+
+def queued(task: Task, message: m.Queued, at: At) -> Decision:
+    """The lot has queued the ticket."""
+    if task.admission == Admission.REQUESTED and message.ticket == task.ticket:
+        return Decision(facts=(f.AdmissionQueued(),))
+    return Decision()
+
+
+def admitted(task: Task, message: m.Admitted, at: At) -> Decision:
+    """The pool admitted the ticket; one that is no longer wanted is released at once."""
+    if message.ticket == task.ticket and task.admission in (Admission.REQUESTED, Admission.QUEUED):
+        return Decision(facts=(f.AdmissionGranted(),))
+    if message.ticket == task.ticket and task.admission in _HAD_IT:
+        return Decision()
+    return Decision(
+        sends=(Send(SENDER, ReleaseTicket(message.ticket)),), because="admission no longer wanted"
+    )
+
+
+def released(task: Task, message: m.TicketReleased, at: At) -> Decision:
+    """The lot released the ticket."""
+    if task.admission == Admission.RELEASING and message.ticket >= task.ticket:
+        return Decision(facts=(f.AdmissionReleased(),))
+    return Decision()
+
+
+def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
+    """Release the ticket of a task that no host can run, so that others are admitted.
+
+    It requests admission again when its slice learns of a host that could run it.
+    """
+    if message.unschedulable == task.unschedulable:
+        return Decision()
+    if not message.unschedulable:
+        return Decision(facts=(f.TaskUnschedulable(False),), because="a host could run it now")
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
+        return Decision(because="marked unschedulable when no host was awaited")
+    return Decision(
+        facts=(f.TaskUnschedulable(True), f.AdmissionReleasing()),
+        sends=(Send(LOT, ReleaseTicket(task.ticket)),),
+        because="unschedulable: no host could run it, so its ticket is released",
+    )
+
+
+def park_admission(task: Task, message: m.ParkAdmission, at: At) -> Decision:
+    """Give the allocation back to the pool, and keep the place in its queue.
+
+    It requests admission again when its slice learns of a host.
+    """
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
+        return Decision(because="told to give back what it does not hold")
+    park = Send(LOT, ParkTicket(task.ticket))
+    return Decision(facts=(f.AdmissionParking(),), sends=(park,), because=message.reason)
+
+
+def parked(task: Task, message: m.TicketParked, at: At) -> Decision:
+    """The lot has parked the ticket."""
+    if task.admission == Admission.PARKING and message.ticket == task.ticket:
+        return Decision(facts=(f.AdmissionParked(),))
+    return Decision()
