@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# A loaded machine is slow, which is no fault of what is tested.
+settings.register_profile("peloton", settings(deadline=None))
+settings.load_profile("peloton")
 
 ROOT = Path(__file__).resolve().parent.parent
 # Clusters of tests are found by tests alone, and the user's own are not found by tests.

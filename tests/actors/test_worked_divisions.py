@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import immutables
+import msgspec
 import pytest
 
-from peloton.actors.resources import UNIT
+from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.kind import KIND
 from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import At, Key
 from tests.actors.test_pool import config, lot, put, tree
@@ -105,3 +108,43 @@ def test_a_config_is_shown_without_what_depends_on_tasks() -> None:
     assert {each.entitlement for each in KIND.inspect[m.GetPool](found.pools[ROOT], query, at)} == {
         None
     }
+
+
+def test_tasks_on_slack_beside_others() -> None:
+    """Their memory is of the pool, up to a part of what it reserves; their cpu is of the slack."""
+    found = Tree()
+    both = Resources(100 * UNIT, 1000 * UNIT)
+    sums = immutables.Map({Key("inventory/0"): InventorySum(1, both + slack(20))})
+    none = Resources()
+    root = Pool(m.PoolConfig("root", ROOT, none, none), sums)
+    found.put(ROOT, old=None, new=root)
+    for name in ("x", "y"):
+        half = Resources(50 * UNIT, 500 * UNIT)
+        config = m.PoolConfig(name, ROOT, half, both, slack_percent=20.0)
+        found.put(Key(f"respool/{name}"), old=None, new=Pool(config))
+    amounts = {
+        "x": [(20, 300, True), (10, 100, False)],
+        "y": [(40, 400, True)],
+    }
+    on_slack = {"x": [(5, 40, True), (30, 200, False)], "y": [(4, 20, False)]}
+    for revocable, rows in ((False, amounts), (True, on_slack)):
+        for name, sizes in rows.items():
+            for cpus, memory, held in sizes:
+                size = Resources(cpus * UNIT, memory * UNIT)
+                one = lot(Key(f"respool/{name}"), waiting=not held, admitted=held)
+                shape = msgspec.structs.replace(
+                    one.shape,
+                    resources=size.revocable() if revocable else size,
+                    revocable=revocable,
+                )
+                put(found, f"{name}/{cpus}", msgspec.structs.replace(one, shape=shape))
+    shown = {
+        name: tuple(round(each / UNIT, 2) for each in entitlement.amounts())
+        for name in ("x", "y")
+        if (entitlement := found.entitlement(Key(f"respool/{name}")))
+    }
+    assert shown == {"x": (45.0, 540.0, 0, 0, 16.0), "y": (55.0, 460.0, 0, 0, 4.0)}
+
+
+def slack(cpus: int) -> Resources:
+    return Resources(cpus * UNIT).revocable()
