@@ -24,6 +24,7 @@ from peloton.actors.respool.giving import (
     coming_in,
     cover,
     fitting,
+    gain_text,
     may_give,
     missing_of,
     most_of,
@@ -104,8 +105,13 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
         books.again(lane, later, verdict=COMING)
         return []
     books.ordered(lane, verdict=GIVE_BACK)
+    gain = gain_text(tree, over, gain=possible, picked=picked)
     return orders_for(
-        tree, short, picked=picked, reason=lambda key: _reason(tree, key, inside=inside), now=now
+        tree,
+        short,
+        picked=picked,
+        reason=lambda key: f"{_reason(tree, key, inside=inside)}: {gain}",
+        now=now,
     )
 
 
@@ -163,7 +169,7 @@ def _reason(tree: Tree, giver: Key, *, inside: Displacement) -> str:
     shape = tree.lots[giver].shape
     return (
         f"preempted: a task of priority {inside.priority} waits in pool {tree.path(shape.pool)}, "
-        f"this one has priority {shape.priority}; job {inside.lot.split('/')[1]} gets the room"
+        f"this one has priority {shape.priority}; for job {inside.lot.split('/')[1]}"
     )
 
 

@@ -16,7 +16,7 @@ from peloton.actors.respool.lot.messages import Displacement, Reclaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO
 from peloton.actors.respool.tree import Tree
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.vocabulary import Key, counted
 
 LOTS_MAX = 1000
 """Lots that wait, and lots that give, for one pool in one turn."""
@@ -162,6 +162,16 @@ def _givers(tree: Tree, pool: Key, *, short: Shortfall, now: float) -> Iterator[
                 yield key
         elif not tree.reclaims.rests(key, short.for_hosts, now=now):
             yield key
+
+
+def gain_text(
+    tree: Tree, over: Overdrafts, *, gain: Sequence[TaskBatch], picked: Sequence[LotShare]
+) -> str:
+    """What is gained by orders, and how many lots that could be asked are not."""
+    tasks = counted(sum(each.tasks for each in gain), "task", many="tasks")
+    lots = sum(tree.reclaims.count_victims(each.pool) for each in over.pools) - len(picked)
+    spared = f"; {counted(lots, 'other lot is', many='other lots are')} spared" if lots > 0 else ""
+    return f"room for {tasks}{spared}"
 
 
 def most_of(tree: Tree, pool: Key, *, now: float) -> int:

@@ -23,6 +23,7 @@ from peloton.actors.respool.giving import (
     coming_in,
     cover,
     fitting,
+    gain_text,
     missing_of,
     orders_for,
     size_of_first,
@@ -85,8 +86,13 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
     books.verdicts.pop(lane, None)
     books.claim(lane, total_of(possible), above=tree.up(pool))
     books.on_the_way(lane)
+    gain = gain_text(tree, over, gain=possible, picked=picked)
     return orders_for(
-        tree, short, picked=picked, reason=lambda key: _reason(tree, key, short=short), now=now
+        tree,
+        short,
+        picked=picked,
+        reason=lambda key: f"{_reason(tree, key, short=short)}: {gain}",
+        now=now,
     )
 
 

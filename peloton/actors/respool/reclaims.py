@@ -147,6 +147,10 @@ class Reclaims:
             yield rank.lot
             rank = ranking.after(rank)
 
+    def count_victims(self, pool: Key) -> int:
+        """How many lots of a pool could give back."""
+        return len(self._victims.get(pool, ()))
+
     def has_victims(self, pool: Key) -> bool:
         """Whether any lot of a pool could give back."""
         return pool in self._victims
