@@ -13,9 +13,10 @@ from peloton.actors.respool.accounts import PoolAccount
 from peloton.actors.respool.division import FillStage
 from peloton.actors.respool.messages import PoolView
 from peloton.gateway.hosts import amounts
-from peloton.gateway.permissions import Permission, Rights
+from peloton.gateway.permissions import Rights
 from peloton.gateway.translate_pool import POOL_KINDS, standing_of
 from peloton.ops.v1 import plans_pb2 as wire
+from peloton.settings.permissions_file import Permission
 
 UNITS = 1e6
 """Shares are counted in millionths."""
