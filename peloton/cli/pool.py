@@ -15,11 +15,16 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected
+from peloton.cli.times import moment_text
 from peloton.cli.watching import watched
 
 HEADER = (
     "Pool", "Kind", "Reservation", "Limit", "Share", "Type", "Entitlement", "Demand", "Allocation",
     "Slack",
+)  # fmt: skip
+
+HISTORY_HEADER = (
+    "From", "To", "Kind", "Held", "Borrowed", "Unused", "Given Back", "Tasks Ended",
 )  # fmt: skip
 
 pool = LazyGroup(
@@ -31,6 +36,9 @@ pool = LazyGroup(
         ),
         "explain": LazyCommand(
             f"{__name__}:explain", "Explain a pool: how it came to what it may use, who waits."
+        ),
+        "history": LazyCommand(
+            f"{__name__}:history", "Show what a pool held, borrowed and left to others, by hour."
         ),
     },
 )
@@ -190,3 +198,52 @@ def queue_lines(answer: Any) -> Iterator[str]:
 
 def number(of: float) -> str:
     return f"{round(of, 3):.10g}"
+
+
+@click.command(cls=OwnCommand)
+@click.argument("path")
+@watched
+def history(path: str) -> None:
+    """Show what the pool at PATH, with those below it, held, borrowed and left to others.
+
+    \b
+    Held        by its tasks
+    Borrowed    of that, beyond its reservation
+    Unused      what it left of its reservation, which others may have borrowed
+    Given Back  what tasks held that were ended for others
+    All of it is for an hour: one cpu for two hours is 2.
+
+    A line stands for an hour or more, in which something changed. The last 48 are kept, and the
+    last one is not over. Between two of them is a gap where the owner of the pools changed.
+
+    \b
+    peloton pool history /research
+    peloton pool history / -o json
+    """
+    with connected() as peloton:
+        answer = peloton.ops.pool_history(path)
+    show(
+        OutputForms(
+            answer,
+            header=HISTORY_HEADER,
+            rows=lambda: hour_rows(answer.hours),
+            nothing="Nothing was in use since the owner of the pools began.",
+            names=lambda: [answer.path],
+        )
+    )
+
+
+def hour_rows(hours: Iterable[Any]) -> Iterator[tuple[object, ...]]:
+    """One line for each kind of a time of which there is anything."""
+    from peloton.cli.plan import AMOUNTS
+
+    for hour in hours:
+        columns = hour.held, hour.borrowed, hour.unused, hour.given_back
+        until = "now" if hour.open else moment_text(hour.ended)
+        for field, name, _ in AMOUNTS:
+            values = [getattr(column, field) for column in columns]
+            if any(values):
+                yield (
+                    moment_text(hour.began), until, name, *(number(value) for value in values),
+                    hour.tasks or "",
+                )  # fmt: skip

@@ -297,6 +297,7 @@ _FIRST: dict[str, AccessRow] = {
     ),
     f"{OPS}.ListHosts": AccessRow(ADMINISTER, _cluster),
     f"{OPS}.ListPools": FILTERED,
+    f"{OPS}.PoolHistory": AccessRow(SEE, lambda sent: _pool_at(sent.path)),
     f"{OPS}.ShowHost": AccessRow(ADMINISTER, _cluster),
     f"{OPS}.ForgetHost": AccessRow(
         ADMINISTER, _cluster, objects=lambda sent: {"host": sent.name, "lose_runs": sent.lose_runs}

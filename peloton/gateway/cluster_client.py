@@ -22,7 +22,14 @@ from peloton.actors.job.slice.messages import (
     ListInstances,
     slice_key,
 )
-from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolView
+from peloton.actors.respool.messages import (
+    ROOT,
+    GetPool,
+    GetPoolHistory,
+    ListPools,
+    PoolHistory,
+    PoolView,
+)
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway import details
 from peloton.gateway.calls import Later, is_hidden
@@ -201,6 +208,13 @@ class ClusterClient:
             text = f"{ROOT} is not created yet: the cluster is still starting"
             end(context, Code.UNAVAILABLE, text=text, retry_s=RETRY_S)
         return found
+
+    def pool_history(self, path: str, context: Context) -> PoolHistory | None:
+        """What a pool held, hour by hour; None where there is no such pool."""
+        if is_hidden(context):
+            return None
+        found = self.ask(ROOT, GetPoolHistory(path), context=context)
+        return found if isinstance(found, PoolHistory) else None
 
     def job(self, key: Key | None, context: Context) -> JobView | None:
         """A job, or None if it does not exist."""

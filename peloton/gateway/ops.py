@@ -30,6 +30,7 @@ from peloton.gateway.early_checks import EarlyChecks
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
 from peloton.gateway.long_calls import LongCall
+from peloton.gateway.pool_accounts import history_of
 from peloton.gateway.reasons import (
     ReasonGroup,
     at_goal,
@@ -193,6 +194,15 @@ class Ops:
         rights = self._cluster_client.rights(context)
         pools = visible_pools(self._cluster_client.pools(context), rights)
         return ops.ListPoolsResponse(pools=map(standing_of, pools.values()))
+
+    def PoolHistory(self, sent: ops.PoolHistoryRequest, context: Context) -> Any:
+        """What a pool held, borrowed and left to others, hour by hour."""
+        if not sent.path.startswith("/"):
+            end(context, Code.INVALID_ARGUMENT, text=f"{sent.path!r} is no path", field="path")
+        found = self._cluster_client.pool_history(sent.path, context)
+        if found is None:
+            end(context, Code.NOT_FOUND, text=f"no such pool: {sent.path}", field="path")
+        return history_of(found)
 
     def ShowHost(self, sent: ops.ShowHostRequest, context: Context) -> Any:
         """One host and its runs."""

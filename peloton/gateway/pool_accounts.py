@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from peloton.actors.resources import amount
 from peloton.actors.respool.accounts import PoolAccount
 from peloton.actors.respool.division import FillStage
-from peloton.actors.respool.messages import PoolView
+from peloton.actors.respool.messages import PoolHistory, PoolHour, PoolView
 from peloton.gateway.hosts import amounts
 from peloton.gateway.permissions import Rights
 from peloton.gateway.translate_pool import POOL_KINDS, standing_of
+from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as wire
 from peloton.settings.permissions_file import Permission
 
@@ -80,3 +81,24 @@ def _giving(found: PoolAccount, rights: Rights | None) -> Iterator[wire.GivingTa
                 amount=amounts(each.amount),
                 text=each.reason,
             )
+
+
+def history_of(found: PoolHistory) -> ops.PoolHistoryResponse:
+    """The hours that are kept, and the one that is open."""
+    answer = ops.PoolHistoryResponse(path=found.path, hours=map(_hour, found.kept))
+    if found.open is not None:
+        answer.hours.append(_hour(found.open))
+        answer.hours[-1].open = True
+    return answer
+
+
+def _hour(hour: PoolHour) -> ops.PoolHour:
+    return ops.PoolHour(
+        began=hour.began,
+        ended=hour.ended,
+        held=amounts(hour.held),
+        borrowed=amounts(hour.borrowed),
+        unused=amounts(hour.unused),
+        given_back=amounts(hour.given),
+        tasks=hour.tasks,
+    )

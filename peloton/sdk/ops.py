@@ -205,6 +205,10 @@ class OpsCalls:
         """What every pool that the caller may see is promised, may use, uses and waits for."""
         return self._wire.call(method("ListPools"), ops.ListPoolsRequest())
 
+    def pool_history(self, path: str) -> ops.PoolHistoryResponse:
+        """What a pool held, borrowed and left to others, hour by hour. Raises NotFound."""
+        return self._wire.call(method("PoolHistory"), ops.PoolHistoryRequest(path=path))
+
     def host(self, name: str, *, limit: int = 0) -> ops.ShowHostResponse:
         """One host, and at most so many of its runs (0: 1,000). Raises NotFound."""
         return self._wire.call(method("ShowHost"), ops.ShowHostRequest(name=name, limit=limit))

@@ -157,6 +157,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("ops", "Story"): Call("jobmgr", lambda k: ops.StoryRequest(key=f"job/{k.job}")),
     ("ops", "ListHosts"): Call("hostmgr", lambda k: ops.ListHostsRequest()),
     ("ops", "ListPools"): Call("resmgr", lambda k: ops.ListPoolsRequest()),
+    ("ops", "PoolHistory"): Call("resmgr", lambda k: ops.PoolHistoryRequest(path="/work")),
     ("ops", "ShowHost"): Call(
         "hostmgr", lambda k: ops.ShowHostRequest(name="nobody"), code=Code.NOT_FOUND
     ),

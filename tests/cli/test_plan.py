@@ -162,3 +162,29 @@ def test_a_pool_is_explained_step_by_step(peloton: Terminal) -> None:
     assert json.loads(peloton("pool", "explain", "/a", "-o", "json").out)["steps"]
     missing = peloton("pool", "explain", "/none")
     assert missing.code != 0 and "no such pool: /none" in missing.err
+
+
+def test_a_history_has_a_line_for_each_hour_and_kind(peloton: Terminal) -> None:
+    found = peloton.cluster.pool_history
+    found.path = "/a"
+    first = found.hours.add(began=3600, ended=7200, tasks=2)
+    first.held.cpu, first.held.memory_mb, first.borrowed.cpu, first.given_back.cpu = 8, 100, 2.5, 1
+    last = found.hours.add(began=7200, ended=9000, open=True)
+    last.unused.cpu = 0.25
+    printed = peloton("pool", "history", "/a")
+    assert (printed.code, printed.err) == (0, "")
+    head, *lines = [
+        [cell.strip() for cell in line.split("|")][:-1] for line in printed.out.splitlines()
+    ]
+    assert head == [
+        "From", "To", "Kind", "Held", "Borrowed", "Unused", "Given Back", "Tasks Ended",
+    ]  # fmt: skip
+    hour = ["1970-01-01T01:00:00Z", "1970-01-01T02:00:00Z"]
+    assert lines == [
+        [*hour, "cpu", "8", "2.5", "0", "1", "2"],
+        [*hour, "memory", "100", "0", "0", "0", "2"],
+        [hour[1], "now", "cpu", "0", "0", "0.25", "0", ""],
+    ]
+    assert len(json.loads(peloton("pool", "history", "/a", "-o", "json").out)["hours"]) == 2
+    missing = peloton("pool", "history", "/none")
+    assert missing.code != 0 and "no such pool: /none" in missing.err

@@ -219,6 +219,7 @@ REQUESTS: dict[str, Made] = {
     f"{OPS}.Story": lambda o, r, by: ops.StoryRequest(key=f"job/{o.job(r, by)}"),
     f"{OPS}.ListQuarantine": lambda o, r, by: ops.ListQuarantineRequest(),
     f"{OPS}.Redrive": lambda o, r, by: ops.RedriveRequest(key=f"job/{o.job(r, by)}"),
+    f"{OPS}.PoolHistory": lambda o, r, by: ops.PoolHistoryRequest(path=path_of(r)),
     f"{PLANS}.PlanJob": lambda o, r, by: plans.PlanJobRequest(
         config=create_request(o.pool(r)).config
     ),

@@ -251,6 +251,10 @@ def test_a_pool_is_explained_as_it_is(deployment: t.Deployment, folder: Path) ->
         3,
     )
     assert "limit of pool /explained" in found.waiting[0].text and found.text
+    history = deployment.ops.PoolHistory(ops.PoolHistoryRequest(path="/explained"))
+    (hour,) = history.hours
+    assert hour.open and hour.held.cpu > 0 and hour.ended > hour.began
+    assert hour.held.cpu <= 2.0 * (hour.ended - hour.began) / 3600 + 1e-6
     stop(deployment, job_id)
 
 
@@ -267,3 +271,5 @@ def test_a_path_without_a_pool_is_refused(
 ) -> None:
     stub = deployment.plans
     assert refused(stub.ExplainPool, wire.ExplainPoolRequest(path=path))[0] == code
+    history = deployment.ops.PoolHistory
+    assert refused(history, ops.PoolHistoryRequest(path=path))[0] == code

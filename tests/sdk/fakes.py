@@ -62,6 +62,7 @@ class Cluster:
         self.planned_job = plans.PlanJobResponse()
         self.planned_pool = plans.PlanPoolResponse()
         self.explained_pool = plans.ExplainPoolResponse()
+        self.pool_history = ops.PoolHistoryResponse()
         self.calls: list[Call] = []
         self.troubles: dict[str, list[tuple[grpc.StatusCode, str] | grpc.Status]] = {}
         self.made_by_key: dict[str, str] = {}
@@ -413,6 +414,11 @@ class Ops(ops_pb2_grpc.OpsServicer):
 
     def ListHosts(self, request: Any, context: Any) -> ops.ListHostsResponse:
         return ops.ListHostsResponse(hosts=self.cluster.hosts)
+
+    def PoolHistory(self, request: Any, context: Any) -> ops.PoolHistoryResponse:
+        if request.path != self.cluster.pool_history.path:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no such pool: {request.path}")
+        return self.cluster.pool_history
 
     def ListPools(self, request: Any, context: Any) -> ops.ListPoolsResponse:
         answer = ops.ListPoolsResponse()

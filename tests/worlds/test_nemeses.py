@@ -46,6 +46,7 @@ NOT_SENT = {
     ("task", "SetRunLimit"): "of its slice, in its own shard",
     ("task", "ParkAdmission"): "of its slice, in its own shard",
     ("slice", "RunNotStarted"): "of its own tasks, in its own shard",
+    ("respool", "KeepHour"): "of the root, in the shard they share; a lost one is a gap",
     **dict.fromkeys(
         [("lot", "ParkTicket"), ("task", "TicketParked")],
         "nobody waits for a host for so long: test_parking loses them",

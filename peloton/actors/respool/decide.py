@@ -83,12 +83,27 @@ def early(message: m.Capacity, at: At) -> Decision:
     return Decision(facts=(*opened.facts, fact), because="an inventory reported first")
 
 
+def keep_hour(pool: Pool, message: m.KeepHour, at: At) -> Decision:
+    """Keep what the root has counted, unless it is known."""
+    if at.level < m.LEVEL_LEDGER:
+        return Decision(because=f"hours are kept from feature level {m.LEVEL_LEDGER} on")
+    if pool.hours and message.hour.began < pool.hours[-1].ended:
+        return Decision(because="a time that is known")
+    return Decision(facts=(f.HourKept(message.hour),))
+
+
+def no_hours(message: m.KeepHour, at: At) -> Decision:
+    """The pool is gone, and what it held with it."""
+    return Decision(because="there is no such pool")
+
+
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.OpenRoot: root_open,
     m.CreatePool: exists,
     m.UpdatePool: update,
     m.DeletePool: delete,
     m.Capacity: capacity,
+    m.KeepHour: keep_hour,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
@@ -97,4 +112,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.UpdatePool: missing,
     m.DeletePool: missing,
     m.Capacity: early,
+    m.KeepHour: no_hours,
 }

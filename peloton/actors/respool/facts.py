@@ -6,7 +6,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 from __future__ import annotations
 
 from peloton.actors.resources import Resources
-from peloton.actors.respool.messages import PoolConfig
+from peloton.actors.respool.messages import PoolConfig, PoolHour
 from peloton.runtime.vocabulary import Fact, Key
 
 
@@ -34,4 +34,16 @@ class CapacityChanged(Fact, frozen=True, gc=False, array_like=True):
     capacity: Resources
 
 
-FACTS: dict[int, type] = {1: PoolCreated, 2: PoolUpdated, 3: PoolDeleted, 4: CapacityChanged}
+class HourKept(Fact, frozen=True, gc=False, array_like=True):
+    """What the pool held and borrowed in a time that is over; the oldest such time is dropped."""
+
+    hour: PoolHour
+
+
+FACTS: dict[int, type] = {
+    1: PoolCreated,
+    2: PoolUpdated,
+    3: PoolDeleted,
+    4: CapacityChanged,
+    5: HourKept,
+}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.displacing import displacements
 from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION, Admit
-from peloton.actors.respool.messages import ROOT, OpenRoot
+from peloton.actors.respool.messages import ROOT, KeepHour, OpenRoot
 from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.state import Pool, PoolNotes
 from peloton.actors.respool.tree import Tree
@@ -35,10 +35,21 @@ class PoolStates(enum.StrEnum):
 
 
 def serve(at: At) -> Decision | Rest:
-    """Admit what fits, in any pool of the tree."""
-    if at.index is not None:
-        at.index.releases.note(at.now, up=at.index.up)
-    if at.index is None or not at.index.pending:
+    """Admit what fits, in any pool of the tree, and keep the ledger of all."""
+    step = _serve(at)
+    if not isinstance(step, Decision) and at.index is not None and at.index.ledger.is_behind:
+        return Decision(sends=(Send(ROOT, OpenRoot()),))  # the rest is noted in the next turn
+    return step
+
+
+def _serve(at: At) -> Decision | Rest:
+    if at.index is None:
+        return SETTLED
+    at.index.note(at.now)
+    closed = at.index.ledger.take_closed()
+    if closed:
+        return Decision(sends=tuple(Send(pool, KeepHour(hour)) for pool, hour in closed))
+    if not at.index.pending:
         return SETTLED
     found = admissions(at.index, HEADS_PER_TURN_MAX)
     if not found and at.index.waiting.unfinished:

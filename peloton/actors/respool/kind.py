@@ -10,9 +10,9 @@ from functools import partial
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.copies import CopyPools, PoolsCopy, copy_pools
 from peloton.actors.respool.decide import ABSENT, DECIDE
-from peloton.actors.respool.facts import FACTS
+from peloton.actors.respool.facts import FACTS, HourKept
 from peloton.actors.respool.goals import pursue
-from peloton.actors.respool.queries import get_pool, list_pools, list_queue
+from peloton.actors.respool.queries import get_pool, list_pools, list_queue, pool_history
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import EVOLVE, Pool
 from peloton.actors.respool.tree import Tree
@@ -36,7 +36,13 @@ def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
         evolve=EVOLVE,
         messages=m.MESSAGES,
         facts=FACTS,
-        answers={**m.ANSWERS, 501: m.PoolView, 502: m.QueuedLot, 510: PoolsCopy},
+        answers={
+            **m.ANSWERS,
+            501: m.PoolView,
+            502: m.QueuedLot,
+            510: PoolsCopy,
+            511: m.PoolHistory,
+        },
         partition=lambda key: m.TREE_PARTITION,
         parent=lambda key, state: m.ROOT,
         index=partial(Tree, policy),
@@ -45,10 +51,18 @@ def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
             m.GetPool: get_pool,
             m.ListQueue: list_queue,
             CopyPools: copy_pools,
+            m.GetPoolHistory: pool_history,
         },
         depends=_depends,
+        since={HourKept: m.LEVEL_LEDGER},
         recall_s=lambda notes: notes.wake_at,
-        queries={501: m.ListPools, 502: m.GetPool, 503: m.ListQueue, 510: CopyPools},
+        queries={
+            501: m.ListPools,
+            502: m.GetPool,
+            503: m.ListQueue,
+            510: CopyPools,
+            511: m.GetPoolHistory,
+        },
     )
 
 

@@ -10,6 +10,8 @@ from peloton.runtime.vocabulary import Bits, Key, Latest, Message, Query, Value,
 
 ROOT = Key("respool/root")
 ROOT_ID = "root"
+LEVEL_LEDGER = 6
+"""Feature level from which pools keep what they lent, hour by hour."""
 TREE_PARTITION = "tree"
 """All pools and lots of one tree share a shard."""
 
@@ -27,6 +29,23 @@ class PoolConfig(Value, frozen=True, gc=False, array_like=True):
     slack_percent: float = 20.0
     raw: bytes = b""  # the config as the client wrote it, for reading back
     problem: str = ""  # an error in the config itself, found when it was translated
+
+
+class PoolHour(Value, frozen=True, gc=False, array_like=True):
+    """A stretch of time of a pool, of an hour or more: what it held, beyond its reservation what it
+    `borrowed`, and what it left `unused` of it, which others may have borrowed.
+
+    Amounts for an hour: one cpu for two hours is 2. `given`: what tasks held that were ended for
+    others, and how many these were. Times are in seconds since 1970. Pools below are included.
+    """
+
+    began: float
+    ended: float
+    held: Resources
+    borrowed: Resources
+    unused: Resources
+    given: Resources
+    tasks: int
 
 
 class OpenRoot(Message, frozen=True, gc=False, array_like=True):
@@ -55,6 +74,12 @@ class Capacity(Latest, frozen=True, gc=False, array_like=True):
 
     inventory: Key
     capacity: Resources
+
+
+class KeepHour(Message, frozen=True, gc=False, array_like=True):
+    """Root to a pool: this time of it is over."""
+
+    hour: PoolHour
 
 
 class PoolDone(Value, frozen=True, gc=False, array_like=True):
@@ -101,6 +126,20 @@ class ListQueue(Query, frozen=True, gc=False, array_like=True):
     most: int
 
 
+class GetPoolHistory(Query, frozen=True, gc=False, array_like=True):
+    """To the root: the hours of the pool at a path, as `PoolHistory`; None if there is no pool."""
+
+    path: str
+
+
+class PoolHistory(Value, frozen=True, gc=False, array_like=True):
+    """The hours that a pool has kept, the oldest first, and the one that is still open."""
+
+    path: str
+    kept: tuple[PoolHour, ...]
+    open: PoolHour | None
+
+
 class QueuedLot(Value, frozen=True, gc=False, array_like=True):
     """The waiting members of one lot; its crowd says of which tasks."""
 
@@ -124,7 +163,14 @@ class PoolView(Value, frozen=True, gc=False, array_like=True):
     entitlement: Resources | None = None  # None: not asked for, or by an owner before it was shown
 
 
-MESSAGES: dict[int, type] = {1: OpenRoot, 2: CreatePool, 3: UpdatePool, 4: DeletePool, 5: Capacity}
+MESSAGES: dict[int, type] = {
+    1: OpenRoot,
+    2: CreatePool,
+    3: UpdatePool,
+    4: DeletePool,
+    5: Capacity,
+    6: KeepHour,
+}
 ANSWERS: dict[int, type] = {1: PoolDone}
 
 

@@ -57,6 +57,17 @@ def list_queue(pool: Pool, query: m.ListQueue, at: At) -> tuple[m.QueuedLot, ...
     return tuple(found)
 
 
+def pool_history(pool: Pool, query: m.GetPoolHistory, at: At) -> m.PoolHistory | None:
+    """What a pool held, borrowed and left to others, as far back as it has kept it."""
+    tree: Tree = at.index
+    found = find_pool(tree, query.path)
+    if found is None or found not in tree.pools:
+        return None
+    tree.note(at.now)
+    kept = tree.pools[found].hours
+    return m.PoolHistory(tree.path(found), kept, tree.ledger.open_hour(found, at.now))
+
+
 def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:
     """A pool as clients see it; the root shows the cluster's capacity as its own."""
     below = tuple(sorted(tree.below(pool))) if children else ()

@@ -13,7 +13,7 @@ import msgspec
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as f
-from peloton.actors.respool.messages import PoolConfig
+from peloton.actors.respool.messages import PoolConfig, PoolHour
 from peloton.runtime.vocabulary import Key, Value
 
 
@@ -29,6 +29,12 @@ class Pool(Value, frozen=True, gc=False, array_like=True):
 
     config: PoolConfig
     inventories: immutables.Map[Key, InventorySum] = immutables.Map()
+    hours: tuple[PoolHour, ...] = ()  # the last ones that are over, the oldest first
+
+    @property
+    def terms(self) -> tuple[PoolConfig, immutables.Map[Key, InventorySum]]:
+        """All that the tree of pools is made of: its history is not."""
+        return self.config, self.inventories
 
     @property
     def capacity(self) -> Resources:
@@ -37,6 +43,9 @@ class Pool(Value, frozen=True, gc=False, array_like=True):
         for inventory in sorted(self.inventories):
             total = total + self.inventories[inventory].capacity
         return total
+
+
+HOURS_KEPT_MAX = 48
 
 
 class PoolNotes(Value, frozen=True, gc=False, array_like=True):
@@ -50,9 +59,15 @@ def _capacity(pool: Pool, fact: f.CapacityChanged) -> Pool:
     return msgspec.structs.replace(pool, inventories=pool.inventories.set(fact.inventory, found))
 
 
+def _hour_kept(pool: Pool, fact: f.HourKept) -> Pool:
+    hours = (*pool.hours, fact.hour)[-HOURS_KEPT_MAX:]
+    return msgspec.structs.replace(pool, hours=hours)
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Pool | None]] = {
     f.PoolCreated: lambda pool, fact: Pool(fact.config),
     f.PoolUpdated: lambda pool, fact: msgspec.structs.replace(pool, config=fact.config),
     f.PoolDeleted: lambda pool, fact: None,
     f.CapacityChanged: _capacity,
+    f.HourKept: _hour_kept,
 }

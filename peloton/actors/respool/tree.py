@@ -20,6 +20,7 @@ from peloton.actors.respool.displacements import Displacements
 from peloton.actors.respool.division import DivisionSteps
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
 from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_lane, slack_lane
+from peloton.actors.respool.ledger import LendingLedger
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot, held_and_wanted
 from peloton.actors.respool.messages import ROOT
@@ -67,6 +68,7 @@ class Tree:
         self.reclaims = Reclaims()
         self.displacements = Displacements()
         self.releases = Releases()
+        self.ledger = LendingLedger()
         self._nodes: dict[Key, Node] = {}
         self._sharing = Sharing()
         self._uneven: dict[Key, None] = {}  # pools that keep what they do not need, or never borrow
@@ -102,6 +104,15 @@ class Tree:
         first turn, which would have to wait for it."""
         self._sharing.settle()
         self._sharing.keep_arrays(self._nodes)
+
+    def note(self, now: float) -> None:
+        """Date what has changed since the last note."""
+        self.releases.note(now, up=self.up)
+        self.ledger.note(now, look=self._lending, up=self.up)
+
+    def _lending(self, pool: Key) -> tuple[Resources, Resources]:
+        known = self.pools.get(pool)
+        return self.use(pool), known.config.reservation if known is not None else ZERO
 
     # ---- one pool ----
 
@@ -298,6 +309,9 @@ class Tree:
     def _put_pool(self, key: Key, new: Pool | None) -> None:
         node = self._node(key)
         known, was = node.state, node.limit
+        if known is not None and new is not None and known.terms == new.terms:
+            node.state = self.pools[key] = new  # only its history is another
+            return
         above, above_now = parent_of(key, known), parent_of(key, new)
         if known is not None and above is not None:
             self._node(above).unname(key, known)
@@ -323,6 +337,7 @@ class Tree:
                 node.link(self._node(above_now))
                 self._sharing.used[key] = node
         self._sharing.touch(node)
+        self.ledger.touch_known(key)
         if moved:
             self._reshaped(node)
         else:
@@ -439,6 +454,7 @@ class Tree:
         if wanted:
             node.add_demand(need.times(wanted))
         if held:
+            self.ledger.touch(pool)
             self._sharing.used[pool] = node
             node.add_use(key.split("/")[1], need.times(held))
         rations, on_slack = rations_of(lot.shape) if held else (), lot.shape.on_slack
@@ -447,6 +463,9 @@ class Tree:
         if held and on_slack:
             node.on_slack = node.on_slack + need.times(held)
             node.add_slack_use(need.times(held))
+        if old is not None and new is not None and new.leaving.raw & ~old.leaving.raw:
+            tasks = len(new.leaving - old.leaving)
+            self.ledger.gave(pool, need.times(tasks), tasks=tasks)
         if held < 0:
             self._released(node, need)
             self.releases.add(pool, need.times(-held), tasks=-held)
@@ -554,3 +573,4 @@ class Tree:
             for lane in lanes_of(node.key):
                 self.queues.pop(lane, None)
             self.releases.drop(node.key)
+            self.ledger.drop(node.key)

@@ -433,6 +433,7 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     RequestAnswered: ShadowLedger.request,
 }
 NOT_APPLIED = (
+    pf.HourKept,
     hf.MaintenanceCompleted, hf.MaintenanceStarted, hf.ProcessesStarted, hf.HostUnreachable,
     hf.HostQuarantined, hf.QuarantineEnded, hf.HostReconciled, hf.TaskHoldsEnded, hf.HostReachable,
     hf.HostTakenDown, hf.TroubleNoted, hf.RunsRefused, hf.KillOrdered, hf.HostPoolSet, hf.TaskHeld,

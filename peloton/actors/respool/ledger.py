@@ -1,0 +1,154 @@
+"""The ledger of lending: what each pool held, borrowed and left to others, hour by hour.
+
+Turns changes of use into integrals over time: nothing is sampled, so none is missed, and a pool
+that does not change costs nothing. An hour of a pool is closed by the first change after its end,
+and then kept by the pool itself (`PoolHour`); what is still open is lost with the owner of the
+tree, which shows as a gap between two hours. Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.messages import PoolHour
+from peloton.actors.respool.releases import Up
+from peloton.runtime.vocabulary import Key
+
+HOUR_S = 3600
+MS_PER_HOUR = HOUR_S * 1000
+NOTED_MAX = 256
+"""Pools that are dated by one note: after a recovery there may be many."""
+
+UseOf = Callable[[Key], tuple[Resources, Resources]]
+"""What a pool uses now, and what it reserves."""
+
+
+class LendingAccount:
+    """The open hour of one pool. Integrals are in millionths of a unit times milliseconds."""
+
+    __slots__ = ("_at", "_began", "_borrowed", "_held", "_rates", "_unused", "given", "tasks")
+
+    def __init__(self, now: int) -> None:
+        kinds = len(Resources.KINDS)
+        self._began = self._at = now
+        self._rates: list[tuple[int, int, int, int]] = []
+        self._held, self._borrowed, self._unused = [0] * kinds, [0] * kinds, [0] * kinds
+        self.given, self.tasks = Resources(), 0
+
+    @property
+    def hour(self) -> int:
+        """The number of the hour that is open."""
+        return self._began // MS_PER_HOUR
+
+    def advance(self, now: int) -> None:
+        """Nothing has changed until now. A clock that goes back counts for nothing."""
+        lasted = now - self._at
+        if lasted <= 0:
+            return
+        self._at = now
+        for kind, use, borrowed, unused in self._rates:
+            self._held[kind] += use * lasted
+            self._borrowed[kind] += borrowed * lasted
+            self._unused[kind] += unused * lasted
+
+    def set(self, use: Resources, reserved: Resources) -> None:
+        """From now on it uses this."""
+        self._rates = [
+            (kind, used, used - own if used > own else 0, own - used if own > used else 0)
+            for kind, (used, own) in enumerate(zip(use.amounts(), reserved.amounts(), strict=True))
+            if used or own
+        ]
+
+    def row(self) -> PoolHour:
+        """What has come together until the last advance."""
+        return PoolHour(
+            self._began / 1000, self._at / 1000, _hours(self._held), _hours(self._borrowed),
+            _hours(self._unused), self.given, self.tasks,
+        )  # fmt: skip
+
+    def begin(self) -> None:
+        """Open the next hour."""
+        kinds = len(Resources.KINDS)
+        self._began = self._at
+        self._held, self._borrowed, self._unused = [0] * kinds, [0] * kinds, [0] * kinds
+        self.given, self.tasks = Resources(), 0
+
+
+class LendingLedger:
+    """The open hours of all pools of one tree that were in use since it has its owner."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[Key, LendingAccount] = {}
+        self._touched: dict[Key, None] = {}  # pools whose use or reservation may be another
+        self._gave: dict[Key, tuple[Resources, int]] = {}  # to others, not noted yet
+        self._closed: list[tuple[Key, PoolHour]] = []
+
+    def touch(self, pool: Key) -> None:
+        """What a pool or its own tasks use may have changed."""
+        self._touched[pool] = None
+
+    def touch_known(self, pool: Key) -> None:
+        """The same, of one that was never in use unless it has been noted."""
+        if pool in self._accounts:
+            self._touched[pool] = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a note has left some for the next one."""
+        return bool(self._touched)
+
+    def gave(self, pool: Key, amount: Resources, *, tasks: int) -> None:
+        """Tasks of a pool were chosen to give back."""
+        known, count = self._gave.get(pool, (Resources(), 0))
+        self._gave[pool] = known + amount, count + tasks
+        self._touched[pool] = None
+
+    def drop(self, pool: Key) -> None:
+        """There is no such pool any more."""
+        for known in (self._accounts, self._touched, self._gave):
+            known.pop(pool, None)
+
+    def note(self, now: float, *, look: UseOf, up: Up) -> None:
+        """Date what has changed since the last note; it costs the pools that changed, and their
+        paths to the root."""
+        if not self._touched:
+            return
+        at = int(now * 1000)
+        touched = [*islice(self._touched, NOTED_MAX)]
+        for each in touched:
+            del self._touched[each]
+        for pool in dict.fromkeys(above for each in touched for above in up(each)):
+            use, reserved = look(pool)
+            account = self._accounts.get(pool)
+            if account is None:
+                account = self._accounts[pool] = LendingAccount(at)
+            account.advance(at)
+            if at // MS_PER_HOUR > account.hour:
+                self._closed.append((pool, account.row()))
+                account.begin()
+            account.set(use, reserved)
+        for pool in touched:
+            amount, tasks = self._gave.pop(pool, (Resources(), 0))
+            for above in up(pool) if tasks else ():
+                account = self._accounts[above]
+                account.given, account.tasks = account.given + amount, account.tasks + tasks
+
+    def take_closed(self) -> list[tuple[Key, PoolHour]]:
+        """The hours that were closed since the last call, to be kept by their pools."""
+        found, self._closed = self._closed, []
+        return found
+
+    def open_hour(self, pool: Key, now: float) -> PoolHour | None:
+        """What has come together of a pool until now and is not kept yet."""
+        account = self._accounts.get(pool)
+        if account is None:
+            return None
+        account.advance(int(now * 1000))
+        return account.row()
+
+
+def _hours(integrals: list[int]) -> Resources:
+    """Millionths of a unit for an hour, rounded down."""
+    return Resources(*(each // MS_PER_HOUR for each in integrals))
