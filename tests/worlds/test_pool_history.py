@@ -17,6 +17,8 @@ from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate
 
 HOUR_S = 3600.0
+FULL = 12
+"""Tasks that all hosts have room for."""
 
 
 def cluster_of(level: int = LEVEL_LEDGER, hours: float = 2.25) -> CheckedCluster:
@@ -70,3 +72,16 @@ def test_nothing_is_kept_below_its_feature_level() -> None:
     cluster.run_for(10.0)
     found = history(cluster, "/p")
     assert found.kept == () and found.open is not None
+
+
+@pytest.mark.parametrize("level", [LEVEL_LEDGER - 1, LEVEL_LEDGER])
+def test_an_hour_that_is_over_holds_up_nobody(level: int) -> None:
+    """The first end closes an hour, and makes room for one that waits."""
+    cluster = cluster_of(level, hours=1.5)
+    first = cluster.create_job(job_spec(1), "first")
+    cluster.run_for(60.0)
+    job = cluster.create_job(job_spec(3 * FULL), "more")
+    cluster.run_until(cluster.over, within_s=6 * HOUR_S)
+    assert cluster.counts(first) == {"SUCCEEDED": 1}
+    assert cluster.counts(job) == {"SUCCEEDED": 3 * FULL}
+    cluster.check_quiet()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.displacing import displacements
 from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION, Admit
@@ -35,22 +37,22 @@ class PoolStates(enum.StrEnum):
 
 
 def serve(at: At) -> Decision | Rest:
-    """Admit what fits, in any pool of the tree, and keep the ledger of all."""
-    step = _serve(at)
-    if not isinstance(step, Decision) and at.index is not None and at.index.ledger.is_behind:
-        return Decision(sends=(Send(ROOT, OpenRoot()),))  # the rest is noted in the next turn
-    return step
+    """Admit what fits, in any pool of the tree, and have pools keep the hours that are over."""
+    tree: Tree | None = at.index
+    if tree is None:
+        return SETTLED
+    tree.note(at.now)
+    step = _admit(at) if tree.pending else SETTLED
+    closed = tree.ledger.take_closed()
+    kept = tuple(Send(pool, KeepHour(hour)) for pool, hour in closed)
+    if isinstance(step, Decision):
+        return msgspec.structs.replace(step, sends=(*step.sends, *kept)) if kept else step
+    if tree.ledger.is_behind:
+        return Decision(sends=(*kept, Send(ROOT, OpenRoot())))  # the rest is noted in the next turn
+    return Decision(sends=kept) if kept else step
 
 
-def _serve(at: At) -> Decision | Rest:
-    if at.index is None:
-        return SETTLED
-    at.index.note(at.now)
-    closed = at.index.ledger.take_closed()
-    if closed:
-        return Decision(sends=tuple(Send(pool, KeepHour(hour)) for pool, hour in closed))
-    if not at.index.pending:
-        return SETTLED
+def _admit(at: At) -> Decision | Rest:
     found = admissions(at.index, HEADS_PER_TURN_MAX)
     if not found and at.index.waiting.unfinished:
         return Decision(sends=(Send(ROOT, OpenRoot()),))  # others have their turns in between
