@@ -157,7 +157,10 @@ def test_an_accepted_rollback_kills_what_it_does_not_know_and_reuses_no_id(tmp_p
         assert cluster.stop() == 0
     runs = Counter(log.read_text().split())
     assert max(runs.values()) == 1, f"ids used twice: {runs.most_common(3)}"
-    assert {f"{waiting}-{at}-1{which}" for at in range(4) for which in ("", ".g1")} <= set(runs)
+    # Each ran before and after; how often a host refused it first does not matter.
+    for at in range(4):
+        generations = {run.endswith(".g1") for run in runs if run.startswith(f"{waiting}-{at}-")}
+        assert generations == {False, True}, at
     assert sum(run.startswith(known) for run in runs) == 2, "those that it knows went on"
 
 
