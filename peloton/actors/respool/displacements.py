@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from peloton.actors.respool.lanes import pool_of_lane
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.moments import LaneMoments
+from peloton.actors.respool.reclaims import REST_S_MIN, PreemptionPolicy
 from peloton.actors.respool.waiting import Waiting
 from peloton.runtime.vocabulary import Key
 
 ASKED_LATER = "tasks of its pool are asked to give it back once it has waited for {after}"
-REST_S = 1.0
-"""Before somebody is asked again who could not give back, at the least."""
 
 
 class Displacements:
     """The bookkeeping of one tree."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: PreemptionPolicy) -> None:
+        self.min_run_s = dict(policy.inside)  # by path of the pools that may
+        self._rest_s = policy.rest_s
         self.verdicts: dict[Key, str] = {}  # lane that waits → what comes of it
         self._moments = LaneMoments()
         self._numbers: dict[Key, int] = {}  # of the waiting: another one begins anew
@@ -44,26 +46,25 @@ class Displacements:
                 self._moments.push(lane, 0.0)
             self._asked = {}
 
-    def follow(
-        self, waiting: Waiting, *, allowed: Callable[[Key], bool], after_s: float, now: float
-    ) -> None:
-        """Note whose head has begun or ceased to wait; only lanes that are `allowed` to count."""
+    def follow(self, waiting: Waiting, *, path: Callable[[Key], str], now: float) -> None:
+        """Note whose head has begun or ceased to wait, in pools that may end tasks of their own."""
         for key, rest_s in self._spared.items():
-            self._rests[key] = now + max(REST_S, min(rest_s or after_s, after_s))
+            self._rests[key] = now + max(REST_S_MIN, min(rest_s or self._rest_s, self._rest_s))
         self._spared = {}
         if not waiting.head_news:
             return
         news, waiting.head_news = waiting.head_news, {}
         for lane in news:
             number = waiting.numbers.get(lane)
-            if number is None or waiting.head(lane) is None or not allowed(lane):
+            waits = waiting.head(lane) is not None
+            if number is None or not waits or path(pool_of_lane(lane)) not in self.min_run_s:
                 self._drop(lane)
                 continue
             if self._numbers.get(lane, number) != number:
                 self._drop(lane)
             self._numbers[lane] = number
             self.verdicts.setdefault(lane, ASKED_LATER)
-            self._moments.push(lane, self._moments.begin(lane, now) + after_s)
+            self._moments.push(lane, self._moments.begin(lane, now) + self._rest_s)
 
     def _drop(self, lane: Key) -> None:
         self._moments.end(lane)

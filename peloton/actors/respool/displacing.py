@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import fitting_rations
-from peloton.actors.respool.displacements import REST_S
 from peloton.actors.respool.giving import (
     LOTS_MAX,
     Overdraft,
@@ -23,19 +22,18 @@ from peloton.actors.respool.giving import (
     TaskBatch,
     coming_in,
     cover,
-    fitting,
-    gain_text,
+    free_in,
     may_give,
     missing_of,
     most_of,
     orders_for,
     size_of_first,
-    total_of,
 )
 from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.messages import Displacement, Reclaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import ZERO
+from peloton.actors.respool.reclaims import REST_S_MIN
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
 
@@ -52,19 +50,14 @@ OFTEN = "nobody of its pool gives back: it has done so as often as it may"
 
 def displacements(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
     """The orders to lots that are due now; to be asked once `reclaims` has nothing to order."""
-    books, allowed = tree.displacements, dict(tree.policy.inside)
-    books.follow(
-        tree.waiting,
-        allowed=lambda lane: tree.path(pool_of_lane(lane)) in allowed,
-        after_s=max(tree.policy.sustained_s, REST_S),
-        now=now,
-    )
+    books = tree.displacements
+    books.follow(tree.waiting, path=tree.path, now=now)
     found: list[tuple[Key, Reclaim]] = []
     for _ in range(LANES_PER_TURN_MAX):
         lane = books.due(now)
         if lane is None:
             break
-        min_run_s = allowed.get(tree.path(pool_of_lane(lane)))
+        min_run_s = books.min_run_s.get(tree.path(pool_of_lane(lane)))
         if tree.waiting.head(lane) is None or min_run_s is None:
             continue  # noted when it waits again
         found += _for_lane(tree, lane, min_run_s=min_run_s, now=now)
@@ -75,7 +68,7 @@ def displacements(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
 
 def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tuple[Key, Reclaim]]:
     books, pool = tree.displacements, pool_of_lane(lane)
-    later = now + max(tree.policy.sustained_s, REST_S)
+    later = now + tree.policy.rest_s
     if tree.reclaims.is_open(lane):
         books.again(lane, later, verdict="")
         return []
@@ -86,32 +79,22 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
     first = next(iter(tree.queues[lane].eligible()))
     inside = Displacement(first, tree.lots[first].shape.priority, min_run_s)
     wanted, room = _wanted(tree, lane, priority=inside.priority), _room(tree, lane)
-    missing = missing_of(total_of(wanted), room)
-    if not any(missing):
+    where, size = _where(tree, pool, wanted=wanted), size_of_first(tree, lane)
+    short, over = Shortfall(pool, where, size, wanted, room, inside), _all_of(tree, pool)
+    if not any(short.missing):
         books.again(lane, later, verdict=COMING)
         return []
-    size, over = size_of_first(tree, lane), _all_of(tree, pool)
-    short = Shortfall(pool, _where(tree, pool, wanted=wanted), size, missing, inside)
-    picked, gained = cover(tree, over, short=short, now=now)
-    possible = fitting(wanted, room + gained)
-    if not possible:
-        until, verdict = _why_not(tree, short, picked=bool(picked), now=now)
+    found = cover(tree, over, short=short, now=now)
+    if not found.gain:
+        until, verdict = _why_not(tree, short, picked=bool(found.picked), now=now)
         books.again(lane, until, verdict=verdict)
         return []
-    if possible != wanted:
-        short = short._replace(missing=missing_of(total_of(possible), room))
-        picked, _ = cover(tree, over, short=short, now=now)
-    if not picked:
+    if not found.picked:
         books.again(lane, later, verdict=COMING)
         return []
     books.ordered(lane, verdict=GIVE_BACK)
-    gain = gain_text(tree, over, gain=possible, picked=picked)
     return orders_for(
-        tree,
-        short,
-        picked=picked,
-        reason=lambda key: f"{_reason(tree, key, inside=inside)}: {gain}",
-        now=now,
+        tree, over, cover=found, reason=lambda key: _reason(tree, key, inside=inside), now=now
     )
 
 
@@ -144,9 +127,7 @@ def _room(tree: Tree, lane: Key) -> Resources:
     pool = pool_of_lane(lane)
     spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
     rooms = [spare + coming_in(tree, pool)]
-    for above in tree.up(pool):
-        coming = coming_in(tree, above) - tree.reclaims.claimed(above)
-        rooms.append(tree.available(above) + coming)
+    rooms += [free_in(tree, above) for above in tree.up(pool)]
     if is_slack(lane):
         rooms.append(tree.slack_room(pool))
     return Resources(*map(min, zip(*(each.amounts() for each in rooms), strict=True)))
@@ -161,8 +142,7 @@ def _all_of(tree: Tree, pool: Key) -> Overdrafts:
 
 def _where(tree: Tree, pool: Key, *, wanted: list[TaskBatch]) -> Key:
     """Where it is missing: hosts have to have room only where the cluster has none."""
-    free = tree.available(ROOT) + coming_in(tree, ROOT) - tree.reclaims.claimed(ROOT)
-    return ROOT if any(missing_of(total_of(wanted), free)) else pool
+    return ROOT if any(missing_of(wanted, free_in(tree, ROOT))) else pool
 
 
 def _reason(tree: Tree, giver: Key, *, inside: Displacement) -> str:
@@ -177,15 +157,15 @@ def _why_not(tree: Tree, short: Shortfall, *, picked: bool, now: float) -> tuple
     """When to look again, and why nobody gives back."""
     policy, books, inside = tree.policy, tree.reclaims, short.inside
     assert inside is not None
-    later = now + max(policy.sustained_s, REST_S)
+    later = now + policy.rest_s
     lower = [key for key in books.victims(short.pool) if may_give(tree, key, inside=inside)]
     if not lower:
         return later, NONE_LOWER
     if books.budget(short.pool, policy, now) <= 0:
         return books.window_ends(short.pool, policy), OFTEN
     if books.in_flight.get(short.pool) or most_of(tree, short.pool, now=now) <= 0:
-        return now + REST_S, COMING
+        return now + REST_S_MIN, COMING
     if not picked and any(tree.displacements.rests(key, now) for key in lower):
-        until = max(now + REST_S, min(later, now + (inside.min_run_s or policy.sustained_s)))
+        until = max(now + REST_S_MIN, min(later, now + (inside.min_run_s or policy.sustained_s)))
         return until, TOO_YOUNG.format(f"{inside.min_run_s:g}") if inside.min_run_s else IN_VAIN
     return later, IN_VAIN

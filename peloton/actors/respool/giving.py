@@ -57,13 +57,27 @@ class Shortfall(NamedTuple):
     pool: Key
     where: Key
     size: Resources  # of one of the tasks that wait first: hosts must have room for such
-    missing: tuple[int, ...]
+    wanted: list[TaskBatch]
+    free: Resources
     inside: Displacement | None = None  # it comes from tasks of the same pool
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """What is wanted beyond what is free, of each kind."""
+        return missing_of(self.wanted, self.free)
 
     @property
     def for_hosts(self) -> Resources:
         """For what hosts must have room: for nothing, where only the limit of a pool is short."""
         return self.size if self.where == ROOT else ZERO
+
+
+class Cover(NamedTuple):
+    """Who gives for what is missing, and for which of the tasks there is room then."""
+
+    short: Shortfall
+    gain: list[TaskBatch]
+    picked: list[LotShare]
 
 
 def size_of_first(tree: Tree, lane: Key) -> Resources:
@@ -94,9 +108,9 @@ def fitting(batches: Sequence[TaskBatch], room: Resources) -> list[TaskBatch]:
     return found
 
 
-def missing_of(total: Resources, free: Resources) -> tuple[int, ...]:
-    """What is needed beyond what is free, of each kind; nothing of less than a task can be told."""
-    pairs = zip(total.amounts(), free.amounts(), strict=True)
+def missing_of(wanted: Sequence[TaskBatch], free: Resources) -> tuple[int, ...]:
+    """What is wanted beyond what is free, of each kind."""
+    pairs = zip(total_of(wanted).amounts(), free.amounts(), strict=True)
     return tuple(need - have if need - have >= EPSILON else 0 for need, have in pairs)
 
 
@@ -109,7 +123,25 @@ def coming_in(tree: Tree, pool: Key) -> Resources:
     return total
 
 
-def cover(
+def free_in(tree: Tree, pool: Key) -> Resources:
+    """What a limit leaves for anybody, once all that comes back to the pool has come."""
+    return tree.available(pool) + coming_in(tree, pool) - tree.reclaims.claimed(pool)
+
+
+def cover(tree: Tree, over: Overdrafts, *, short: Shortfall, now: float) -> Cover:
+    """Who gives for all tasks that are wanted, or else for the first of them that fit then.
+
+    Where there is no gain, those are picked who could give, but not enough.
+    """
+    picked, gained = _pick(tree, over, short=short, now=now)
+    gain = fitting(short.wanted, short.free + gained)
+    if gain and gain != short.wanted:
+        short = short._replace(wanted=gain)
+        picked, _ = _pick(tree, over, short=short, now=now)
+    return Cover(short, gain, picked)
+
+
+def _pick(
     tree: Tree, over: Overdrafts, *, short: Shortfall, now: float
 ) -> tuple[list[LotShare], Resources]:
     """Members that cover what is missing, as far as they can, and what they give."""
@@ -164,16 +196,6 @@ def _givers(tree: Tree, pool: Key, *, short: Shortfall, now: float) -> Iterator[
             yield key
 
 
-def gain_text(
-    tree: Tree, over: Overdrafts, *, gain: Sequence[TaskBatch], picked: Sequence[LotShare]
-) -> str:
-    """What is gained by orders, and how many lots that could be asked are not."""
-    tasks = counted(sum(each.tasks for each in gain), "task", many="tasks")
-    lots = sum(tree.reclaims.count_victims(each.pool) for each in over.pools) - len(picked)
-    spared = f"; {counted(lots, 'other lot is', many='other lots are')} spared" if lots > 0 else ""
-    return f"room for {tasks}{spared}"
-
-
 def most_of(tree: Tree, pool: Key, *, now: float) -> int:
     """How many more tasks of a pool may give back now."""
     policy, books = tree.policy, tree.reclaims
@@ -184,15 +206,10 @@ def most_of(tree: Tree, pool: Key, *, now: float) -> int:
 
 
 def orders_for(
-    tree: Tree,
-    short: Shortfall,
-    *,
-    picked: list[LotShare],
-    reason: Callable[[Key], str],
-    now: float,
+    tree: Tree, over: Overdrafts, *, cover: Cover, reason: Callable[[Key], str], now: float
 ) -> list[tuple[Key, Reclaim]]:
     """The orders to those that were picked; `reason` says why of a lot."""
-    need = short.for_hosts
+    need, picked, gain = cover.short.for_hosts, cover.picked, _gain_text(tree, over, cover=cover)
     if any(not need.within(tree.lots[each.lot].shape.resources) for each in picked):
         # Several have to leave one host, so that only one slice at a time may choose them.
         picked = picked[:1]
@@ -200,6 +217,15 @@ def orders_for(
     for lot_key, count in picked:
         lot = tree.lots[lot_key]
         tree.reclaims.count(lot.shape.pool, tree.policy, tasks=count, now=now)
-        order = Reclaim(lot.orders, count, need, reason(lot_key), short.inside)
-        found.append((lot_key, order))
+        text = f"{reason(lot_key)}: {gain}"
+        found.append((lot_key, Reclaim(lot.orders, count, need, text, cover.short.inside)))
     return found
+
+
+def _gain_text(tree: Tree, over: Overdrafts, *, cover: Cover) -> str:
+    """What is gained, and how many lots that could be asked are not."""
+    tasks = counted(sum(each.tasks for each in cover.gain), "task", many="tasks")
+    able = sum(tree.reclaims.count_victims(each.pool) for each in over.pools)
+    lots = able - len(cover.picked)
+    spared = f"; {counted(lots, 'other lot is', many='other lots are')} spared" if lots > 0 else ""
+    return f"room for {tasks}{spared}"

@@ -20,18 +20,15 @@ from peloton.actors.respool.giving import (
     Overdrafts,
     Shortfall,
     TaskBatch,
-    coming_in,
     cover,
-    fitting,
-    gain_text,
-    missing_of,
+    free_in,
     orders_for,
     size_of_first,
     total_of,
 )
 from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.messages import Reclaim
-from peloton.actors.respool.node import KINDS, ZERO
+from peloton.actors.respool.node import ZERO
 from peloton.actors.respool.reclaims import REST_S_MIN
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
@@ -66,32 +63,27 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
         return []
     where, _ = awaited
     books.sort(tree.lots)
-    later = now + max(tree.policy.sustained_s, REST_S_MIN)
+    later = now + tree.policy.rest_s
     wanted, pool = _wanted(tree, lane), pool_of_lane(lane)
     if not wanted:
         books.again(lane, later, verdict="")
         return []
-    free = tree.available(where) + coming_in(tree, where) - books.claimed(where)
     over = _overdrafts(tree, where)
-    short = Shortfall(pool, where, size_of_first(tree, lane), missing_of(total_of(wanted), free))
-    picked, gained = cover(tree, over, short=short, now=now)
-    possible = fitting(wanted, free + gained)
-    if not possible:
+    short = Shortfall(pool, where, size_of_first(tree, lane), wanted, free_in(tree, where))
+    found = cover(tree, over, short=short, now=now)
+    if not found.gain:
         until, verdict = _why_not(tree, over, later=later, now=now)
         books.again(lane, until, verdict=verdict)
         return []
-    if possible != wanted:
-        short = short._replace(missing=missing_of(total_of(possible), free))
-        picked, _ = cover(tree, over, short=short, now=now)
     books.verdicts.pop(lane, None)
-    books.claim(lane, total_of(possible), above=tree.up(pool))
+    books.claim(lane, total_of(found.gain), above=tree.up(pool))
     books.on_the_way(lane)
-    gain = gain_text(tree, over, gain=possible, picked=picked)
+    kind = next((kind for kind, missing in enumerate(found.short.missing) if missing), 0)
     return orders_for(
         tree,
-        short,
-        picked=picked,
-        reason=lambda key: f"{_reason(tree, key, short=short)}: {gain}",
+        over,
+        cover=found,
+        reason=lambda key: _reason(tree, key, asks=pool, kind=kind),
         now=now,
     )
 
@@ -148,14 +140,13 @@ def _overdrafts(tree: Tree, where: Key) -> Overdrafts:
     return found
 
 
-def _reason(tree: Tree, lot: Key, *, short: Shortfall) -> str:
+def _reason(tree: Tree, lot: Key, *, asks: Key, kind: int) -> str:
     giver = tree.lots[lot].shape.pool
-    kind = next(kind for kind in KINDS if short.missing[kind])
     used, entitled = (of(giver).amounts()[kind] for of in (tree.use, tree.entitlement))
     return (
         f"preempted: pool {tree.path(giver)} is entitled to {amount(entitled):.10g} "
         f"{Resources.KINDS[kind]} and uses {amount(used):.10g}; "
-        f"pool {tree.path(short.pool)} waits for what it is entitled to"
+        f"pool {tree.path(asks)} waits for what it is entitled to"
     )
 
 

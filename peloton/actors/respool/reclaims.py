@@ -43,6 +43,11 @@ class PreemptionPolicy(NamedTuple):
     inside: tuple[tuple[str, float], ...] = ()
 
     @property
+    def rest_s(self) -> float:
+        """How long who could not give back, and who waits for it, are left alone."""
+        return max(self.sustained_s, REST_S_MIN)
+
+    @property
     def keeps_to_reservation(self) -> bool:
         """Whether that rule is in force: without preemption nothing is given back anyway."""
         return self.enabled and self.within_reservation
@@ -188,7 +193,7 @@ class Reclaims:
                 pool, max(since + policy.sustained_s, self._rest_until.get(pool, 0.0))
             )
         for lot, need in self._spared.items():
-            self._rests[lot] = need, now + max(policy.sustained_s, REST_S_MIN)
+            self._rests[lot] = need, now + policy.rest_s
         self._spared = {}
 
     def _drop(self, pool: Key) -> None:

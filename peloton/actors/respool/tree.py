@@ -66,7 +66,7 @@ class Tree:
         self.queues: dict[Key, Queue] = {}
         self.waiting = Waiting(heads_noted=bool(policy.inside))
         self.reclaims = Reclaims()
-        self.displacements = Displacements()
+        self.displacements = Displacements(policy)
         self.releases = Releases()
         self.ledger = LendingLedger()
         self._nodes: dict[Key, Node] = {}
