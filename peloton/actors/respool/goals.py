@@ -22,6 +22,9 @@ from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Sen
 HEADS_PER_TURN_MAX = 32
 """Queues whose head is looked at in one turn: after a recovery that may be all there are."""
 
+AGAIN = Send(ROOT, OpenRoot())
+"""To itself: the rest is done in its next turn, and others have theirs in between."""
+
 
 class PoolGoals(enum.StrEnum):
     """What should be."""
@@ -48,14 +51,14 @@ def serve(at: At) -> Decision | Rest:
     if isinstance(step, Decision):
         return msgspec.structs.replace(step, sends=(*step.sends, *kept)) if kept else step
     if tree.ledger.is_behind:
-        return Decision(sends=(*kept, Send(ROOT, OpenRoot())))  # the rest is noted in the next turn
+        return Decision(sends=(*kept, AGAIN))
     return Decision(sends=kept) if kept else step
 
 
 def _admit(at: At) -> Decision | Rest:
     found = admissions(at.index, HEADS_PER_TURN_MAX)
     if not found and at.index.waiting.unfinished:
-        return Decision(sends=(Send(ROOT, OpenRoot()),))  # others have their turns in between
+        return Decision(sends=(AGAIN,))
     if not found:
         return take_back(at)
     sends = tuple(Send(lot, Admit(members)) for lot, members in found)

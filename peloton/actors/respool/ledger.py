@@ -31,11 +31,9 @@ class LendingAccount:
     __slots__ = ("_at", "_began", "_borrowed", "_held", "_rates", "_unused", "given", "tasks")
 
     def __init__(self, now: int) -> None:
-        kinds = len(Resources.KINDS)
-        self._began = self._at = now
+        self._at = now
         self._rates: list[tuple[int, int, int, int]] = []
-        self._held, self._borrowed, self._unused = [0] * kinds, [0] * kinds, [0] * kinds
-        self.given, self.tasks = Resources(), 0
+        self.begin()
 
     @property
     def hour(self) -> int:
