@@ -148,7 +148,12 @@ def share_rows(found: Any) -> Iterator[tuple[object, ...]]:
             columns = share.before, share.after, share.used, share.wanted
             values = [getattr(column, field) for column in columns]
             if any(values):
-                yield (share.path, name, *(f"{round(value, 3):.10g}" for value in values))
+                yield (share.path, name, *map(number, values))
+
+
+def number(of: float) -> str:
+    """An amount, to a thousandth."""
+    return f"{round(of, 3):.10g}"
 
 
 def pool_lines(found: Any) -> Iterator[str]:

@@ -14,6 +14,7 @@ import click
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, show
+from peloton.cli.plan import AMOUNTS, amounts_text, number
 from peloton.cli.session import connected
 from peloton.cli.times import moment_text
 from peloton.cli.watching import watched
@@ -177,8 +178,6 @@ def standing_lines(pools: Iterable[Any]) -> Iterator[str]:
 
 def queue_lines(answer: Any) -> Iterator[str]:
     """Who waits, and who gives back."""
-    from peloton.cli.plan import amounts_text
-
     yield f"{answer.waiting_in_all} tasks wait" + (f": {answer.text}" if answer.text else "")
     for lot in answer.waiting:
         gang = ", a gang" if lot.gang else ""
@@ -194,10 +193,6 @@ def queue_lines(answer: Any) -> Iterator[str]:
             f"giving back: {each.instances} of job {each.job} in pool {each.pool}, which hold "
             f"{amounts_text(each.amount)}" + (f": {each.text}" if each.text else "")
         )
-
-
-def number(of: float) -> str:
-    return f"{round(of, 3):.10g}"
 
 
 @click.command(cls=OwnCommand)
@@ -235,8 +230,6 @@ def history(path: str) -> None:
 
 def hour_rows(hours: Iterable[Any]) -> Iterator[tuple[object, ...]]:
     """One line for each kind of a time of which there is anything."""
-    from peloton.cli.plan import AMOUNTS
-
     for hour in hours:
         columns = hour.held, hour.borrowed, hour.unused, hour.given_back
         until = "now" if hour.open else moment_text(hour.ended)
