@@ -17,7 +17,7 @@ from peloton.actors.respool.messages import LEVEL_LEDGER, ROOT, PoolConfig, Pool
 from peloton.actors.respool.state import HOURS_KEPT_MAX, Pool
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Key
-from tests.actors.test_reclaiming import AFTER_S, A, B, World, size_of
+from tests.actors.test_reclaiming import AFTER_S, A, B, size_of, two_pools
 
 START = 10 * HOUR_S
 
@@ -141,13 +141,8 @@ def test_a_pool_keeps_the_last_hours_once_each() -> None:
 
 
 def test_what_is_given_back_is_counted_for_who_gave_it() -> None:
-    world = World(size_of(10))
-    world.pool(A, size_of(6))
-    world.pool(B, size_of(4))
-    world.lot("lent", A, size_of(1), tasks=10)
-    world.settle()
+    world, _, _ = two_pools()
     world.tree.note(world.now)
-    world.lot("asks", B, size_of(1), tasks=4)
     world.serve()
     assert world.serve(AFTER_S) == [("lent", 4)]
     world.tree.note(world.now)

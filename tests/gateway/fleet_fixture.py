@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import ConfigureHost
@@ -55,6 +56,13 @@ OPEN_TO_ALL: dict[str, Any] = {
     "boxes": SandboxFiles(None, ("127.0.0.1", 1)),
 }
 """For a server that serves no files, and whoever calls."""
+
+
+def refused(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
+    """The code and the text with which a call ends."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call(sent)
+    return caught.value.code(), caught.value.details()
 
 
 class Deployment:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import pytest
 
 from peloton.actors.host.messages import PingBackend, StopRuns
 from peloton.api.v0.host import host_pb2
@@ -17,7 +16,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import key
-from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, running
+from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, refused, running
 
 CODE = grpc.StatusCode
 
@@ -36,12 +35,6 @@ class LateBackend(SimulatedBackend):
             return super().receive([one for one in envelopes if one not in self._held], now)
         late, self._held = [one for one in self._held if one not in envelopes], []
         return super().receive([*late, *envelopes], now)
-
-
-def refused(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as caught:
-        call(sent)
-    return caught.value.code(), caught.value.details()
 
 
 def test_a_host_is_draining_while_its_runs_end(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as hostmgr_svc
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
-from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config
+from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, refused
 from tests.gateway.test_private import held, kinds, scalars
 
 CODE = grpc.StatusCode
@@ -52,12 +52,6 @@ def release(stub: Any, *pairs: tuple[str, str]) -> None:
 
 def states(stub: Any) -> set[str]:
     return {one.status for one in stub.GetHostsByQuery(hostsvc.GetHostsByQueryRequest()).hosts}
-
-
-def refused(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as caught:
-        call(sent)
-    return caught.value.code(), caught.value.details()
 
 
 def config(cpu: float = 1.0) -> task_pb2.TaskConfig:

@@ -17,7 +17,14 @@ from peloton.api.v1alpha.host.svc import host_svc_pb2_grpc as host_svc_v1_pb2_gr
 from peloton.backends import simulated
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
-from tests.gateway.fleet_fixture import HOSTS, WAIT_S_MAX, Deployment, default_config, running
+from tests.gateway.fleet_fixture import (
+    HOSTS,
+    WAIT_S_MAX,
+    Deployment,
+    default_config,
+    refused,
+    running,
+)
 
 UP, DRAINING = host_pb2.HOST_STATE_UP, host_pb2.HOST_STATE_DRAINING
 DOWN = host_pb2.HOST_STATE_DOWN
@@ -40,12 +47,6 @@ def states(stub: Any, svc: Any, *wanted: int) -> dict[str, int]:
     infos = stub.QueryHosts(svc.QueryHostsRequest(host_states=wanted)).host_infos
     assert len({info.hostname for info in infos}) == len(infos), "a host is listed once"
     return {info.hostname: info.state for info in infos}
-
-
-def refused(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as caught:
-        call(sent)
-    return caught.value.code(), caught.value.details()
 
 
 def test_an_idle_host_goes_down_and_comes_back(service: tuple[Deployment, Any, Any]) -> None:

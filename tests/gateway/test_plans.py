@@ -169,28 +169,22 @@ def test_what_would_wait_for_its_pool_and_fits_no_host_either_is_told_both(
     assert codes == ["pool-limit", "no-host-ever", "hosts"]
 
 
-def refused(call: Any, request: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as raised:
-        call(request)
-    return raised.value.code(), raised.value.details()
-
-
 def test_a_wrong_file_is_refused_with_its_field(deployment: t.Deployment) -> None:
     wrong, stub = grpc.StatusCode.INVALID_ARGUMENT, deployment.plans
     request = job_of(deployment, "none", 1)
-    assert refused(stub.PlanJob, wire.PlanJobRequest(config=request.config)) == (
+    assert t.refused(stub.PlanJob, wire.PlanJobRequest(config=request.config)) == (
         wrong, "config: resource pool not found"
     )  # fmt: skip
     request = job_of(deployment, deployment.pool, 1, defaultConfig=config(-1.0))
-    code, text = refused(stub.PlanJob, wire.PlanJobRequest(config=request.config))
+    code, text = t.refused(stub.PlanJob, wire.PlanJobRequest(config=request.config))
     assert code == wrong and text.startswith("config.defaultConfig.resource.cpuLimit: ")
     low = t.pool_config("low", cpu=1.0)
     low.resources[0].reservation = 9.0
-    code, text = refused(stub.PlanPool, wire.PlanPoolRequest(config=low))
+    code, text = t.refused(stub.PlanPool, wire.PlanPoolRequest(config=low))
     assert code == wrong and text.startswith("config.resources[cpu].reservation: ")
     gone = wire.PlanPoolRequest(pool_id="gone", config=t.pool_config("gone"))
-    assert refused(stub.PlanPool, gone)[0] == grpc.StatusCode.NOT_FOUND
-    assert refused(stub.PlanPool, wire.PlanPoolRequest())[0] == wrong
+    assert t.refused(stub.PlanPool, gone)[0] == grpc.StatusCode.NOT_FOUND
+    assert t.refused(stub.PlanPool, wire.PlanPoolRequest())[0] == wrong
 
 
 def test_who_would_give_back_is_named(deployment: t.Deployment) -> None:
@@ -270,6 +264,6 @@ def test_a_path_without_a_pool_is_refused(
     deployment: t.Deployment, path: str, code: grpc.StatusCode
 ) -> None:
     stub = deployment.plans
-    assert refused(stub.ExplainPool, wire.ExplainPoolRequest(path=path))[0] == code
+    assert t.refused(stub.ExplainPool, wire.ExplainPoolRequest(path=path))[0] == code
     history = deployment.ops.PoolHistory
-    assert refused(history, ops.PoolHistoryRequest(path=path))[0] == code
+    assert t.refused(history, ops.PoolHistoryRequest(path=path))[0] == code

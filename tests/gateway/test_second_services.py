@@ -23,7 +23,7 @@ from peloton.api.v1alpha.respool import respool_pb2 as respool_v1
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2_grpc as respool_svc_v1_grpc
 from peloton.gateway import second_services as second
-from tests.gateway.fleet_fixture import Deployment, default_config, named
+from tests.gateway.fleet_fixture import Deployment, default_config, named, refused
 
 CODE = grpc.StatusCode
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -89,12 +89,6 @@ def assert_same(one: Descriptor, other: Descriptor, *, seen: set[str]) -> None:
 
 def plain(name: str) -> str:
     return name.replace("_", "").lower()
-
-
-def refused(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as caught:
-        call(sent)
-    return caught.value.code(), caught.value.details()
 
 
 def test_the_life_of_a_job(deployment: Deployment) -> None:

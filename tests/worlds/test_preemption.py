@@ -251,21 +251,19 @@ def test_a_higher_priority_displaces_tasks_of_its_pool_that_have_run_for_a_time(
     assert past_runs(cluster, low) == 2, "their new tickets move nobody"
 
 
-def test_nobody_is_displaced_where_the_pool_is_not_named() -> None:
-    cluster, _ = cluster_of(level=LEVEL_DISPLACEMENT)
+@pytest.mark.parametrize(
+    ("policy", "level"),
+    [
+        pytest.param(POLICY, LEVEL_DISPLACEMENT, id="the pool is not named"),
+        pytest.param(INSIDE, LEVEL_DISPLACEMENT - 1, id="below its feature level"),
+    ],
+)
+def test_nobody_is_displaced(policy: PreemptionPolicy, level: int) -> None:
+    cluster, _ = cluster_of(policy, level=level)
     low = cluster.create_job(spec(ALL, priority=1), "low")
     run_all(cluster, low, ALL)
     high = cluster.create_job(spec(2, priority=5), "high")
     cluster.run_for(20 * SUSTAINED_S)
-    assert running(cluster, high) == 0 and past_runs(cluster, low) == 0
-
-
-def test_nobody_is_displaced_below_its_feature_level() -> None:
-    cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT - 1)
-    low = cluster.create_job(spec(ALL, priority=1), "low")
-    run_all(cluster, low, ALL)
-    high = cluster.create_job(spec(2, priority=5), "high")
-    cluster.run_for(10 * SUSTAINED_S)
     assert running(cluster, high) == 0 and past_runs(cluster, low) == 0
 
 
