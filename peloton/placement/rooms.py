@@ -8,6 +8,7 @@ from __future__ import annotations
 from peloton.actors.resources import Resources
 from peloton.placement.index import HostIndex
 from peloton.placement.messages import AskRoom, RoomFound
+from peloton.placement.needs import PORTS
 from peloton.runtime.vocabulary import Key, Send
 
 
@@ -19,6 +20,6 @@ def room_of(index: HostIndex, ask: AskRoom) -> Send:
 
 def _free(index: HostIndex, host: Key) -> Resources | None:
     row = index.rows.get(host)
-    if row is None or not index.up[row]:
+    if row is None or not index.up[row] or index.quarantines.left_out[row]:
         return None
-    return Resources(*(int(index.free[kind, row]) for kind in range(4)))
+    return Resources(*(int(index.free[kind, row]) for kind in range(PORTS)))

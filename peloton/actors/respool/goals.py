@@ -1,6 +1,9 @@
-"""Goal table of a pool. A pool should serve its queue; the root takes the steps for all pools.
+"""Goal table of a pool: it should serve its queue. The root takes the steps for all pools.
 
-The table is total. Only the root admits, because only it has the index of all pools and lots.
+The table is total. Only the root acts, because only it has the index of all pools and lots: it
+admits while somebody waits, which lends what others leave idle, as that is part of what a pool is
+entitled to; where nothing more fits, it reclaims what was lent. Must not choose tasks: the slice of
+a lot that is to give back does.
 """
 
 from __future__ import annotations
@@ -33,19 +36,26 @@ class PoolGoals(enum.StrEnum):
 
 
 class PoolStates(enum.StrEnum):
-    """What is."""
+    """What is: of the tree, which the root serves, or of any other pool."""
 
-    ROOT = "root"
+    UNREAD = "unread"  # the tree has not been read yet
+    IDLE = "idle"  # nobody waits in any queue
+    QUEUED = "queued"  # somebody does
     POOL = "pool"
 
 
-def serve(at: At) -> Decision | Rest:
-    """Admit what fits, in any pool of the tree, and have pools keep the hours that are over."""
-    tree: Tree | None = at.index
-    if tree is None:
-        return SETTLED
-    tree.note(at.now)
-    step = _admit(at) if tree.pending else SETTLED
+def admit_or_reclaim(at: At) -> Decision | Rest:
+    """Admit what fits, in any pool of the tree; where nothing does, have others give back."""
+    return _with_hours(at, _admit(at))
+
+
+def keep_hours(at: At) -> Decision | Rest:
+    """Have pools keep the hours that are over."""
+    return _with_hours(at, SETTLED)
+
+
+def _with_hours(at: At, step: Decision | Rest) -> Decision | Rest:
+    tree: Tree = at.index
     closed = tree.ledger.take_closed()
     kept = tuple(Send(pool, KeepHour(hour)) for pool, hour in closed)
     if isinstance(step, Decision):
@@ -91,18 +101,29 @@ def settled(at: At) -> Decision | Rest:
 
 
 TABLE: Mapping[PoolStates, Mapping[PoolGoals, Callable[[At], Decision | Rest]]] = {
-    PoolStates.ROOT: {PoolGoals.SERVING: serve},
+    PoolStates.UNREAD: {PoolGoals.SERVING: settled},
+    PoolStates.IDLE: {PoolGoals.SERVING: keep_hours},
+    PoolStates.QUEUED: {PoolGoals.SERVING: admit_or_reclaim},
     PoolStates.POOL: {PoolGoals.SERVING: settled},
 }
 
 
 def pursue(pool: Pool, at: At) -> Decision | Rest:
     """The next step towards the goal."""
-    state = PoolStates.ROOT if at.key == ROOT else PoolStates.POOL
-    if state is PoolStates.ROOT and at.index is not None:
+    state = _state(at)
+    if state in (PoolStates.IDLE, PoolStates.QUEUED):
         known = at.index.pools.get(ROOT)
         if known is not pool and known != pool:
             # This turn has changed the root but not the tree yet, which still has the old
             # capacity. The root pursues its goal again once the tree is updated.
             return WAITING
+        at.index.note(at.now)
     return TABLE[state][PoolGoals.SERVING](at)
+
+
+def _state(at: At) -> PoolStates:
+    if at.key != ROOT:
+        return PoolStates.POOL
+    if at.index is None:
+        return PoolStates.UNREAD
+    return PoolStates.QUEUED if at.index.pending else PoolStates.IDLE

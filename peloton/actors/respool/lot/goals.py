@@ -23,17 +23,22 @@ class LotGoals(enum.StrEnum):
 class LotStates(enum.StrEnum):
     """What is."""
 
+    ASKED = "asked"  # some are to give back, and its slice has not said yet which
     QUEUED = "queued"  # some member waits
     ADMITTED = "admitted"  # no member waits
 
 
 TABLE: Mapping[LotStates, Mapping[LotGoals, Rest]] = {
+    LotStates.ASKED: {LotGoals.ADMITTED: WAITING},
     LotStates.QUEUED: {LotGoals.ADMITTED: WAITING},
     LotStates.ADMITTED: {LotGoals.ADMITTED: SETTLED},
 }
 
 
 def pursue(lot: Lot, at: At) -> Decision | Rest:
-    """A lot waits for its pool's tree; see `respool.admission`."""
-    state = LotStates.QUEUED if lot.waiting else LotStates.ADMITTED
+    """A lot waits for its pool's tree, see `respool.admission`, or for its slice."""
+    if lot.order is not None:
+        state = LotStates.ASKED
+    else:
+        state = LotStates.QUEUED if lot.waiting else LotStates.ADMITTED
     return TABLE[state][LotGoals.ADMITTED]
