@@ -128,6 +128,7 @@ def test_without_a_root_nothing_is_said_of_pools() -> None:
     for work in (
         lambda: starting.pool(GetPool(ROOT), Call()),
         lambda: starting.pools(Call()),
+        lambda: starting.pool_history("/work", Call()),
     ):
         code, text, retry = ended(work)
         assert code is CODE.UNAVAILABLE and "still starting" in text and retry
