@@ -29,7 +29,10 @@ from peloton.runtime.vocabulary import Bits, Key, Send
 GANGS_KEPT_MAX = 2_000
 """Gangs that one placer keeps; the slices of others wish again after a while."""
 GANG_TRIES_MAX = 32
-"""Kept gangs that are tried in one call; the next news goes on behind them."""
+"""Kept gangs that are tried in one call; the next call, which follows at once, goes on behind
+them."""
+GANGS_EXPLAINED_MAX = 16
+"""Kept gangs that are explained anew in one call; the next call follows at once."""
 
 
 class _Part(NamedTuple):
@@ -79,6 +82,13 @@ class GangWishes:
         self._order: list[KeptGang] | None = None  # by their turns
         self._serial = 0
         self._next: tuple[int, int] | None = None  # behind whom the tries go on
+        self._left = 0  # how many are to be tried since hosts reported room
+        self._to_explain: list[Key] = []  # slices
+
+    @property
+    def busy(self) -> bool:
+        """Whether some are left to try or to explain."""
+        return bool(self._left or self._to_explain)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -116,24 +126,21 @@ class GangWishes:
         answer = Unplaced(wish.number, members, why.reasons, why.text, why.never, kept is not None)
         yield Send(wish.slice, answer)
 
-    def try_again(self, *, by: Proposer, now: float) -> Iterator[Send]:
-        """Hosts reported room: the kept gangs that fit now, in their order."""
-        if self._order is None:
-            self._order = sorted(self._kept.values(), key=_turn)
-        in_order = self._order
-        if self._next is not None:
-            later = [each for each in in_order if _turn(each) > self._next]
-            in_order = [*later, *in_order[: len(in_order) - len(later)]]
+    def try_again(self, *, by: Proposer, news: bool, now: float) -> Iterator[Send]:
+        """The kept gangs that fit now, in their order, each once since hosts reported room."""
+        self._left = len(self._kept) if news else min(self._left, len(self._kept))
         failed: dict[int, int] = {}
         tries = 0
-        for kept in in_order:
+        for kept in self._in_turn()[: self._left]:
             shape = self._shapes.of(kept.wish.parts[0].shape).number
             count = len(kept.wish.parts[0].members)
             if count >= failed.get(shape, COUNT_MAX):
+                self._left -= 1
                 continue  # as many did not fit just now
             if tries >= GANG_TRIES_MAX:
                 return
             tries, self._next = tries + 1, _turn(kept)
+            self._left -= 1
             found = self._place(kept.wish, kept.excluded(self._index), by=by, now=now)
             if found is None:
                 if len(kept.wish.parts) == 1 and not kept.refused:
@@ -143,9 +150,16 @@ class GangWishes:
             yield Send(kept.wish.slice, found)
         self._next = None
 
-    def explain_again(self, *, by: Proposer, complete: bool) -> Iterator[Send]:
+    def explain_all_again(self) -> None:
         """Other hosts are known than before: some could now run what none could, or the reverse."""
-        for kept in self._kept.values():
+        self._to_explain = [*self._kept]
+
+    def explain_again(self, *, by: Proposer, complete: bool) -> Iterator[Send]:
+        """Tell those of the next gangs of which something else is true now."""
+        for _ in range(min(GANGS_EXPLAINED_MAX, len(self._to_explain))):
+            kept = self._kept.get(self._to_explain.pop())
+            if kept is None:
+                continue
             why = self._why(kept.wish, kept.excluded(self._index), by=by, complete=complete)
             if why.never != kept.told_never:
                 kept.told_never = why.never
@@ -156,6 +170,15 @@ class GangWishes:
                 )
 
     # ---- inside ----
+
+    def _in_turn(self) -> list[KeptGang]:
+        """All of them, from the one on that is behind the last try."""
+        if self._order is None:
+            self._order = sorted(self._kept.values(), key=_turn)
+        if self._next is None:
+            return self._order
+        later = [each for each in self._order if _turn(each) > self._next]
+        return [*later, *self._order[: len(self._order) - len(later)]]
 
     def _parts(self, wish: GangWish) -> list[_Part]:
         """The parts, those that need most first."""
@@ -221,6 +244,8 @@ class GangWishes:
         total = len(_members(wish))
         parts = self._parts(wish)
         for part in parts:
+            if part.known.strategy is None:
+                return by.why(part.known, excluded, used=[])
             most = self._if_empty(part.known.need)
             if most < len(part.members) and complete:
                 why = by.why(part.known, excluded, used=[])
@@ -257,7 +282,7 @@ class GangWishes:
         """The first resource of which all parts together need more than all hosts have."""
         index = self._index
         for column, (name, unit) in enumerate(RESOURCE_UNITS):
-            needed = sum(part.known.need.least[column] * len(part.members) for part in parts)
+            needed = sum(part.known.need.lasting[column] * len(part.members) for part in parts)
             has = int(index.capacity[column][index.has_host].sum())
             if needed > has:
                 return (

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peloton.actors.resources import UNIT, Resources
+from peloton.placement.gang_wishes import GANG_TRIES_MAX, GANGS_EXPLAINED_MAX
 from peloton.placement.kept_wishes import KEPT_LOST_S
 from peloton.placement.messages import (
     Declined,
@@ -22,7 +25,7 @@ from peloton.placement.messages import (
     Wish,
 )
 from peloton.placement.placer import Placer
-from peloton.runtime.vocabulary import Bits, Send
+from peloton.runtime.vocabulary import Bits, Key, Send
 
 from .hosts import INVENTORY, SLICE, host, label, placer_of, res
 
@@ -106,6 +109,65 @@ def test_a_gang_that_all_hosts_could_not_hold_is_told_so() -> None:
     )
     (fits,) = more(placer, host("c", res(9)))
     assert len(hosts_of(fits)) == 4
+
+
+def test_a_gang_whose_strategy_nobody_has_is_told_so() -> None:
+    nobodys = Shape(res(1), strategy="nobodys")
+    placer = placer_of([host("a", res(4))])
+    (alone,) = receive(placer, Wish(SLICE, 1, Bits.of(9), nobodys))
+    (gang,) = receive(placer, wish((nobodys, 2), number=2))
+    assert isinstance(alone, Unplaced) and isinstance(gang, Unplaced)
+    assert (gang.text, gang.never) == (alone.text, True)
+
+
+def test_slack_may_come_later() -> None:
+    on_slack = Shape(Resources(slack=UNIT))
+    (none,) = receive(placer_of([host("a", res(4))]), wish((on_slack, 2)))
+    assert isinstance(none, Unplaced) and not none.never
+
+
+def crowded(count: int) -> Placer:
+    """A full host for which so many gangs wait that are too large for what it will have free."""
+    placer = placer_of([host("a", res(0), capacity=res(100))])
+    for number in range(count):
+        large = GangPart(Bits.of(0), Shape(res(50 + number / 100)))
+        parts = (large, GangPart(Bits.of(1), ONE))
+        placer.receive([(None, GangWish(Key(f"slice/{number}/0"), 1, parts))], 0.0)
+    return placer
+
+
+def rest_of(placer: Placer) -> list[Message]:
+    """What it says in the calls that follow at once."""
+    found: list[Message] = []
+    calls = 0
+    while placer.wake_at is not None and placer.wake_at <= 1.0:
+        found += [send.message for send in placer.receive([], 1.0)]
+        calls += 1
+        assert calls < 100, "it ends"
+    return found
+
+
+def told_never(messages: Iterable[Message]) -> list[Unplaced]:
+    return [each for each in messages if isinstance(each, Unplaced) and each.never]
+
+
+def test_one_behind_many_is_tried_without_further_news() -> None:
+    placer = crowded(2 * GANG_TRIES_MAX)
+    receive(placer, wish((ONE, 2)))
+    rest_of(placer)
+    assert more(placer, host("a", res(2), capacity=res(100), position=2)) == []
+    (found,) = rest_of(placer)
+    assert hosts_of(found) == ["a", "a"]
+
+
+def test_many_are_explained_anew_in_several_calls() -> None:
+    count = 3 * GANGS_EXPLAINED_MAX
+    placer = crowded(count)
+    rest_of(placer)
+    smaller = HostDeltas(INVENTORY, 1, (host("a", res(0), capacity=res(9), position=2),))
+    first = told_never(send.message for send in placer.receive([(INVENTORY, smaller)], 1.0))
+    assert len(first) == GANGS_EXPLAINED_MAX
+    assert len(first + told_never(rest_of(placer))) == count
 
 
 @settings(max_examples=60, deadline=None)
