@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.slice.messages import SliceOpening, slice_key
 from peloton.actors.job.slice.state import SpecRow, spec_rows
+from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, LotWaits
 from peloton.actors.respool.planning import LotsPlan, NewLot
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key
@@ -127,12 +128,12 @@ class PlannedJob:
             )
 
     def _for_hosts(self, hosts: HostsPlan) -> Iterator[wire.PlannedWait]:
-        alike: dict[str, tuple[Unplaced, int]] = {}
-        for each in hosts.unplaced:
-            _, count = alike.get(each.text, (each, 0))
-            alike[each.text] = each, count + len(each.members)
-        request = request_text(self._rows[0].row.lot_shape.resources)
-        for text, (unplaced, count) in alike.items():
+        alike: dict[tuple[str, str], tuple[Unplaced, int]] = {}
+        for wish, each in hosts.unplaced:
+            name = each.text, request_text(_most_of(wish))
+            _, count = alike.get(name, (each, 0))
+            alike[name] = each, count + len(each.members)
+        for (text, request), (unplaced, count) in alike.items():
             found = wire.PlannedWait(
                 instances=count,
                 code=NEVER_RUNS if unplaced.never else "no-host-fits",
@@ -171,6 +172,13 @@ class PlannedJob:
             may_begin = Bits.span(0, max(min(self._begin - first, SLICE_SIZE), 0))
             for row, members in zip(*spec_rows(number, opening), strict=True):
                 yield PlannedRow(number, row, members & may_begin)
+
+
+def _most_of(wish: Wish | GangWish) -> Resources:
+    """What its tasks request; of a gang, those that request most."""
+    if isinstance(wish, Wish):
+        return wish.shape.resources
+    return max((part.shape.resources for part in wish.parts), key=Resources.amounts)
 
 
 def _own(instances: int, code: str, *, text: str, change: str) -> wire.PlannedWait:

@@ -157,6 +157,17 @@ def test_what_fits_no_host_ever_is_known_before(deployment: t.Deployment) -> Non
     ]
 
 
+def test_what_fits_no_host_is_told_of_those_that_request_it(deployment: t.Deployment) -> None:
+    pool = deployment.make_pool("some")
+    request = job_of(deployment, pool, 2, defaultConfig=config(5.0))
+    request.config.instanceConfig[1].resource.CopyFrom(config(1.0).resource)
+    found = planned(deployment, request)
+    assert (found.admitted, found.placed) == (2, 1)
+    (wait,) = found.waits
+    assert wait.instances == 1 and "cpu 5" in wait.blockers[0].change
+    assert "cpu 5" in wait.blockers[1].text
+
+
 def test_what_would_wait_for_its_pool_and_fits_no_host_either_is_told_both(
     deployment: t.Deployment,
 ) -> None:
