@@ -35,6 +35,10 @@ GANGS_EXPLAINED_MAX = 16
 """Kept gangs that are explained anew in one call; the next call follows at once."""
 
 
+NEVER_TOGETHER = "a gang of "
+"""So the text begins where single members would fit, and all of them together never."""
+
+
 class _Part(NamedTuple):
     members: Bits
     known: KnownShape
@@ -252,14 +256,14 @@ class GangWishes:
                 if why.never:  # not one of them could run
                     return why
                 text = (
-                    f"a gang of {total} needs hosts for {len(part.members)} such instances at once,"
-                    f" all hosts of the cluster could hold {most} if they were empty: {NEVER_FITS}"
+                    f"{NEVER_TOGETHER}{total} needs hosts for {len(part.members)} such instances at "
+                    f"once, all hosts of the cluster could hold {most} if they were empty: {NEVER_FITS}"
                 )
                 return Unschedulable(why.reasons, text, True)
         short = self._short_if_empty(parts)
         first = by.why(parts[0].known, excluded, used=[])
         if short and complete:
-            text = f"a gang of {total} needs {short} if they were empty: {NEVER_FITS}"
+            text = f"{NEVER_TOGETHER}{total} needs {short} if they were empty: {NEVER_FITS}"
             return Unschedulable(first.reasons, text, True)
         free = self._checks.room(parts[0].known.need, np.flatnonzero(self._index.up))
         text = f"no hosts with room for all {total} of the gang at once"

@@ -146,6 +146,19 @@ def test_a_gang_is_planned_as_one(deployment: t.Deployment) -> None:
     assert (found.verdict, found.admitted, found.placed) == (STARTS, 4, 4)
 
 
+def test_a_gang_that_all_hosts_could_not_hold_is_proven_of_all_of_them(
+    deployment: t.Deployment,
+) -> None:
+    pool = deployment.make_pool("whole")
+    request = job_of(deployment, pool, 4, defaultConfig=config(2.5))
+    request.config.sla.minimumRunningInstances = 4
+    found = planned(deployment, request)
+    assert (found.verdict, found.admitted, found.placed) == (NEVER, 4, 0)
+    never = found.waits[0].blockers[0]
+    assert never.never and "could hold 3" in never.text and "together" in never.proof
+    assert "none fits" not in never.proof, "one of it fits on each"
+
+
 def test_what_fits_no_host_ever_is_known_before(deployment: t.Deployment) -> None:
     pool = deployment.make_pool("large")
     found = planned(deployment, job_of(deployment, pool, 1, defaultConfig=config(5.0)))
