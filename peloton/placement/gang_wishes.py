@@ -256,8 +256,9 @@ class GangWishes:
                 if why.never:  # not one of them could run
                     return why
                 text = (
-                    f"{NEVER_TOGETHER}{total} needs hosts for {len(part.members)} such instances at "
-                    f"once, all hosts of the cluster could hold {most} if they were empty: {NEVER_FITS}"
+                    f"{NEVER_TOGETHER}{total} needs hosts for {len(part.members)} such instances "
+                    f"at once, all hosts of the cluster could hold {most} if they were empty: "
+                    f"{NEVER_FITS}"
                 )
                 return Unschedulable(why.reasons, text, True)
         short = self._short_if_empty(parts)

@@ -49,7 +49,7 @@ from peloton.actors.task.messages import (
     TaskGoals,
 )
 from peloton.actors.task.state import Admission, Task, TaskStates
-from peloton.placement.messages import GangPlaced, GangWish, Placed, Unplaced
+from peloton.placement.messages import Declined, GangPlaced, GangWish, Placed, Unplaced
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send
@@ -393,6 +393,32 @@ def test_who_is_stopped_is_not_waited_for() -> None:
     stage.hear(m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(2)))
     stage.settle()
     assert stage.states() == ["LAUNCHING", "LAUNCHING", "KILLING"]
+
+
+def test_once_all_of_it_are_stopped_it_hides_no_time_of_the_others() -> None:
+    stage = Stage()
+    stage.admit()
+    stage.hear(m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(0, 1, 2)))
+    stage.settle()
+    stage.now += 100.0
+    stage.settle()
+    assert stage.notes is not None and KIND.recall_s is not None
+    again = KIND.recall_s(stage.notes)
+    assert again is not None and again > stage.now, "the wish of 3 and 4 may be lost"
+
+
+def test_a_change_of_the_placer_that_keeps_others_does_not_end_the_wish_of_the_gang() -> None:
+    stage = Stage()
+    stage.admit()
+    assert stage.notes is not None
+    others = Bits.of(3, 4)
+    for number, placer in enumerate((Key("placer/1"), Key("placer/2"))):
+        answer = Unplaced(9 + number, others, (("no_offer", 1),), "full", kept=True)
+        turn = take_turn(KIND, stage.slice, message=answer, at=stage.at(sender=placer))
+        stage.notes = turn.notes
+    (declined,) = (send for send in turn.sends if isinstance(send.message, Declined))
+    assert declined.to == Key("placer/1")
+    assert [*declined.message.wanted] == [0, 1, 2], "a placer forgets a gang that lacks one"
 
 
 def test_a_gang_that_can_never_fit_gives_its_tickets_back() -> None:

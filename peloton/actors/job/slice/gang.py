@@ -86,7 +86,8 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
     if not slice_.gang_open:
         return _start_left(slice_, at, gang=gang) or _form_again(slice_, at, gang=gang)
     if not forming:
-        return None
+        # A time of what nobody waits for any more would hide those of the other members.
+        return None if gang == NO_GANG else _decided(at, NO_GANG)
     seen = states_of(at.index, forming)
     if seen.held == forming:
         go = Send(_crowd(slice_), StartHeld(), forming)
