@@ -21,6 +21,7 @@ from peloton.actors.job.slice.gang import BACKOFF_S, HOLD_LIMIT_S, backoff_s
 from peloton.actors.job.slice.goals import pursue
 from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.job.slice.tally import gang_why
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig, check_gang, check_spec, updated
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.admission import AdmissionBatch, admissions
@@ -364,6 +365,19 @@ def test_after_too_long_all_give_back() -> None:
     assert stage.states() == ["KILLING"] * 3
     assert stage.notes is not None and stage.notes.gang is not None
     assert "not all hosts of the gang answered" in stage.notes.gang.because
+
+
+def test_who_gives_its_room_back_is_not_said_to_be_stopped() -> None:
+    stage = Stage()
+    stage.admit()
+    stage.propose()
+    stage.tell(0, Held(1))
+    stage.tell(1, RunRefused(1, "full"))
+    stage.settle()
+    notes = stage.notes or WishNotes()
+    (code, text), _ = gang_why(stage.tasks[0], notes, stage.at())
+    assert code == "GANG" and text.startswith("its host has to give back the room")
+    assert text.endswith("1 member of the gang has no host: full")
 
 
 def test_what_was_not_heard_is_said_again() -> None:
