@@ -156,7 +156,8 @@ class GangWishes:
 
     def explain_all_again(self) -> None:
         """Other hosts are known than before: some could now run what none could, or the reverse."""
-        self._to_explain = [*self._kept]
+        left = dict.fromkeys(self._to_explain)  # these first: hosts may change in every call
+        self._to_explain = [*(each for each in self._kept if each not in left), *left]
 
     def explain_again(self, *, by: Proposer, complete: bool) -> Iterator[Send]:
         """Tell those of the next gangs of which something else is true now."""

@@ -353,7 +353,10 @@ class Placer:
         hosts = self.index.layout, self._feeds.complete
         if hosts != self._explained:
             self._explained = hosts
-            self._to_explain = self.kept.groups()
+            left = dict.fromkeys(
+                self._to_explain
+            )  # these first, or they had no turn if hosts go on
+            self._to_explain = [*(each for each in self.kept.groups() if each not in left), *left]
             self.gangs.explain_all_again()
         sends += self.gangs.explain_again(by=self, complete=self._feeds.complete)
         for _ in range(min(EXPLAINED_MAX, len(self._to_explain))):

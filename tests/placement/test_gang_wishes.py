@@ -170,6 +170,18 @@ def test_many_are_explained_anew_in_several_calls() -> None:
     assert len(first + told_never(rest_of(placer))) == count
 
 
+def test_all_are_explained_however_often_hosts_change() -> None:
+    placer = crowded(3 * GANGS_EXPLAINED_MAX)
+    rest_of(placer)
+    told: dict[Key, None] = {}
+    for at in range(3):
+        hosts = (host("a", res(0), capacity=res(9 + at), position=2 + at),)
+        delta = HostDeltas(INVENTORY, 2 + at, hosts)
+        sends = placer.receive([(INVENTORY, delta)], 1.0)
+        told |= dict.fromkeys(each.to for each in sends if isinstance(each.message, Unplaced))
+    assert len(told) == 3 * GANGS_EXPLAINED_MAX
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(0, 6), min_size=1, max_size=5),
