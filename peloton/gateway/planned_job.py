@@ -50,7 +50,9 @@ class PlannedJob:
         limits = [parsed.spec.instances, parsed.spec.maximum_running or parsed.spec.instances]
         if parsed.spec.throttle is not None:
             limits.append(parsed.spec.throttle.count)
-        self._begin = min(limits)
+        begin = min(limits)
+        # Only a throttle lets fewer begin than are of the gang, and no part of that starts.
+        self._begin = begin if begin >= parsed.spec.gang else 0
         self._rows = [*self._planned_rows(parsed)]
 
     def lots(self) -> list[NewLot]:
@@ -94,7 +96,15 @@ class PlannedJob:
                 "they had ended",
                 change="these jobs end so",
             )
-        if spec.instances > self._begin:
+        if not self._begin:
+            yield _own(
+                spec.instances,
+                "throttle",
+                text=f"its gang of {spec.gang} starts as one, once peloton.throttle has let all of "
+                "it begin",
+                change="the time of the last of them comes",
+            )
+        elif spec.instances > self._begin:
             rest = spec.instances - self._begin
             limit = spec.maximum_running == self._begin
             yield _own(

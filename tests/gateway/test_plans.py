@@ -146,6 +146,16 @@ def test_a_gang_is_planned_as_one(deployment: t.Deployment) -> None:
     assert (found.verdict, found.admitted, found.placed) == (STARTS, 4, 4)
 
 
+def test_no_part_of_a_gang_is_planned_to_start(deployment: t.Deployment) -> None:
+    request = job_of(deployment, deployment.make_pool("paced"), 6)
+    request.config.sla.minimumRunningInstances = 4
+    request.config.labels.add(key="peloton.throttle", value="2/m")
+    found = planned(deployment, request)
+    assert (found.verdict, found.admitted, found.placed) == (WAITS, 0, 0)
+    assert [(one.code, one.instances) for one in found.waits] == [("throttle", 6)]
+    assert "gang of 4" in found.waits[0].text
+
+
 def test_a_gang_that_all_hosts_could_not_hold_is_proven_of_all_of_them(
     deployment: t.Deployment,
 ) -> None:
