@@ -33,6 +33,7 @@ from peloton.actors.respool.lot.messages import (
     LotShape,
     RegroupLot,
     ReleaseTicket,
+    Yielded,
 )
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.state import InventorySum, Pool
@@ -264,6 +265,8 @@ class Stage:
         self.crowd.columns.add(raw)
         self.crowd.columns.write("spec", Bits.of(0, 1, 2).raw, value=0)
         self.crowd.columns.write("spec", raw & ~7, value=1)
+        for spec, row in enumerate(self.slice.specs):
+            self.crowd.columns.write("lot", raw & (~7 if spec else 7), value=row.lot)
 
     def hear(self, message: Any, **fields: Any) -> None:
         """The slice hears this."""
@@ -378,6 +381,44 @@ def test_who_gives_its_room_back_is_not_said_to_be_stopped() -> None:
     (code, text), _ = gang_why(stage.tasks[0], notes, stage.at())
     assert code == "GANG" and text.startswith("its host has to give back the room")
     assert text.endswith("1 member of the gang has no host: full")
+
+
+def evicted(stage: Stage, count: int) -> list[int]:
+    """Whom the lot of the gang is told of that are to give up what they hold."""
+    order = m.Evict(1, count, Resources(), "another pool needs it")
+    turn = take_turn(KIND, stage.slice, message=order, at=stage.at(sender=stage.slice.specs[0].lot))
+    stage.slice = turn.state
+    stage.outbox += [send for send in turn.sends if send.to == CROWD]
+    (told,) = (send.message for send in turn.sends if isinstance(send.message, Yielded))
+    stage.settle()
+    return sorted(member for _, members in told.going for member in members)
+
+
+def test_of_a_gang_that_waits_for_hosts_no_part_keeps_its_allocation() -> None:
+    """Two gangs of one pool that hold a part each would wait for each other for ever."""
+    stage = Stage()
+    stage.admit()
+    assert evicted(stage, 1) == [2]
+    assert {stage.tasks[member].admission for member in range(3)} == {Admission.REQUESTED}
+    assert {stage.tasks[member].admission for member in (3, 4)} == {Admission.ADMITTED}
+    assert stage.slice.forming == Bits.of(0, 1, 2) and stage.slice.gang_round == 1
+    stage.admit()
+    stage.propose()
+    assert stage.states() == ["HOLDING"] * 3
+
+
+def test_a_gang_of_which_hosts_hold_some_is_left_to_its_attempt() -> None:
+    stage = Stage()
+    stage.admit()
+    stage.propose()
+    stage.tell(0, Held(1))
+    stage.tell(1, RunRefused(1, "full"))
+    assert stage.tasks[1].state == TaskStates.WAITING
+    assert evicted(stage, 1) == []
+    stage.tell(0, RunGone(1))
+    stage.tell(2, RunGone(1))
+    stage.settle()
+    assert stage.wished is not None
 
 
 def test_what_was_not_heard_is_said_again() -> None:
