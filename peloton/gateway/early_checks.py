@@ -66,7 +66,7 @@ class EarlyChecks:
 
     def of_job(self, job: JobView, context: Context) -> JobChecks:
         """What will be in the way of instances of a job, for one answer."""
-        return JobChecks(self, job, context)
+        return JobChecks(self, job, context=context)
 
     def hosts(self, context: Context) -> KnownHosts | None:
         """None while they cannot be read."""
@@ -119,7 +119,7 @@ class EarlyChecks:
 class JobChecks:
     """For one answer: hosts and pools are read once, or given up once, however many reasons."""
 
-    def __init__(self, checks: EarlyChecks, job: JobView, context: Context) -> None:
+    def __init__(self, checks: EarlyChecks, job: JobView, *, context: Context) -> None:
         self._checks, self._job, self._context = checks, job, context
 
     def add(self, into: ops.Reason, view: InstanceView) -> None:

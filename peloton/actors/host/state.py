@@ -94,7 +94,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     @property
     def unused(self) -> Resources:
         """The resources that no run holds."""
-        return unused_of(self.capacity, self.used)
+        return room_left(self.capacity, self.used)
 
     @property
     def free(self) -> Resources:
@@ -143,7 +143,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         return tuple(sorted(self.running.items())) if self.running else ()
 
 
-def unused_of(capacity: Resources, used: Resources) -> Resources:
+def room_left(capacity: Resources, used: Resources) -> Resources:
     """What runs that hold so much leave of it."""
     unused = capacity - used
     # Where slack was taken back, its runs may still be ending: that is no room for anybody.
