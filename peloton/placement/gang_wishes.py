@@ -198,7 +198,7 @@ class GangWishes:
             count = len(part.members)
             known = part.known
             enough = known.strategy is not None and self._may_fit(known, count=count)
-            found = by.propose(known, excluded, count=count, now=now) if enough else None
+            found = _all_of(by, known, excluded, count=count, now=now) if enough else None
             if found is not None:
                 done.append((part, found))
             if found is None or len(found.hosts) < count:
@@ -296,6 +296,25 @@ class GangWishes:
                     f"all hosts of the cluster have {amount(has):.10g}{unit}"
                 )
         return ""
+
+
+def _all_of(
+    by: Proposer, known: KnownShape, excluded: list[int], *, count: int, now: float
+) -> Proposed:
+    """Hosts for so many members, or for fewer where there is no more room.
+
+    Where a strategy gives a host a few at a time, the next ones come in further rounds: of one wish
+    that is not a gang they would be kept meanwhile.
+    """
+    found = by.propose(known, excluded, count=count, now=now)
+    assert known.strategy is not None
+    while found.hosts and len(found.hosts) < count and not known.strategy.shares:
+        more = by.propose(known, excluded, count=count - len(found.hosts), now=now)
+        if not more.hosts:
+            break
+        rows, hosts, shares = found
+        found = Proposed(rows + more.rows, hosts + more.hosts, shares + more.shares)
+    return found
 
 
 def _members(wish: GangWish) -> Bits:

@@ -120,6 +120,17 @@ def test_a_gang_whose_strategy_nobody_has_is_told_so() -> None:
     assert (gang.text, gang.never) == (alone.text, True)
 
 
+def test_a_strategy_that_gives_a_host_one_at_a_time_does_not_part_a_gang() -> None:
+    spread = Shape(res(1), strategy="spread")
+    placer = placer_of([host("a", res(3)), host("b", res(3))])
+    (found,) = receive(placer, wish((spread, 5)))
+    assert hosts_of(found) in (["a", "a", "a", "b", "b"], ["a", "a", "b", "b", "b"])
+    (none,) = receive(placer, wish((spread, 2), number=2))
+    assert isinstance(none, Unplaced) and not none.never
+    (last,) = receive(placer, Wish(SLICE, 3, Bits.of(9), ONE))
+    assert isinstance(last, Placed), "what was found for a part is given back"
+
+
 def test_slack_may_come_later() -> None:
     on_slack = Shape(Resources(slack=UNIT))
     (none,) = receive(placer_of([host("a", res(4))]), wish((on_slack, 2)))
