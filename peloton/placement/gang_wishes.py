@@ -194,11 +194,13 @@ class GangWishes:
         self, wish: GangWish, excluded: list[int], *, by: Proposer, now: float
     ) -> GangPlaced | None:
         index, done = self._index, list[tuple[_Part, Proposed]]()
+        avoided = [index.rows[host] for host in wish.avoid if host in index.rows]
+        stages = [excluded + avoided, excluded] if avoided else [excluded]
         for part in self._parts(wish):
             count = len(part.members)
             known = part.known
             enough = known.strategy is not None and self._may_fit(known, count=count)
-            found = _all_of(by, known, excluded, count=count, now=now) if enough else None
+            found = _all_of(by, known, stages, count=count, now=now) if enough else None
             if found is not None:
                 done.append((part, found))
             if found is None or len(found.hosts) < count:
@@ -299,21 +301,23 @@ class GangWishes:
 
 
 def _all_of(
-    by: Proposer, known: KnownShape, excluded: list[int], *, count: int, now: float
+    by: Proposer, known: KnownShape, stages: list[list[int]], *, count: int, now: float
 ) -> Proposed:
-    """Hosts for so many members, or for fewer where there is no more room.
+    """Hosts for so many members, or for fewer where there is no more room; without the rows of the
+    first stage as long as there are others.
 
     Where a strategy gives a host a few at a time, the next ones come in further rounds: of one wish
     that is not a gang they would be kept meanwhile.
     """
-    found = by.propose(known, excluded, count=count, now=now)
+    found = Proposed([], [], [])
     assert known.strategy is not None
-    while found.hosts and len(found.hosts) < count and not known.strategy.shares:
-        more = by.propose(known, excluded, count=count - len(found.hosts), now=now)
-        if not more.hosts:
-            break
-        rows, hosts, shares = found
-        found = Proposed(rows + more.rows, hosts + more.hosts, shares + more.shares)
+    for excluded in stages:
+        while len(found.hosts) < count:
+            more = by.propose(known, excluded, count=count - len(found.hosts), now=now)
+            rows, hosts, shares = found
+            found = Proposed(rows + more.rows, hosts + more.hosts, shares + more.shares)
+            if not more.hosts or known.strategy.shares:
+                break
     return found
 
 

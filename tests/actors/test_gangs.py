@@ -421,6 +421,13 @@ def test_a_gang_of_which_hosts_hold_some_is_left_to_its_attempt() -> None:
     assert stage.wished is not None
 
 
+def test_a_gang_that_forms_anew_names_the_host_where_a_run_did_not_start() -> None:
+    stage = Stage()
+    stage.notes = WishNotes(avoid=((Key("host/slow"), 50.0), (Key("host/past"), 0.5)))
+    stage.admit()
+    assert stage.wished is not None and stage.wished.avoid == (Key("host/slow"),)
+
+
 def test_what_was_not_heard_is_said_again() -> None:
     stage = Stage()
     stage.admit()

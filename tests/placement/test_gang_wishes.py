@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.placement.gang_wishes import GANG_TRIES_MAX, GANGS_EXPLAINED_MAX
@@ -129,6 +130,15 @@ def test_a_strategy_that_gives_a_host_one_at_a_time_does_not_part_a_gang() -> No
     assert isinstance(none, Unplaced) and not none.never
     (last,) = receive(placer, Wish(SLICE, 3, Bits.of(9), ONE))
     assert isinstance(last, Placed), "what was found for a part is given back"
+
+
+def test_where_a_run_did_not_start_is_used_last() -> None:
+    avoid = (Key("host/a"), Key("host/gone"))
+    placer = placer_of([host("a", res(9)), host("b", res(2)), host("c", res(2))])
+    (others,) = receive(placer, replace(wish((ONE, 3)), avoid=avoid))
+    assert hosts_of(others) == ["b", "b", "c"]
+    (some,) = receive(placer, replace(wish((ONE, 3), number=2), avoid=avoid))
+    assert hosts_of(some) == ["a", "a", "c"]
 
 
 def test_slack_may_come_later() -> None:

@@ -161,7 +161,8 @@ def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decisi
     shapes = by_shape(slice_, slice_.forming, at)
     parts = tuple(GangPart(members, row.shape) for row, members in shapes)
     priority = shapes[0][0].lot_shape.priority
-    wish = GangWish(at.key, number, parts, clean.refused, priority)
+    avoid = tuple(host for host, until in notes.avoid if until > at.now)
+    wish = GangWish(at.key, number, parts, clean.refused, priority, avoid)
     after = replace(clean, number=number, asked_at=at.now)
     because = f"a gang of {len(slice_.forming)} waits for hosts"
     noted = replace(notes, gang=after, number=number)
