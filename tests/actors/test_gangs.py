@@ -357,6 +357,35 @@ def test_one_refusal_and_all_give_back() -> None:
     assert [stage.tasks[member].run for member in range(3)] == [2, 2, 2]
 
 
+def test_a_gang_that_is_refused_whole_pauses_as_well() -> None:
+    """Else it would be refused, and wish again, as quickly as messages go."""
+    stage = Stage()
+    stage.admit()
+    for attempt in range(1, 5):
+        stage.propose()
+        assert stage.states() == ["HOLDING"] * 3
+        at = At(now=stage.now, key=CROWD, sender=Key("host/h"), level=LEVEL_GANGS)
+        for member in range(3):
+            refusal = RunRefused(attempt, "too early")
+            stage.tasks[member] = take_turn(TASK, stage.tasks[member], message=refusal, at=at).state
+        stage.rebuild()
+        turn = take_turn(
+            KIND,
+            stage.slice,
+            message=m.HostRefused("too early"),
+            at=stage.at(members=Bits.of(0, 1, 2)),
+        )
+        stage.notes = turn.notes
+        assert stage.notes is not None and stage.notes.gang is not None
+        assert stage.notes.gang.attempt == attempt
+        pause = backoff_s(JOB, attempt)
+        wishes = [send.message for send in turn.sends if isinstance(send.message, GangWish)]
+        assert bool(wishes) == (pause == 0.0)
+        stage.now += pause
+        stage.settle()
+        stage.wished = wishes[0] if wishes else stage.wished
+
+
 def test_after_too_long_all_give_back() -> None:
     stage = Stage()
     stage.admit()

@@ -147,6 +147,11 @@ def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decisi
     clean = replace(clean, held_at=0.0)
     if at.now >= gang.rest_until:
         clean = replace(clean, rest_until=0.0)
+    if gang.held_at and not gang.told:
+        # Nobody has anything to give back, as all were refused at once.
+        attempt = gang.attempt + 1
+        pause_s = backoff_s(slice_.job, attempt)
+        clean = replace(clean, attempt=attempt, rest_until=at.now + pause_s if pause_s else 0.0)
     if at.now >= next_wish_at(gang):
         clean = replace(clean, number=0, kept=False)
     if seen.looking != slice_.forming:
