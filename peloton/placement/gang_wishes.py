@@ -134,13 +134,13 @@ class GangWishes:
         """The kept gangs that fit now, in their order, each once since hosts reported room."""
         self._left = len(self._kept) if news else min(self._left, len(self._kept))
         failed: dict[int, int] = {}
-        tries = 0
+        tries, free = 0, self._free_in_all()
         for kept in self._in_turn()[: self._left]:
             shape = self._shapes.of(kept.wish.parts[0].shape).number
             count = len(kept.wish.parts[0].members)
-            if count >= failed.get(shape, COUNT_MAX):
+            if count >= failed.get(shape, COUNT_MAX) or self._is_too_large(kept.wish, free):
                 self._left -= 1
-                continue  # as many did not fit just now
+                continue  # as many did not fit just now; or mostly, where a cluster is full
             if tries >= GANG_TRIES_MAX:
                 return
             tries, self._next = tries + 1, _turn(kept)
@@ -151,6 +151,7 @@ class GangWishes:
                     failed[shape] = count
                 continue
             self._drop(kept)
+            free = self._free_in_all()
             yield Send(kept.wish.slice, found)
         self._next = None
 
@@ -209,10 +210,22 @@ class GangWishes:
                 return None
         return GangPlaced(wish.number, tuple(self._proposals(wish, done)))
 
+    def _free_in_all(self) -> list[int]:
+        """What all hosts together have free of each kind, without slack."""
+        free: list[int] = np.maximum(self._index.free[: GPU + 1], 0).sum(axis=1).tolist()
+        return free
+
+    def _is_too_large(self, wish: GangWish, free: list[int]) -> bool:
+        """Whether all hosts together have less free than it needs: that is known without hosts."""
+        needed = [0] * len(free)
+        for part in wish.parts:
+            for kind, least in enumerate(self._shapes.of(part.shape).need.least[: GPU + 1]):
+                needed[kind] += max(least, 0) * len(part.members)
+        return any(need > has for need, has in zip(needed, free, strict=True))
+
     def _may_fit(self, known: KnownShape, *, count: int) -> bool:
         """Whether all hosts together have so much free: cheaper than to propose and take back."""
-        free = np.maximum(self._index.free[: GPU + 1], 0).sum(axis=1)
-        pairs = zip(free.tolist(), known.need.least[: GPU + 1], strict=True)
+        pairs = zip(self._free_in_all(), known.need.least[: GPU + 1], strict=True)
         if not all(least <= 0 or has >= least * count for has, least in pairs):
             return False
         return self._checks.room(known.need, np.flatnonzero(self._index.up)) >= count

@@ -148,8 +148,9 @@ def test_slack_may_come_later() -> None:
 
 
 def crowded(count: int) -> Placer:
-    """A full host for which so many gangs wait that are too large for what it will have free."""
-    placer = placer_of([host("a", res(0), capacity=res(100))])
+    """So many gangs wait with a member for which all hosts have room, and no single one."""
+    small = [host(f"s{number}", res(1)) for number in range(120)]
+    placer = placer_of([host("a", res(0), capacity=res(100)), *small])
     for number in range(count):
         large = GangPart(Bits.of(0), Shape(res(50 + number / 100)))
         parts = (large, GangPart(Bits.of(1), ONE))
@@ -173,11 +174,23 @@ def told_never(messages: Iterable[Message]) -> list[Unplaced]:
 
 
 def test_one_behind_many_is_tried_without_further_news() -> None:
-    placer = crowded(2 * GANG_TRIES_MAX)
+    placer, marked = crowded(2 * GANG_TRIES_MAX), (Label("is", "b"),)
+    more(placer, host("z", res(0), capacity=res(2), labels=marked))
+    receive(placer, wish((Shape(res(1), constraint=label("host", "is", "b")), 2)))
+    rest_of(placer)
+    assert more(placer, host("z", res(2), labels=marked, position=2)) == []
+    found = [each for each in rest_of(placer) if isinstance(each, GangPlaced)]
+    assert [hosts_of(each) for each in found] == [["z", "z"]]
+
+
+def test_a_full_cluster_costs_its_gangs_no_tries() -> None:
+    placer = placer_of([host("a", res(0), capacity=res(100))])
+    for number in range(2 * GANG_TRIES_MAX):
+        parts = (GangPart(Bits.span(0, 9 + number), ONE), GangPart(Bits.of(999), TWO))
+        placer.receive([(None, GangWish(Key(f"slice/{number}/0"), 1, parts))], 0.0)
     receive(placer, wish((ONE, 2)))
     rest_of(placer)
-    assert more(placer, host("a", res(2), capacity=res(100), position=2)) == []
-    (found,) = rest_of(placer)
+    (found,) = more(placer, host("a", res(2), capacity=res(100), position=2))
     assert hosts_of(found) == ["a", "a"]
 
 
