@@ -63,11 +63,12 @@ class HostsNow:
 
 
 class HostsPlan(NamedTuple):
-    """How many tasks each host would get, by name, and those that would get none."""
+    """How many tasks each host would get, by name, and those that would get none, each with the
+    wish that it answers."""
 
     hosts: list[tuple[Key, int]]
     placed: int
-    unplaced: list[Unplaced]
+    unplaced: list[tuple[Wish | GangWish, Unplaced]]
 
 
 def plan_hosts(
@@ -85,7 +86,7 @@ def plan_hosts(
     )
     placer.receive([(INVENTORY, HostDeltas(INVENTORY, 1, tuple(hosts), snapshot=True))], now)
     counts: Counter[Key] = Counter()
-    unplaced: list[Unplaced] = []
+    unplaced: list[tuple[Wish | GangWish, Unplaced]] = []
     for wish in wishes:
         for send in placer.receive([(wish.slice, wish)], now):
             answer = send.message
@@ -95,5 +96,5 @@ def plan_hosts(
                 for part in answer.parts:
                     counts.update(part.hosts)
             elif isinstance(answer, Unplaced):
-                unplaced.append(answer)
+                unplaced.append((wish, answer))
     return HostsPlan(sorted(counts.items()), counts.total(), unplaced)
