@@ -167,7 +167,7 @@ def _blocker(
 
 
 def _short(need: Resources, available: Resources, *, kind: int) -> bool:
-    return need.amounts()[kind] - available.amounts()[kind] >= EPSILON
+    return Resources.KINDS[kind] in need.short_of(available)
 
 
 # ---- the queue ----
