@@ -189,3 +189,11 @@ def test_who_wants_no_cpu_is_not_kept_by_those_that_hold_too_much_of_it() -> Non
     admit(found)
     assert found.use(A).cpu > found.entitlement(A).cpu
     assert {each.kind for each in waits(found, "slack/0/0").blockers} == {"slack"}
+
+
+def test_who_is_entitled_to_all_of_the_cluster_is_not_told_to_have_its_share_raised() -> None:
+    found = tree(a=config("a", limit=100))
+    found.put(ROOT, old=found.pools[ROOT], new=root(10))
+    put(found, "x/0/0", lot(A, 12))
+    admit(found)
+    assert rules(waits(found, "x/0/0")) == [("capacity", "/")]
