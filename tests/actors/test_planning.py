@@ -216,5 +216,5 @@ def test_a_plan_keeps_tasks_that_may_not_be_preempted_to_the_reservation() -> No
     kept = msgspec.structs.replace(copied(found), preempts=True, within_reservation=True)
     wanted = new(A, 5)._replace(shape=LotShape(A, cpus(1), preemptible=False))
     plan = plan_lots(kept, [wanted], now=1.0)
-    assert len(plan.admitted[PLAN]) == 2 and plan.waits[PLAN].rule == "reservation"
+    assert len(plan.admitted[PLAN]) == 2 and plan.waits[PLAN].blockers[0].rule == "reservation"
     assert len(plan_lots(copied(found), [wanted], now=1.0).admitted[PLAN]) == 5
