@@ -214,7 +214,7 @@ class SpecValue:
         raise self.wrong("true or false")
 
     def enum(self, kind: Any) -> int:
-        names = {value.name.lower(): value.number for value in kind.values}
+        names: dict[str, int] = {value.name.lower(): value.number for value in kind.values}
         names |= short_names(names)
         if isinstance(self.raw, str) and self.raw.lower() in names:
             return names[self.raw.lower()]
