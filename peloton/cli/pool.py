@@ -77,11 +77,11 @@ def rows(pools: Iterable[Any]) -> Iterator[tuple[object, ...]]:
     for one in pools:
         for kind in one.kinds:
             # An owner of an earlier version does not tell it.
-            entitled = f"{kind.entitlement:.10g}" if kind.HasField("entitlement") else ""
+            entitled = number(kind.entitlement) if kind.HasField("entitlement") else ""
             yield (
                 one.path, kind.kind, f"{kind.reservation:.10g}", f"{kind.limit:.10g}",
-                f"{kind.share:.10g}", kind.type, entitled, f"{kind.demand:.10g}",
-                f"{kind.allocation:.10g}", f"{kind.slack:.10g}",
+                f"{kind.share:.10g}", kind.type, entitled, number(kind.demand),
+                number(kind.allocation), number(kind.slack),
             )  # fmt: skip
 
 

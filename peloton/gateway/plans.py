@@ -62,7 +62,8 @@ class Plans:
         with self._alone(context):
             now = time.time()
             plan = plan_lots(self._copied(context), planned.lots(), now=now)
-            summaries = [view.summary for view in all_hosts(self._cluster_client, context)]
+            views = all_hosts(self._cluster_client, context, labels=True)
+            summaries = [view.summary for view in views]
             hosts = plan_hosts(
                 summaries,
                 planned.wishes(plan.admitted),

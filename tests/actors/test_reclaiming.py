@@ -413,3 +413,20 @@ def test_nobody_gives_in_vain_and_it_comes_to_rest(
     assert not world.tree.reclaims.coming and not world.tree.reclaims.in_flight
     for _ in range(4):
         assert world.serve(AFTER_S) == []
+
+
+def test_nobody_gives_back_for_one_that_never_runs() -> None:
+    world, _, asks = two_pools()
+    never = world.lot("never", B, size_of(11), tasks=1)
+    world.serve()
+    assert world.tree.lot_verdict(asks) and world.tree.waits(never).never
+    assert world.tree.lot_verdict(never) == ""
+
+
+def test_what_was_ended_for_others_is_not_released_for_those_that_wait_here() -> None:
+    world, lent, _ = two_pools()
+    world.tree.note(world.now)
+    world.serve()
+    assert world.serve(AFTER_S) == [("lent", 4)]
+    assert world.held(lent) == 6
+    assert world.tree.releases.rate(A, 0, now=world.now, up=world.tree.up) is None

@@ -17,6 +17,7 @@ import pytest
 from peloton.actors.respool.copies import CopyPools
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.reclaims import PreemptionPolicy
+from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.assembly.kinds import kinds
 from peloton.ops.v1 import ops_pb2 as ops
@@ -301,3 +302,10 @@ def test_a_path_without_a_pool_is_refused(
     assert t.refused(stub.ExplainPool, wire.ExplainPoolRequest(path=path))[0] == code
     history = deployment.ops.PoolHistory
     assert t.refused(history, ops.PoolHistoryRequest(path=path))[0] == code
+
+
+def test_instances_that_keep_apart_are_planned_as_they_are_placed(deployment: t.Deployment) -> None:
+    pool = deployment.make_pool("apart")
+    spread = {"placementStrategy": job.PLACEMENT_STRATEGY_SPREAD_JOB}
+    found = planned(deployment, job_of(deployment, pool, 2, **spread))
+    assert found.placed == found.hosts_in_all == 2 and not found.waits

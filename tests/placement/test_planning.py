@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peloton.actors.resources import UNIT, Resources
-from peloton.placement.messages import GangPart, GangWish, HostSummary, Shape, Wish
+from peloton.placement.messages import GangPart, GangWish, HostSummary, Label, Shape, Wish
 from peloton.placement.placer import Placer
 from peloton.placement.planning import plan_hosts
 from peloton.runtime.vocabulary import Bits, Key, key
@@ -60,3 +60,21 @@ def test_what_never_fits_is_proven() -> None:
     wish = Wish(SLICE, 1, Bits.span(0, 1), Shape(cpus(9)))
     assert plan_hosts([host("a", 4)], [wish], scarce_gpu=False, now=1.0).unplaced[0][1].never
     assert Placer.__module__ == "peloton.placement.placer", "the very one that proposes in earnest"
+
+
+def test_what_a_strategy_gives_one_host_of_a_wish_is_no_limit_of_the_host() -> None:
+    hosts = [host(name, 2) for name in "abc"]
+    wish = Wish(SLICE, 1, Bits.span(0, 7), Shape(cpus(1), strategy="spread"))
+    found = plan_hosts(hosts, [wish], scarce_gpu=False, now=1.0)
+    assert [count for _, count in found.hosts] == [2, 2, 2] and found.placed == 6
+    (rest,) = found.unplaced
+    assert len(rest.members) == 1
+
+
+def test_tasks_that_keep_apart_are_planned_where_the_labels_are_known() -> None:
+    label = Label("job", "j")
+    shape = Shape(cpus(1), labels=(label,), apart=label)
+    wish = Wish(SLICE, 1, Bits.span(0, 3), shape)
+    known = [host("a", 4, running=()), host("b", 4, running=((label, 1),))]
+    found = plan_hosts(known, [wish], scarce_gpu=False, now=1.0)
+    assert found.hosts == [(Key("host/a"), 2), (Key("host/b"), 1)] and not found.unplaced
