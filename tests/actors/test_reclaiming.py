@@ -116,7 +116,11 @@ class World:
         """Those that were chosen queue anew."""
         lot = self.tree.lots[key]
         for ticket, members in last_tickets(lot, lot.leaving):
-            self._turn(key, Enqueue(ticket + 1), members=members)
+            self.release(key, ticket, members)
+
+    def release(self, key: Key, ticket: int, members: Bits) -> None:
+        """Some that have a ticket queue anew."""
+        self._turn(key, Enqueue(ticket + 1), members=members)
 
     def verdict(self, pool: Key) -> str:
         return self.tree.reclaims.verdict(pool, self.tree.waiting)

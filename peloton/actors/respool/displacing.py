@@ -92,7 +92,7 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
     if not found.picked:
         books.again(lane, later, verdict=COMING)
         return []
-    books.ordered(lane, verdict=GIVE_BACK)
+    books.ordered(lane, later, verdict=GIVE_BACK)
     return orders_for(
         tree, over, cover=found, reason=lambda key: _reason(tree, key, inside=inside), now=now
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from peloton.actors.resources import EPSILON, Resources
+from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import Displacement, Reclaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO
@@ -109,9 +109,9 @@ def fitting(batches: Sequence[TaskBatch], room: Resources) -> list[TaskBatch]:
 
 
 def missing_of(wanted: Sequence[TaskBatch], free: Resources) -> tuple[int, ...]:
-    """What is wanted beyond what is free, of each kind."""
-    pairs = zip(total_of(wanted).amounts(), free.amounts(), strict=True)
-    return tuple(need - have if need - have >= EPSILON else 0 for need, have in pairs)
+    """What is wanted beyond what is free, of each kind; of slack, or cpu, only if any is wanted."""
+    short = total_of(wanted).short_of(free)
+    return tuple(short.get(kind, 0) for kind in Resources.KINDS)
 
 
 def coming_in(tree: Tree, pool: Key) -> Resources:

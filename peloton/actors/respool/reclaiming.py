@@ -68,7 +68,7 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
     if not wanted:
         books.again(lane, later, verdict="")
         return []
-    over = _overdrafts(tree, where)
+    over = _overdrafts(tree, pool, where=where)
     short = Shortfall(pool, where, size_of_first(tree, lane), wanted, free_in(tree, where))
     found = cover(tree, over, short=short, now=now)
     if not found.gain:
@@ -77,7 +77,7 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
         return []
     books.verdicts.pop(lane, None)
     books.claim(lane, total_of(found.gain), above=tree.up(pool))
-    books.on_the_way(lane)
+    books.on_the_way(lane, until=later)
     kind = next((kind for kind, missing in enumerate(found.short.missing) if missing), 0)
     return orders_for(
         tree,
@@ -115,20 +115,26 @@ def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
     return found
 
 
-def _overdrafts(tree: Tree, where: Key) -> Overdrafts:
+def _overdrafts(tree: Tree, asks: Key, *, where: Key) -> Overdrafts:
     """The pools below one that use more than they are entitled to; what comes back is used no
-    more."""
+    more.
+
+    What those above the one that asks use in all does not matter for who gives below them: it stays
+    the same.
+    """
     coming: dict[Key, Resources] = {}
     for giver, amount_ in tree.reclaims.coming.items():
         for above in tree.up(giver):
             coming[above] = coming.get(above, ZERO) + amount_
     found, overview = Overdrafts(), tree.overview()
-    open_pools: list[tuple[Key, tuple[Key, ...]]] = [(where, ())]
+    lineage = tree.up(asks)
+    asking = lineage[: lineage.index(where) + 1]
+    open_pools: list[tuple[Key, tuple[Key, ...]]] = [(each, ()) for each in asking]
     while open_pools:
         pool, chain = open_pools.pop()
         for child in overview.overdrawn(pool):
             use = tree.use(child)
-            if use == ZERO:
+            if use == ZERO or child in asking:
                 continue
             excess = use - coming.get(child, ZERO) - overview.entitled(child)
             kinds = tuple(each if each >= EPSILON else 0 for each in excess.amounts())
@@ -157,10 +163,10 @@ def _why_not(tree: Tree, over: Overdrafts, *, later: float, now: float) -> tuple
         return later, NONE_OVER
     if not over.pools:
         return later, NOT_PREEMPTIBLE
+    if any(books.in_flight.get(each.pool) for each in over.pools):
+        return now + REST_S_MIN, "others give back, but not enough yet"
     spent = [each.pool for each in over.pools if books.budget(each.pool, policy, now) <= 0]
     if spent:
         text = f"nobody gives back: pool {tree.path(spent[0])} has given back as often as it may"
-        return min(books.window_ends(pool, policy) for pool in spent), text
-    if any(books.in_flight.get(each.pool) for each in over.pools):
-        return now + REST_S_MIN, "others give back, but not enough yet"
+        return min(later, *(books.window_ends(pool, policy) for pool in spent)), text
     return later, NO_GAIN

@@ -251,9 +251,13 @@ class Reclaims:
         """What is free or comes back in a pool, and is for somebody."""
         return self._claimed.get(pool, Resources())
 
-    def on_the_way(self, pool: Key) -> None:
-        """Others were ordered to give back for a pool: look again when they have answered."""
+    def on_the_way(self, pool: Key, *, until: float) -> None:
+        """Others give back for a pool: look again when they have answered, or then.
+
+        For what they free may be gone: hosts are lost, or a smaller task of another comes first.
+        """
         self._again[pool] = None
+        self._moments.push(pool, until)
 
     # ---- limits ----
 
