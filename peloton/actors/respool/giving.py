@@ -9,9 +9,12 @@ kind that is not missing does not count. Must not decide who waits for what, nor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from peloton.actors.resources import Resources
+from peloton.actors.respool.admission import fitting_rations
+from peloton.actors.respool.lanes import pool_of_lane
 from peloton.actors.respool.lot.messages import Displacement, Reclaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO
@@ -85,6 +88,37 @@ def size_of_first(tree: Tree, lane: Key) -> Resources:
     first = next(iter(tree.queues[lane].eligible()))
     lots = tree.unit(first).lots or (first,)
     return max((tree.lots[key].shape.resources for key in lots), key=Resources.amounts)
+
+
+def first_waiting(
+    tree: Tree, lane: Key, *, room: Resources | None = None, priority: int | None = None
+) -> list[TaskBatch]:
+    """The tasks that wait first, in the order of the queue, as they would be admitted: all that
+    have this priority, as far as there is room."""
+    found: list[TaskBatch] = []
+    rationed = [ZERO, ZERO, ZERO]
+    for key in islice(tree.queues[lane].eligible(), LOTS_MAX):
+        lot, unit = tree.lots[key], tree.unit(key)
+        if priority is not None and lot.shape.priority != priority:
+            break
+        fitting = fitting_rations(tree, pool_of_lane(lane), unit=unit, rationed=rationed)
+        most = min(fitting, 1 if unit.lots else len(lot.waiting))
+        if not most:
+            continue  # it blocks nobody
+        count = most if room is None else min(most, unit.need.fits(room))
+        if count:
+            found.append(TaskBatch(unit.need, count))
+            for each, part in unit.rationed:
+                rationed[each] = rationed[each] + part.times(count)
+        if count < most:
+            break  # the first that does not fit blocks those behind it
+        room = room - unit.need.times(count) if room is not None else None
+    return found
+
+
+def least_of(rooms: Sequence[Resources]) -> Resources:
+    """What all of them leave, of each kind."""
+    return Resources(*map(min, zip(*(each.amounts() for each in rooms), strict=True)))
 
 
 def total_of(batches: Sequence[TaskBatch]) -> Resources:

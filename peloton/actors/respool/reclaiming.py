@@ -13,15 +13,15 @@ waits for long enough, not in every turn. Must not choose tasks: their slice doe
 from __future__ import annotations
 
 from peloton.actors.resources import EPSILON, Resources, amount
-from peloton.actors.respool.admission import fitting_rations
 from peloton.actors.respool.giving import (
-    LOTS_MAX,
     Overdraft,
     Overdrafts,
     Shortfall,
     TaskBatch,
     cover,
+    first_waiting,
     free_in,
+    least_of,
     orders_for,
     size_of_first,
     total_of,
@@ -91,28 +91,10 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
 def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
     """The tasks to which a pool is entitled beyond those it has, in the order of the queue."""
     pool = pool_of_lane(lane)
-    spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
-    found: list[TaskBatch] = []
-    rationed = [ZERO, ZERO, ZERO]
-    room = tree.slack_room(pool) if is_slack(lane) else None
-    for key in tree.queues[lane].eligible():
-        unit = tree.unit(key)
-        fitting = fitting_rations(tree, pool, unit=unit, rationed=rationed)
-        if not fitting:
-            continue  # it blocks nobody
-        waiting = 1 if unit.lots else len(tree.lots[key].waiting)
-        count = min(waiting, fitting, unit.need.fits(spare))
-        if room is not None:
-            count = min(count, unit.need.fits(room))
-            room = room - unit.need.times(count)
-        if count:
-            found.append(TaskBatch(unit.need, count))
-            spare = spare - unit.need.times(count)
-            for each, part in unit.rationed:
-                rationed[each] = rationed[each] + part.times(count)
-        if count < min(waiting, fitting) or len(found) >= LOTS_MAX:
-            break  # as its admission: the first that does not fit blocks those behind it
-    return found
+    rooms = [tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)]
+    if is_slack(lane):
+        rooms.append(tree.slack_room(pool))
+    return first_waiting(tree, lane, room=least_of(rooms))
 
 
 def _overdrafts(tree: Tree, asks: Key, *, where: Key) -> Overdrafts:
