@@ -13,6 +13,7 @@ waits for long enough. Must not choose tasks: their slice does.
 from __future__ import annotations
 
 from peloton.actors.resources import Resources
+from peloton.actors.respool.admission import is_still_entitled
 from peloton.actors.respool.giving import (
     Overdraft,
     Overdrafts,
@@ -100,7 +101,11 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
 def _others_first(tree: Tree, lane: Key) -> bool:
     """Whether another lane is entitled to room that it awaits in this pool or above it."""
     above = tree.up(pool_of_lane(lane))
-    return any(each != lane and where in above for each, where, _ in tree.waiting.awaiting())
+    return any(
+        each != lane and is_still_entitled(tree, each)
+        for where in above
+        for each in tree.waiting.awaiting_in(where, by_slack=True)
+    )
 
 
 def _room(tree: Tree, lane: Key) -> Resources:
