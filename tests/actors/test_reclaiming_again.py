@@ -224,3 +224,26 @@ def test_all_that_are_due_at_once_are_looked_at_without_another_message() -> Non
         notes, turns = step.notes, turns + 1
     assert {world.verdict(pool) for pool in pools} == {NOT_PREEMPTIBLE}
     assert notes.wake_at == 2 * AFTER_S
+
+
+# ---- what is kept of them ----
+
+
+def test_nothing_is_kept_of_lots_and_pools_that_are_gone() -> None:
+    world = World(size_of(10))
+    for pool, reserved in ((A, 6), (B, 4)):
+        world.pool(pool, size_of(reserved))
+    lent = world.lot("lent", A, size_of(1), tasks=10)
+    world.settle()
+    world.lot("asks", B, size_of(1), tasks=4)
+    world.serve()
+    assert world.serve(AFTER_S, going=False) == [("lent", 4)]
+    books, need = world.tree.reclaims, world.ordered[0][1].need
+    assert books.budget(A, POLICY, world.now) == POLICY.evictions_max - 4
+    world.answer(lent, most=0)
+    gone = world.tree.lots[lent]
+    world.tree.put(lent, old=gone, new=None)
+    world.serve()
+    assert not books.rests(lent, need, now=world.now), "another one of that name is another"
+    world.tree.put(A, old=world.tree.pools[A], new=None)
+    assert books.budget(A, POLICY, world.now) == POLICY.evictions_max

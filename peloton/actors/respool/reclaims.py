@@ -109,6 +109,9 @@ class Reclaims:
         lot = new if new is not None else old
         if lot is None:
             return
+        if new is None:
+            self._rests.pop(key, None)
+            self._spared.pop(key, None)
         if lot.shape.preemptible:
             if new is not None or key in self._ranks:
                 self._unsorted[key] = None
@@ -175,6 +178,10 @@ class Reclaims:
             self.coming[pool] = self.coming.get(pool, Resources()) + more
         else:
             del self.in_flight[pool], self.coming[pool]
+
+    def forget(self, pool: Key) -> None:
+        """There is no such pool any more."""
+        self._windows.pop(pool, None)
 
     # ---- pools that wait ----
 

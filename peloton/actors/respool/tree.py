@@ -574,3 +574,4 @@ class Tree:
                 self.queues.pop(lane, None)
             self.releases.drop(node.key)
             self.ledger.drop(node.key)
+            self.reclaims.forget(node.key)
