@@ -167,6 +167,27 @@ def test_a_smaller_task_that_takes_what_was_given_back() -> None:
     assert world.serve(AFTER_S) == [("lent", 1)] and world.held(asks) == 1
 
 
+def test_what_comes_for_one_that_is_not_entitled_to_it_any_more_is_for_others() -> None:
+    world = World(size_of(12))
+    for pool in (A, B, C, A1):
+        world.pool(pool, Resources())
+    lent = world.lot("lent", A, size_of(1), tasks=12)
+    world.settle()
+    world.lot("large", B, size_of(4), tasks=1)
+    world.serve()
+    world.now = 2.0
+    asks = world.lot("asks", C, size_of(1), tasks=1)
+    assert world.serve() == [] and world.serve(3.0, going=False) == [("lent", 4)]
+    world.answer(lent)
+    assert world.serve() == []
+    # Now three share what was for two, and none is entitled to four.
+    world.lot("more", A1, size_of(1), tasks=12)
+    assert world.serve(1.0) == []
+    assert world.serve(1.0) == [], "what it waits for comes already"
+    world.leave(lent)
+    assert world.serve() == [] and world.held(asks) == 1
+
+
 def test_slow_ones_are_waited_for() -> None:
     world, lent, asks = two_that_give(10)
     for _ in range(5):

@@ -13,6 +13,7 @@ waits for long enough, not in every turn. Must not choose tasks: their slice doe
 from __future__ import annotations
 
 from peloton.actors.resources import EPSILON, Resources, amount
+from peloton.actors.respool.admission import is_still_entitled
 from peloton.actors.respool.giving import (
     Overdraft,
     Overdrafts,
@@ -62,6 +63,9 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
     if awaited is None:
         return []
     where, _ = awaited
+    for other in books.claimants:
+        if not is_still_entitled(tree, other):
+            books.unclaim(other)  # others get what comes
     books.sort(tree.lots)
     later = now + tree.policy.rest_s
     wanted, pool = _wanted(tree, lane), pool_of_lane(lane)

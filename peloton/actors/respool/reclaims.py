@@ -254,6 +254,11 @@ class Reclaims:
             else:
                 self._claimed[each] = left
 
+    @property
+    def claimants(self) -> list[Key]:
+        """For whom something is."""
+        return [*self._claims]
+
     def claimed(self, pool: Key) -> Resources:
         """What is free or comes back in a pool, and is for somebody."""
         return self._claimed.get(pool, Resources())
