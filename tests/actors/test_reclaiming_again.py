@@ -103,6 +103,19 @@ def test_in_nested_pools_all_that_are_entitled_get_it(
     assert not any(map(world.tree.waiting.awaits, world.tree.pending))
 
 
+def test_nobody_gives_for_a_millionth_by_which_an_entitlement_is_rounded() -> None:
+    world = World(size_of(10))
+    world.pool(A, Resources(3 * UNIT - 7))
+    world.pool(B, Resources(UNIT + 1).times(7))
+    for name in ("older", "newer"):
+        world.lot(name, A, size_of(1), tasks=5)
+        world.serve(1.0)
+    asks = world.lot("asks", B, Resources(UNIT + 1), tasks=7)
+    world.serve()
+    assert sorted(world.serve(AFTER_S)) == [("newer", 5), ("older", 2)]
+    assert world.held(asks) == 7
+
+
 def test_slack_that_a_host_took_back_is_not_missing_for_tasks_without_slack() -> None:
     world = World(size_of(10) + SLACK.times(4))
     for pool in (A, B):

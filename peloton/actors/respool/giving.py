@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from peloton.actors.resources import Resources
+from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.admission import fitting_rations
 from peloton.actors.respool.lanes import pool_of_lane
 from peloton.actors.respool.lot.messages import Displacement, Reclaim
@@ -193,7 +193,7 @@ def _pick(
             lot = tree.lots[key]
             size = lot.shape.resources.amounts()
             room = [min(excess[pool][kind] for pool in each.chain) for kind in KINDS]
-            wanted = [min(left[kind], room[kind]) for kind in KINDS]
+            wanted = [_sizable(min(left[kind], room[kind])) for kind in KINDS]
             if most <= 0 or not any(wanted):
                 break
             counts = [-(-wanted[kind] // size[kind]) for kind in kinds if size[kind]]
@@ -208,6 +208,11 @@ def _pick(
                 for pool in each.chain:
                     excess[pool][kind] = max(0, excess[pool][kind] - size[kind] * count)
     return found, gained
+
+
+def _sizable(missing: int) -> int:
+    """So much less that nobody gives for what a comparison ignores: entitlements are rounded."""
+    return max(0, missing - EPSILON + 1)
 
 
 def may_give(tree: Tree, key: Key, *, inside: Displacement) -> bool:
