@@ -112,3 +112,16 @@ def test_they_leave_the_first_of_the_others_what_it_needs() -> None:
     assert town.admit() == {} and "keeps 4 MB memory" in town.why("slack")
     town.leave("full")
     assert town.admit() == {"own": 1, "slack": 3}
+
+
+def test_what_a_task_on_slack_frees_reaches_both_lanes_in_one_pass() -> None:
+    """The lane for slack is due for its own limit, and again after the other one has had its turn."""
+    town = Town(size(10, 20, slack=10))
+    town.ask("held", size(1, 5))
+    town.ask("slack", size(0, 5, slack=1))
+    assert town.admit() == {"held": 1, "slack": 1}
+    town.ask("next", size(1, 1))
+    town.ask("more", size(0, 1, slack=1))
+    assert town.admit() == {}
+    town.leave("slack")
+    assert town.admit() == {"next": 1, "more": 1}

@@ -38,6 +38,11 @@ Taken = Mapping[Key, Resources]
 """What this pass has admitted already, by pool, with the pools above it."""
 
 
+PendingLane = tuple[int, Key, PoolResource | tuple[()]]
+"""A lane by its number: one that changed, or the first of those blocked on a resource. It may be
+both, where the other lane of its pool has just had its turn."""
+
+
 class AdmissionBatch(NamedTuple):
     """Members of a lot that are admitted."""
 
@@ -193,9 +198,7 @@ def _candidates(tree: Tree, taken: Taken, *, heads: int) -> Iterator[Key]:
     """
     waiting = tree.waiting
     changed = waiting.changed if len(waiting.changed) <= heads else waiting.first_changed(heads + 1)
-    pending: list[tuple[int, Key, PoolResource | None]] = [
-        (waiting.numbers[pool], pool, None) for pool in changed
-    ]
+    pending: list[PendingLane] = [(waiting.numbers[pool], pool, ()) for pool in changed]
     for grown in [*waiting.grown]:
         first = waiting.blocked.first(grown, start=0, most=_most(tree, grown, taken=taken))
         if first is None:
@@ -206,7 +209,7 @@ def _candidates(tree: Tree, taken: Taken, *, heads: int) -> Iterator[Key]:
     known = {*changed}
     while pending:
         number, pool, resource = heappop(pending)
-        if resource is None:
+        if not resource:
             yield pool
             _follow(waiting, pool, pending=pending, known=known)
             continue
@@ -226,13 +229,13 @@ def _follow(
     waiting: Waiting,
     pool: Key,
     *,
-    pending: list[tuple[int, Key, PoolResource | None]],
+    pending: list[PendingLane],
     known: set[Key],
 ) -> None:
     lane = slack_lane(pool)
     if lane in waiting.changed and lane not in known:
         known.add(lane)
-        heappush(pending, (waiting.numbers[lane], lane, None))
+        heappush(pending, (waiting.numbers[lane], lane, ()))
 
 
 def _most(tree: Tree, resource: PoolResource, *, taken: Taken) -> int:
