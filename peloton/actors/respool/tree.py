@@ -470,6 +470,8 @@ class Tree:
             self._released(node, need)
             self.releases.add(pool, need.times(-held), tasks=-held)
         self._queue(key, new, lane=lane_of(lot.shape))
+        if held < 0 and on_slack:
+            self.waiting.recheck(pool)  # what its pool is entitled to is for its other lane, too
         self.reclaims.put(key, old=old, new=new)
         self.displacements.put(key, old=old, new=new)
         self._claim(key, pool, on_slack=on_slack)
