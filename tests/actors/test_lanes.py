@@ -130,16 +130,13 @@ def test_what_a_task_on_slack_frees_reaches_the_other_lane() -> None:
 
 def test_a_lane_is_due_for_more_of_the_cluster_and_after_the_other_has_had_its_turn() -> None:
     """Both at once, where another pool frees what the heads of both lanes wait for."""
-    town = Town(size(10, slack=1))
-    other = PoolConfig("b", ROOT, size(2), size(10))
-    town.tree.put(B, old=None, new=Pool(other))
-    town.ask("lent", size(5), pool=B)
-    town.ask("held", size(5))
-    town.ask("slack", size(slack=1), pool=B)
-    assert town.admit() == {"lent": 1, "held": 1, "slack": 1}
+    town = Town(size(10, 10, slack=10))
+    town.tree.put(B, old=None, new=Pool(PoolConfig("b", ROOT, Resources(), size(10, 10))))
+    town.ask("lent", size(5, 5), pool=B)
+    town.ask("held", size(5, 5))
+    assert town.admit() == {"lent": 1, "held": 1}
     town.ask("next", size(1))
-    town.ask("more", size(slack=1))
+    town.ask("more", size(0, 1, slack=1))
     assert town.admit() == {}
     town.leave("lent")
-    town.leave("slack")
     assert town.admit() == {"next": 1, "more": 1}
