@@ -33,7 +33,7 @@ from peloton.runtime.vocabulary import Key, key
 INVENTORY = key("inventory", 0)
 """One for all hosts of a plan."""
 ROUNDS_MAX = 1000
-"""How often a wish is repeated for what is left of it; a host takes that many of one job at most."""
+"""How often a wish is repeated for what is left of it."""
 
 
 class HostsFound(NamedTuple):

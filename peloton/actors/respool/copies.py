@@ -69,7 +69,7 @@ def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
         since=noted.since,
         releases=tuple(CopiedRelease(key, *known) for key, known in noted.sums.items()),
         inside=policy.inside if at.level >= LEVEL_DISPLACEMENT else (),
-        within_reservation=policy.within_reservation,
+        within_reservation=policy.keeps_to_reservation,
     )
 
 

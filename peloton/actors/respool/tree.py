@@ -475,6 +475,8 @@ class Tree:
             freed = max(0, -held - left)
             self.releases.add(pool, need.times(freed), tasks=freed)
         self._queue(key, new, lane=lane_of(lot.shape))
+        if held < 0 and on_slack:
+            self.waiting.recheck(pool)  # what its pool is entitled to is for its other lane, too
         self.reclaims.put(key, old=old, new=new)
         self.displacements.put(key, old=old, new=new)
         self._claim(key, pool, on_slack=on_slack)
@@ -579,3 +581,4 @@ class Tree:
                 self.queues.pop(lane, None)
             self.releases.drop(node.key)
             self.ledger.drop(node.key)
+            self.reclaims.forget(node.key)
