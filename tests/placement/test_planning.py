@@ -67,7 +67,7 @@ def test_what_a_strategy_gives_one_host_of_a_wish_is_no_limit_of_the_host() -> N
     wish = Wish(SLICE, 1, Bits.span(0, 7), Shape(cpus(1), strategy="spread"))
     found = plan_hosts(hosts, [wish], scarce_gpu=False, now=1.0)
     assert [count for _, count in found.hosts] == [2, 2, 2] and found.placed == 6
-    (rest,) = found.unplaced
+    ((_, rest),) = found.unplaced
     assert len(rest.members) == 1
 
 
