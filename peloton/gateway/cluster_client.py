@@ -16,7 +16,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
-from peloton.actors.job.messages import GetJob, JobView
+from peloton.actors.job.answers import JobView
+from peloton.actors.job.messages import GetJob
 from peloton.actors.job.slice.messages import (
     InstanceView,
     ListInstances,
