@@ -20,8 +20,7 @@ from peloton.actors.archive.messages import (
     PeriodsListed,
     archive_key,
 )
-from peloton.actors.job.answers import JobSummary, JobView
-from peloton.actors.job.messages import GetJob
+from peloton.actors.job.messages import GetJob, JobSummary, JobView
 from peloton.actors.job.view import texts_of
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.job_query import ENDED_STATES, BadQuery

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from peloton.actors.job.answers import JobView
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.waits import moment_of
 from peloton.actors.resources import amount

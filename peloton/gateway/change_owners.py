@@ -11,9 +11,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from peloton.actors.job.answers import JobView
 from peloton.actors.job.facts import JobForgotten, JobMade
-from peloton.actors.job.messages import GetJob, job_key
+from peloton.actors.job.messages import GetJob, JobView, job_key
 from peloton.actors.job.slice.facts import SliceOpened
 from peloton.actors.respool.lot.facts import LotOpened
 from peloton.actors.respool.messages import ROOT, GetPool

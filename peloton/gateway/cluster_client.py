@@ -16,8 +16,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
-from peloton.actors.job.answers import JobView
-from peloton.actors.job.messages import GetJob
+from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.job.slice.messages import (
     InstanceView,
     ListInstances,

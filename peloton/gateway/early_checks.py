@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
 from peloton.actors.host.state import Maintenance
-from peloton.actors.job.answers import JobView
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView, SliceOpening
 from peloton.actors.job.slice.state import SpecRow, spec_rows
 from peloton.actors.resources import Resources

@@ -19,8 +19,7 @@ from peloton.actors.host.hold_messages import (
     LaunchForeign,
 )
 from peloton.actors.host.messages import RunSpec
-from peloton.actors.job.answers import JobStopped
-from peloton.actors.job.messages import StopJob
+from peloton.actors.job.messages import JobStopped, StopJob
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.resources import BadAmount, Resources

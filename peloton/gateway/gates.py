@@ -14,8 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 from google.protobuf import descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 
-from peloton.actors.job.answers import JobView
-from peloton.actors.job.messages import GetJob
+from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView
 from peloton.actors.schedule.messages import GetSchedule, ScheduleView
 from peloton.gateway.access_table import (

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from peloton.actors.host.ledger import HOLDING, LedgerRun
-from peloton.actors.job.answers import JobView
-from peloton.actors.job.messages import GetJob, job_key
+from peloton.actors.job.messages import GetJob, JobView, job_key
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.host_pools import hosts_by_pool
 from peloton.gateway.inventories import takes_work, with_runs

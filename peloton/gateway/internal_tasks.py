@@ -12,8 +12,7 @@ from typing import Any
 
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.ledger import HOLDING, LedgerRun
-from peloton.actors.job.answers import JobStopped
-from peloton.actors.job.messages import StopJob
+from peloton.actors.job.messages import JobStopped, StopJob
 from peloton.actors.job.slice.messages import FindInstances, InstanceView
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.resources import amount

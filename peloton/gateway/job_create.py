@@ -10,8 +10,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from peloton.actors.job.answers import JobCreated
-from peloton.actors.job.messages import AddOverrides, CreateJob, job_key
+from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView, pool_key
 from peloton.api.v0 import peloton_pb2

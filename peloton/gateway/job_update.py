@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.job.answers import JobUpdated, JobView
-from peloton.actors.job.messages import AddChange, UpdateJob
+from peloton.actors.job.messages import AddChange, JobUpdated, JobView, UpdateJob
 from peloton.actors.job.spec import INVALID, Override
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key

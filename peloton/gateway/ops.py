@@ -14,7 +14,7 @@ from typing import Any
 from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory import messages as inventory_messages
 from peloton.actors.job import messages as job_messages
-from peloton.actors.job.answers import JobView
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice import messages as slice_messages
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool import messages as respool_messages

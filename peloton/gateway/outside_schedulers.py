@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from peloton.actors.job.answers import JobView
+from peloton.actors.job.messages import JobView
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Context

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from peloton.actors.job.answers import JobView
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool.lot.messages import GetLot, LotWaits

@@ -11,8 +11,14 @@ from typing import Any
 
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.view import HostAnswer
-from peloton.actors.job.answers import InstancesOrdered, JobStopped, JobView
-from peloton.actors.job.messages import RefreshJob, StartInstances, StopJob
+from peloton.actors.job.messages import (
+    InstancesOrdered,
+    JobStopped,
+    JobView,
+    RefreshJob,
+    StartInstances,
+    StopJob,
+)
 from peloton.actors.job.slice.messages import DropInstanceEvents, InstanceView, slice_key
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, parse_pod

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from peloton.actors.job.answers import JobView
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.finding import by_instance, first_of, passes, up_to
 from peloton.actors.job.slice.messages import (
     FindInstances,

@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from peloton.actors.job.answers import JobSummary, JobView
-from peloton.actors.job.messages import JobGoals
+from peloton.actors.job.messages import JobGoals, JobSummary, JobView
 from peloton.actors.job.spec import (
     SERVICE,
     JobSpec,

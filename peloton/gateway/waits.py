@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
-from peloton.actors.job.answers import JobView
 from peloton.actors.job.facts import JobTallied
-from peloton.actors.job.messages import GetJob
+from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
 from peloton.gateway.feed import ClusterFeed, OutOfReach
 from peloton.gateway.guard import CallEnded

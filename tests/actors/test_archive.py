@@ -24,7 +24,6 @@ from peloton.actors.archive.decide import (
     take_first,
 )
 from peloton.actors.archive.state import EVOLVE, Archive
-from peloton.actors.job.answers import JobSummary
 from peloton.actors.job.archiving import archived, forget, leave
 from peloton.actors.job.facts import ArchivedIn, DeletionOrdered
 from peloton.actors.job.messages import (
@@ -32,6 +31,7 @@ from peloton.actors.job.messages import (
     ForgetJob,
     JobGoals,
     JobStates,
+    JobSummary,
     LeaveMemory,
     job_key,
 )

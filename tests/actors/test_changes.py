@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.actors.job import messages as m
-from peloton.actors.job.answers import InstancesOrdered, JobUpdated
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.grants import Use
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.messages import JobGoals, JobStates
+from peloton.actors.job.messages import InstancesOrdered, JobGoals, JobStates, JobUpdated
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTally, Tally
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.job.state import Job

@@ -12,10 +12,9 @@ import pytest
 
 from peloton.actors.host.messages import Port
 from peloton.actors.job import messages as m
-from peloton.actors.job.answers import JobCreated, JobDeleted, JobStopped
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.messages import JobGoals, JobStates
+from peloton.actors.job.messages import JobCreated, JobDeleted, JobGoals, JobStates, JobStopped
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceGone, SliceOpen, SliceTally, Tally
 from peloton.actors.job.slice.state import spec_rows
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig, effective

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.job.answers import JobCreated, JobDeleted, JobView
-from peloton.actors.job.messages import JobStates, job_key
+from peloton.actors.job.messages import JobCreated, JobDeleted, JobStates, JobView, job_key
 from peloton.chaos.cluster.history import Asked, Operation, faults
 from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.clients import SharedRecord, WantedJob

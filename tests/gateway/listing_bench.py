@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from peloton.actors.job.answers import JobSummary
-from peloton.actors.job.messages import JobStates, job_key
+from peloton.actors.job.messages import JobStates, JobSummary, job_key
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2
 from peloton.assembly.kinds import kinds

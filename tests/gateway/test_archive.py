@@ -10,8 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from peloton.actors.job.answers import JobSummary
-from peloton.actors.job.messages import JobStates
+from peloton.actors.job.messages import JobStates, JobSummary
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.api.v0.query import query_pb2

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.actors.job.answers import JobSummary, JobView
-from peloton.actors.job.messages import JobGoals, JobStates, job_key
+from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView, job_key
 from peloton.actors.job.slice.finding import first_of, passes
 from peloton.actors.job.slice.messages import FindInstances, InstancesFound, InstanceView
 from peloton.actors.job.spec import JobSpec, TaskConfig

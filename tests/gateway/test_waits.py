@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from peloton.actors.job.answers import JobView
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.gateway.waits import JobWaits
 from peloton.runtime.core.inspection import ChangesPage

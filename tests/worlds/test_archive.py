@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from peloton.actors.archive import decide
 from peloton.actors.archive.decide import CHECK_S, LAP_S
 from peloton.actors.archive.messages import LEVEL_ARCHIVE, PERIOD_S
-from peloton.actors.job.answers import JobView
-from peloton.actors.job.messages import DeleteJob, StartInstances
+from peloton.actors.job.messages import DeleteJob, JobView, StartInstances
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.assembly.kinds import ArchivePolicy
 from peloton.chaos.cluster.checked import CheckedCluster

@@ -10,8 +10,16 @@ import random
 import msgspec
 import pytest
 
-from peloton.actors.job.answers import InstancesOrdered, JobRefreshed, JobUpdated
-from peloton.actors.job.messages import JobStates, RefreshJob, StartInstances, StopJob, UpdateJob
+from peloton.actors.job.messages import (
+    InstancesOrdered,
+    JobRefreshed,
+    JobStates,
+    JobUpdated,
+    RefreshJob,
+    StartInstances,
+    StopJob,
+    UpdateJob,
+)
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.task.messages import LEVEL_CHANGES, TaskGoals
 from peloton.chaos.cluster.checked import CheckedCluster

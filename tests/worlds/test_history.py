@@ -11,17 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.actors.job.answers import (
+from peloton.actors.job.messages import (
     InstancesOrdered,
     JobCreated,
     JobDeleted,
+    JobGoals,
+    JobStates,
     JobStopped,
     JobSummary,
     JobUpdated,
     JobView,
     StopRecord,
+    job_key,
 )
-from peloton.actors.job.messages import JobGoals, JobStates, job_key
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.respool.messages import pool_key
 from peloton.chaos.cluster.history import (

@@ -12,13 +12,13 @@ import pytest
 
 from peloton.actors.host.facts import RunsRefused
 from peloton.actors.host.messages import ConfigureHost
-from peloton.actors.job.answers import JobCreated
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.messages import (
     AddOverrides,
     CreateJob,
     DeleteJob,
     GetJob,
+    JobCreated,
     JobStates,
     StopJob,
 )

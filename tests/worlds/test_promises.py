@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from peloton.actors.host.facts import RunsForgotten
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import BackendUp, RunSeen
-from peloton.actors.job.answers import JobStopped
 from peloton.actors.job.facts import JobTallied
-from peloton.actors.job.messages import CreateJob, StopJob
+from peloton.actors.job.messages import CreateJob, JobStopped, StopJob
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import Resources
 from peloton.actors.respool.messages import (

@@ -19,8 +19,7 @@ from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import LedgerRun, RunPhase, ledger_of
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.job import facts as jf
-from peloton.actors.job.answers import JobCreated
-from peloton.actors.job.messages import StopJob
+from peloton.actors.job.messages import JobCreated, StopJob
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import facts as pf

@@ -12,8 +12,14 @@ import zlib
 
 import pytest
 
-from peloton.actors.job.answers import JobCreated
-from peloton.actors.job.messages import AddOverrides, CreateJob, DeleteJob, JobStates, StopJob
+from peloton.actors.job.messages import (
+    AddOverrides,
+    CreateJob,
+    DeleteJob,
+    JobCreated,
+    JobStates,
+    StopJob,
+)
 from peloton.actors.job.spec import Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome

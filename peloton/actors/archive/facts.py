@@ -5,7 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.job.answers import JobSummary
+from peloton.actors.job.messages import JobSummary
 from peloton.runtime.vocabulary import Fact, Key
 
 

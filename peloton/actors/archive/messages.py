@@ -6,7 +6,7 @@ jobs of that shard that ended within one minute. No message may leave the shard.
 
 from __future__ import annotations
 
-from peloton.actors.job.answers import JobSummary
+from peloton.actors.job.messages import JobSummary
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
 
 LEVEL_ARCHIVE = 2

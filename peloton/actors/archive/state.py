@@ -13,7 +13,7 @@ import immutables
 import msgspec
 
 from peloton.actors.archive import facts as f
-from peloton.actors.job.answers import JobSummary
+from peloton.actors.job.messages import JobSummary
 from peloton.runtime.vocabulary import Key, Value
 
 

@@ -13,14 +13,14 @@ import msgspec
 
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
-from peloton.actors.job.answers import (
+from peloton.actors.job.grants import count_of
+from peloton.actors.job.messages import (
     ChangeAdded,
     InstancesOrdered,
     JobRefreshed,
     JobStarted,
     JobUpdated,
 )
-from peloton.actors.job.grants import count_of
 from peloton.actors.job.orders import (
     OTHER_VERSION,
     clipped,

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from peloton.actors.job import archiving, changes, waiting
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
-from peloton.actors.job.answers import JobCreated, JobDeleted, JobStopped, OverridesAdded
 from peloton.actors.job.grants import count_of, metered
+from peloton.actors.job.messages import JobCreated, JobDeleted, JobStopped, OverridesAdded
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.orders import (
     asked_first,

@@ -9,16 +9,6 @@ from msgspec.structs import replace
 
 from peloton.actors.archive.messages import LEVEL_ARCHIVE, archive_key
 from peloton.actors.job import messages as m
-from peloton.actors.job.answers import (
-    ANSWERS,
-    ChangeAdded,
-    InstancesOrdered,
-    JobRefreshed,
-    JobStarted,
-    JobSummary,
-    JobUpdated,
-    JobView,
-)
 from peloton.actors.job.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.job.facts import (
     FACTS,
@@ -36,6 +26,16 @@ from peloton.actors.job.facts import (
     WaiterTold,
 )
 from peloton.actors.job.goals import pursue
+from peloton.actors.job.messages import (
+    ANSWERS,
+    ChangeAdded,
+    InstancesOrdered,
+    JobRefreshed,
+    JobStarted,
+    JobSummary,
+    JobUpdated,
+    JobView,
+)
 from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES

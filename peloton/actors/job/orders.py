@@ -10,6 +10,7 @@ from typing import Any
 
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
+from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
 from peloton.actors.job.record import known_use, version_of
@@ -34,7 +35,7 @@ def missing(message: Any, at: At) -> Decision:
     return Decision(reply=Refused(NOT_FOUND, "job not found", "id"))
 
 
-def other_version(job: Job, expected: m.EntityVersion | None) -> Decision | None:
+def other_version(job: Job, expected: EntityVersion | None) -> Decision | None:
     """The refusal of a change by who knows another version of the job than this one."""
     if expected is None or expected == version_of(job):
         return None

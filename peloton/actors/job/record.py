@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import immutables
 
-from peloton.actors.job.answers import StopRecord
+from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import Use, count_of, metered, use_of
-from peloton.actors.job.messages import EntityVersion, JobGoals, JobStates
+from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec, Override
 from peloton.actors.job.throttle import Throttled

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from peloton.actors.job import facts as f
 from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
-from peloton.actors.job.answers import StopRecord
 from peloton.actors.job.grants import (
     Use,
     count_of,
@@ -22,7 +21,7 @@ from peloton.actors.job.grants import (
     unended_of,
     use_of,
 )  # fmt: skip
-from peloton.actors.job.messages import JobGoals, JobStates, Notice
+from peloton.actors.job.messages import JobGoals, JobStates, Notice, StopRecord
 from peloton.actors.job.record import Job as Job
 from peloton.actors.job.record import SliceReport, counts_of, default_goal, known_use
 from peloton.actors.job.record import known_uses as known_uses

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from peloton.actors.job.answers import JobSummary, JobView
-from peloton.actors.job.messages import GetJob, JobGoals, JobStates
+from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary, JobView
 from peloton.actors.job.record import version_of
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.job.state import Job

@@ -13,8 +13,13 @@ from typing import Any
 
 from peloton.actors.host.inventory.messages import HostPoolChanged
 from peloton.actors.job import facts as jf
-from peloton.actors.job.answers import InstancesOrdered, JobRefreshed, JobUpdated
-from peloton.actors.job.messages import DeleteJob, StopJob
+from peloton.actors.job.messages import (
+    DeleteJob,
+    InstancesOrdered,
+    JobRefreshed,
+    JobUpdated,
+    StopJob,
+)
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.messages import CreatePool, PoolConfig

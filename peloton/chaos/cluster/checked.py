@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.job.answers import JobView
 from peloton.actors.job.messages import (
     CreateJob,
     DeleteJob,
     GetJob,
+    JobView,
     StartInstances,
     StopJob,
     UpdateJob,

@@ -17,9 +17,8 @@ from peloton.actors.host.foreign_names import FOREIGN_MARK
 from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
-from peloton.actors.job.answers import JobView
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.actors.job.messages import GetJob, StopJob
+from peloton.actors.job.messages import GetJob, JobView, StopJob
 from peloton.actors.job.slice.counts import client_state
 from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
 from peloton.actors.resources import EPSILON, Resources

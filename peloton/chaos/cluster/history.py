@@ -17,8 +17,7 @@ import enum
 from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
-from peloton.actors.job.answers import JobStopped, JobSummary, JobView
-from peloton.actors.job.messages import JobGoals, JobStates
+from peloton.actors.job.messages import JobGoals, JobStates, JobStopped, JobSummary, JobView
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Absent, Key, Refused

@@ -6,7 +6,7 @@ change the ledger.
 
 from __future__ import annotations
 
-from peloton.actors.job.answers import JobCreated
+from peloton.actors.job.messages import JobCreated
 from peloton.actors.resources import Resources
 from peloton.chaos.cluster.history import Asked, Operation
 from peloton.chaos.cluster.shadow_ledger import ShadowLedger

@@ -11,8 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from peloton.actors.job.answers import JobCreated
-from peloton.actors.job.messages import AddOverrides, CreateJob, StopJob
+from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, StopJob
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources

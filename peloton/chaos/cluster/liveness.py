@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peloton.actors.job.answers import JobView
-from peloton.actors.job.messages import DeleteJob, JobStates, StopJob
+from peloton.actors.job.messages import DeleteJob, JobStates, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import DEADLINE_EXCEEDED, PREEMPTED, SLACK_TAKEN

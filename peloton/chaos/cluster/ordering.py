@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from peloton.actors.job.answers import JobView
-from peloton.actors.job.messages import CreateJob, GetJob, StartInstances
+from peloton.actors.job.messages import CreateJob, GetJob, JobView, StartInstances
 from peloton.actors.job.spec import After, Command, Deadline, JobSpec, TaskConfig
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, any_of

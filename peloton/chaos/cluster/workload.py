@@ -12,8 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.actors.job.answers import JobCreated, JobStopped
-from peloton.actors.job.messages import CreateJob, StopJob
+from peloton.actors.job.messages import CreateJob, JobCreated, JobStopped, StopJob
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.respool.messages import UpdatePool
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster

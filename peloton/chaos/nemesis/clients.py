@@ -14,8 +14,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from peloton.actors.job.answers import JobCreated, JobDeleted, JobStopped
-from peloton.actors.job.messages import job_key
+from peloton.actors.job.messages import JobCreated, JobDeleted, JobStopped, job_key
 from peloton.chaos.cluster.history import NO_JOB, Asked, Operation
 from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.timeline import Timeline

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from peloton.actors.job.answers import JobSummary, JobView
-from peloton.actors.job.messages import JobGoals, JobStates, job_key
+from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView, job_key
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.chaos.cluster.history import Asked, Operation

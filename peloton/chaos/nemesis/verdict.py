@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import names_of
-from peloton.actors.job.answers import JobView
-from peloton.actors.job.messages import job_key
+from peloton.actors.job.messages import JobView, job_key
 from peloton.chaos.cluster import checks, journaled
 from peloton.chaos.cluster.history import Asked, Operation, faults
 from peloton.chaos.cluster.machines import Machines

@@ -42,7 +42,7 @@ from typing import Any
 from peloton.actors.host import messages as h
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.job import messages as j
-from peloton.actors.job.answers import JobView
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import ListInstances, slice_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
