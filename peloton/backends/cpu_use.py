@@ -47,7 +47,8 @@ class CpuUse:
     def read(self, now: float) -> dict[str, RunUse]:
         """Each run that has cpus of its own, by its name at the keeper, since the last reading.
 
-        A run that is new has used nothing yet, so its host has less slack from the next one on.
+        Of a run that is new nothing is known yet: it counts as using all it has, or its host would
+        have slack until the next reading that is none.
         """
         seconds: dict[str, float] = {}
         own: dict[str, float] = {}
@@ -67,13 +68,18 @@ class CpuUse:
                 own[found.run] = min(found.own, own.get(found.run, found.own))
         passed = now - self._at if self._at is not None else 0.0
         before, self._seconds, self._at = self._seconds, seconds, now
-        # A run that is new, or whose process has ended and took its seconds with it, used none.
-        gone = {run: max(0.0, seconds[run] - before.get(run, math.inf)) for run in seconds}
-        return {run: RunUse(own[run], gone[run] / passed if passed else 0.0) for run in seconds}
+        found: dict[str, RunUse] = {}
+        for run, total in seconds.items():
+            known = run in before and passed > 0.0
+            # A process that has ended may take its seconds with it.
+            used = max(0.0, total - before[run]) / passed if known else own[run]
+            found[run] = RunUse(own[run], used)
+        return found
 
     def _look(self, number: str) -> _Process:
         lines = (self._proc / number / "environ").read_bytes().split(b"\0")
         found = dict(line.decode("utf-8", "replace").partition("=")[::2] for line in lines)
         if RUN_MARK not in found or OWN_CPUS not in found:
             return _Process("", 0.0)
-        return _Process(found[RUN_MARK], max(0.0, float(found[OWN_CPUS])))
+        own = float(found[OWN_CPUS])  # a program may have written there what it likes
+        return _Process(found[RUN_MARK], max(0.0, own) if math.isfinite(own) else 0.0)

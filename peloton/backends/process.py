@@ -109,6 +109,7 @@ class ProcessBackend:
         """These may be replaced before the start; the last: how often slack is measured."""
         self._slack: SlackThread | None = None
         self._unmeasured: dict[str, None] = {}  # hosts that were told that nobody measures
+        self._listed_once: dict[str, None] = {}  # hosts whose runs are known
         self._folder = folder
         self._owner = owner
         self._silent_max_s = silent_max_s
@@ -207,9 +208,12 @@ class ProcessBackend:
             self._report(name, SlackReported(told))
 
     def _runs_of_hosts(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {_name(host): [] for host in self._roster.hosts}
+        """Without hosts whose runs the keeper has not listed yet: they would seem to have none."""
+        hosts = map(_name, self._roster.hosts)
+        found: dict[str, list[str]] = {host: [] for host in hosts if host in self._listed_once}
         for run, host in [*self._alive.items()]:
-            found.setdefault(host, []).append(self._ids.at_keeper(run))
+            if host in found:
+                found[host].append(self._ids.at_keeper(run))
         return found
 
     def _tell_slack(self, name: str, slack: int) -> None:
@@ -357,6 +361,7 @@ class ProcessBackend:
                     self._alive[self._ids.name(run.run_id)] = report.host
                 else:
                     self._not_alive(self._ids.name(run.run_id))
+            self._listed_once[report.host] = None
             listed = self._listed(report)
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
             self._report(report.host, replace(listed, keeper=keeper, keeper_at=at))

@@ -30,10 +30,12 @@ class SlackThread:
         tell: Callable[[str, int], None],
         *,
         every_s: float = EVERY_S,
+        use: CpuUse | None = None,
     ) -> None:
         self._hosts, self._tell = hosts, tell
         self._every_s = every_s
-        self._use, self._meter = CpuUse(), SlackMeter()
+        self._use, self._meter = use or CpuUse(), SlackMeter()
+        self._compared = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slack", daemon=True)
         self._thread.start()
@@ -64,5 +66,8 @@ class SlackThread:
             loads[host] = HostLoad(
                 sum(each.own for each in found), sum(each.used for each in found)
             )
+        compared, self._compared = self._compared, True
+        if not compared:
+            return  # all would seem to be in use, and the runs that are on slack already would end
         for host, slack in self._meter.measured(loads, now).items():
             self._tell(host, slack)

@@ -146,14 +146,14 @@ def delete(name: str, dry_run: bool) -> None:
 
 
 def _planned(peloton: Any, name: str, *, pool: str, spec: Any, timing: Any) -> str:
-    """The schedule that would be made. EXPRESSION is checked by the cluster, when it is made."""
+    """The schedule that would be made, with its next moments."""
     try:
         peloton.schedules.get(name)
     except NotFound:
-        peloton.pools.lookup(pool)
-        return as_yaml(
-            {"name": name, "pool": pool, **asdict(timing), "job": job_checks.as_sent(spec)}
-        )
+        found = peloton.schedules.check(name, pool, config=spec, timing=timing)
+        upcoming = {"next": [moment_text(moment) for moment in found.moments]}
+        about = {"name": name, "pool": pool, **asdict(timing), **upcoming}
+        return as_yaml({**about, "job": job_checks.as_sent(spec)})
     raise Conflict(f"schedule {name} exists already")
 
 

@@ -120,7 +120,10 @@ def host_lines(answer: Any) -> Iterator[str]:
         rows = [run_row(run) for run in answer.runs]
         used = [at for at in range(len(RUN_HEADER)) if any(str(one[at]) for one in rows)]
         yield ""
-        yield table.render(pick(RUN_HEADER, used), [pick(one, used) for one in rows])
+        # A line break within a line would be printed as its escape.
+        yield from table.render(pick(RUN_HEADER, used), [pick(one, used) for one in rows]).split(
+            "\n"
+        )
     if answer.more:
         yield f"and {answer.more} more runs"
 

@@ -101,8 +101,13 @@ def job_lines(found: Any) -> Iterator[str]:
 def given_lines(found: Any) -> Iterator[str]:
     """Whose tasks would be ended."""
     for each in found.given_back:
-        whose = f"job {each.job} in pool {each.pool}" if each.pool else "a pool of others"
+        whose = f"{whose_job(each.job)} in pool {each.pool}" if each.pool else "a pool of others"
         yield f"preempted: {each.instances} of {whose}, which hold {amounts_text(each.amount)}"
+
+
+def whose_job(job_id: str) -> str:
+    """A job by its id, which is told only to those who may see it."""
+    return f"job {job_id}" if job_id else "a job of others"
 
 
 def amounts_text(of: Any) -> str:
@@ -160,7 +165,7 @@ def pool_lines(found: Any) -> Iterator[str]:
     from peloton.cli.ops import about_so_long
 
     for each in found.admitted:
-        yield f"admitted: {each.instances} of job {each.job} in pool {each.pool}"
+        yield f"admitted: {each.instances} of {whose_job(each.job)} in pool {each.pool}"
     yield from given_lines(found)
     if found.given_back:
         yield f"they are asked after {about_so_long(found.preempts_after_s)}"

@@ -14,7 +14,7 @@ import click
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, show
-from peloton.cli.plan import AMOUNTS, amounts_text, number
+from peloton.cli.plan import AMOUNTS, amounts_text, number, whose_job
 from peloton.cli.session import connected
 from peloton.cli.times import moment_text
 from peloton.cli.watching import watched
@@ -77,11 +77,11 @@ def rows(pools: Iterable[Any]) -> Iterator[tuple[object, ...]]:
     for one in pools:
         for kind in one.kinds:
             # An owner of an earlier version does not tell it.
-            entitled = f"{kind.entitlement:.10g}" if kind.HasField("entitlement") else ""
+            entitled = number(kind.entitlement) if kind.HasField("entitlement") else ""
             yield (
                 one.path, kind.kind, f"{kind.reservation:.10g}", f"{kind.limit:.10g}",
-                f"{kind.share:.10g}", kind.type, entitled, f"{kind.demand:.10g}",
-                f"{kind.allocation:.10g}", f"{kind.slack:.10g}",
+                f"{kind.share:.10g}", kind.type, entitled, number(kind.demand),
+                number(kind.allocation), number(kind.slack),
             )  # fmt: skip
 
 
@@ -182,8 +182,8 @@ def queue_lines(answer: Any) -> Iterator[str]:
     for lot in answer.waiting:
         gang = ", a gang" if lot.gang else ""
         yield (
-            f"  job {lot.job}: {lot.instances} of priority {lot.priority}{gang}, "
-            f"{amounts_text(lot.need)}: {lot.text}"
+            f"  {whose_job(lot.job)}: {lot.instances} of priority {lot.priority}{gang}, "
+            f"{amounts_text(lot.need)}" + (f": {lot.text}" if lot.text else "")
         )
     shown = sum(lot.instances for lot in answer.waiting)
     if answer.waiting_in_all > shown:

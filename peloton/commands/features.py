@@ -8,18 +8,20 @@ name the same one. Daemons that are down cannot be checked: they may be of an ol
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from peloton.cli.dry_run import dry_run_option
 from peloton.commands.schema import CANNOT_REACH, USAGE, WRONG, fail
 from peloton.settings.config import BadSetting
 
 if TYPE_CHECKING:
     from peloton.runtime.adapters.fenced_rows import ReadableRows
     from peloton.runtime.adapters.zookeeper_nodes import ClusterNodes
-    from peloton.runtime.ports import ClusterRecord, MemberNode
+    from peloton.runtime.ports import ClusterRecord, Journal, MemberNode
     from peloton.settings.daemon import DaemonSettings
 
 CONFIG = click.option(
@@ -43,12 +45,13 @@ def features() -> None:
 @CONFIG
 def show(config_: Path) -> None:
     """Print the level of the cluster, and the one that each member knows."""
-    _run("features show", config_, raised=False)
+    _run("features show", config_, then=lambda found: found.level)
 
 
 @features.command("raise")
 @CONFIG
-def raise_(config_: Path) -> None:
+@dry_run_option
+def raise_(config_: Path, dry_run: bool) -> None:
     """Raise the feature level to that of this version.
 
     \b
@@ -57,17 +60,44 @@ def raise_(config_: Path) -> None:
     Upgrade every daemon first. From then on an older version cannot read what is written, and does
     not start: there is no way back. Running daemons follow within seconds.
     """
-    _run("features raise", config_, raised=True)
+    _run("features raise", config_, then=would_raise if dry_run else raise_fleet)
 
 
-def _run(name: str, config: Path, *, raised: bool) -> None:
+class FleetLevels(NamedTuple):
+    """The level of the cluster, what each member knows, and what this version knows."""
+
+    journal: Journal
+    level: int
+    members: Mapping[str, MemberNode | None]
+    known: int
+
+
+def raise_fleet(found: FleetLevels) -> int:
+    """The level that the cluster has then. Raises JournalRefused."""
+    from peloton.runtime.shells.features import raise_level
+
+    return raise_level(found.journal, found.members, known=found.known)
+
+
+def would_raise(found: FleetLevels) -> int:
+    """Say what would be done. Raises JournalRefused where that would be refused."""
+    from peloton.runtime.shells.features import check_members
+
+    check_members(found.members, known=found.known)
+    if found.level < found.known:
+        click.echo(f"would raise the level from {found.level} to {found.known}: no way back")
+    else:
+        click.echo(f"would change nothing: the level is {found.level} already")
+    return found.level
+
+
+def _run(name: str, config: Path, *, then: Callable[[FleetLevels], int]) -> None:
     # Heavy imports wait until there is something to do.
     from peloton.assembly.kinds import kinds
     from peloton.assembly.servers import open_cassandra
     from peloton.failures import CannotStart
     from peloton.runtime.core.codec import known_level
     from peloton.runtime.ports import JournalError, Unreachable
-    from peloton.runtime.shells.features import raise_level
     from peloton.settings.daemon import read_settings
 
     try:
@@ -78,11 +108,10 @@ def _run(name: str, config: Path, *, raised: bool) -> None:
         journal = open_cassandra(settings.journal.cassandra)
         try:
             record, members = read_cluster(settings, journal.rows)
-            known, level = known_level(kinds(settings.sizes)), record.level
+            known = known_level(kinds(settings.sizes))
             for member, node in members.items():
                 click.echo(f"member  {member} knows level {_level(node)}")
-            if raised:
-                level = raise_level(journal, members, known=known)
+            level = then(FleetLevels(journal, record.level, members, known))
             click.echo(f"level   {level}, this version knows {known}")
         finally:
             journal.close()

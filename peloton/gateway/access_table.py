@@ -310,6 +310,7 @@ _FIRST: dict[str, AccessRow] = {
         lambda sent: _pool_at(sent.schedule.pool),
         objects=lambda sent: {"schedule": sent.schedule.name, "pool": sent.schedule.pool},
     ),
+    f"{SCHEDULES}.CheckSchedule": AccessRow(SUBMIT, lambda sent: _pool_at(sent.schedule.pool)),
     f"{SCHEDULES}.GetSchedule": _SCHEDULE,
     f"{SCHEDULES}.ListSchedules": FILTERED,
     f"{SCHEDULES}.PauseSchedule": _CHANGED_SCHEDULE,

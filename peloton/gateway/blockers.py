@@ -231,8 +231,9 @@ def _change(each: PoolBlocker) -> str:
     if each.rule == "capacity":
         return f"tasks end that hold {missing} {kind}, or hosts come that have as much{for_all}"
     if each.rule == "entitlement":
+        raised = "its share of cpu" if kind == "slack" else "its reservation or share"
         return (
-            f"its reservation or share is raised so that it may have {enough} {kind}, or other "
+            f"{raised} is raised so that it may have {enough} {kind}, or other "
             f"pools need {missing} less{for_all}"
         )
     if each.rule == "reservation":
@@ -240,6 +241,11 @@ def _change(each: PoolBlocker) -> str:
     if each.never:
         least = _shown(each, each.wanted)
         most = _shown(each, each.limit)
+        if each.rule == "slack":
+            return (
+                f"the pool's reservation of {kind} or its slackLimit is raised, so that slackLimit "
+                f"percent of the reservation are at least {least}, or it requests at most {most}"
+            )
         return f"the limit is raised to at least {least} {kind}, or it requests at most {most}"
     return (
         f"the limit is raised to {enough} {kind}, or tasks below it end that hold {missing}"

@@ -214,7 +214,11 @@ class ClusterClient:
         if is_hidden(context):
             return None
         found = self.ask(ROOT, GetPoolHistory(path), context=context)
-        return found if isinstance(found, PoolHistory) else None
+        if isinstance(found, PoolHistory):
+            return found
+        # No answer of a root that is not there, either: then nothing is known of any pool.
+        self.pool(GetPool(path=path), context)
+        return None
 
     def job(self, key: Key | None, context: Context) -> JobView | None:
         """A job, or None if it does not exist."""

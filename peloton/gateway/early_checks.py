@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
+from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from peloton.actors.job.slice.state import SpecRow, spec_rows
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import PoolBlocker
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView
+from peloton.actors.respool.node import NO_SLACK_LIMIT
 from peloton.gateway.blockers import of_limit
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.host_rules import blockers_of_shape
@@ -58,49 +60,15 @@ class EarlyChecks:
         self._cluster_client = cluster_client
         self._scarce_gpu = scarce_gpu
         self._lock = Lock()
+        self._checking = Lock()
         self._known: KnownHosts | None = None
         self._read_at = 0.0
 
-    def add(self, into: ops.Reason, view: InstanceView, *, job: JobView, context: Context) -> None:
-        """Add what will be in the way, and say in which state hosts are that are not up."""
-        if view.code in BEFORE_POOLS:
-            into.blockers.extend(self._of_pools(view, job, context=context))
-        if view.code in BEFORE_HOSTS:
-            into.blockers.extend(self._of_hosts(view, job, context=context))
-        down = [each for each in into.blockers if each.rule == MISMATCH_STATUS]
-        known = self._hosts(context) if down else None
-        if known is not None and known.down:
-            states = ", ".join(f"{count} {state}" for state, count in known.down)
-            for each in down:
-                each.text += f"; of all hosts {states}"
+    def of_job(self, job: JobView, context: Context) -> JobChecks:
+        """What will be in the way of instances of a job, for one answer."""
+        return JobChecks(self, job, context=context)
 
-    def _of_pools(
-        self, view: InstanceView, job: JobView, *, context: Context
-    ) -> Iterator[ops.Blocker]:
-        """The limits of its pool and of those above, as far as they leave too little."""
-        need = view.config.resources or Resources()
-        answers = self._asked([(ROOT, GetPool(job.spec.pool))], context)
-        pools: Sequence[PoolView] = answers[0] if answers is not None else ()
-        for pool in pools:
-            most, used = pool.config.limit, pool.allocation
-            for kind, missing in need.short_of(most - used).items():
-                at = Resources.KINDS.index(kind)
-                limit, taken, wanted = (each.amounts()[at] for each in (most, used, need))
-                root = pool.pool == ROOT
-                rule, never = ("capacity", False) if root else ("limit", wanted > limit)
-                yield of_limit(
-                    PoolBlocker(rule, pool.path, kind, limit, taken, wanted, missing, wanted, never)
-                )
-
-    def _of_hosts(
-        self, view: InstanceView, job: JobView, *, context: Context
-    ) -> Iterator[ops.Blocker]:
-        """Why no host would take it now; nothing where one would."""
-        known = self._hosts(context)
-        if known is not None:
-            yield from blockers_of_shape(_row_of(view, job).shape, known.now)
-
-    def _hosts(self, context: Context) -> KnownHosts | None:
+    def hosts(self, context: Context) -> KnownHosts | None:
         """None while they cannot be read."""
         if not self._lock.acquire(timeout=READ_S_MAX):
             return self._known
@@ -114,6 +82,16 @@ class EarlyChecks:
             return self._known
         finally:
             self._lock.release()
+
+    def checked(self, row: SpecRow, known: KnownHosts) -> list[ops.Blocker]:
+        """Why no host would take it now. What is known of hosts is not made for two threads."""
+        with self._checking:
+            return [*blockers_of_shape(row.shape, known.now)]
+
+    def pools(self, pool: Key, context: Context) -> Sequence[PoolView]:
+        """A pool and those above it; nothing while they cannot be read."""
+        answers = self._asked([(ROOT, GetPool(pool))], context)
+        return answers[0] if answers is not None else ()
 
     def _read(self, context: Context) -> list[HostView] | None:
         shards = range(len(self._cluster_client.cluster.shards_of("inventory")))
@@ -136,6 +114,48 @@ class EarlyChecks:
                 return None
             found.append(answer)
         return found
+
+
+class JobChecks:
+    """For one answer: hosts and pools are read once, or given up once, however many reasons."""
+
+    def __init__(self, checks: EarlyChecks, job: JobView, *, context: Context) -> None:
+        self._checks, self._job, self._context = checks, job, context
+
+    def add(self, into: ops.Reason, view: InstanceView) -> None:
+        """Add what will be in the way, and say in which state hosts are that are not up."""
+        if view.code in BEFORE_POOLS:
+            into.blockers.extend(self._of_pools(view))
+        if view.code in BEFORE_HOSTS and self._hosts is not None:
+            into.blockers.extend(self._checks.checked(_row_of(view, self._job), self._hosts))
+        down = [each for each in into.blockers if each.rule == MISMATCH_STATUS]
+        if down and self._hosts is not None and self._hosts.down:
+            states = ", ".join(f"{count} {state}" for state, count in self._hosts.down)
+            for each in down:
+                each.text += f"; of all hosts {states}"
+
+    @cached_property
+    def _hosts(self) -> KnownHosts | None:
+        return self._checks.hosts(self._context)
+
+    @cached_property
+    def _pools(self) -> Sequence[PoolView]:
+        return self._checks.pools(self._job.spec.pool, self._context)
+
+    def _of_pools(self, view: InstanceView) -> Iterator[ops.Blocker]:
+        """The limits of its pool and of those above, as far as they leave too little."""
+        need = view.config.resources or Resources()
+        for pool in self._pools:
+            root = pool.pool == ROOT
+            most, used = pool.config.limit, pool.allocation
+            most = most if root else most + NO_SLACK_LIMIT
+            for kind, missing in need.short_of(most - used).items():
+                at = Resources.KINDS.index(kind)
+                limit, taken, wanted = (each.amounts()[at] for each in (most, used, need))
+                rule, never = ("capacity", False) if root else ("limit", wanted > limit)
+                yield of_limit(
+                    PoolBlocker(rule, pool.path, kind, limit, taken, wanted, missing, wanted, never)
+                )
 
 
 def _known(views: Sequence[HostView], *, scarce_gpu: bool) -> KnownHosts:

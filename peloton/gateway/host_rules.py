@@ -12,6 +12,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.resources import Resources, amount
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.placement import reasons as r
+from peloton.placement.gang_wishes import NEVER_TOGETHER
 from peloton.placement.messages import Shape
 from peloton.placement.planning import HostsNow
 
@@ -62,7 +63,15 @@ def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
 
 
 def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:
-    """No host could run it, even an empty one: so many were checked."""
+    """No host could run it, even an empty one: so many were checked. Or all could hold no gang."""
+    if text.startswith(NEVER_TOGETHER):
+        return ops.Blocker(
+            code="no-host-ever",
+            text=text,
+            change="hosts come that hold all of it at once and are open to it, or it requests less",
+            never=True,
+            proof="what all hosts together could hold was counted as if they were empty",
+        )
     return ops.Blocker(
         code="no-host-ever",
         text=text,

@@ -13,7 +13,7 @@ from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost, HostGone
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.state import HostStates, Maintenance, room_left
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
@@ -54,7 +54,7 @@ def host_with_runs(
             state=_state_of(found.state, found.maintenance, quarantined=quarantined),
             text=found.because or ("held for a caller" if found.hold is not None else ""),
             capacity=amounts(found.capacity),
-            free=amounts(Resources() if held else found.capacity - found.used),
+            free=amounts(Resources() if held else room_left(found.capacity, found.used)),
             runs=len(runs),
             attributes={label.key: label.value for label in found.labels},
         ),

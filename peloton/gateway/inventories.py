@@ -23,9 +23,14 @@ READY, PLACING, UNKNOWN = "ready", "placing", "unknown"
 RESERVED, HELD_FOR_TASKS = "reserved", "held"
 
 
-def all_hosts(cluster_client: ClusterClient, context: Context) -> list[HostView]:
-    """Every host, by name: one inventory that cannot answer makes the whole call unavailable."""
-    return _asked(cluster_client, ListHosts(), context=context)
+def all_hosts(
+    cluster_client: ClusterClient, context: Context, *, labels: bool = False
+) -> list[HostView]:
+    """Every host, by name: one inventory that cannot answer makes the whole call unavailable.
+
+    `labels`: with those of the tasks on them, as placers know them.
+    """
+    return _asked(cluster_client, ListHosts(labels=labels), context=context)
 
 
 def hosts_held_for(

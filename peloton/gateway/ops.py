@@ -105,13 +105,13 @@ class Ops:
             for view in views
         )
         reasons = [_reason(group, now) for group in groups]
-        runs_s = run_times(found)
+        runs_s, early = run_times(found), self._early.of_job(job, context)
         for group, reason in zip(groups, reasons, strict=True):
             lot = lots.get(group.first.lot)
             waits = WaitingInstance(group.first, job, lot, group.size, runs_s)
             explain_reason(reason, waits, now=now)
             if reason.blockers:
-                self._early.add(reason, group.first, job=job, context=context)
+                early.add(reason, group.first)
         if job.because and not job.held and not sent.HasField("instance"):
             reasons.append(ops.Reason(state=job.summary.state.name, code="job", text=job.because))
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.slice.messages import SliceOpening, slice_key
 from peloton.actors.job.slice.state import SpecRow, spec_rows
+from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, LotWaits
 from peloton.actors.respool.planning import LotsPlan, NewLot
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key
@@ -49,7 +50,9 @@ class PlannedJob:
         limits = [parsed.spec.instances, parsed.spec.maximum_running or parsed.spec.instances]
         if parsed.spec.throttle is not None:
             limits.append(parsed.spec.throttle.count)
-        self._begin = min(limits)
+        begin = min(limits)
+        # Only a throttle lets fewer begin than are of the gang, and no part of that starts.
+        self._begin = begin if begin >= parsed.spec.gang else 0
         self._rows = [*self._planned_rows(parsed)]
 
     def lots(self) -> list[NewLot]:
@@ -93,7 +96,15 @@ class PlannedJob:
                 "they had ended",
                 change="these jobs end so",
             )
-        if spec.instances > self._begin:
+        if not self._begin:
+            yield _own(
+                spec.instances,
+                "throttle",
+                text=f"its gang of {spec.gang} starts as one, once peloton.throttle has let all of "
+                "it begin",
+                change="the time of the last of them comes",
+            )
+        elif spec.instances > self._begin:
             rest = spec.instances - self._begin
             limit = spec.maximum_running == self._begin
             yield _own(
@@ -127,12 +138,12 @@ class PlannedJob:
             )
 
     def _for_hosts(self, hosts: HostsPlan) -> Iterator[wire.PlannedWait]:
-        alike: dict[str, tuple[Unplaced, int]] = {}
-        for each in hosts.unplaced:
-            _, count = alike.get(each.text, (each, 0))
-            alike[each.text] = each, count + len(each.members)
-        request = request_text(self._rows[0].row.lot_shape.resources)
-        for text, (unplaced, count) in alike.items():
+        alike: dict[tuple[str, str], tuple[Unplaced, int]] = {}
+        for wish, each in hosts.unplaced:
+            name = each.text, request_text(_most_of(wish))
+            _, count = alike.get(name, (each, 0))
+            alike[name] = each, count + len(each.members)
+        for (text, request), (unplaced, count) in alike.items():
             found = wire.PlannedWait(
                 instances=count,
                 code=NEVER_RUNS if unplaced.never else "no-host-fits",
@@ -171,6 +182,13 @@ class PlannedJob:
             may_begin = Bits.span(0, max(min(self._begin - first, SLICE_SIZE), 0))
             for row, members in zip(*spec_rows(number, opening), strict=True):
                 yield PlannedRow(number, row, members & may_begin)
+
+
+def _most_of(wish: Wish | GangWish) -> Resources:
+    """What its tasks request; of a gang, those that request most."""
+    if isinstance(wish, Wish):
+        return wish.shape.resources
+    return max((part.shape.resources for part in wish.parts), key=Resources.amounts)
 
 
 def _own(instances: int, code: str, *, text: str, change: str) -> wire.PlannedWait:

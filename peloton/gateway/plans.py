@@ -30,6 +30,7 @@ from peloton.gateway.translate_pool import to_pool
 from peloton.ops.v1 import plans_pb2 as wire
 from peloton.placement.planning import HostsNow, plan_hosts
 from peloton.runtime.vocabulary import Key, Refused, Unavailable
+from peloton.settings.permissions_file import Permission
 
 LOTS_MAX = 20_000
 """Lots that are copied for a plan: about a second of the thread that makes it."""
@@ -61,7 +62,8 @@ class Plans:
         with self._alone(context):
             now = time.time()
             plan = plan_lots(self._copied(context), planned.lots(), now=now)
-            summaries = [view.summary for view in all_hosts(self._cluster_client, context)]
+            views = all_hosts(self._cluster_client, context, labels=True)
+            summaries = [view.summary for view in views]
             hosts = plan_hosts(
                 summaries,
                 planned.wishes(plan.admitted),
@@ -75,7 +77,7 @@ class Plans:
             admitted=sum(map(len, plan.admitted.values())),
             placed=hosts.placed,
             hosts_in_all=len(hosts.hosts),
-            given_back=_given(plan.given_back, self._cluster_client.rights(context)),
+            given_back=given_by(plan.given_back, self._cluster_client.rights(context)),
             admitted_later=sum(map(len, plan.later.values())),
             preempts_after_s=plan.sustained_s if plan.given_back else 0.0,
             nobody_because=plan.verdict,
@@ -115,11 +117,15 @@ class Plans:
                 if rights is None or rights.sees_pool(share.path)
             ],
             admitted=[
-                wire.AdmittedJob(pool=each.pool, job=each.job, instances=each.tasks)
+                wire.AdmittedJob(
+                    pool=each.pool,
+                    job=_shown_job(each.job, each.pool, rights=rights),
+                    instances=each.tasks,
+                )
                 for each in plan.admitted
                 if rights is None or rights.sees_pool(each.pool)
             ],
-            given_back=_given(plan.given_back, rights),
+            given_back=given_by(plan.given_back, rights),
             preempts_after_s=plan.sustained_s if plan.given_back else 0.0,
         )
 
@@ -195,13 +201,18 @@ def _verdict(found: wire.PlanJobResponse) -> Any:
     return wire.VERDICT_WAITS if found.waits else wire.VERDICT_STARTS
 
 
-def _given(given: Iterable[GivenBack], rights: Rights | None) -> Iterator[wire.GivenBack]:
+def _shown_job(job_id: str, pool: str, *, rights: Rights | None) -> str:
+    """Who may submit to a pool sees the pool, and not whose jobs are there."""
+    return job_id if rights is None or rights.may(Permission.SEE, pool) else ""
+
+
+def given_by(given: Iterable[GivenBack], rights: Rights | None) -> Iterator[wire.GivenBack]:
     """What others give back; whose it is only where the caller may know."""
     for each in given:
         seen = rights is None or rights.sees_pool(each.pool)
         yield wire.GivenBack(
             pool=each.pool if seen else "",
-            job=each.job if seen else "",
+            job=_shown_job(each.job, each.pool, rights=rights),
             instances=each.tasks,
             amount=amounts(each.amount),
         )

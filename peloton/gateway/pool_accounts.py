@@ -29,12 +29,13 @@ def account_of(found: PoolAccount, *, rights: Rights | None, text: str) -> wire.
     def seen(view: PoolView) -> bool:
         return rights is None or rights.sees_pool(view.path)
 
+    told = rights is None or rights.may(Permission.SEE, found.pool.path)
     answer = wire.ExplainPoolResponse(
         pool=standing_of(found.pool),
         siblings=map(standing_of, filter(seen, found.siblings)),
         children=map(standing_of, filter(seen, found.children)),
         waiting_in_all=found.waiting_in_all,
-        text=text,
+        text=text if told else "",
     )
     if found.above is not None and seen(found.above):
         answer.above.CopyFrom(standing_of(found.above))
@@ -52,14 +53,13 @@ def account_of(found: PoolAccount, *, rights: Rights | None, text: str) -> wire.
             shares_in_all=steps.shares / UNITS,
             scaled_down=steps.stage is FillStage.RESERVED,
         )
-    answer.waiting.extend(_waiting(found, rights))
+    answer.waiting.extend(_waiting(found, told=told))
     answer.giving.extend(_giving(found, rights))
     return answer
 
 
-def _waiting(found: PoolAccount, rights: Rights | None) -> Iterator[wire.WaitingTasks]:
+def _waiting(found: PoolAccount, *, told: bool) -> Iterator[wire.WaitingTasks]:
     """Whose they are, and what holds them up, only where the caller may see jobs of the pool."""
-    told = rights is None or rights.may(Permission.SEE, found.pool.path)
     for lot in found.waiting:
         yield wire.WaitingTasks(
             job=lot.job if told else "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from typing import Any, NoReturn
 
 from peloton.actors.respool.messages import GetPool
@@ -26,6 +27,7 @@ from peloton.runtime.vocabulary import Key, Message, Refused
 from peloton.settings.permissions_file import Permission
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+MOMENTS_TOLD = 3
 LATE_S_MAX = 366 * 86_400.0
 CODES = {
     EXISTS: Code.ALREADY_EXISTS,
@@ -43,14 +45,23 @@ class Schedules:
     def CreateSchedule(self, sent: wire.CreateScheduleRequest, context: Context) -> Any:
         """A new schedule."""
         given = sent.schedule
-        if NAME.fullmatch(given.name) is None:
-            text = f"{given.name!r} is not 1 to 63 letters, digits, dots, dashes and underscores"
-            _invalid(context, text, field="schedule.name")
         spec = self._spec(given, context)
         command = m.CreateSchedule(spec, given.paused)
         request = request_of(sent, context)
         self._order(m.schedule_key(given.name), command, context=context, request=request)
         return wire.CreateScheduleResponse()
+
+    def CheckSchedule(self, sent: wire.CheckScheduleRequest, context: Context) -> Any:
+        """When a schedule would make jobs, if it can be made."""
+        spec = self._spec(sent.schedule, context)
+        moments, found = Moments(spec.cron, spec.zone), wire.CheckScheduleResponse()
+        moment = moments.after(time.time())
+        while moment is not None and len(found.moments) < MOMENTS_TOLD:
+            found.moments.append(moment)
+            moment = moments.after(moment)
+        if not found.moments:
+            _invalid(context, f"{spec.cron!r} never comes", field="schedule.cron")
+        return found
 
     def GetSchedule(self, sent: wire.GetScheduleRequest, context: Context) -> Any:
         """One schedule."""
@@ -108,6 +119,9 @@ class Schedules:
 
     def _spec(self, given: wire.Schedule, context: Context) -> m.ScheduleSpec:
         """The schedule, checked as far as it can be without its actor; or ends the call."""
+        if NAME.fullmatch(given.name) is None:
+            text = f"{given.name!r} is not 1 to 63 letters, digits, dots, dashes and underscores"
+            _invalid(context, text, field="schedule.name")
         for check, field in (
             (lambda: parse_cron(given.cron), "schedule.cron"),
             (lambda: Moments(given.cron, given.time_zone), "schedule.time_zone"),

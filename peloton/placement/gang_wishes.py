@@ -29,7 +29,14 @@ from peloton.runtime.vocabulary import Bits, Key, Send
 GANGS_KEPT_MAX = 2_000
 """Gangs that one placer keeps; the slices of others wish again after a while."""
 GANG_TRIES_MAX = 32
-"""Kept gangs that are tried in one call; the next news goes on behind them."""
+"""Kept gangs that are tried in one call; the next call, which follows at once, goes on behind
+them."""
+GANGS_EXPLAINED_MAX = 16
+"""Kept gangs that are explained anew in one call; the next call follows at once."""
+
+
+NEVER_TOGETHER = "a gang of "
+"""So the text begins where single members would fit, and all of them together never."""
 
 
 class _Part(NamedTuple):
@@ -79,6 +86,13 @@ class GangWishes:
         self._order: list[KeptGang] | None = None  # by their turns
         self._serial = 0
         self._next: tuple[int, int] | None = None  # behind whom the tries go on
+        self._left = 0  # how many are to be tried since hosts reported room
+        self._to_explain: list[Key] = []  # slices
+
+    @property
+    def busy(self) -> bool:
+        """Whether some are left to try or to explain."""
+        return bool(self._left or self._to_explain)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -116,36 +130,42 @@ class GangWishes:
         answer = Unplaced(wish.number, members, why.reasons, why.text, why.never, kept is not None)
         yield Send(wish.slice, answer)
 
-    def try_again(self, *, by: Proposer, now: float) -> Iterator[Send]:
-        """Hosts reported room: the kept gangs that fit now, in their order."""
-        if self._order is None:
-            self._order = sorted(self._kept.values(), key=_turn)
-        in_order = self._order
-        if self._next is not None:
-            later = [each for each in in_order if _turn(each) > self._next]
-            in_order = [*later, *in_order[: len(in_order) - len(later)]]
+    def try_again(self, *, by: Proposer, news: bool, now: float) -> Iterator[Send]:
+        """The kept gangs that fit now, in their order, each once since hosts reported room."""
+        self._left = len(self._kept) if news else min(self._left, len(self._kept))
         failed: dict[int, int] = {}
-        tries = 0
-        for kept in in_order:
+        tries, free = 0, self._free_in_all()
+        for kept in self._in_turn()[: self._left]:
             shape = self._shapes.of(kept.wish.parts[0].shape).number
             count = len(kept.wish.parts[0].members)
-            if count >= failed.get(shape, COUNT_MAX):
-                continue  # as many did not fit just now
+            if count >= failed.get(shape, COUNT_MAX) or self._is_too_large(kept.wish, free):
+                self._left -= 1
+                continue  # as many did not fit just now; or mostly, where a cluster is full
             if tries >= GANG_TRIES_MAX:
                 return
             tries, self._next = tries + 1, _turn(kept)
+            self._left -= 1
             found = self._place(kept.wish, kept.excluded(self._index), by=by, now=now)
             if found is None:
                 if len(kept.wish.parts) == 1 and not kept.refused:
                     failed[shape] = count
                 continue
             self._drop(kept)
+            free = self._free_in_all()
             yield Send(kept.wish.slice, found)
         self._next = None
 
-    def explain_again(self, *, by: Proposer, complete: bool) -> Iterator[Send]:
+    def explain_all_again(self) -> None:
         """Other hosts are known than before: some could now run what none could, or the reverse."""
-        for kept in self._kept.values():
+        left = dict.fromkeys(self._to_explain)  # these first: hosts may change in every call
+        self._to_explain = [*(each for each in self._kept if each not in left), *left]
+
+    def explain_again(self, *, by: Proposer, complete: bool) -> Iterator[Send]:
+        """Tell those of the next gangs of which something else is true now."""
+        for _ in range(min(GANGS_EXPLAINED_MAX, len(self._to_explain))):
+            kept = self._kept.get(self._to_explain.pop())
+            if kept is None:
+                continue
             why = self._why(kept.wish, kept.excluded(self._index), by=by, complete=complete)
             if why.never != kept.told_never:
                 kept.told_never = why.never
@@ -157,6 +177,15 @@ class GangWishes:
 
     # ---- inside ----
 
+    def _in_turn(self) -> list[KeptGang]:
+        """All of them, from the one on that is behind the last try."""
+        if self._order is None:
+            self._order = sorted(self._kept.values(), key=_turn)
+        if self._next is None:
+            return self._order
+        later = [each for each in self._order if _turn(each) > self._next]
+        return [*later, *self._order[: len(self._order) - len(later)]]
+
     def _parts(self, wish: GangWish) -> list[_Part]:
         """The parts, those that need most first."""
         parts = [_Part(part.members, self._shapes.of(part.shape)) for part in wish.parts]
@@ -166,11 +195,13 @@ class GangWishes:
         self, wish: GangWish, excluded: list[int], *, by: Proposer, now: float
     ) -> GangPlaced | None:
         index, done = self._index, list[tuple[_Part, Proposed]]()
+        avoided = [index.rows[host] for host in wish.avoid if host in index.rows]
+        stages = [excluded + avoided, excluded] if avoided else [excluded]
         for part in self._parts(wish):
             count = len(part.members)
             known = part.known
             enough = known.strategy is not None and self._may_fit(known, count=count)
-            found = by.propose(known, excluded, count=count, now=now) if enough else None
+            found = _all_of(by, known, stages=stages, count=count, now=now) if enough else None
             if found is not None:
                 done.append((part, found))
             if found is None or len(found.hosts) < count:
@@ -179,10 +210,22 @@ class GangWishes:
                 return None
         return GangPlaced(wish.number, tuple(self._proposals(wish, done)))
 
+    def _free_in_all(self) -> list[int]:
+        """What all hosts together have free of each kind, without slack."""
+        free: list[int] = np.maximum(self._index.free[: GPU + 1], 0).sum(axis=1).tolist()
+        return free
+
+    def _is_too_large(self, wish: GangWish, free: list[int]) -> bool:
+        """Whether all hosts together have less free than it needs: that is known without hosts."""
+        needed = [0] * len(free)
+        for part in wish.parts:
+            for kind, least in enumerate(self._shapes.of(part.shape).need.least[: GPU + 1]):
+                needed[kind] += max(least, 0) * len(part.members)
+        return any(need > has for need, has in zip(needed, free, strict=True))
+
     def _may_fit(self, known: KnownShape, *, count: int) -> bool:
         """Whether all hosts together have so much free: cheaper than to propose and take back."""
-        free = np.maximum(self._index.free[: GPU + 1], 0).sum(axis=1)
-        pairs = zip(free.tolist(), known.need.least[: GPU + 1], strict=True)
+        pairs = zip(self._free_in_all(), known.need.least[: GPU + 1], strict=True)
         if not all(least <= 0 or has >= least * count for has, least in pairs):
             return False
         return self._checks.room(known.need, np.flatnonzero(self._index.up)) >= count
@@ -221,20 +264,23 @@ class GangWishes:
         total = len(_members(wish))
         parts = self._parts(wish)
         for part in parts:
+            if part.known.strategy is None:
+                return by.why(part.known, excluded, used=[])
             most = self._if_empty(part.known.need)
             if most < len(part.members) and complete:
                 why = by.why(part.known, excluded, used=[])
                 if why.never:  # not one of them could run
                     return why
                 text = (
-                    f"a gang of {total} needs hosts for {len(part.members)} such instances at once,"
-                    f" all hosts of the cluster could hold {most} if they were empty: {NEVER_FITS}"
+                    f"{NEVER_TOGETHER}{total} needs hosts for {len(part.members)} such instances "
+                    f"at once, all hosts of the cluster could hold {most} if they were empty: "
+                    f"{NEVER_FITS}"
                 )
                 return Unschedulable(why.reasons, text, True)
         short = self._short_if_empty(parts)
         first = by.why(parts[0].known, excluded, used=[])
         if short and complete:
-            text = f"a gang of {total} needs {short} if they were empty: {NEVER_FITS}"
+            text = f"{NEVER_TOGETHER}{total} needs {short} if they were empty: {NEVER_FITS}"
             return Unschedulable(first.reasons, text, True)
         free = self._checks.room(parts[0].known.need, np.flatnonzero(self._index.up))
         text = f"no hosts with room for all {total} of the gang at once"
@@ -257,7 +303,7 @@ class GangWishes:
         """The first resource of which all parts together need more than all hosts have."""
         index = self._index
         for column, (name, unit) in enumerate(RESOURCE_UNITS):
-            needed = sum(part.known.need.least[column] * len(part.members) for part in parts)
+            needed = sum(part.known.need.lasting[column] * len(part.members) for part in parts)
             has = int(index.capacity[column][index.has_host].sum())
             if needed > has:
                 return (
@@ -265,6 +311,27 @@ class GangWishes:
                     f"all hosts of the cluster have {amount(has):.10g}{unit}"
                 )
         return ""
+
+
+def _all_of(
+    by: Proposer, known: KnownShape, *, stages: list[list[int]], count: int, now: float
+) -> Proposed:
+    """Hosts for so many members, or for fewer where there is no more room; without the rows of the
+    first stage as long as there are others.
+
+    Where a strategy gives a host a few at a time, the next ones come in further rounds: of one wish
+    that is not a gang they would be kept meanwhile.
+    """
+    found = Proposed([], [], [])
+    assert known.strategy is not None
+    for excluded in stages:
+        while len(found.hosts) < count:
+            more = by.propose(known, excluded, count=count - len(found.hosts), now=now)
+            rows, hosts, shares = found
+            found = Proposed(rows + more.rows, hosts + more.hosts, shares + more.shares)
+            if not more.hosts or known.strategy.shares:
+                break
+    return found
 
 
 def _members(wish: GangWish) -> Bits:

@@ -25,7 +25,7 @@ from peloton.placement.conditions import (
 from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
-from peloton.placement.needs import FREE_COLUMNS, PORTS, Need
+from peloton.placement.needs import FREE_COLUMNS, ORDERED, PORTS, Need
 from peloton.placement.news import HostNews
 from peloton.placement.orders import KeptOrders
 from peloton.placement.quarantines import Quarantines
@@ -231,11 +231,11 @@ class HostIndex:
     def _receive_labels(self, row: int, host: HostSummary) -> None:
         """All but free resources and tasks. Labels are compared first: they seldom change."""
         has_gpu = host.capacity.gpu > 0
-        capacity = [*host.capacity.amounts()]
-        resized = capacity != self.capacity[:, row].tolist()
+        capacity, before = [*host.capacity.amounts()], self.capacity[:, row].tolist()
+        resized = capacity[:ORDERED] != before[:ORDERED]  # slack comes and goes
         if resized or not self.has_host[row] or host.labels != self._labels[row]:
             self.layout += 1
-        if resized:
+        if capacity != before:
             self.capacity[:, row] = capacity  # read only to explain what is missing
         if (
             host.labels == self._labels[row]

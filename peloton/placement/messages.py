@@ -175,6 +175,7 @@ class GangWish(Message, frozen=True, gc=False, array_like=True):
     parts: tuple[GangPart, ...]
     refused: tuple[HostSummary, ...] = ()
     priority: int = 0
+    avoid: tuple[Key, ...] = ()
 
 
 class GangPlaced(Message, frozen=True, gc=False, array_like=True):

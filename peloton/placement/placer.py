@@ -120,7 +120,8 @@ class Placer:
     def wake_at(self) -> float | None:
         """When to call `receive` even without messages: kept wishes are left to try or to explain,
         or a snapshot has to be requested again."""
-        return 0.0 if self._freed or self._to_explain else self._feeds.wake_at
+        busy = self._freed or self._to_explain or self.gangs.busy
+        return 0.0 if busy else self._feeds.wake_at
 
     def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
         """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
@@ -149,8 +150,8 @@ class Placer:
             wishes, self.kept, shapes=self._shapes, index=self.index
         )
         sends += [room_of(self.index, each) for each in asked]
-        if len(self.gangs) and self.index.news:
-            sends += self.gangs.try_again(by=self, now=now)
+        if self.gangs.busy or (len(self.gangs) and self.index.news):
+            sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
         for gang in gangs:
             self._feeds.refresh_quiet_feeds(now)
             sends += self.gangs.answer(gang, by=self, complete=self._feeds.complete, now=now)
@@ -352,10 +353,12 @@ class Placer:
         hosts = self.index.layout, self._feeds.complete
         if hosts != self._explained:
             self._explained = hosts
-            self._to_explain = self.kept.groups()
-            sends += self.gangs.explain_again(by=self, complete=self._feeds.complete)
-        elif not self._to_explain:
-            return
+            left = dict.fromkeys(
+                self._to_explain
+            )  # these first, or they had no turn if hosts go on
+            self._to_explain = [*(each for each in self.kept.groups() if each not in left), *left]
+            self.gangs.explain_all_again()
+        sends += self.gangs.explain_again(by=self, complete=self._feeds.complete)
         for _ in range(min(EXPLAINED_MAX, len(self._to_explain))):
             group = self._to_explain.pop()
             known = self.kept.shape(group)

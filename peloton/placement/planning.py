@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from peloton.placement.index import HostIndex
 from peloton.placement.messages import (
     GangPlaced,
@@ -23,13 +25,15 @@ from peloton.placement.messages import (
 )
 from peloton.placement.needs import need_of
 from peloton.placement.placer import Placer, PlacerSettings
-from peloton.placement.reasons import HostChecks
+from peloton.placement.reasons import HOST_LIMIT, HostChecks
 from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Key, key
 
 INVENTORY = key("inventory", 0)
 """One for all hosts of a plan."""
+ROUNDS_MAX = 1000
+"""How often a wish is repeated for what is left of it."""
 
 
 class HostsFound(NamedTuple):
@@ -63,11 +67,12 @@ class HostsNow:
 
 
 class HostsPlan(NamedTuple):
-    """How many tasks each host would get, by name, and those that would get none."""
+    """How many tasks each host would get, by name, and those that would get none, each with the
+    wish that it answers."""
 
     hosts: list[tuple[Key, int]]
     placed: int
-    unplaced: list[Unplaced]
+    unplaced: list[tuple[Wish | GangWish, Unplaced]]
 
 
 def plan_hosts(
@@ -85,15 +90,41 @@ def plan_hosts(
     )
     placer.receive([(INVENTORY, HostDeltas(INVENTORY, 1, tuple(hosts), snapshot=True))], now)
     counts: Counter[Key] = Counter()
-    unplaced: list[Unplaced] = []
+    unplaced: list[tuple[Wish | GangWish, Unplaced]] = []
     for wish in wishes:
-        for send in placer.receive([(wish.slice, wish)], now):
-            answer = send.message
-            if isinstance(answer, Placed):
-                counts.update(answer.hosts)
-            elif isinstance(answer, GangPlaced):
-                for part in answer.parts:
-                    counts.update(part.hosts)
-            elif isinstance(answer, Unplaced):
-                unplaced.append(answer)
+        again: Wish | GangWish | None = wish
+        for _ in range(ROUNDS_MAX):
+            if again is None:
+                break
+            rest = _answered(placer, again, counts=counts, now=now)
+            again = _wished_again(again, rest)
+        unplaced += [(wish, answer) for answer in rest]
     return HostsPlan(sorted(counts.items()), counts.total(), unplaced)
+
+
+def _answered(
+    placer: Placer, wish: Wish | GangWish, *, counts: Counter[Key], now: float
+) -> list[Unplaced]:
+    """Those of a wish that get no host; the hosts of the others are counted."""
+    rest: list[Unplaced] = []
+    for send in placer.receive([(wish.slice, wish)], now):
+        answer = send.message
+        if isinstance(answer, Placed):
+            counts.update(answer.hosts)
+        elif isinstance(answer, GangPlaced):
+            for part in answer.parts:
+                counts.update(part.hosts)
+        elif isinstance(answer, Unplaced):
+            rest.append(answer)
+    return rest
+
+
+def _wished_again(wish: Wish | GangWish, rest: Sequence[Unplaced]) -> Wish | None:
+    """What is left, where hosts took as many as their strategy lets them take of one wish."""
+    if not isinstance(wish, Wish) or len(rest) != 1:
+        return None
+    (left,) = rest
+    limited = any(rule == HOST_LIMIT and count for rule, count in left.reasons)
+    if not limited or len(left.members) == len(wish.members):
+        return None
+    return replace(wish, members=left.members)

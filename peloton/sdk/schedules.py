@@ -12,7 +12,7 @@ from peloton.ops.v1 import schedules_pb2 as wire
 from peloton.ops.v1 import schedules_pb2_grpc
 from peloton.sdk import specs
 from peloton.sdk.jobs import built
-from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
+from peloton.sdk.wire import ONCE, READ, RpcName, Wire, keyed
 
 OVERLAPS = ("skip", "allow", "replace")
 
@@ -32,6 +32,19 @@ def _rpc(name: str) -> RpcName:
     return RpcName("api", schedules_pb2_grpc.SchedulesStub, name)
 
 
+def _schedule(name: str, pool: str, *, config: Any, timing: Timing) -> wire.Schedule:
+    return wire.Schedule(
+        name=name,
+        cron=timing.cron,
+        time_zone=timing.zone,
+        pool=pool,
+        overlap=OVERLAPS.index(timing.overlap),
+        starting_deadline_s=timing.starting_deadline_s,
+        paused=timing.paused,
+        job=built(config),
+    )
+
+
 class ScheduleCalls:
     """The calls of peloton.ops.v1.Schedules."""
 
@@ -42,19 +55,22 @@ class ScheduleCalls:
         self, name: str, pool: str, *, config: Any, timing: Timing, request_key: str | None = None
     ) -> wire.CreateScheduleResponse:
         """A new schedule; `config` is the spec of its jobs, see `specs`."""
-        schedule = wire.Schedule(
-            name=name,
-            cron=timing.cron,
-            time_zone=timing.zone,
-            pool=pool,
-            overlap=OVERLAPS.index(timing.overlap),
-            starting_deadline_s=timing.starting_deadline_s,
-            paused=timing.paused,
-            job=built(config),
-        )
+        schedule = _schedule(name, pool, config=config, timing=timing)
         request = wire.CreateScheduleRequest(schedule=schedule)
         with specs.spelled_as(config):
             return self._wire.call(_rpc("CreateSchedule"), request, how=keyed(request_key))
+
+    def check(
+        self, name: str, pool: str, *, config: Any, timing: Timing
+    ) -> wire.CheckScheduleResponse:
+        """The next moments of a schedule that could be made; makes nothing."""
+        schedule = _schedule(name, pool, config=config, timing=timing)
+        request = wire.CheckScheduleRequest(schedule=schedule)
+        with specs.spelled_as(config):
+            found: wire.CheckScheduleResponse = self._wire.call(
+                _rpc("CheckSchedule"), request, how=READ
+            )
+            return found
 
     def get(self, name: str) -> wire.GetScheduleResponse:
         """One, with the last jobs it made."""

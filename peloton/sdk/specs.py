@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import difflib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -213,7 +214,8 @@ class SpecValue:
         raise self.wrong("true or false")
 
     def enum(self, kind: Any) -> int:
-        names = {value.name.lower(): value.number for value in kind.values}
+        names: dict[str, int] = {value.name.lower(): value.number for value in kind.values}
+        names |= short_names(names)
         if isinstance(self.raw, str) and self.raw.lower() in names:
             return names[self.raw.lower()]
         try:
@@ -237,6 +239,12 @@ class SpecValue:
         except (binascii.Error, ValueError, TypeError):
             pass
         raise self.wrong("bytes, as base64 or as a list of numbers")
+
+
+def short_names(names: dict[str, int]) -> dict[str, int]:
+    """The same values without the words that all their names begin with, up to an underscore."""
+    common = os.path.commonprefix([*names]).rpartition("_")
+    return {name.removeprefix(common[0] + common[1]): number for name, number in names.items()}
 
 
 def means_nothing(value: Any) -> bool:

@@ -116,3 +116,14 @@ def test_there_is_no_account_of_a_pool_that_is_not_there() -> None:
     at = At(now=0.0, key=ROOT, level=6, index=world.tree)
     copied = copy_pools(world.tree.pools[ROOT], CopyPools(100), at)
     assert account(copied, "/none", now=0.0) is None
+
+
+def test_who_can_never_run_needs_nothing_in_an_account_either() -> None:
+    world = World(size_of(12))
+    world.pool(A, size_of(6))
+    world.pool(B, size_of(4))
+    world.lot("never", A, size_of(13), tasks=3)
+    world.settle()
+    found = accounted(world, "/b")
+    assert cpus(found) == (12, 0, 0, 6, 0, 0)
+    assert found.pool.entitlement == world.tree.entitlement(B)

@@ -175,3 +175,25 @@ def test_what_can_never_be_admitted_has_no_place() -> None:
     admit(found)
     answer = waits(found, "k/0/0")
     assert answer.never and answer.blockers[0].never and answer.place is None
+
+
+def test_who_wants_no_cpu_is_not_kept_by_those_that_hold_too_much_of_it() -> None:
+    b = Key("respool/b")
+    found = tree(a=config("a", limit=100, reserved=5), b=config("b", limit=100, reserved=5))
+    found.put(ROOT, old=found.pools[ROOT], new=root(10))
+    put(found, "holds/0/0", lot(A, 10))
+    admit(found)
+    put(found, "asks/0/0", lot(b, 5, arrived=1.0))
+    shape = LotShape(A, Resources(slack=UNIT), revocable=True)
+    put(found, "slack/0/0", msgspec.structs.replace(lot(A, 1, arrived=2.0), shape=shape))
+    admit(found)
+    assert found.use(A).cpu > found.entitlement(A).cpu
+    assert {each.kind for each in waits(found, "slack/0/0").blockers} == {"slack"}
+
+
+def test_who_is_entitled_to_all_of_the_cluster_is_not_told_to_have_its_share_raised() -> None:
+    found = tree(a=config("a", limit=100))
+    found.put(ROOT, old=found.pools[ROOT], new=root(10))
+    put(found, "x/0/0", lot(A, 12))
+    admit(found)
+    assert rules(waits(found, "x/0/0")) == [("capacity", "/")]

@@ -21,6 +21,7 @@ from peloton.actors.job.slice.gang import BACKOFF_S, HOLD_LIMIT_S, backoff_s
 from peloton.actors.job.slice.goals import pursue
 from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.job.slice.tally import gang_why
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig, check_gang, check_spec, updated
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.admission import AdmissionBatch, admissions
@@ -32,6 +33,7 @@ from peloton.actors.respool.lot.messages import (
     LotShape,
     RegroupLot,
     ReleaseTicket,
+    Yielded,
 )
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.state import InventorySum, Pool
@@ -49,7 +51,7 @@ from peloton.actors.task.messages import (
     TaskGoals,
 )
 from peloton.actors.task.state import Admission, Task, TaskStates
-from peloton.placement.messages import GangPlaced, GangWish, Placed, Unplaced
+from peloton.placement.messages import Declined, GangPlaced, GangWish, Placed, Unplaced
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send
@@ -263,6 +265,8 @@ class Stage:
         self.crowd.columns.add(raw)
         self.crowd.columns.write("spec", Bits.of(0, 1, 2).raw, value=0)
         self.crowd.columns.write("spec", raw & ~7, value=1)
+        for spec, row in enumerate(self.slice.specs):
+            self.crowd.columns.write("lot", raw & (~7 if spec else 7), value=row.lot)
 
     def hear(self, message: Any, **fields: Any) -> None:
         """The slice hears this."""
@@ -353,6 +357,35 @@ def test_one_refusal_and_all_give_back() -> None:
     assert [stage.tasks[member].run for member in range(3)] == [2, 2, 2]
 
 
+def test_a_gang_that_is_refused_whole_pauses_as_well() -> None:
+    """Else it would be refused, and wish again, as quickly as messages go."""
+    stage = Stage()
+    stage.admit()
+    for attempt in range(1, 5):
+        stage.propose()
+        assert stage.states() == ["HOLDING"] * 3
+        at = At(now=stage.now, key=CROWD, sender=Key("host/h"), level=LEVEL_GANGS)
+        for member in range(3):
+            refusal = RunRefused(attempt, "too early")
+            stage.tasks[member] = take_turn(TASK, stage.tasks[member], message=refusal, at=at).state
+        stage.rebuild()
+        turn = take_turn(
+            KIND,
+            stage.slice,
+            message=m.HostRefused("too early"),
+            at=stage.at(members=Bits.of(0, 1, 2)),
+        )
+        stage.notes = turn.notes
+        assert stage.notes is not None and stage.notes.gang is not None
+        assert stage.notes.gang.attempt == attempt
+        pause = backoff_s(JOB, attempt)
+        wishes = [send.message for send in turn.sends if isinstance(send.message, GangWish)]
+        assert bool(wishes) == (pause == 0.0)
+        stage.now += pause
+        stage.settle()
+        stage.wished = wishes[0] if wishes else stage.wished
+
+
 def test_after_too_long_all_give_back() -> None:
     stage = Stage()
     stage.admit()
@@ -364,6 +397,64 @@ def test_after_too_long_all_give_back() -> None:
     assert stage.states() == ["KILLING"] * 3
     assert stage.notes is not None and stage.notes.gang is not None
     assert "not all hosts of the gang answered" in stage.notes.gang.because
+
+
+def test_who_gives_its_room_back_is_not_said_to_be_stopped() -> None:
+    stage = Stage()
+    stage.admit()
+    stage.propose()
+    stage.tell(0, Held(1))
+    stage.tell(1, RunRefused(1, "full"))
+    stage.settle()
+    notes = stage.notes or WishNotes()
+    (code, text), _ = gang_why(stage.tasks[0], notes, stage.at())
+    assert code == "GANG" and text.startswith("its host has to give back the room")
+    assert text.endswith("1 member of the gang has no host: full")
+
+
+def evicted(stage: Stage, count: int) -> list[int]:
+    """Whom the lot of the gang is told of that are to give up what they hold."""
+    order = m.Evict(1, count, Resources(), "another pool needs it")
+    turn = take_turn(KIND, stage.slice, message=order, at=stage.at(sender=stage.slice.specs[0].lot))
+    stage.slice = turn.state
+    stage.outbox += [send for send in turn.sends if send.to == CROWD]
+    (told,) = (send.message for send in turn.sends if isinstance(send.message, Yielded))
+    stage.settle()
+    return sorted(member for _, members in told.going for member in members)
+
+
+def test_of_a_gang_that_waits_for_hosts_no_part_keeps_its_allocation() -> None:
+    """Two gangs of one pool that hold a part each would wait for each other for ever."""
+    stage = Stage()
+    stage.admit()
+    assert evicted(stage, 1) == [2]
+    assert {stage.tasks[member].admission for member in range(3)} == {Admission.REQUESTED}
+    assert {stage.tasks[member].admission for member in (3, 4)} == {Admission.ADMITTED}
+    assert stage.slice.forming == Bits.of(0, 1, 2) and stage.slice.gang_round == 1
+    stage.admit()
+    stage.propose()
+    assert stage.states() == ["HOLDING"] * 3
+
+
+def test_a_gang_of_which_hosts_hold_some_is_left_to_its_attempt() -> None:
+    stage = Stage()
+    stage.admit()
+    stage.propose()
+    stage.tell(0, Held(1))
+    stage.tell(1, RunRefused(1, "full"))
+    assert stage.tasks[1].state == TaskStates.WAITING
+    assert evicted(stage, 1) == []
+    stage.tell(0, RunGone(1))
+    stage.tell(2, RunGone(1))
+    stage.settle()
+    assert stage.wished is not None
+
+
+def test_a_gang_that_forms_anew_names_the_host_where_a_run_did_not_start() -> None:
+    stage = Stage()
+    stage.notes = WishNotes(avoid=((Key("host/slow"), 50.0), (Key("host/past"), 0.5)))
+    stage.admit()
+    assert stage.wished is not None and stage.wished.avoid == (Key("host/slow"),)
 
 
 def test_what_was_not_heard_is_said_again() -> None:
@@ -393,6 +484,32 @@ def test_who_is_stopped_is_not_waited_for() -> None:
     stage.hear(m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(2)))
     stage.settle()
     assert stage.states() == ["LAUNCHING", "LAUNCHING", "KILLING"]
+
+
+def test_once_all_of_it_are_stopped_it_hides_no_time_of_the_others() -> None:
+    stage = Stage()
+    stage.admit()
+    stage.hear(m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(0, 1, 2)))
+    stage.settle()
+    stage.now += 100.0
+    stage.settle()
+    assert stage.notes is not None and KIND.recall_s is not None
+    again = KIND.recall_s(stage.notes)
+    assert again is not None and again > stage.now, "the wish of 3 and 4 may be lost"
+
+
+def test_a_change_of_the_placer_that_keeps_others_does_not_end_the_wish_of_the_gang() -> None:
+    stage = Stage()
+    stage.admit()
+    assert stage.notes is not None
+    others = Bits.of(3, 4)
+    for number, placer in enumerate((Key("placer/1"), Key("placer/2"))):
+        answer = Unplaced(9 + number, others, (("no_offer", 1),), "full", kept=True)
+        turn = take_turn(KIND, stage.slice, message=answer, at=stage.at(sender=placer))
+        stage.notes = turn.notes
+    (declined,) = (send for send in turn.sends if isinstance(send.message, Declined))
+    assert declined.to == Key("placer/1")
+    assert [*declined.message.wanted] == [0, 1, 2], "a placer forgets a gang that lacks one"
 
 
 def test_a_gang_that_can_never_fit_gives_its_tickets_back() -> None:

@@ -17,7 +17,7 @@ from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Bits, Key
 
-A = Key("respool/a")
+A, B = Key("respool/a"), Key("respool/b")
 
 
 def size(cpu: int = 0, memory: int = 0, slack: int = 0) -> Resources:
@@ -40,8 +40,10 @@ class Town:
         old, self.root = self.root, Pool(self.root.config, sums)
         self.tree.put(ROOT, old=old, new=self.root)
 
-    def ask(self, name: str, need: Resources, tasks: int = 1, priority: int = 0) -> None:
-        shape = LotShape(A, need, priority, revocable=need.slack > 0)
+    def ask(
+        self, name: str, need: Resources, tasks: int = 1, priority: int = 0, *, pool: Key = A
+    ) -> None:
+        shape = LotShape(pool, need, priority, revocable=need.slack > 0)
         self._put(name, Lot(shape, Key("task/j/0"), 1.0, immutables.Map(), Bits.span(0, tasks)))
 
     def admit(self) -> dict[str, int]:
@@ -112,3 +114,29 @@ def test_they_leave_the_first_of_the_others_what_it_needs() -> None:
     assert town.admit() == {} and "keeps 4 MB memory" in town.why("slack")
     town.leave("full")
     assert town.admit() == {"own": 1, "slack": 3}
+
+
+def test_what_a_task_on_slack_frees_reaches_the_other_lane() -> None:
+    """Whose head lacks what the pool is entitled to: both use it."""
+    town = Town(size(10, 20, slack=10))
+    town.ask("held", size(1, 5))
+    town.ask("slack", size(0, 5, slack=1))
+    assert town.admit() == {"held": 1, "slack": 1}
+    town.ask("next", size(1, 1))
+    assert town.admit() == {}
+    town.leave("slack")
+    assert town.admit() == {"next": 1}
+
+
+def test_a_lane_is_due_for_more_of_the_cluster_and_after_the_other_has_had_its_turn() -> None:
+    """Both at once, where another pool frees what the heads of both lanes wait for."""
+    town = Town(size(10, 10, slack=10))
+    town.tree.put(B, old=None, new=Pool(PoolConfig("b", ROOT, Resources(), size(10, 10))))
+    town.ask("lent", size(5, 5), pool=B)
+    town.ask("held", size(5, 5))
+    assert town.admit() == {"lent": 1, "held": 1}
+    town.ask("next", size(1))
+    town.ask("more", size(0, 1, slack=1))
+    assert town.admit() == {}
+    town.leave("lent")
+    assert town.admit() == {"next": 1, "more": 1}

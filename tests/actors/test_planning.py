@@ -208,3 +208,13 @@ def test_whoever_waits_is_told_at_least_one_reason_and_never_only_with_proof(see
         if not answer.never:
             assert answer.outlook is not None and answer.outlook.basis
     assert Key("lot/huge/0/0") in waiting
+
+
+def test_a_plan_keeps_tasks_that_may_not_be_preempted_to_the_reservation() -> None:
+    found = tree(a=config("a", limit=10, reserved=2))
+    found.put(ROOT, old=found.pools[ROOT], new=root(10))
+    kept = msgspec.structs.replace(copied(found), preempts=True, within_reservation=True)
+    wanted = new(A, 5)._replace(shape=LotShape(A, cpus(1), preemptible=False))
+    plan = plan_lots(kept, [wanted], now=1.0)
+    assert len(plan.admitted[PLAN]) == 2 and plan.waits[PLAN].blockers[0].rule == "reservation"
+    assert len(plan_lots(copied(found), [wanted], now=1.0).admitted[PLAN]) == 5

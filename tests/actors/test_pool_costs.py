@@ -307,6 +307,26 @@ def test_a_few_heads_a_turn_admit_as_many_as_all_at_once(heads: int) -> None:
     assert found[0] == found[1] and len(found[0]) == 6
 
 
+def test_a_turn_that_admits_nobody_does_not_ask_all_who_wait_for_what_others_hold() -> None:
+    """They are entitled to room below their parent, or in the cluster."""
+    costs = []
+    for leaves in (SMALL, 500):
+        tree = Tree()
+        put_root(tree, WIDE)
+        put_pool(tree, PARENT, parent=ROOT, limit=ONE.times(leaves))
+        put_pool(tree, FREE, parent=PARENT, limit=WIDE)
+        put_lot(tree, "held", pool=FREE, waiting=leaves)
+        serve(tree)
+        for number in range(leaves - 1):
+            put_pool(tree, leaf(number), parent=PARENT, limit=WIDE)
+            put_lot(tree, f"waits{number}", pool=leaf(number), waiting=1)
+        assert serve(tree) == [] and all(map(tree.waiting.awaits, tree.pending))
+        with counted() as counter:
+            assert admissions(tree) == []
+        costs.append(counter.count)
+    assert costs[1] <= costs[0] * SLACK, costs
+
+
 def test_the_place_of_a_lot_is_not_counted_one_by_one() -> None:
     """Neither is its pool's head found, nor a lot put into the middle, by a walk of the queue."""
     costs = []

@@ -9,11 +9,13 @@ import pytest
 
 from peloton.actors.resources import UNIT
 from peloton.actors.respool.blockers import explained
+from peloton.actors.respool.copies import CopyPools, copy_pools
 from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.planning import NewLot, plan_lots
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.vocabulary import At, Bits, Key
 from tests.actors.test_pool import A, B, admit, config, lot, put, root, tree
 
 WITHIN = PreemptionPolicy(within_reservation=True)
@@ -185,3 +187,15 @@ def test_the_reservation_is_a_blocker_with_its_numbers() -> None:
     assert (only.rule, only.pool, only.kind) == ("reservation", "/a", "cpu")
     numbers = only.limit, only.used, only.wanted, only.missing, only.in_all
     assert numbers == (10 * UNIT, 10 * UNIT, UNIT, UNIT, 20 * UNIT)
+
+
+def test_a_plan_knows_what_may_not_be_borrowed() -> None:
+    """With the rule a plan admits no more than the tree does, and says why others wait."""
+    found = tree(WITHIN, a=config("a", reserved=2, limit=8))
+    at = At(now=0.0, key=ROOT, index=found, level=99)
+    copied = copy_pools(found.pools[ROOT], CopyPools(10), at)
+    key, shape = Key("lot/plan/0/0"), lot(A, preemptible=False).shape
+    plan = plan_lots(copied, [NewLot(key, shape, Key("task/plan/0"), Bits.span(0, 5))], now=0.0)
+    put(found, "plan/0/0", lot(A, 5, preemptible=False))
+    assert admit(found) == [("plan/0/0", 2)] and len(plan.admitted[key]) == 2
+    assert admit(found) == [] and plan.waits[key].because == found.waits(key).because

@@ -29,6 +29,7 @@ from peloton.actors.host.inventory.state import EVOLVE, Inventory
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.task_holds import next_over
 from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task.messages import LEVEL_GANGS
 from peloton.placement import filters
 from peloton.runtime.vocabulary import At, Key, Message, Pursue, Refused
 from tests.actors import test_host as h
@@ -72,6 +73,12 @@ def test_a_host_that_waits_for_a_task_gives_nobody_else_room() -> None:
     turn = receive(host, m.Launch(1, SPEC), 0, 3)
     assert granted_to(turn) == ([3], [HELD])
     assert not turn.state.task_holds and turn.state.summary(h.HOST).reserved is None
+
+
+def test_room_that_is_held_for_a_gang_is_not_kept_twice() -> None:
+    turn = receive(waiting(3), m.Launch(1, SPEC, hold=True), 3, level=LEVEL_GANGS)
+    assert [type(fact) for fact in turn.facts] == [f.RunsHeld, f.TaskHoldsEnded]
+    assert not turn.state.task_holds and turn.state.free == ROOM - SPEC.resources
 
 
 def test_a_repeat_begins_the_time_anew_and_a_release_ends_it() -> None:

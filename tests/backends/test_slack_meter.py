@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 from peloton.actors.resources import UNIT
 from peloton.backends.cpu_use import OWN_CPUS, CpuUse
 from peloton.backends.keeper.processes import RUN_MARK
 from peloton.backends.slack_meter import HostLoad, SlackMeter
+from peloton.backends.slack_thread import SlackThread
 
 EVERY_S = 5.0
 
@@ -73,7 +76,7 @@ def test_runs_are_known_by_their_environment() -> None:
         assert process.stdin is not None and process.stdout is not None
         process.stdout.readline()
         began = time.monotonic()
-        assert use.read(began)["r1"] == (1.5, 0.0)
+        assert use.read(began)["r1"] == (1.5, 1.5), "nothing is known of it yet"
         process.stdin.write("\n")
         process.stdin.flush()
         process.stdout.readline()
@@ -82,3 +85,54 @@ def test_runs_are_known_by_their_environment() -> None:
         process.stdin.write("\n")
         process.stdin.flush()
     assert "r1" not in use.read(began + 2.0)
+
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Kernel:
+    """What the kernel tells of one process of run r1, which says that it has `own` cpus."""
+
+    def __init__(self, proc: Path, own: str) -> None:
+        self._at = proc / "7"
+        self._at.mkdir()
+        (self._at / "environ").write_bytes(f"{RUN_MARK}=r1\0{OWN_CPUS}={own}\0".encode())
+        self.used(0.0)
+
+    def used(self, seconds: float) -> None:
+        """It has used so much in all."""
+        fields = ["S", *["0"] * 10, str(int(seconds * TICKS_PER_S)), *["0"] * 7, "5"]
+        (self._at / "stat").write_text(f"7 (busy one) {' '.join(fields)}\n")
+
+
+def test_what_is_used_of_a_new_run_is_not_known(tmp_path: Path) -> None:
+    kernel, use = Kernel(tmp_path, "4"), CpuUse(tmp_path)
+    assert use.read(10.0) == {"r1": (4.0, 4.0)}
+    kernel.used(5.0)
+    assert use.read(20.0) == {"r1": (4.0, 0.5)}
+
+
+def test_a_program_that_says_it_has_more_than_there_is_ends_nothing(tmp_path: Path) -> None:
+    Kernel(tmp_path, "inf")
+    assert CpuUse(tmp_path).read(10.0) == {}
+
+
+def test_a_daemon_that_begins_anew_tells_nothing_before_it_has_compared(tmp_path: Path) -> None:
+    """Neither that busy runs leave slack, nor that idle ones leave none."""
+    kernel, told, over = Kernel(tmp_path, "4"), list[int](), threading.Event()
+    readings = 0
+
+    def hosts() -> dict[str, list[str]]:
+        nonlocal readings
+        readings += 1
+        kernel.used(1e6 * readings)
+        return {"h": ["r1"]}
+
+    def tell(host: str, slack: int) -> None:  # noqa: ARG001
+        told.append(slack)
+        over.set()
+
+    measuring = SlackThread(hosts, tell, every_s=0.01, use=CpuUse(tmp_path))
+    assert over.wait(60)
+    measuring.close()
+    assert (told, readings >= 2) == ([0], True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import grpc
 import pytest
 import yaml
 
@@ -16,7 +17,7 @@ from tests.sdk.fakes import JOB
 
 READS = {
     "Get", "GetResourcePool", "Query", "LookupResourcePoolID", "ListHosts", "QueryHosts",
-    "ListHostPools", "Why", "GetSchedule", "ListQuarantine",
+    "ListHostPools", "Why", "GetSchedule", "ListQuarantine", "CheckSchedule",
 }  # fmt: skip
 
 
@@ -112,6 +113,11 @@ def test_schedules(peloton: Terminal, tmp_path: Path) -> None:
     made = yaml.safe_load(dry(peloton, *words, "--zone", "Europe/Berlin").out)
     assert (made["name"], made["cron"], made["zone"]) == ("nightly", "30 2 * * *", "Europe/Berlin")
     assert made["pool"] == "/hello" and made["job"]["instanceCount"] == 1
+    assert made["next"] == ["1970-01-01T02:30:00Z", "1970-01-02T02:30:00Z"]
+    sent = peloton.cluster.called("CheckSchedule")[0].request.schedule
+    assert (sent.name, sent.cron, sent.time_zone) == ("nightly", "30 2 * * *", "Europe/Berlin")
+    peloton.cluster.fail("CheckSchedule", grpc.StatusCode.INVALID_ARGUMENT)
+    assert dry(peloton, *words).code == 65, "what the creation would refuse"
     assert dry(peloton, "cron", "pause", "nightly").code == 66
     one = schedules.ScheduleInfo(schedule=schedules.Schedule(name="nightly"), next_at=9000.0)
     peloton.cluster.schedules["nightly"] = one

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from peloton.commands.features import check_cluster, read_cluster
+from peloton.commands.features import FleetLevels, check_cluster, read_cluster, would_raise
 from peloton.runtime.adapters.fenced_rows import FencedRows, read_record
 from peloton.runtime.adapters.zookeeper_nodes import (
     ClusterMark,
@@ -58,6 +58,16 @@ def test_one_member_that_does_not_know_it_is_named(other: MemberNode | None) -> 
 def test_a_fleet_that_is_down_says_nothing() -> None:
     with pytest.raises(JournalRefused, match="no daemon is up"):
         raise_level(journal(), {}, known=1)
+
+
+def test_a_dry_run_says_it_and_raises_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    made, members = journal(), {"d1": member(3)}
+    assert would_raise(FleetLevels(made, 0, members, 2)) == made.level() == 0
+    assert capsys.readouterr().out == "would raise the level from 0 to 2: no way back\n"
+    assert would_raise(FleetLevels(made, 2, members, 2)) == 2
+    assert "would change nothing" in capsys.readouterr().out
+    with pytest.raises(JournalRefused, match="level 4 is not known to d1"):
+        would_raise(FleetLevels(made, 0, members, 4))
 
 
 def test_a_daemon_that_is_alone_needs_no_word(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ import click
 import pytest
 
 from peloton.cli import watching
+from peloton.cli.host import host_lines
+from peloton.cli.pool import rows as pool_rows
+from peloton.ops.v1 import ops_pb2
 from tests.cli.terminal import Terminal
 from tests.sdk.fakes import JOB
 
@@ -68,3 +71,16 @@ def test_a_watched_listing_is_printed_when_it_has_changed() -> None:
 )
 def test_listings_can_be_watched(peloton: Terminal, words: str) -> None:
     assert "--watch" in peloton(*words.split(), "--help").out
+
+
+def test_a_host_is_shown_with_a_line_for_each_run() -> None:
+    runs = [ops_pb2.HostRun(pod=f"job-{number}-1", phase="STARTED") for number in range(2)]
+    shown = [*host_lines(ops_pb2.ShowHostResponse(host=ops_pb2.Host(name="h1"), runs=runs))]
+    assert [line.split("|")[0].strip() for line in shown[-3:]] == ["Pod", "job-0-1", "job-1-1"]
+    assert not any("\n" in line for line in shown)
+
+
+def test_amounts_of_pools_are_rounded_as_elsewhere() -> None:
+    kind = ops_pb2.PoolKind(kind="cpu", entitlement=2.399999, demand=1 / 3, allocation=0.5)
+    (row,) = pool_rows([ops_pb2.PoolStanding(path="/a", kinds=[kind])])
+    assert row[6:9] == ("2.4", "0.333", "0.5")

@@ -230,6 +230,9 @@ REQUESTS: dict[str, Made] = {
     f"{SCHEDULES}.CreateSchedule": lambda o, r, by: wire.CreateScheduleRequest(
         schedule=wire.Schedule(name="x", cron="@yearly", pool=path_of(r))
     ),
+    f"{SCHEDULES}.CheckSchedule": lambda o, r, by: wire.CheckScheduleRequest(
+        schedule=wire.Schedule(name="x", cron="@yearly", pool=path_of(r))
+    ),
     f"{SCHEDULES}.GetSchedule": lambda o, r, by: wire.GetScheduleRequest(name=o.schedule(r, by)),
     f"{SCHEDULES}.ListSchedules": lambda o, r, by: wire.ListSchedulesRequest(),
     f"{SCHEDULES}.PauseSchedule": lambda o, r, by: wire.PauseScheduleRequest(

@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 
+from peloton.actors.resources import Resources
+from peloton.actors.respool.accounts import LotInLine, PoolAccount
+from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView
+from peloton.actors.respool.planning import GivenBack
 from peloton.gateway import permissions
 from peloton.gateway.permissions import Permissions, Rights
+from peloton.gateway.plans import given_by
+from peloton.gateway.pool_accounts import account_of
 from peloton.runtime.core.principal import BASIC, NONE, TLS, TOKEN, UNVERIFIED, Principal, parse
+from peloton.runtime.vocabulary import Key
 from peloton.settings.config import BadSetting
 from peloton.settings.permissions_file import PERMISSIONS, Permission, read_access
 from tests.gateway import fleet_fixture
@@ -79,6 +86,33 @@ def test_whom_a_rule_means(principal: Principal, path: str, wanted: str, tmp_pat
 def test_who_may_do_anything_in_a_pool_sees_it(tmp_path: Path) -> None:
     ml = rights(RULES, user("x", role="ml"), tmp_path)
     assert ml.sees_pool("/ml") and not ml.may(SEE, "/ml") and not ml.sees_pool("/ml/secret")
+
+
+def test_of_who_would_give_back_jobs_are_named_to_those_who_may_see_them(tmp_path: Path) -> None:
+    def told(who: Principal) -> tuple[str, str, int]:
+        given = [GivenBack("/ml", "x", 2, Resources())]
+        (one,) = given_by(given, rights(RULES, who, tmp_path))
+        return one.pool, one.job, one.instances
+
+    assert told(user("bea")) == ("/ml", "x", 2)
+    assert told(user("zoe")) == ("", "", 2)
+    assert told(user("y", role="ml")) == ("/ml", "", 2), "who submits sees no jobs of others"
+
+
+def test_the_account_of_a_pool_names_jobs_to_those_who_may_see_them(tmp_path: Path) -> None:
+    config = PoolConfig("ml", ROOT, Resources(), Resources())
+    view = PoolView(Key("respool/ml"), "/ml", config, (), Resources(), Resources())
+    line = LotInLine("x", 2, 0, Resources(), False, "job y holds all of it")
+    found = PoolAccount(view, None, (), [], [], [line], 2, [])
+
+    def told(who: Principal) -> tuple[str, str, str, int]:
+        text = "job y holds all of it"
+        answer = account_of(found, rights=rights(RULES, who, tmp_path), text=text)
+        (waits,) = answer.waiting
+        return answer.text, waits.job, waits.text, waits.instances
+
+    assert told(user("bea")) == ("job y holds all of it", "x", "job y holds all of it", 2)
+    assert told(user("z", role="ml")) == ("", "", "", 2)
 
 
 def test_a_job_is_its_creators_if_they_were_known(tmp_path: Path) -> None:

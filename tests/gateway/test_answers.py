@@ -12,6 +12,8 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
+from peloton.actors.host.state import HostStates
+from peloton.actors.host.view import HostAnswer
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.resources import UNIT, Resources
@@ -23,11 +25,13 @@ from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.feed import BadToken, marks_of
 from peloton.gateway.guard import CallEnded
+from peloton.gateway.hosts import host_with_runs
 from peloton.gateway.internal_tasks import states_of
 from peloton.gateway.job_cache import JobManagerService
 from peloton.gateway.pool_limits import warning_of_limits
 from peloton.gateway.requests import REQUEST_KEY, REQUEST_KEY_LENGTH_MAX, request_of
 from peloton.gateway.translate_job import ParsedJob
+from peloton.ops.v1 import ops_pb2 as ops
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.runtime.core.changes import ALL
 from peloton.runtime.core.listing import Listed, ListViews
@@ -128,9 +132,20 @@ def test_without_a_root_nothing_is_said_of_pools() -> None:
     for work in (
         lambda: starting.pool(GetPool(ROOT), Call()),
         lambda: starting.pools(Call()),
+        lambda: starting.pool_history("/work", Call()),
     ):
         code, text, retry = ended(work)
         assert code is CODE.UNAVAILABLE and "still starting" in text and retry
+
+
+def test_slack_that_was_taken_back_is_not_less_than_none() -> None:
+    """The runs on it are still ending, and the list of hosts says so already."""
+    room = Resources(cpu=4 * UNIT, slack=UNIT)
+    used = Resources(cpu=UNIT, slack=3 * UNIT)
+    found = HostAnswer(HostStates.UP, room, (), Key("x/b"), (0, 1), 60.0, used=used)
+    sent = ops.ShowHostRequest(name="a")
+    shown = host_with_runs(client(found), sent, context=Call()).host
+    assert (shown.free.cpu, shown.free.slack, shown.capacity.slack) == (3.0, 0.0, 1.0)
 
 
 def test_pools_of_many_pages_are_all_found() -> None:

@@ -17,6 +17,7 @@ import pytest
 from peloton.actors.respool.copies import CopyPools
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.reclaims import PreemptionPolicy
+from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.assembly.kinds import kinds
 from peloton.ops.v1 import ops_pb2 as ops
@@ -146,6 +147,29 @@ def test_a_gang_is_planned_as_one(deployment: t.Deployment) -> None:
     assert (found.verdict, found.admitted, found.placed) == (STARTS, 4, 4)
 
 
+def test_no_part_of_a_gang_is_planned_to_start(deployment: t.Deployment) -> None:
+    request = job_of(deployment, deployment.make_pool("paced"), 6)
+    request.config.sla.minimumRunningInstances = 4
+    request.config.labels.add(key="peloton.throttle", value="2/m")
+    found = planned(deployment, request)
+    assert (found.verdict, found.admitted, found.placed) == (WAITS, 0, 0)
+    assert [(one.code, one.instances) for one in found.waits] == [("throttle", 6)]
+    assert "gang of 4" in found.waits[0].text
+
+
+def test_a_gang_that_all_hosts_could_not_hold_is_proven_of_all_of_them(
+    deployment: t.Deployment,
+) -> None:
+    pool = deployment.make_pool("whole")
+    request = job_of(deployment, pool, 4, defaultConfig=config(2.5))
+    request.config.sla.minimumRunningInstances = 4
+    found = planned(deployment, request)
+    assert (found.verdict, found.admitted, found.placed) == (NEVER, 4, 0)
+    never = found.waits[0].blockers[0]
+    assert never.never and "could hold 3" in never.text and "together" in never.proof
+    assert "none fits" not in never.proof, "one of it fits on each"
+
+
 def test_what_fits_no_host_ever_is_known_before(deployment: t.Deployment) -> None:
     pool = deployment.make_pool("large")
     found = planned(deployment, job_of(deployment, pool, 1, defaultConfig=config(5.0)))
@@ -155,6 +179,17 @@ def test_what_fits_no_host_ever_is_known_before(deployment: t.Deployment) -> Non
     assert [(each.rule, each.hosts) for each in wait.blockers[1:]] == [
         ("insufficient_offer_resources", len(t.HOSTS))
     ]
+
+
+def test_what_fits_no_host_is_told_of_those_that_request_it(deployment: t.Deployment) -> None:
+    pool = deployment.make_pool("some")
+    request = job_of(deployment, pool, 2, defaultConfig=config(5.0))
+    request.config.instanceConfig[1].resource.CopyFrom(config(1.0).resource)
+    found = planned(deployment, request)
+    assert (found.admitted, found.placed) == (2, 1)
+    (wait,) = found.waits
+    assert wait.instances == 1 and "cpu 5" in wait.blockers[0].change
+    assert "cpu 5" in wait.blockers[1].text
 
 
 def test_what_would_wait_for_its_pool_and_fits_no_host_either_is_told_both(
@@ -267,3 +302,10 @@ def test_a_path_without_a_pool_is_refused(
     assert t.refused(stub.ExplainPool, wire.ExplainPoolRequest(path=path))[0] == code
     history = deployment.ops.PoolHistory
     assert t.refused(history, ops.PoolHistoryRequest(path=path))[0] == code
+
+
+def test_instances_that_keep_apart_are_planned_as_they_are_placed(deployment: t.Deployment) -> None:
+    pool = deployment.make_pool("apart")
+    spread = {"placementStrategy": job.PLACEMENT_STRATEGY_SPREAD_JOB}
+    found = planned(deployment, job_of(deployment, pool, 2, **spread))
+    assert found.placed == found.hosts_in_all == 2 and not found.waits

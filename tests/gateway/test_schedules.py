@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
 from pathlib import Path
@@ -109,10 +110,25 @@ AFTER = job.JobConfig(
 def test_a_bad_schedule_is_refused(
     deployment: Deployment, fields: dict[str, Any], says: str
 ) -> None:
+    calls, sent = schedules(deployment), wanted(**fields)
+    for call in (
+        lambda: calls.CreateSchedule(sent),
+        lambda: calls.CheckSchedule(wire.CheckScheduleRequest(schedule=sent.schedule)),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call()
+        assert caught.value.code() == CODE.INVALID_ARGUMENT
+        assert says in str(caught.value.details())
+
+
+def test_a_schedule_that_is_checked_has_moments_and_is_not_made(deployment: Deployment) -> None:
+    calls, sent = schedules(deployment), wanted(name="checked", cron="*/10 * * * *")
+    found = calls.CheckSchedule(wire.CheckScheduleRequest(schedule=sent.schedule)).moments
+    assert len(found) == 3 and found[0] > time.time()
+    assert [later - one for one, later in itertools.pairwise(found)] == [600.0, 600.0]
     with pytest.raises(grpc.RpcError) as caught:
-        schedules(deployment).CreateSchedule(wanted(**fields))
-    assert caught.value.code() == CODE.INVALID_ARGUMENT
-    assert says in str(caught.value.details())
+        calls.GetSchedule(wire.GetScheduleRequest(name="checked"))
+    assert caught.value.code() == CODE.NOT_FOUND
 
 
 @pytest.mark.parametrize("name", ["none", "", "a/b"])

@@ -45,6 +45,7 @@ NEAREST = {
     "peloton/runtime/adapters/": ("tests/contracts", "tests/adapters"),
     "peloton/backends/": ("tests/backends", "tests/contracts/test_backend.py"),
     "peloton/gateway/": ("tests/gateway",),
+    "peloton/chaos/cluster/": ("tests/worlds",),
 }
 # Of pytest: 0 all passed, 1 some failed, 2 not even imported; above are errors of the call.
 # A fault that keeps what a test waits for from coming is noticed when its patience ends.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from peloton.actors.resources import UNIT, Resources
+from peloton.placement.gang_wishes import GANG_TRIES_MAX, GANGS_EXPLAINED_MAX
 from peloton.placement.kept_wishes import KEPT_LOST_S
 from peloton.placement.messages import (
     Declined,
@@ -22,7 +26,7 @@ from peloton.placement.messages import (
     Wish,
 )
 from peloton.placement.placer import Placer
-from peloton.runtime.vocabulary import Bits, Send
+from peloton.runtime.vocabulary import Bits, Key, Send
 
 from .hosts import INVENTORY, SLICE, host, label, placer_of, res
 
@@ -106,6 +110,110 @@ def test_a_gang_that_all_hosts_could_not_hold_is_told_so() -> None:
     )
     (fits,) = more(placer, host("c", res(9)))
     assert len(hosts_of(fits)) == 4
+
+
+def test_a_gang_whose_strategy_nobody_has_is_told_so() -> None:
+    nobodys = Shape(res(1), strategy="nobodys")
+    placer = placer_of([host("a", res(4))])
+    (alone,) = receive(placer, Wish(SLICE, 1, Bits.of(9), nobodys))
+    (gang,) = receive(placer, wish((nobodys, 2), number=2))
+    assert isinstance(alone, Unplaced) and isinstance(gang, Unplaced)
+    assert (gang.text, gang.never) == (alone.text, True)
+
+
+def test_a_strategy_that_gives_a_host_one_at_a_time_does_not_part_a_gang() -> None:
+    spread = Shape(res(1), strategy="spread")
+    placer = placer_of([host("a", res(3)), host("b", res(3))])
+    (found,) = receive(placer, wish((spread, 5)))
+    assert hosts_of(found) in (["a", "a", "a", "b", "b"], ["a", "a", "b", "b", "b"])
+    (none,) = receive(placer, wish((spread, 2), number=2))
+    assert isinstance(none, Unplaced) and not none.never
+    (last,) = receive(placer, Wish(SLICE, 3, Bits.of(9), ONE))
+    assert isinstance(last, Placed), "what was found for a part is given back"
+
+
+def test_where_a_run_did_not_start_is_used_last() -> None:
+    avoid = (Key("host/a"), Key("host/gone"))
+    placer = placer_of([host("a", res(9)), host("b", res(2)), host("c", res(2))])
+    (others,) = receive(placer, replace(wish((ONE, 3)), avoid=avoid))
+    assert hosts_of(others) == ["b", "b", "c"]
+    (some,) = receive(placer, replace(wish((ONE, 3), number=2), avoid=avoid))
+    assert hosts_of(some) == ["a", "a", "c"]
+
+
+def test_slack_may_come_later() -> None:
+    on_slack = Shape(Resources(slack=UNIT))
+    (none,) = receive(placer_of([host("a", res(4))]), wish((on_slack, 2)))
+    assert isinstance(none, Unplaced) and not none.never
+
+
+def crowded(count: int) -> Placer:
+    """So many gangs wait with a member for which all hosts have room, and no single one."""
+    small = [host(f"s{number}", res(1)) for number in range(120)]
+    placer = placer_of([host("a", res(0), capacity=res(100)), *small])
+    for number in range(count):
+        large = GangPart(Bits.of(0), Shape(res(50 + number / 100)))
+        parts = (large, GangPart(Bits.of(1), ONE))
+        placer.receive([(None, GangWish(Key(f"slice/{number}/0"), 1, parts))], 0.0)
+    return placer
+
+
+def rest_of(placer: Placer) -> list[Message]:
+    """What it says in the calls that follow at once."""
+    found: list[Message] = []
+    calls = 0
+    while placer.wake_at is not None and placer.wake_at <= 1.0:
+        found += [send.message for send in placer.receive([], 1.0)]
+        calls += 1
+        assert calls < 100, "it ends"
+    return found
+
+
+def told_never(messages: Iterable[Message]) -> list[Unplaced]:
+    return [each for each in messages if isinstance(each, Unplaced) and each.never]
+
+
+def test_one_behind_many_is_tried_without_further_news() -> None:
+    placer, marked = crowded(2 * GANG_TRIES_MAX), (Label("is", "b"),)
+    more(placer, host("z", res(0), capacity=res(2), labels=marked))
+    receive(placer, wish((Shape(res(1), constraint=label("host", "is", "b")), 2)))
+    rest_of(placer)
+    assert more(placer, host("z", res(2), labels=marked, position=2)) == []
+    found = [each for each in rest_of(placer) if isinstance(each, GangPlaced)]
+    assert [hosts_of(each) for each in found] == [["z", "z"]]
+
+
+def test_a_full_cluster_costs_its_gangs_no_tries() -> None:
+    placer = placer_of([host("a", res(0), capacity=res(100))])
+    for number in range(2 * GANG_TRIES_MAX):
+        parts = (GangPart(Bits.span(0, 9 + number), ONE), GangPart(Bits.of(999), TWO))
+        placer.receive([(None, GangWish(Key(f"slice/{number}/0"), 1, parts))], 0.0)
+    receive(placer, wish((ONE, 2)))
+    rest_of(placer)
+    (found,) = more(placer, host("a", res(2), capacity=res(100), position=2))
+    assert hosts_of(found) == ["a", "a"]
+
+
+def test_many_are_explained_anew_in_several_calls() -> None:
+    count = 3 * GANGS_EXPLAINED_MAX
+    placer = crowded(count)
+    rest_of(placer)
+    smaller = HostDeltas(INVENTORY, 1, (host("a", res(0), capacity=res(9), position=2),))
+    first = told_never(send.message for send in placer.receive([(INVENTORY, smaller)], 1.0))
+    assert len(first) == GANGS_EXPLAINED_MAX
+    assert len(first + told_never(rest_of(placer))) == count
+
+
+def test_all_are_explained_however_often_hosts_change() -> None:
+    placer = crowded(3 * GANGS_EXPLAINED_MAX)
+    rest_of(placer)
+    told: dict[Key, None] = {}
+    for at in range(3):
+        hosts = (host("a", res(0), capacity=res(9 + at), position=2 + at),)
+        delta = HostDeltas(INVENTORY, 2 + at, hosts)
+        sends = placer.receive([(INVENTORY, delta)], 1.0)
+        told |= dict.fromkeys(each.to for each in sends if isinstance(each.message, Unplaced))
+    assert len(told) == 3 * GANGS_EXPLAINED_MAX
 
 
 @settings(max_examples=60, deadline=None)

@@ -267,6 +267,27 @@ def test_a_new_host_that_is_large_enough_is_told_to_whom_none_was() -> None:
     assert placed(bench.report(host("b", res(2), 2, capacity=res(8)))) == [(SLICE, [1], ["b"])]
 
 
+def test_all_are_explained_anew_however_often_hosts_change() -> None:
+    bench, count = Bench(host("a", res(0), capacity=res(999))), 3 * placer_module.EXPLAINED_MAX
+    for number in range(count):
+        bench.wish(0, shape=Shape(res(50 + number)), slice_=Key(f"slice/{number}/0"))
+    told: dict[Key, None] = {}
+    for at in range(3):
+        sends = bench.report(host("a", res(0), capacity=res(9 + at), position=2 + at))
+        told |= dict.fromkeys(each.to for each in sends if isinstance(each.message, Unplaced))
+    assert len(told) == count
+
+
+def test_slack_that_comes_and_goes_is_no_other_host() -> None:
+    bench = Bench(host("a", res(0), capacity=res(4)))
+    bench.wish(0)
+    before = bench.placer.index.layout
+    more = res(4) + Resources(slack=UNIT)
+    bench.report(host("a", Resources(slack=UNIT), capacity=more, position=2))
+    assert bench.placer.index.layout == before
+    assert bench.placer.index.capacity[:, 0].tolist() == [*more.amounts()]
+
+
 def test_a_placer_that_has_not_met_all_hosts_says_never_of_none() -> None:
     bench = Bench(host("a", res(1), capacity=res(1)), inventories=2)
     (answer,) = [s.message for s in bench.wish(1, shape=TWO) if isinstance(s.message, Unplaced)]

@@ -465,6 +465,9 @@ class Schedules(schedules_pb2_grpc.SchedulesServicer):
             context.abort(grpc.StatusCode.NOT_FOUND, "no such schedule")
         return schedules.GetScheduleResponse(info=info)
 
+    def CheckSchedule(self, request: Any, context: Any) -> schedules.CheckScheduleResponse:
+        return schedules.CheckScheduleResponse(moments=[9000.0, 95400.0])
+
 
 class Plans(plans_pb2_grpc.PlansServicer):
     def __init__(self, cluster: Cluster) -> None:

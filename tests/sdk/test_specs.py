@@ -268,3 +268,13 @@ def test_all_mistakes_of_a_spec_are_named_up_to_a_bound() -> None:
     with pytest.raises(BadSpec) as found:
         specs.build(JobConfig, {f"no{number}": 1 for number in range(1000)})
     assert len(found.value.more) == 19
+
+
+@pytest.mark.parametrize("name", ["SPREAD_JOB", "spread_job", "PLACEMENT_STRATEGY_SPREAD_JOB", "2"])
+def test_what_all_names_of_an_enum_begin_with_may_be_left_out(name: str) -> None:
+    found = specs.parse(JobConfig, f"placementStrategy: {name}")
+    assert found.placementStrategy == 2
+    kind = "defaultConfig: {constraint: {type: %s}}"
+    assert specs.parse(JobConfig, kind % "LABEL_CONSTRAINT").defaultConfig.constraint.type == 1
+    with pytest.raises(BadSpec):
+        specs.parse(JobConfig, "placementStrategy: JOB")

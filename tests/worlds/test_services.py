@@ -5,22 +5,26 @@ Must not look into messages: what counts is when runs begin, and what the job is
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 
+from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import (
     CreateJob,
     DeleteJob,
     JobGoals,
     JobStates,
     StartInstances,
+    StartJob,
     StopJob,
 )
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import JobSpec, Throttle
 from peloton.actors.task.messages import LEVEL_SERVICES, TaskGoals
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import ClusterSetup, job_id, job_spec
+from peloton.chaos.cluster.cluster import STORM_POOL, ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
 from peloton.runtime.vocabulary import Key, Refused
 
@@ -28,7 +32,9 @@ FOR_EVER = Fate(None)
 RUNNING = {"RUNNING": 2}
 
 
-def cluster_of(*fates: Fate, last: Fate = FOR_EVER, **setup: object) -> CheckedCluster:
+def cluster_of(
+    *fates: Fate, last: Fate = FOR_EVER, seed: int = 0, **setup: object
+) -> CheckedCluster:
     """Runs of an instance end like this, one after the other, and then like the last."""
 
     def fate(run: str) -> Fate:
@@ -36,7 +42,7 @@ def cluster_of(*fates: Fate, last: Fate = FOR_EVER, **setup: object) -> CheckedC
         return fates[number - 1] if number <= len(fates) else last
 
     given = {"fates": fate, "level": LEVEL_SERVICES, **setup}
-    return CheckedCluster(hosts=3, setup=ClusterSetup(**given))  # type: ignore[arg-type]
+    return CheckedCluster(hosts=3, seed=seed, setup=ClusterSetup(**given))  # type: ignore[arg-type]
 
 
 def service(instances: int = 2, **fields: object) -> JobSpec:
@@ -121,6 +127,52 @@ def test_it_is_stopped_started_and_restarted() -> None:
         within_s=60,
     )
     assert one(cluster, job).failures == 0
+
+
+def test_a_change_by_who_knows_another_version_is_refused() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    known = cluster.job(job).version
+    assert str(known) == "1-1-1"
+    other = EntityVersion(1, 2, 1)
+    for message in (StopJob(expected=other), StartJob(other), DeleteJob(True, other)):
+        refused = cluster.ask(job, message)
+        assert isinstance(refused, Refused) and refused.text == "unexpected entity version"
+    stopped = cluster.ask(job, StopJob(expected=known))
+    assert stopped.version == cluster.job(job).version == EntityVersion(1, 2, 1)
+    refused = cluster.ask(job, StartJob(known))
+    assert isinstance(refused, Refused) and refused.code == "OTHER_VERSION"
+    assert cluster.ask(job, StopJob(expected=stopped.version)).version == stopped.version
+    started = cluster.ask(job, StartJob(stopped.version))
+    assert started.version == cluster.job(job).version == EntityVersion(1, 3, 1)
+    assert cluster.ask(job, StartJob(started.version)) == started, "nothing is left to start"
+    cluster.run_until(lambda: states(cluster, job) == RUNNING, within_s=60)
+
+
+def test_a_batch_job_is_not_started_as_a_whole() -> None:
+    cluster = cluster_of()
+    job = cluster.create_job(job_spec(), "b")
+    refused = cluster.ask(job, StartJob())
+    assert isinstance(refused, Refused) and refused.text == "the job is not a service"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lost_shards_lose_no_stop_and_no_start(seed: int) -> None:
+    """Whoever owns the job or its pool next goes on with what was acknowledged."""
+    chance = random.Random(seed)
+    cluster = cluster_of(seed=seed)
+    job = running(cluster)
+    for message in (StopJob(), StartJob()):
+        for order in (lambda: None, lambda: cluster.ask(job, message)):  # noqa: B023
+            order()
+            cluster.run_for(chance.random() * 2)
+            cluster.crash_shard(chance.choice((job, STORM_POOL)))
+    cluster.run_until(
+        lambda: {(each.run, each.state) for each in cluster.instances(job, 2)} == {(2, "RUNNING")},
+        within_s=300,
+    )
+    assert str(cluster.job(job).version) == "1-3-1"
+    assert len(cluster.machines.running) == 2
 
 
 def test_one_of_which_all_instances_are_stopped_has_ended() -> None:

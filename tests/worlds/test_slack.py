@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host import goals
-from peloton.actors.host.messages import ConfigureHost
+from peloton.actors.host.messages import ConfigureHost, GetHost
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import UNIT, Resources
@@ -66,6 +66,16 @@ def test_they_run_where_all_else_is_taken() -> None:
     assert cluster.counts(job) == {"RUNNING": 2, "PENDING": 1}
     assert cluster.counts(more) == {"PENDING": 1}, "slack is for nobody else"
     end(cluster, full, more, job)
+
+
+def test_no_more_is_measured_than_the_host_has_cpu() -> None:
+    """What a run has of its own is read from its environment, where a program may write it."""
+    cluster = cluster_of()
+    measure(cluster, 99 * UNIT)
+    cluster.run_for(1.0)
+    found = cluster.ask(cluster.hosts[0], GetHost())
+    assert found.capacity.slack == HOST_CAPACITY.cpu
+    cluster.check_quiet()
 
 
 def test_those_that_wait_for_slack_hold_nobody_up() -> None:

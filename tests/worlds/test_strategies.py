@@ -7,15 +7,16 @@ from collections import Counter
 import msgspec
 import pytest
 
+from peloton.actors.task.messages import LEVEL_GANGS
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import job_spec
+from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 
 HOSTS = 3
 
 
-def hosts_of(cluster: CheckedCluster, strategy: str) -> list[int]:
+def hosts_of(cluster: CheckedCluster, strategy: str, **fields: object) -> list[int]:
     """How many tasks of a job of six each host runs, the most first."""
-    spec = msgspec.structs.replace(job_spec(2 * HOSTS), strategy=strategy)
+    spec = msgspec.structs.replace(job_spec(2 * HOSTS), strategy=strategy, **fields)
     job = cluster.create_job(spec, f"of {strategy}")
     cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 2 * HOSTS}, within_s=1.0)
     runs = [name for name in cluster.machines.running if job.partition("/")[2] in name]
@@ -33,3 +34,11 @@ def test_the_strategy_of_a_job_decides_where_its_tasks_run(
     strategy: str, expected: list[int]
 ) -> None:
     assert hosts_of(CheckedCluster(hosts=HOSTS), strategy) == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"), [("pack", [4, 2, 0]), ("spread", [2, 2, 2]), ("mimir", [2, 2, 2])]
+)
+def test_it_does_so_for_gangs(strategy: str, expected: list[int]) -> None:
+    cluster = CheckedCluster(hosts=HOSTS, setup=ClusterSetup(level=LEVEL_GANGS))
+    assert hosts_of(cluster, strategy, minimum_running=2 * HOSTS) == expected

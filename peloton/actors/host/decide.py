@@ -110,14 +110,15 @@ def _grant(
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
     given = (f.DevicesGiven(crowd, some, run, found.devices),) if found.devices else ()
+    came = (one for one in host.task_holds if one.crowd == crowd and one.member in some)
+    over = ended_holds((one.task for one in came), TASK_LAUNCHED)
     if some and message.hold:
         taken, answer = held_now(message, some, at=at, ports=found.ports)
-        facts, sends = (taken, *given), (answer,)
+        facts, sends = (taken, *given, *over), (answer,)
     elif some:
         ports = found.ports
         accepted = f.RunsAccepted(crowd, some, run, spec, at.now, ports, message.shares)
-        came = (one for one in host.task_holds if one.crowd == crowd and one.member in some)
-        facts = (accepted, *given, *ended_holds((one.task for one in came), TASK_LAUNCHED))
+        facts = (accepted, *given, *over)
         starts = _starts(host, message, at=at, found=found)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
         # The task hears of its run when the process has started; `Accepted` is for repeats.

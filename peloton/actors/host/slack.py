@@ -28,9 +28,11 @@ def slack_measured(host: Host, message: SlackReported, at: At) -> Decision:
     if at.level < LEVEL_SLACK:
         return Decision(because=f"slack counts from feature level {LEVEL_SLACK} on")
     known = None if host.declared is None else host.capacity.slack
-    if known == message.slack:
+    # It is part of the cpu that runs hold, whatever a program says of itself.
+    slack = None if message.slack is None else min(message.slack, host.capacity.cpu)
+    if known == slack:
         return Decision()
-    return Decision(facts=(f.SlackMeasured(message.slack),), because="slack was measured")
+    return Decision(facts=(f.SlackMeasured(slack),), because="slack was measured")
 
 
 def slack_short(host: Host) -> bool:

@@ -94,9 +94,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     @property
     def unused(self) -> Resources:
         """The resources that no run holds."""
-        unused = self.capacity - self.used
-        # Where slack was taken back, its runs may still be ending: that is no room for anybody.
-        return unused.with_slack(0) if unused.slack < 0 else unused
+        return room_left(self.capacity, self.used)
 
     @property
     def free(self) -> Resources:
@@ -143,6 +141,13 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         if len(self.running) > RUNNING_LABELS_MAX:
             return None
         return tuple(sorted(self.running.items())) if self.running else ()
+
+
+def room_left(capacity: Resources, used: Resources) -> Resources:
+    """What runs that hold so much leave of it."""
+    unused = capacity - used
+    # Where slack was taken back, its runs may still be ending: that is no room for anybody.
+    return unused.with_slack(0) if unused.slack < 0 else unused
 
 
 def configuration(host: Host) -> f.HostConfigured:

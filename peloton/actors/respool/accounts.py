@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from peloton.actors.resources import Resources
+from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.copies import PoolsCopy, fork
 from peloton.actors.respool.division import DivisionSteps
 from peloton.actors.respool.lanes import lanes_of
@@ -61,6 +62,7 @@ class PoolAccount(NamedTuple):
 def account(of: PoolsCopy, path: str, *, now: float) -> PoolAccount | None:
     """Of the pool at a path; None if there is none."""
     tree = fork(of)
+    admissions(tree)  # finds who can never be admitted, and so needs nothing; it admits nobody
     pool = find_pool(tree, path)
     if pool is None or pool not in tree.pools:
         return None

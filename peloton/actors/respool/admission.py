@@ -31,10 +31,16 @@ from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Bits, Key
 
-LOTS_PER_PASS_MAX = 1000
+LOTS_PER_PASS_MAX = 256
+"""What is found in one turn: others have theirs before the next."""
 
 Taken = Mapping[Key, Resources]
 """What this pass has admitted already, by pool, with the pools above it."""
+
+
+PendingLane = tuple[int, Key, PoolResource | tuple[()]]
+"""A lane by its number: one that changed, or the first of those blocked on a resource. It may be
+both, where the other lane of its pool has just had its turn."""
 
 
 class AdmissionBatch(NamedTuple):
@@ -75,21 +81,16 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
     """
     waiting = tree.waiting
     taken: dict[Key, Resources] = {}
-    slack_awaited = False
-    for lane, where, need in waiting.awaiting():
-        if not need.within(_spare(tree, lane, taken=taken)):
-            waiting.recheck(lane)  # others need more since: it is entitled to less
-        elif where == ROOT and is_slack(lane):
-            slack_awaited = True
-        elif where == ROOT:
-            return False
-    for lane in waiting.parts():
+    awaited: dict[tuple[Key, bool], bool] = {}
+    parts = waiting.parts()
+    if parts and _is_awaited(tree, ROOT, by_slack=False, known=awaited):
+        parts = []  # all are below it
+    for lane in parts:
         pool, by_slack = pool_of_lane(lane), is_slack(lane)
         if len(found) == LOTS_PER_PASS_MAX:
             break
-        if by_slack and slack_awaited:
-            continue
-        if any(waiting.is_awaited(above, by_slack=by_slack) for above in tree.up(pool)):
+        above = tree.up(pool)
+        if any(_is_awaited(tree, each, by_slack=by_slack, known=awaited) for each in above):
             continue
         key = next(iter(tree.queues[lane].eligible()))
         need = tree.unit(key).need
@@ -109,9 +110,36 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
             lots = tree.unit(key).lots
             one = AdmissionBatch(key, tree.lots[key].waiting.lowest(1))
             found += _batches(tree, lots) if lots else [one]
-            for above in tree.up(pool):
-                taken[above] = taken.get(above, Resources()) + need
+            for each in above:
+                taken[each] = taken.get(each, Resources()) + need
     return not found and bool(waiting.changed)
+
+
+def _is_awaited(
+    tree: Tree, where: Key, *, by_slack: bool, known: dict[tuple[Key, bool], bool]
+) -> bool:
+    """Whether room in a pool is awaited by a head that is entitled to it. Heads that were, and are
+    not as others need more since, are checked again."""
+    found = known.get((where, by_slack))
+    if found is None:
+        no_more: list[Key] = []
+        found = False
+        for lane in tree.waiting.awaiting_in(where, by_slack=by_slack):
+            found = is_still_entitled(tree, lane)
+            if found:
+                break
+            no_more.append(lane)
+        for lane in no_more:
+            tree.waiting.recheck(lane)
+        known[where, by_slack] = found
+    return found
+
+
+def is_still_entitled(tree: Tree, lane: Key) -> bool:
+    """Whether a lane whose head waits is entitled to what that needs: others may need more since
+    it began to."""
+    need = tree.waiting.head(lane)
+    return need is not None and need.within(_spare(tree, lane, taken={}))
 
 
 def count_fitting(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:
@@ -170,9 +198,7 @@ def _candidates(tree: Tree, taken: Taken, *, heads: int) -> Iterator[Key]:
     """
     waiting = tree.waiting
     changed = waiting.changed if len(waiting.changed) <= heads else waiting.first_changed(heads + 1)
-    pending: list[tuple[int, Key, PoolResource | None]] = [
-        (waiting.numbers[pool], pool, None) for pool in changed
-    ]
+    pending: list[PendingLane] = [(waiting.numbers[pool], pool, ()) for pool in changed]
     for grown in [*waiting.grown]:
         first = waiting.blocked.first(grown, start=0, most=_most(tree, grown, taken=taken))
         if first is None:
@@ -183,7 +209,7 @@ def _candidates(tree: Tree, taken: Taken, *, heads: int) -> Iterator[Key]:
     known = {*changed}
     while pending:
         number, pool, resource = heappop(pending)
-        if resource is None:
+        if not resource:
             yield pool
             _follow(waiting, pool, pending=pending, known=known)
             continue
@@ -203,13 +229,13 @@ def _follow(
     waiting: Waiting,
     pool: Key,
     *,
-    pending: list[tuple[int, Key, PoolResource | None]],
+    pending: list[PendingLane],
     known: set[Key],
 ) -> None:
     lane = slack_lane(pool)
     if lane in waiting.changed and lane not in known:
         known.add(lane)
-        heappush(pending, (waiting.numbers[lane], lane, None))
+        heappush(pending, (waiting.numbers[lane], lane, ()))
 
 
 def _most(tree: Tree, resource: PoolResource, *, taken: Taken) -> int:

@@ -97,10 +97,12 @@ def _blockers(tree: PoolsAndReleases, key: Key) -> Iterator[PoolBlocker]:
 def _of_entitlement(
     tree: PoolsAndReleases, pool: Key, *, need: Resources, in_all: Resources
 ) -> Iterator[PoolBlocker]:
-    """Where a pool is entitled to all that its limit allows, the limit alone is in the way."""
-    entitled, used, most = tree.entitlement(pool), tree.use(pool), tree.limit(pool)
+    """Where a pool is entitled to all that a limit above allows, that alone is in the way."""
+    entitled, used = tree.entitlement(pool), tree.use(pool)
+    limits = [tree.limit(above) for above in tree.up(pool)]
     for kind in KINDS:
-        if _short(most, entitled, kind=kind) and _short(need, entitled - used, kind=kind):
+        bound = any(not _short(most, entitled, kind=kind) for most in limits)
+        if not bound and _short(need, entitled - used, kind=kind):
             where = s.ENTITLEMENT, tree.path(pool)
             yield _blocker(where, kind, most=entitled, used=used, wants=(need, in_all))
 
@@ -167,7 +169,7 @@ def _blocker(
 
 
 def _short(need: Resources, available: Resources, *, kind: int) -> bool:
-    return need.amounts()[kind] - available.amounts()[kind] >= EPSILON
+    return Resources.KINDS[kind] in need.short_of(available)
 
 
 # ---- the queue ----

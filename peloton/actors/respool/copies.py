@@ -50,6 +50,7 @@ class PoolsCopy(Value, frozen=True, gc=False, array_like=True):
     since: float | None
     releases: tuple[CopiedRelease, ...]
     inside: tuple[tuple[str, float], ...] = ()
+    within_reservation: bool = False
 
 
 def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
@@ -68,6 +69,7 @@ def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
         since=noted.since,
         releases=tuple(CopiedRelease(key, *known) for key, known in noted.sums.items()),
         inside=policy.inside if at.level >= LEVEL_DISPLACEMENT else (),
+        within_reservation=policy.keeps_to_reservation,
     )
 
 
@@ -82,6 +84,7 @@ def fork(of: PoolsCopy) -> Tree:
         of.in_flight_max,
         of.evictions_max,
         of.window_s,
+        within_reservation=of.within_reservation,
         inside=of.inside,
     )
     tree = Tree(policy)

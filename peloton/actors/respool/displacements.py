@@ -85,9 +85,10 @@ class Displacements:
         self.verdicts[lane] = verdict
         self._moments.push(lane, at)
 
-    def ordered(self, lane: Key, *, verdict: str) -> None:
-        """Lots were ordered to give back for a lane: look again when they have answered."""
-        self.verdicts[lane] = verdict
+    def ordered(self, lane: Key, at: float, *, verdict: str) -> None:
+        """Lots were ordered to give back for a lane: look again when they have answered, or then,
+        for an order to a lot that has just ended is not answered."""
+        self.again(lane, at, verdict=verdict)
         self._asked[lane] = None
 
     def rests(self, lot: Key, now: float) -> bool:

@@ -13,16 +13,17 @@ waits for long enough. Must not choose tasks: their slice does.
 from __future__ import annotations
 
 from peloton.actors.resources import Resources
-from peloton.actors.respool.admission import fitting_rations
+from peloton.actors.respool.admission import is_still_entitled
 from peloton.actors.respool.giving import (
-    LOTS_MAX,
     Overdraft,
     Overdrafts,
     Shortfall,
     TaskBatch,
     coming_in,
     cover,
+    first_waiting,
     free_in,
+    least_of,
     may_give,
     missing_of,
     most_of,
@@ -32,7 +33,6 @@ from peloton.actors.respool.giving import (
 from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.messages import Displacement, Reclaim
 from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.node import ZERO
 from peloton.actors.respool.reclaims import REST_S_MIN
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
@@ -78,7 +78,7 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
     tree.reclaims.sort(tree.lots)
     first = next(iter(tree.queues[lane].eligible()))
     inside = Displacement(first, tree.lots[first].shape.priority, min_run_s)
-    wanted, room = _wanted(tree, lane, priority=inside.priority), _room(tree, lane)
+    wanted, room = first_waiting(tree, lane, priority=inside.priority), _room(tree, lane)
     where, size = _where(tree, pool, wanted=wanted), size_of_first(tree, lane)
     short, over = Shortfall(pool, where, size, wanted, room, inside), _all_of(tree, pool)
     if not any(short.missing):
@@ -92,7 +92,7 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
     if not found.picked:
         books.again(lane, later, verdict=COMING)
         return []
-    books.ordered(lane, verdict=GIVE_BACK)
+    books.ordered(lane, later, verdict=GIVE_BACK)
     return orders_for(
         tree, over, cover=found, reason=lambda key: _reason(tree, key, inside=inside), now=now
     )
@@ -101,25 +101,11 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
 def _others_first(tree: Tree, lane: Key) -> bool:
     """Whether another lane is entitled to room that it awaits in this pool or above it."""
     above = tree.up(pool_of_lane(lane))
-    return any(each != lane and where in above for each, where, _ in tree.waiting.awaiting())
-
-
-def _wanted(tree: Tree, lane: Key, *, priority: int) -> list[TaskBatch]:
-    """The tasks of that priority which wait first, in the order of the queue."""
-    found: list[TaskBatch] = []
-    rationed = [ZERO, ZERO, ZERO]
-    for number, key in enumerate(tree.queues[lane].eligible()):
-        if number >= LOTS_MAX or tree.lots[key].shape.priority != priority:
-            break
-        unit = tree.unit(key)
-        count = fitting_rations(tree, pool_of_lane(lane), unit=unit, rationed=rationed)
-        count = min(count, 1 if unit.lots else len(tree.lots[key].waiting))
-        if not count:
-            continue  # it blocks nobody
-        found.append(TaskBatch(unit.need, count))
-        for each, part in unit.rationed:
-            rationed[each] = rationed[each] + part.times(count)
-    return found
+    return any(
+        each != lane and is_still_entitled(tree, each)
+        for where in above
+        for each in tree.waiting.awaiting_in(where, by_slack=True)
+    )
 
 
 def _room(tree: Tree, lane: Key) -> Resources:
@@ -130,7 +116,7 @@ def _room(tree: Tree, lane: Key) -> Resources:
     rooms += [free_in(tree, above) for above in tree.up(pool)]
     if is_slack(lane):
         rooms.append(tree.slack_room(pool))
-    return Resources(*map(min, zip(*(each.amounts() for each in rooms), strict=True)))
+    return least_of(rooms)
 
 
 def _all_of(tree: Tree, pool: Key) -> Overdrafts:

@@ -9,9 +9,12 @@ kind that is not missing does not count. Must not decide who waits for what, nor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from peloton.actors.resources import EPSILON, Resources
+from peloton.actors.respool.admission import fitting_rations
+from peloton.actors.respool.lanes import pool_of_lane
 from peloton.actors.respool.lot.messages import Displacement, Reclaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO
@@ -87,6 +90,37 @@ def size_of_first(tree: Tree, lane: Key) -> Resources:
     return max((tree.lots[key].shape.resources for key in lots), key=Resources.amounts)
 
 
+def first_waiting(
+    tree: Tree, lane: Key, *, room: Resources | None = None, priority: int | None = None
+) -> list[TaskBatch]:
+    """The tasks that wait first, in the order of the queue, as they would be admitted: all that
+    have this priority, as far as there is room."""
+    found: list[TaskBatch] = []
+    rationed = [ZERO, ZERO, ZERO]
+    for key in islice(tree.queues[lane].eligible(), LOTS_MAX):
+        lot, unit = tree.lots[key], tree.unit(key)
+        if priority is not None and lot.shape.priority != priority:
+            break
+        fitting = fitting_rations(tree, pool_of_lane(lane), unit=unit, rationed=rationed)
+        most = min(fitting, 1 if unit.lots else len(lot.waiting))
+        if not most:
+            continue  # it blocks nobody
+        count = most if room is None else min(most, unit.need.fits(room))
+        if count:
+            found.append(TaskBatch(unit.need, count))
+            for each, part in unit.rationed:
+                rationed[each] = rationed[each] + part.times(count)
+        if count < most:
+            break  # the first that does not fit blocks those behind it
+        room = room - unit.need.times(count) if room is not None else None
+    return found
+
+
+def least_of(rooms: Sequence[Resources]) -> Resources:
+    """What all of them leave, of each kind."""
+    return Resources(*map(min, zip(*(each.amounts() for each in rooms), strict=True)))
+
+
 def total_of(batches: Sequence[TaskBatch]) -> Resources:
     """What they need together."""
     total = ZERO
@@ -109,9 +143,9 @@ def fitting(batches: Sequence[TaskBatch], room: Resources) -> list[TaskBatch]:
 
 
 def missing_of(wanted: Sequence[TaskBatch], free: Resources) -> tuple[int, ...]:
-    """What is wanted beyond what is free, of each kind."""
-    pairs = zip(total_of(wanted).amounts(), free.amounts(), strict=True)
-    return tuple(need - have if need - have >= EPSILON else 0 for need, have in pairs)
+    """What is wanted beyond what is free, of each kind; of slack, or cpu, only if any is wanted."""
+    short = total_of(wanted).short_of(free)
+    return tuple(short.get(kind, 0) for kind in Resources.KINDS)
 
 
 def coming_in(tree: Tree, pool: Key) -> Resources:
@@ -159,7 +193,7 @@ def _pick(
             lot = tree.lots[key]
             size = lot.shape.resources.amounts()
             room = [min(excess[pool][kind] for pool in each.chain) for kind in KINDS]
-            wanted = [min(left[kind], room[kind]) for kind in KINDS]
+            wanted = [_sizable(min(left[kind], room[kind])) for kind in KINDS]
             if most <= 0 or not any(wanted):
                 break
             counts = [-(-wanted[kind] // size[kind]) for kind in kinds if size[kind]]
@@ -174,6 +208,11 @@ def _pick(
                 for pool in each.chain:
                     excess[pool][kind] = max(0, excess[pool][kind] - size[kind] * count)
     return found, gained
+
+
+def _sizable(missing: int) -> int:
+    """So much less that nobody gives for what a comparison ignores: entitlements are rounded."""
+    return max(0, missing - EPSILON + 1)
 
 
 def may_give(tree: Tree, key: Key, *, inside: Displacement) -> bool:

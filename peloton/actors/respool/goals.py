@@ -88,8 +88,9 @@ def take_back(at: At) -> Decision | Rest:
     moments = (tree.reclaims.wake_at, tree.displacements.wake_at if inside else None)
     notes = PoolNotes(min((each for each in moments if each is not None), default=None))
     known = at.notes if at.notes is not None else PoolNotes()
-    if not orders and notes == known:
-        return WAITING
+    overdue = notes.wake_at is not None and notes.wake_at <= at.now
+    if not orders and notes == known and not overdue:
+        return WAITING  # those that are overdue have the next turn: the alarm has rung for others
     sends = tuple(Send(lot, order) for lot, order in orders)
     because = counted(len(orders), "lot gives back", many="lots give back") if orders else ""
     return Decision(sends=sends, because=because, notes=notes)

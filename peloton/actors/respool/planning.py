@@ -26,8 +26,8 @@ from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Bits, Key, Refused, Unavailable
 
-PASSES_MAX = 1000
-"""Passes of admission, each of which admits up to a thousand lots."""
+PASSES_MAX = 4000
+"""Passes of admission, each of which admits a few hundred lots."""
 ORDERS_MAX = 256
 """Times that pools are asked to give back."""
 

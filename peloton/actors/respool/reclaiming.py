@@ -13,15 +13,16 @@ waits for long enough, not in every turn. Must not choose tasks: their slice doe
 from __future__ import annotations
 
 from peloton.actors.resources import EPSILON, Resources, amount
-from peloton.actors.respool.admission import fitting_rations
+from peloton.actors.respool.admission import is_still_entitled
 from peloton.actors.respool.giving import (
-    LOTS_MAX,
     Overdraft,
     Overdrafts,
     Shortfall,
     TaskBatch,
     cover,
+    first_waiting,
     free_in,
+    least_of,
     orders_for,
     size_of_first,
     total_of,
@@ -62,13 +63,16 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
     if awaited is None:
         return []
     where, _ = awaited
+    for other in books.claimants:
+        if not is_still_entitled(tree, other):
+            books.unclaim(other)  # others get what comes
     books.sort(tree.lots)
     later = now + tree.policy.rest_s
     wanted, pool = _wanted(tree, lane), pool_of_lane(lane)
     if not wanted:
         books.again(lane, later, verdict="")
         return []
-    over = _overdrafts(tree, where)
+    over = _overdrafts(tree, pool, where=where)
     short = Shortfall(pool, where, size_of_first(tree, lane), wanted, free_in(tree, where))
     found = cover(tree, over, short=short, now=now)
     if not found.gain:
@@ -77,7 +81,7 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
         return []
     books.verdicts.pop(lane, None)
     books.claim(lane, total_of(found.gain), above=tree.up(pool))
-    books.on_the_way(lane)
+    books.on_the_way(lane, until=later)
     kind = next((kind for kind, missing in enumerate(found.short.missing) if missing), 0)
     return orders_for(
         tree,
@@ -91,44 +95,32 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
 def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
     """The tasks to which a pool is entitled beyond those it has, in the order of the queue."""
     pool = pool_of_lane(lane)
-    spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
-    found: list[TaskBatch] = []
-    rationed = [ZERO, ZERO, ZERO]
-    room = tree.slack_room(pool) if is_slack(lane) else None
-    for key in tree.queues[lane].eligible():
-        unit = tree.unit(key)
-        fitting = fitting_rations(tree, pool, unit=unit, rationed=rationed)
-        if not fitting:
-            continue  # it blocks nobody
-        waiting = 1 if unit.lots else len(tree.lots[key].waiting)
-        count = min(waiting, fitting, unit.need.fits(spare))
-        if room is not None:
-            count = min(count, unit.need.fits(room))
-            room = room - unit.need.times(count)
-        if count:
-            found.append(TaskBatch(unit.need, count))
-            spare = spare - unit.need.times(count)
-            for each, part in unit.rationed:
-                rationed[each] = rationed[each] + part.times(count)
-        if count < min(waiting, fitting) or len(found) >= LOTS_MAX:
-            break  # as its admission: the first that does not fit blocks those behind it
-    return found
+    rooms = [tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)]
+    if is_slack(lane):
+        rooms.append(tree.slack_room(pool))
+    return first_waiting(tree, lane, room=least_of(rooms))
 
 
-def _overdrafts(tree: Tree, where: Key) -> Overdrafts:
+def _overdrafts(tree: Tree, asks: Key, *, where: Key) -> Overdrafts:
     """The pools below one that use more than they are entitled to; what comes back is used no
-    more."""
+    more.
+
+    What those above the one that asks use in all does not matter for who gives below them: it stays
+    the same.
+    """
     coming: dict[Key, Resources] = {}
     for giver, amount_ in tree.reclaims.coming.items():
         for above in tree.up(giver):
             coming[above] = coming.get(above, ZERO) + amount_
     found, overview = Overdrafts(), tree.overview()
-    open_pools: list[tuple[Key, tuple[Key, ...]]] = [(where, ())]
+    lineage = tree.up(asks)
+    asking = lineage[: lineage.index(where) + 1]
+    open_pools: list[tuple[Key, tuple[Key, ...]]] = [(each, ()) for each in asking]
     while open_pools:
         pool, chain = open_pools.pop()
         for child in overview.overdrawn(pool):
             use = tree.use(child)
-            if use == ZERO:
+            if use == ZERO or child in asking:
                 continue
             excess = use - coming.get(child, ZERO) - overview.entitled(child)
             kinds = tuple(each if each >= EPSILON else 0 for each in excess.amounts())
@@ -157,10 +149,10 @@ def _why_not(tree: Tree, over: Overdrafts, *, later: float, now: float) -> tuple
         return later, NONE_OVER
     if not over.pools:
         return later, NOT_PREEMPTIBLE
+    if any(books.in_flight.get(each.pool) for each in over.pools):
+        return now + REST_S_MIN, "others give back, but not enough yet"
     spent = [each.pool for each in over.pools if books.budget(each.pool, policy, now) <= 0]
     if spent:
         text = f"nobody gives back: pool {tree.path(spent[0])} has given back as often as it may"
-        return min(books.window_ends(pool, policy) for pool in spent), text
-    if any(books.in_flight.get(each.pool) for each in over.pools):
-        return now + REST_S_MIN, "others give back, but not enough yet"
+        return min(later, *(books.window_ends(pool, policy) for pool in spent)), text
     return later, NO_GAIN

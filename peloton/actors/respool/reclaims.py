@@ -109,6 +109,9 @@ class Reclaims:
         lot = new if new is not None else old
         if lot is None:
             return
+        if new is None:
+            self._rests.pop(key, None)
+            self._spared.pop(key, None)
         if lot.shape.preemptible:
             if new is not None or key in self._ranks:
                 self._unsorted[key] = None
@@ -175,6 +178,10 @@ class Reclaims:
             self.coming[pool] = self.coming.get(pool, Resources()) + more
         else:
             del self.in_flight[pool], self.coming[pool]
+
+    def forget(self, pool: Key) -> None:
+        """There is no such pool any more."""
+        self._windows.pop(pool, None)
 
     # ---- pools that wait ----
 
@@ -247,13 +254,22 @@ class Reclaims:
             else:
                 self._claimed[each] = left
 
+    @property
+    def claimants(self) -> list[Key]:
+        """For whom something is."""
+        return [*self._claims]
+
     def claimed(self, pool: Key) -> Resources:
         """What is free or comes back in a pool, and is for somebody."""
         return self._claimed.get(pool, Resources())
 
-    def on_the_way(self, pool: Key) -> None:
-        """Others were ordered to give back for a pool: look again when they have answered."""
+    def on_the_way(self, pool: Key, *, until: float) -> None:
+        """Others give back for a pool: look again when they have answered, or then.
+
+        For what they free may be gone: hosts are lost, or a smaller task of another comes first.
+        """
         self._again[pool] = None
+        self._moments.push(pool, until)
 
     # ---- limits ----
 

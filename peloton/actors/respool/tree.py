@@ -254,8 +254,10 @@ class Tree:
         return "; ".join(filter(None, (found, inside))).replace("{after}", after)
 
     def lot_verdict(self, key: Key) -> str:
-        """The same of the lane in which a lot waits."""
-        return self.verdict(lane_of(self.lots[key].shape)) if key in self.lots else ""
+        """The same of the lane in which a lot waits; nobody gives back for one that never runs."""
+        if key not in self.lots or why_lot_waits(self, key).never:
+            return ""
+        return self.verdict(lane_of(self.lots[key].shape))
 
     def waits(self, key: Key, now: float = 0.0) -> LotWaits:
         """Why the waiting members of a lot wait, and how many tickets are before them."""
@@ -468,8 +470,13 @@ class Tree:
             self.ledger.gave(pool, need.times(tasks), tasks=tasks)
         if held < 0:
             self._released(node, need)
-            self.releases.add(pool, need.times(-held), tasks=-held)
+            # What was ended for others is theirs: nobody who waits here gets it.
+            left = len(old.leaving - new.leaving) if old is not None and new is not None else 0
+            freed = max(0, -held - left)
+            self.releases.add(pool, need.times(freed), tasks=freed)
         self._queue(key, new, lane=lane_of(lot.shape))
+        if held < 0 and on_slack:
+            self.waiting.recheck(pool)  # what its pool is entitled to is for its other lane, too
         self.reclaims.put(key, old=old, new=new)
         self.displacements.put(key, old=old, new=new)
         self._claim(key, pool, on_slack=on_slack)
@@ -574,3 +581,4 @@ class Tree:
                 self.queues.pop(lane, None)
             self.releases.drop(node.key)
             self.ledger.drop(node.key)
+            self.reclaims.forget(node.key)

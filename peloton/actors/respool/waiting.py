@@ -110,7 +110,7 @@ class Waiting:
         self._entitled: dict[Key, Key] = {}  # blocked, and entitled to the room they lack → where
         self.entitled_news: dict[Key, None] = {}  # pools that may have begun or ceased to be such
         self.entitled_ended: dict[Key, None] = {}  # those that had nobody waiting in between
-        self._awaited: dict[Key, int] = {}  # how many of them lack it there
+        self._awaited: dict[Key, dict[Key, None]] = {}  # the same by where
         self._needs: dict[Resources, dict[Key, None]] = {}  # blocked pools by need of their head
         self._heads: dict[Key, Resources] = {}
         self._number = 0
@@ -169,10 +169,6 @@ class Waiting:
         """The pools with a part, in order."""
         return sorted(self._parts, key=self.numbers.__getitem__)
 
-    def awaiting(self) -> list[tuple[Key, Key, Resources]]:
-        """The pools that were entitled to the room they wait for, where, and for how much."""
-        return [(pool, where, self._heads[pool]) for pool, where in self._entitled.items()]
-
     def awaits(self, pool: Key) -> tuple[Key, Resources] | None:
         """Where the head of a pool waits for room to which the pool is entitled, and for how much.
 
@@ -181,10 +177,12 @@ class Waiting:
         where = self._entitled.get(pool)
         return None if where is None else (where, self._heads[pool])
 
-    def is_awaited(self, pool: Key, *, by_slack: bool) -> bool:
-        """Whether room in a pool is awaited by the head of another that is entitled to it; of the
-        heads that run on slack only if `by_slack`."""
-        return pool in self._awaited or (by_slack and slack_lane(pool) in self._awaited)
+    def awaiting_in(self, where: Key, *, by_slack: bool) -> Iterator[Key]:
+        """The lanes that were entitled to the room in a pool for which their head waits; of those
+        for slack only if `by_slack`. Lazily: none of them may change meanwhile."""
+        yield from self._awaited.get(where, ())
+        if by_slack:
+            yield from self._awaited.get(slack_lane(where), ())
 
     def head(self, pool: Key) -> Resources | None:
         """What the head of a pool needs, if it waits for something."""
@@ -204,7 +202,7 @@ class Waiting:
             self._entitled[pool] = resource.pool
             self.entitled_news[pool] = None
             where = slack_lane(resource.pool) if is_slack(pool) else resource.pool
-            self._awaited[where] = self._awaited.get(where, 0) + 1
+            self._awaited.setdefault(where, {})[pool] = None
         self._head(pool, need)
 
     def settle(self, pool: Key) -> None:
@@ -240,8 +238,9 @@ class Waiting:
         if where is not None:
             where = slack_lane(where) if is_slack(pool) else where
             self.entitled_news[pool] = None
-            self._awaited[where] -= 1
-            if not self._awaited[where]:
+            lanes = self._awaited[where]
+            del lanes[pool]
+            if not lanes:
                 del self._awaited[where]
         need = self._heads.pop(pool, None)
         if need is None:

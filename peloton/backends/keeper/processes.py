@@ -39,10 +39,8 @@ _PF_KTHREAD = 0x00200000
 _EXEC_ERROR_CHARS_MAX = 500
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TASK_UMASK = 0o022  # the keeper's own is stricter than what tasks expect
-# Ignored by Python or by the keeper; a child would inherit that, and a task in a pipe never end.
-RESET_SIGNALS = [
-    signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD,
-]  # fmt: skip
+# Ignored by Python; a child would inherit that, and a task in a pipe never end.
+RESET_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ]
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _FILE_ACTIONS = [
     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

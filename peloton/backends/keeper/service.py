@@ -71,7 +71,7 @@ class Service:
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._request_exit)
-        # Not SIG_IGN, which a task of another account would inherit.
+        # Not SIG_IGN, which tasks would inherit: an exec resets handlers, and nothing else.
         signal.signal(signal.SIGINT, lambda *_: None)
         signal.signal(signal.SIGHUP, lambda *_: None)
         self._selector.register(alarm, selectors.EVENT_READ)

@@ -72,14 +72,19 @@ def check_level(level: int, *, known: int) -> None:
         )
 
 
-def raise_level(journal: Journal, members: Mapping[str, MemberNode | None], *, known: int) -> int:
-    """Raise the level to what is known here. Raises JournalRefused if a member knows less."""
+def check_members(members: Mapping[str, MemberNode | None], *, known: int) -> None:
+    """Raise JournalRefused if a member knows less than what is known here, or none is up."""
     behind = sorted(name for name, node in members.items() if node is None or node.level < known)
     if behind:
         names = ", ".join(behind)
         raise JournalRefused(f"level {known} is not known to {names}: upgrade every daemon first")
     if not members:
         raise JournalRefused("no daemon is up, so the fleet's level is unknown: start it first")
+
+
+def raise_level(journal: Journal, members: Mapping[str, MemberNode | None], *, known: int) -> int:
+    """Raise the level to what is known here. Raises JournalRefused if a member knows less."""
+    check_members(members, known=known)
     return journal.raise_level(known)
 
 

@@ -19,6 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import process
@@ -77,9 +78,12 @@ class Hosts:
 class Machine:
     """The backend of two hosts."""
 
-    def __init__(self, folder: Path, *, silent_max_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self, folder: Path, *, silent_max_s: float = DEADLINE_S, slack_s: float | None = None
+    ) -> None:
         self.hosts = Hosts()
         self.backend = process.ProcessBackend(folder, ["a", "b"], silent_max_s=silent_max_s)
+        self.backend.measured_slack_s = slack_s
         self.backend.start(self.hosts.tell, self.hosts.trouble)
 
     def order(self, *messages: Message) -> None:
@@ -257,6 +261,27 @@ def test_hosts_hear_when_a_process_started_though_they_ask_later(machine: Machin
     ((end,), both) = listed.ends, (told["r-1-1"], "r-1-1")
     assert (end.started_at, end.run) == both and end.at >= end.started_at
     assert machine.backend.stop_all(DEADLINE_S)
+
+
+def test_slack_is_told_of_no_host_before_its_runs_are_known(folder: Path) -> None:
+    """Else those that run on slack would end whenever a daemon begins anew."""
+    former, latter = Machine(folder, slack_s=0.02), None
+    try:
+        former.hosts.next_report(m.BackendUp)
+        former.order(m.ListRuns(HOST, 1), m.StartRuns(HOST, 1, (start("r-0-1", "sleep 60"),)))
+        former.hosts.next_report(m.RunsStarted)
+        former.backend.close()
+        latter = Machine(folder, slack_s=0.02)
+        latter.hosts.next_report(m.BackendUp)
+        latter.order(m.ListRuns(OTHER, 2))
+        assert latter.hosts.next_report(SlackReported, to=OTHER).slack == 0
+        told = [to for to, word in latter.hosts.words if isinstance(word, SlackReported)]
+        assert HOST not in told
+        latter.order(m.ListRuns(HOST, 2))
+        assert latter.hosts.next_report(SlackReported).slack > UNIT / 2
+    finally:
+        assert latter is None or latter.backend.stop_all(DEADLINE_S)
+        (latter or former).backend.close()
 
 
 def test_after_a_reset_every_host_compares(machine: Machine) -> None:

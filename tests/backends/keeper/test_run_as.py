@@ -70,7 +70,7 @@ def test_a_run_has_its_account_and_nothing_of_root(daemon: Any, wanted: str) -> 
     assert lines[:4] == [
         str(NOBODY.pw_uid), groups, "0022", f"{NOBODY.pw_dir} nobody nobody",
     ]  # fmt: skip
-    # Nothing is blocked or ignored, though the keeper ignores some signals. The C library's
+    # Nothing is blocked or ignored, though Python ignores some signals. The C library's
     # `posix_spawn` makes every child ignore 32 and 33, which are its own.
     masks_found = [int(line.split()[1], 16) for line in lines[4:-1]]
     assert len(masks_found) == 3

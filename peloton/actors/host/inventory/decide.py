@@ -106,11 +106,12 @@ def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView
     """Every host of the shard that was asked for, by name."""
     hosts: Hosts = at.index
     keys = hosts.held_for(query.tasks) if query.tasks else hosts.hosts
-    return tuple(_view(key, hosts.hosts[key]) for key in sorted(keys))
+    labels = query.labels and _tells_labels(at)
+    return tuple(_view(key, hosts.hosts[key], labels=labels) for key in sorted(keys))
 
 
-def _view(key: Key, host: Host) -> HostView:
-    summary = host.summary(key)
+def _view(key: Key, host: Host, *, labels: bool) -> HostView:
+    summary = host.summary(key, tasks=labels)
     view = HostView(
         summary,
         host.state,

@@ -26,10 +26,12 @@ class OpenInventory(Message, frozen=True, gc=False, array_like=True):
 class ListHosts(Query, frozen=True, gc=False, array_like=True):
     """Every host of the shard, as `HostView`; with names of tasks, only those held for one of them.
 
-    Earlier versions do not know the names, and answer with every host.
+    Earlier versions do not know the names, and answer with every host. `labels`: with the labels of
+    the tasks on them, if placers are told these.
     """
 
     tasks: tuple[str, ...] = ()
+    labels: bool = False
 
 
 class HostView(Value, frozen=True, gc=False, array_like=True):

@@ -2,8 +2,9 @@
 
 Turns an order of a lot (so many) into members: first those that wait for a host, which lose no
 work; then those that run, the newest first, for they lose the least. A run is ended only where its
-host then has room for a task that waits for it: a placer says what hosts have free. What was chosen
-is journaled with its order, so a repeat chooses nobody else. Must not choose how many.
+host then has room for a task that waits for it: a placer says what hosts have free. A gang that
+forms waits for its admission as one again. What was chosen is journaled with its order, so a repeat
+chooses nobody else. Must not choose how many.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from peloton.actors.job.slice.facts import MembersEvicted
+from peloton.actors.job.slice.facts import GangFormed, MembersEvicted
 from peloton.actors.job.slice.looks import ready_for_host
 from peloton.actors.job.slice.messages import Evict
 from peloton.actors.job.slice.state import PendingEviction, Slice, WishNotes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION, Yielded
-from peloton.actors.task.messages import Preempt, TaskGoals, crowd_key
+from peloton.actors.task.messages import JoinGang, Preempt, TaskGoals, crowd_key
 from peloton.actors.task.state import Task, TaskStates
 from peloton.placement.messages import PLACER_ANY, AskRoom, RoomFound
-from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send, counted
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send, counted
 
 WANTED = (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
 NO_GAIN = "no task that waits would fit on the hosts of the others"
@@ -126,7 +127,10 @@ def _candidates(slice_: Slice, order: PendingEviction, at: At) -> tuple[list[int
     """
     if at.index is None or slice_.goal not in WANTED:
         return [], []
-    idle = _of_lot(at.index.where(ready_for_host), order.lot, at)
+    ready: int = at.index.where(ready_for_host)
+    if slice_.forming.raw & ~at.index.where(_waits):
+        ready &= ~slice_.forming.raw  # hosts hold some of it, or have just been told to give back
+    idle = _of_lot(ready, order.lot, at)
     read = at.index.columns.read
     running = [
         (-(read("started_at", each) or 0.0), -each)
@@ -141,6 +145,10 @@ def _of_lot(raw: int, lot: Key, at: At) -> Iterator[int]:
     for its_lot, members in at.index.columns.groups("lot", raw):
         if its_lot == lot:
             yield from Bits(members)
+
+
+def _waits(task: Task) -> bool:
+    return task.state == TaskStates.WAITING
 
 
 def _runs(task: Task) -> bool:
@@ -168,8 +176,14 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
         Send(crowd, Preempt(order.reason, for_good), some)
         for for_good, some in _by_end(slice_, members, at)
     ]
+    facts: tuple[Fact, ...] = (fact,)
+    if slice_.forming & members:
+        # What is left of a gang could not start, and would keep others from starting: it is to be
+        # admitted as one again.
+        facts, left = (fact, GangFormed(slice_.gang_base)), slice_.forming - members
+        sends += [Send(crowd, JoinGang(slice_.gang_round + 1), left)] if left else []
     text = because or counted(len(chosen), "instance is", many="instances are")
-    return Decision(facts=(fact,), sends=(answer, *sends), because=f"{text} preempted")
+    return Decision(facts=facts, sends=(answer, *sends), because=f"{text} preempted")
 
 
 def _by_ticket(members: Bits, at: At) -> tuple[tuple[int, Bits], ...]:

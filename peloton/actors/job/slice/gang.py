@@ -86,7 +86,8 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
     if not slice_.gang_open:
         return _start_left(slice_, at, gang=gang) or _form_again(slice_, at, gang=gang)
     if not forming:
-        return None
+        # A time of what nobody waits for any more would hide those of the other members.
+        return None if gang == NO_GANG else _decided(at, NO_GANG)
     seen = states_of(at.index, forming)
     if seen.held == forming:
         go = Send(_crowd(slice_), StartHeld(), forming)
@@ -146,6 +147,11 @@ def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decisi
     clean = replace(clean, held_at=0.0)
     if at.now >= gang.rest_until:
         clean = replace(clean, rest_until=0.0)
+    if gang.held_at and not gang.told:
+        # Nobody has anything to give back, as all were refused at once.
+        attempt = gang.attempt + 1
+        pause_s = backoff_s(slice_.job, attempt)
+        clean = replace(clean, attempt=attempt, rest_until=at.now + pause_s if pause_s else 0.0)
     if at.now >= next_wish_at(gang):
         clean = replace(clean, number=0, kept=False)
     if seen.looking != slice_.forming:
@@ -160,7 +166,8 @@ def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decisi
     shapes = by_shape(slice_, slice_.forming, at)
     parts = tuple(GangPart(members, row.shape) for row, members in shapes)
     priority = shapes[0][0].lot_shape.priority
-    wish = GangWish(at.key, number, parts, clean.refused, priority)
+    avoid = tuple(host for host, until in notes.avoid if until > at.now)
+    wish = GangWish(at.key, number, parts, clean.refused, priority, avoid)
     after = replace(clean, number=number, asked_at=at.now)
     because = f"a gang of {len(slice_.forming)} waits for hosts"
     noted = replace(notes, gang=after, number=number)

@@ -80,8 +80,9 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
         # One that is parked waits for a proposal: that a host could run it is known.
         sends = _clear_unschedulable(slice_, members & Bits(at.index.where(had_no_chance)))
     if message.kept and at.sender != notes.placer and notes.placer is not None:
-        # Only one placer is to keep them.
-        sends = (*sends, Send(notes.placer, Declined(at.key, notes.kept - members)))
+        # Only one placer is to keep them. A gang is kept by whichever it was told.
+        wanted = (notes.kept - members) | slice_.forming
+        sends = (*sends, Send(notes.placer, Declined(at.key, wanted)))
     after = msgspec.structs.replace(
         notes,
         wished=notes.wished - members,

@@ -21,7 +21,7 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.job.slice.placing import why_unplaced
 from peloton.actors.job.slice.state import GangNotes, Slice, SpecRow, WishNotes
 from peloton.actors.job.slice.usage import ran_s
-from peloton.actors.task.messages import SLICE_SIZE
+from peloton.actors.task.messages import SLICE_SIZE, KillCause
 from peloton.actors.task.state import (
     ENDED,
     HOLDS,
@@ -163,6 +163,8 @@ def gang_why(task: Task, notes: WishNotes, at: At) -> tuple[tuple[str, str], Wis
         return (GANG, "waits for the others of its gang to end, to run again with them"), noted
     if task.state in HOLDS:
         return (GANG, "a host holds its room, it waits for those of its whole gang"), noted
+    if task.state == TaskStates.KILLING and task.cause == KillCause.HOLD_DROPPED:
+        return (GANG, f"its host has to give back the room that it held: {task.because}"), noted
     if gang.never and (task.unschedulable or task.admission == Admission.ADMITTED):
         return (NEVER, gang.because), noted
     if task.admission in PARKS:
