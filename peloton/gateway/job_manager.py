@@ -11,13 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peloton.actors.job.changes import OLDER_LEVEL
-from peloton.actors.job.messages import (
-    DeleteJob,
-    GetJob,
-    JobSummary,
-    JobView,
-    RefreshJob,
-)
+from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView, RefreshJob
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job

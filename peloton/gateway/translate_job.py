@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.messages import JobGoals, JobSummary, JobView
 from peloton.actors.job.spec import (
+    SERVICE,
     JobSpec,
     Override,
     TaskConfig,
@@ -24,7 +25,7 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.job_labels import fields_of
 from peloton.gateway.run_as import UNKNOWN, RunAs
 from peloton.gateway.texts import client_name, nanoseconds, rfc3339, wire_usage
-from peloton.gateway.translate_task import LATER, RAW_BYTES_MAX, BadConfig, to_config
+from peloton.gateway.translate_task import RAW_BYTES_MAX, BadConfig, to_config
 
 ENTITY_BYTES_MAX = 4_000_000
 """Largest size of the configs of one slice, by a generous estimate: a journal entry is limited."""
@@ -77,10 +78,9 @@ def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN) -> ParsedJob:
         raw=_raw(sent),
         own_configs=len(sent.instanceConfig),
         spread=sent.placementStrategy == job.PLACEMENT_STRATEGY_SPREAD_JOB,
+        maximum_unavailable=sent.sla.maximumUnavailableInstances,
         **fields_of(sent.labels, name=sent.name),
     )
-    if spec.job_type == "SERVICE":
-        raise BadConfig("config.type", f"a SERVICE job {LATER}")
     refused = check_spec(spec)
     if refused is not None:
         raise BadConfig(refused.field, refused.text)
@@ -170,7 +170,7 @@ def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
         startTime=rfc3339(summary.started_at),
         completionTime=rfc3339(summary.completed_at),
         taskStats=dict(summary.counts),
-        goalState=job.SUCCEEDED,
+        goalState=job.RUNNING if summary.job_type == SERVICE else job.SUCCEEDED,
         configVersion=summary.config_version,
         configurationVersion=summary.config_version,
         stateVersion=1,

@@ -18,7 +18,7 @@ from peloton.actors.job import messages as m
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.grants import Use
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.messages import JobGoals, JobStates
+from peloton.actors.job.messages import InstancesOrdered, JobGoals, JobStates, JobUpdated
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTally, Tally
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.job.state import Job
@@ -61,7 +61,7 @@ def tallied(job: Job, number: int, goal: int = 0, **counts: int) -> Job:
 def test_a_stopped_job_that_starts_in_part_stays_stopped_elsewhere() -> None:
     job = receive(made(1500), m.StopJob()).state
     turn = receive(job, m.StartInstances(((998, 1002),)))
-    assert turn.reply == m.InstancesOrdered(((998, 1002),))
+    assert turn.reply == InstancesOrdered(((998, 1002),))
     assert turn.state.goal == JobGoals.SUCCEEDED and turn.state.state == JobStates.PENDING
     goals = told(turn)
     assert {goals[0].goal, goals[1].goal} == {TaskGoals.SUCCEEDED}
@@ -122,7 +122,7 @@ def test_what_is_started_is_named_by_the_fewest_ranges(some: list[tuple[int, int
 
 
 def test_who_was_not_stopped_is_not_started() -> None:
-    assert receive(made(3), m.StartInstances()).reply == m.InstancesOrdered(())
+    assert receive(made(3), m.StartInstances()).reply == InstancesOrdered(())
     over = tallied(made(3), 0, FAILED=3)
     refused = receive(over, m.StartInstances()).reply
     assert isinstance(refused, Refused) and refused.code == "TERMINATED"
@@ -149,7 +149,7 @@ def test_an_owner_that_has_not_read_the_raised_level_yet_drops_no_tally() -> Non
 def test_the_last_slice_grows_and_new_ones_open() -> None:
     own = Override(1200, TaskConfig(command=Command("own"), resources=Resources(1, 1)))
     turn = receive(made(1001), m.UpdateJob(spec(2500), ((1, (own,)),)))
-    assert turn.reply == m.JobUpdated(1499, 2)
+    assert turn.reply == JobUpdated(1499, 2)
     goals = told(turn)
     assert {k: goal.opening.count for k, goal in goals.items() if goal.opening} == {
         0: 1000, 1: 1000, 2: 500,
@@ -167,7 +167,7 @@ def test_pieces_of_an_update_are_of_one_client_and_not_kept_for_ever() -> None:
     lost = receive(job, m.UpdateJob(spec(4), pieces=2))
     assert lost.reply.code == "INCOMPLETE" and lost.reply.again
     done = receive(job, m.UpdateJob(spec(4), pieces=1))
-    assert done.reply == m.JobUpdated(1, 2) and not done.state.pieces
+    assert done.reply == JobUpdated(1, 2) and not done.state.pieces
     assert told(done)[0].opening.overrides == (own,)  # type: ignore[union-attr]
 
 

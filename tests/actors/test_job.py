@@ -14,7 +14,7 @@ from peloton.actors.host.messages import Port
 from peloton.actors.job import messages as m
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.messages import JobGoals, JobStates
+from peloton.actors.job.messages import JobCreated, JobDeleted, JobGoals, JobStates, JobStopped
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceGone, SliceOpen, SliceTally, Tally
 from peloton.actors.job.slice.state import spec_rows
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig, effective
@@ -41,7 +41,7 @@ def made(instances: int = 2500, **fields: Any) -> Job:
     """A job of so many alike instances."""
     spec = JobSpec("j", "me", POOL, instances, DEFAULT, **fields)
     turn = receive(None, m.CreateJob(spec))
-    assert turn.reply == m.JobCreated(JOB), turn.reply
+    assert turn.reply == JobCreated(JOB), turn.reply
     job: Job = turn.state
     return job
 
@@ -169,7 +169,23 @@ OVER = "Requested tasks: 100001 for job is greater than supported: 100000 tasks/
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"job_type": "SERVICE"}, "invalid job type: SERVICE"),
+        ({"job_type": "DAEMON"}, "invalid job type: DAEMON"),
+        (
+            {"job_type": "SERVICE", "maximum_running": 1},
+            "MaximumRunningInstances should be 0 for stateless job",
+        ),
+        (
+            {"job_type": "SERVICE", "minimum_running": 1},
+            "MinimumRunningInstances should be 0 for stateless job",
+        ),
+        (
+            {"job_type": "SERVICE", "max_running_time_s": 1.0},
+            "MaxRunningTime should be 0 for stateless job",
+        ),
+        (
+            {"job_type": "SERVICE", "revocable": True, "preemptible": False},
+            "revocable job must be preemptible",
+        ),
         ({"instances": 0}, "a job needs at least one instance"),
         ({"instances": 100_001}, OVER),
         ({"maximum_running": 4}, "Job specified MaximumRunningInstances > InstanceCount"),
@@ -226,7 +242,7 @@ def test_a_job_in_pieces_counts_them() -> None:
     assert [send.message for send in short.sends] == [m.DropPieces()]
     assert receive(short.state, m.DropPieces()).state is None
     whole = receive(again.state, m.CreateJob(spec, pieces=1))
-    assert whole.reply == m.JobCreated(JOB)
+    assert whole.reply == JobCreated(JOB)
     assert _opening(whole, number=1).overrides == own
     confirmed = receive(whole.state, SliceOpen(1, 1)).state
     assert not confirmed.overrides, "the slice has them"
@@ -245,7 +261,7 @@ def test_the_pieces_of_a_job_are_those_of_one_client() -> None:
             assert not turn.facts and not turn.sends and turn.state == first.state
     again = receive(first.state, m.AddOverrides(1, mine), who="basic:ann@10.0.0.8")
     whole = receive(again.state, m.CreateJob(spec, pieces=1), who="basic:ann@10.0.0.9")
-    assert whole.reply == m.JobCreated(JOB)
+    assert whole.reply == JobCreated(JOB)
     assert whole.state.created_by == "basic:ann@10.0.0.9"
     assert _opening(whole, number=1).overrides == mine
 
@@ -264,7 +280,7 @@ def test_stopping_some_touches_their_slices_only() -> None:
     for number in range(3):
         job = receive(job, SliceOpen(number, 1)).state
     turn = receive(job, m.StopJob(((990, 1002), (5, 7))))
-    assert turn.reply == m.JobStopped(((5, 7), (990, 1002)))
+    assert turn.reply == JobStopped(((5, 7), (990, 1002)))
     stopped = Bits.span(990, 1000) | Bits.of(5, 6)
     assert goals(turn) == [
         (0, 3, TaskGoals.SUCCEEDED, stopped),
@@ -286,7 +302,7 @@ def test_a_job_that_runs_is_not_deleted_without_force() -> None:
     refused = receive(job, m.DeleteJob())
     assert isinstance(refused.reply, Refused) and refused.reply.code == "NOT_TERMINAL"
     turn = receive(job, m.DeleteJob(force=True))
-    assert turn.reply == m.JobDeleted() and goals(turn)[0][2] == TaskGoals.DELETED
+    assert turn.reply == JobDeleted() and goals(turn)[0][2] == TaskGoals.DELETED
     gone = receive(turn.state, SliceGone(0))
     assert gone.state is None
 

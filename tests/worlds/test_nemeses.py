@@ -155,6 +155,7 @@ NOT_SENT = {
         ],
         "no pool of it lends: test_preemption has two, with a lost shard, and storms have them",
     ),
+    ("job", "StartJob"): "there is no service: test_services has one, with a lost shard",
 }
 """Messages that do not travel in this history, and why."""
 

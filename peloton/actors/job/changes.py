@@ -14,15 +14,26 @@ import msgspec
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import count_of
+from peloton.actors.job.messages import (
+    ChangeAdded,
+    InstancesOrdered,
+    JobRefreshed,
+    JobStarted,
+    JobUpdated,
+)
 from peloton.actors.job.orders import (
+    OTHER_VERSION,
     clipped,
+    evolve,
     evolved_by,
     goals_of,
     missing,
+    other_version,
     raise_grants,
     sender_of,
     slices_in,
 )
+from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import members_in
 from peloton.actors.job.spec import (
     INVALID,
@@ -39,7 +50,7 @@ from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import LEVEL_CHANGES, SLICE_SIZE
 from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Fact, Refused, Send
 
-TERMINATED, OTHER_VERSION, BUSY = "TERMINATED", "OTHER_VERSION", "BUSY"
+TERMINATED, BUSY = "TERMINATED", "BUSY"
 INCOMPLETE = "INCOMPLETE"
 CHANGEABLE = (
     "instances", "description", "priority", "preemptible", "revocable", "minimum_running",
@@ -69,14 +80,36 @@ def start(job: Job, message: m.StartInstances, at: At) -> Decision:
             text = "cannot start tasks in a terminated job"
             # It may be restarted, and stopped: then the same request starts it.
             return Decision(reply=Refused(TERMINATED, text, "jobId", again=True), because=text)
-        return Decision(reply=m.InstancesOrdered(()), because="none of them was stopped")
+        return Decision(reply=InstancesOrdered(()), because="none of them was stopped")
     if spec.unique and job.state in TERMINAL_JOB_STATES:
         text = "it has ended, and has given up its name: create the job anew"
         return Decision(reply=Refused(TERMINATED, text, "jobId"), because=text)
     facts: tuple[Fact, ...] = (f.InstancesStarted(tuple(members), at.now, at.who),)
     because = "Task restart API request" if message.again else "Task start API request"
-    reply = m.InstancesOrdered(_ranges(members))
+    reply = InstancesOrdered(_ranges(members))
     return _ordered(job, facts, reply=reply, because=because, now=at.now)
+
+
+def start_job(job: Job, message: m.StartJob, at: At) -> Decision:
+    """Begin new runs of all instances of a service that were stopped."""
+    spec = job.spec
+    if spec is None or job.goal == m.JobGoals.DELETED:
+        return missing(message, at)
+    refused = other_version(job, message.expected)
+    if refused is not None:
+        return refused
+    if not spec.is_service:
+        return Decision(reply=Refused(INVALID, "the job is not a service", "jobId"))
+    whole = ((0, spec.instances),)
+    numbers = range(job.slices)
+    all_of = ((number, _startable(job, number, ranges=whole, again=False)) for number in numbers)
+    members = tuple((number, some) for number, some in all_of if some)
+    if not members:
+        reply = JobStarted(version_of(job))
+        return Decision(reply=reply, because="none of its instances was stopped")
+    fact = f.InstancesStarted(members, at.now, at.who, whole=True)
+    reply = JobStarted(version_of(evolve(job, fact)))
+    return _ordered(job, (fact,), reply=reply, because="started on request", now=at.now)
 
 
 def add_change(job: Job, message: m.AddChange, at: At) -> Decision:
@@ -88,7 +121,7 @@ def add_change(job: Job, message: m.AddChange, at: At) -> Decision:
         text = "the job is being updated by another client"
         return Decision(reply=Refused(BUSY, text, "id", again=True), because=text)
     fact = f.ChangePieceGiven(message.slice_number, message.overrides, at.who, at.now)
-    return Decision(facts=(fact,), reply=m.ChangeAdded(message.slice_number))
+    return Decision(facts=(fact,), reply=ChangeAdded(message.slice_number))
 
 
 def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
@@ -116,10 +149,10 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     if not given and all(getattr(spec, name) == getattr(known, name) for name in CHANGEABLE):
-        return Decision(reply=m.JobUpdated(0, known.config_version), because="nothing new")
+        return Decision(reply=JobUpdated(0, known.config_version), because="nothing new")
     added = spec.instances - known.instances
     facts: tuple[Fact, ...] = (f.JobChanged(spec, tuple(pieces.items()), at.now, at.who),)
-    reply = m.JobUpdated(added, spec.config_version)
+    reply = JobUpdated(added, spec.config_version)
     return _ordered(job, facts, reply=reply, because=f"updated: {added} more instances", now=at.now)
 
 
@@ -132,7 +165,7 @@ def refresh(job: Job, message: m.RefreshJob, at: At) -> Decision:
         return refused
     slices = Bits.span(0, job.slices) - job.confirmed
     return Decision(
-        sends=goals_of(job, slices), reply=m.JobRefreshed(), because="refreshed on request"
+        sends=goals_of(job, slices), reply=JobRefreshed(), because="refreshed on request"
     )
 
 

@@ -16,6 +16,7 @@ from peloton.actors.job import archiving, changes, waiting
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import count_of, metered
+from peloton.actors.job.messages import JobCreated, JobDeleted, JobStopped, OverridesAdded
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.orders import (
     asked_first,
@@ -23,16 +24,19 @@ from peloton.actors.job.orders import (
     evolve,
     goals_of,
     missing,
+    other_version,
     raise_grants,
     said_at_end,
     sender_of,
     slices_in,
     tallied_by,
 )
+from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
 from peloton.actors.job.spec import (
     check_gang,
     check_instances,
+    check_service,
     check_slack,
     check_spec,
     check_waits,
@@ -50,7 +54,7 @@ PIECES, PIECES_TIMEOUT_S = "pieces", 600.0
 def add_first(message: m.AddOverrides, at: At) -> Decision:
     """The first piece of a large job."""
     fact = f.OverridesGiven(message.slice_number, message.overrides, at.who)
-    return Decision(facts=(fact,), reply=m.OverridesAdded(message.slice_number))
+    return Decision(facts=(fact,), reply=OverridesAdded(message.slice_number))
 
 
 def add(job: Job, message: m.AddOverrides, at: At) -> Decision:
@@ -104,6 +108,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     refused = refused or check_waits(spec, now=at.now, level=at.level)
     refused = refused or check_gang(spec, level=at.level)
     refused = refused or check_slack(spec, given, level=at.level)
+    refused = refused or check_service(spec, level=at.level)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
     facts: tuple[Fact, ...] = tuple(
@@ -119,7 +124,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     return Decision(
         facts=(*facts, made, *raised),
         sends=(*goals_of(folded, Bits.span(0, folded.slices)), *asked_first(folded)),
-        reply=m.JobCreated(at.key),
+        reply=JobCreated(at.key),
     )
 
 
@@ -142,11 +147,14 @@ def make(job: Job, message: m.MakeJob, at: At) -> Decision:
 
 def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     """End all instances, or some. Those that have ended keep their outcome."""
-    if job.spec is None:
+    if job.spec is None or (job.goal == m.JobGoals.DELETED and message.expected is not None):
         return missing(message, at)
+    refused = other_version(job, message.expected)
+    if refused is not None:
+        return refused
     whole = ((0, job.spec.instances),)
     ranges = clipped(message.ranges, job.spec.instances) if message.ranges else whole
-    reply = m.JobStopped(ranges, message.ended)
+    reply = JobStopped(ranges, message.ended, version_of(job) if job.spec.is_service else None)
     if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
         return Decision(reply=reply, because="it is being stopped already")
     # Members that wait for their restart end without any change of a task, which were tallied.
@@ -156,6 +164,8 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
             return Decision(reply=reply, because="it has ended")
         facts: tuple[Fact, ...] = (f.StopOrdered(at.now, at.who, tallied),)
         touched = Bits.span(0, job.slices)
+        if reply.version is not None:
+            reply = replace(reply, version=version_of(evolve(job, facts[0])))
     else:
         stopped = [(number, _members(job, number, ranges=ranges)) for number in slices_in(ranges)]
         facts = tuple(
@@ -180,7 +190,10 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
     if job.spec is None:
         return missing(message, at)
     if job.goal == m.JobGoals.DELETED:
-        return Decision(reply=m.JobDeleted(), because="it is being deleted already")
+        return Decision(reply=JobDeleted(), because="it is being deleted already")
+    refused = other_version(job, message.expected)
+    if refused is not None:
+        return refused
     if job.state not in TERMINAL_JOB_STATES and not message.force:
         text = f"Job is not in a terminal state: {job.state.name}"
         return Decision(reply=Refused(NOT_TERMINAL, text, "id"), because=text)
@@ -193,7 +206,7 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
             *archiving.dropped(job),
             *said_at_end(folded),
         ),
-        reply=m.JobDeleted(),
+        reply=JobDeleted(),
         because="deleted by a client",
     )
 
@@ -291,6 +304,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     SliceGone: slice_gone,
     m.DropPieces: drop,
     m.StartInstances: changes.start,
+    m.StartJob: changes.start_job,
     m.AddChange: changes.add_change,
     m.UpdateJob: changes.update,
     m.RefreshJob: changes.refresh,
@@ -319,6 +333,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     SliceGone: _nothing,
     m.DropPieces: _nothing,
     m.StartInstances: missing,
+    m.StartJob: missing,
     m.AddChange: missing,
     m.UpdateJob: missing,
     m.RefreshJob: missing,

@@ -99,6 +99,7 @@ class InstancesStarted(Fact, frozen=True, gc=False, array_like=True):
     members: tuple[tuple[int, Bits], ...]
     at: float
     who: str = ""
+    whole: bool = False  # ordered of the job, not of instances: its goal has a new version
 
 
 class JobChanged(Fact, frozen=True, gc=False, array_like=True):

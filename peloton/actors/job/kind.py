@@ -26,11 +26,21 @@ from peloton.actors.job.facts import (
     WaiterTold,
 )
 from peloton.actors.job.goals import pursue
+from peloton.actors.job.messages import (
+    ANSWERS,
+    ChangeAdded,
+    InstancesOrdered,
+    JobRefreshed,
+    JobStarted,
+    JobSummary,
+    JobUpdated,
+    JobView,
+)
 from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary, texts
-from peloton.actors.task.messages import LEVEL_CHANGES
+from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_SERVICES
 from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
 
 FINISHED_JOBS_MAX = 10_000
@@ -49,7 +59,9 @@ def _ended(job: Job, index: object) -> bool:
     # Such a job sends nothing more: all slices have confirmed its goal, all have ended, and whoever
     # awaited the end knows it, inside and outside.
     confirmed = len(job.confirmed) == job.slices
-    ended = job.spec is not None and job.state in TERMINAL_JOB_STATES
+    # A service that was stopped is to be started again some day, and no policy deletes it.
+    spec, ended = job.spec, job.state in TERMINAL_JOB_STATES
+    ended = ended and spec is not None and not spec.is_service
     return ended and confirmed and not job.waits.keeps
 
 
@@ -63,7 +75,7 @@ KIND = Kind(
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,
-    answers={**m.ANSWERS, 501: m.JobView, 502: m.JobSummary},
+    answers={**ANSWERS, 501: JobView, 502: JobSummary},
     partition=_partition,
     owed=owed,
     lazy=frozenset((SliceConfirmed,)),  # until then the goal is owed, and answered by the slice
@@ -86,6 +98,7 @@ KIND = Kind(
             m.AddOverrides,
             m.CreateJob,
             m.StartInstances,
+            m.StartJob,
             m.AddChange,
             m.UpdateJob,
             m.RefreshJob,
@@ -102,13 +115,14 @@ KIND = Kind(
                 JobChanged,
                 ChangePieceGiven,
                 ChangePiecesDropped,
-                m.InstancesOrdered,
-                m.ChangeAdded,
-                m.JobUpdated,
-                m.JobRefreshed,
+                InstancesOrdered,
+                ChangeAdded,
+                JobUpdated,
+                JobRefreshed,
             ),
             LEVEL_CHANGES,
         ),
+        JobStarted: LEVEL_SERVICES,
         ArchivedIn: LEVEL_ARCHIVE,
         **dict.fromkeys(
             (OtherNoted, OtherEnded, WaiterNoted, WaiterTold, NameSettled, NoticeSettled),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from typing import ClassVar
 
+from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
 from peloton.actors.job.spec import JobSpec as JobSpec
@@ -75,12 +76,20 @@ class StopJob(Message, frozen=True, gc=False, array_like=True):
 
     ranges: tuple[tuple[int, int], ...] = ()
     ended: Bits = Bits()
+    expected: EntityVersion | None = None  # refused if the job has another
 
 
 class DeleteJob(Message, frozen=True, gc=False, array_like=True):
     """Client to a job: delete it; refused while it has not ended, unless `force`."""
 
     force: bool = False
+    expected: EntityVersion | None = None  # refused if the job has another
+
+
+class StartJob(Message, frozen=True, gc=False, array_like=True):
+    """Client to a service: all instances that were stopped begin new runs."""
+
+    expected: EntityVersion | None = None  # refused if the job has another
 
 
 class StartInstances(Message, frozen=True, gc=False, array_like=True):
@@ -251,6 +260,13 @@ class JobStopped(Value, frozen=True, gc=False, array_like=True):
 
     ranges: tuple[tuple[int, int], ...]
     ended: Bits = Bits()
+    version: EntityVersion | None = None  # since services are known; the job's by then
+
+
+class JobStarted(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `StartJob`: the job's version by then."""
+
+    version: EntityVersion
 
 
 class JobDeleted(Value, frozen=True, gc=False, array_like=True):
@@ -326,6 +342,7 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     created_by: str = ""  # the text of a principal
     held: str = ""  # what the job waits for before it begins
     next_start_at: float | None = None  # of an instance that waits for the throttle
+    version: EntityVersion = EntityVersion(1, 1, 1)
 
 
 MESSAGES: dict[int, type] = {
@@ -353,6 +370,7 @@ MESSAGES: dict[int, type] = {
     22: NameFreed,
     23: NoticeHandled,
     24: MakeJob,
+    25: StartJob,
 }
 ANSWERS: dict[int, type] = {
     1: JobCreated,
@@ -363,8 +381,8 @@ ANSWERS: dict[int, type] = {
     6: ChangeAdded,
     7: JobUpdated,
     8: JobRefreshed,
+    9: JobStarted,
 }
-
 
 NOTIFIER = key("notifier", "webhooks")
 """Each daemon with jobs has one of its own."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
+from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
-from peloton.actors.job.record import known_use
+from peloton.actors.job.record import known_use, version_of
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening, slice_key
 from peloton.actors.job.state import EVOLVE, Job, known_uses
 from peloton.actors.job.throttle import to_release
@@ -21,7 +22,7 @@ from peloton.actors.job.waits import NameStates, unnoted
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send, counted
 
-NOT_FOUND = "NOT_FOUND"
+NOT_FOUND, OTHER_VERSION = "NOT_FOUND", "OTHER_VERSION"
 
 
 def sender_of(who: str) -> str:
@@ -32,6 +33,13 @@ def sender_of(who: str) -> str:
 def missing(message: Any, at: At) -> Decision:
     """There is no such job."""
     return Decision(reply=Refused(NOT_FOUND, "job not found", "id"))
+
+
+def other_version(job: Job, expected: EntityVersion | None) -> Decision | None:
+    """The refusal of a change by who knows another version of the job than this one."""
+    if expected is None or expected == version_of(job):
+        return None
+    return Decision(reply=Refused(OTHER_VERSION, "unexpected entity version", "version"))
 
 
 def evolved_by(job: Job, facts: tuple[Fact, ...]) -> Job:
@@ -117,7 +125,7 @@ def raise_grants(job: Job, *, now: float) -> tuple[tuple[Fact, ...], Job, Bits]:
     """The fact that gives slices what others cannot use, and what the throttle allows by now; the
     job after it, and these slices."""
     spec = job.spec
-    if job.goal != m.JobGoals.SUCCEEDED or spec is None or not metered(spec):
+    if not job.is_wanted or spec is None or not metered(spec):
         return (), job, Bits()
     more = higher(spec, job.grants, uses=known_uses(job)) if limited(spec) else ()
     totals = _releasable(job, job.grants.update(dict(more)), now=now)

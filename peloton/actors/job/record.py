@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import immutables
 
+from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import Use, count_of, metered, use_of
 from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
 from peloton.actors.job.slice.messages import Tally, slices_of
@@ -16,6 +17,11 @@ from peloton.actors.job.throttle import Throttled
 from peloton.actors.job.totals import total
 from peloton.actors.job.waits import Waits
 from peloton.runtime.vocabulary import Bits, Key, Value
+
+
+def default_goal(spec: JobSpec) -> JobGoals:
+    """What should become of a job that nobody has stopped."""
+    return JobGoals.RUNNING if spec.is_service else JobGoals.SUCCEEDED
 
 
 class SliceReport(Value, frozen=True, gc=False, array_like=True):
@@ -67,7 +73,19 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     @property
     def held(self) -> bool:
         """Whether the job may not begin yet: its slices are not told its goal."""
-        return self.waits.holds and self.goal in (JobGoals.SUCCEEDED, JobGoals.RUNNING)
+        return self.waits.holds and self.is_wanted
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is to run: nobody has stopped or deleted it."""
+        return self.goal in (JobGoals.SUCCEEDED, JobGoals.RUNNING)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no instance is to run, be it that all were stopped one by one."""
+        if self.spec is None or not self.is_wanted:
+            return True
+        return sum(map(len, self.stopped.values())) >= self.spec.instances
 
     @property
     def slices(self) -> int:
@@ -78,6 +96,12 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     def counts(self) -> dict[str, int]:
         """Instances by state."""
         return dict(sorted(counts_of(self.spec, self.reports).items()))
+
+
+def version_of(job: Job) -> EntityVersion:
+    """What clients compare before they change the job."""
+    config = job.spec.config_version if job.spec is not None else 1
+    return EntityVersion(config, job.desired_state_version, 1)
 
 
 def known_use(job: Job, number: int) -> Use:

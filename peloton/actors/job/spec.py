@@ -16,11 +16,12 @@ from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
 from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
 from peloton.actors.job.slice.messages import effective as effective
-from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SLACK, SLICE_SIZE
+from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK, SLICE_SIZE
 from peloton.runtime.vocabulary import Key, Refused, Value
 
 INSTANCES_MAX = 100_000
 INVALID, OLDER_LEVEL = "INVALID_CONFIG", "OLDER_LEVEL"
+BATCH, SERVICE = "BATCH", "SERVICE"
 DEFAULT = "defaultConfig"
 GANG_MAX = SLICE_SIZE
 """Instances of a gang: its owner is the first slice, which has all of them."""
@@ -69,7 +70,7 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     pool: Key
     instances: int
     default: TaskConfig
-    job_type: str = "BATCH"
+    job_type: str = BATCH
     labels: tuple[tuple[str, str], ...] = ()
     description: str = ""
     priority: int = 0
@@ -90,6 +91,12 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     notify: Notify | None = None
     gang_together: bool = False  # if one of the gang fails, all are restarted
     strategy: str = ""  # its name, where `spread` does not say it
+    maximum_unavailable: int = 0  # instances of a service; 0 for no limit
+
+    @property
+    def is_service(self) -> bool:
+        """Whether its instances are to run for ever, and to run again whatever ended them."""
+        return self.job_type == SERVICE
 
     @property
     def gang(self) -> int:
@@ -103,7 +110,7 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
 
 def check_spec(spec: JobSpec) -> Refused | None:
     """The first rule that the job as a whole breaks."""
-    if spec.job_type != "BATCH":
+    if spec.job_type not in (BATCH, SERVICE):
         return _invalid("type", f"invalid job type: {spec.job_type}")
     if spec.instances < 1:
         return _invalid("instanceCount", "a job needs at least one instance")
@@ -113,6 +120,26 @@ def check_spec(spec: JobSpec) -> Refused | None:
             f"{INSTANCES_MAX} tasks/job"
         )
         return _invalid("instanceCount", text)
+    return _check_service(spec) if spec.is_service else _check_batch(spec)
+
+
+def _check_service(spec: JobSpec) -> Refused | None:
+    for name, given in (
+        ("maximumRunningInstances", spec.maximum_running),
+        ("minimumRunningInstances", spec.minimum_running),
+        ("maxRunningTime", spec.max_running_time_s),
+    ):
+        if given:
+            text = f"{name[0].upper()}{name[1:]} should be 0 for stateless job"
+            return _invalid(f"sla.{name}", text)
+    if spec.revocable and not spec.preemptible:
+        return _invalid("sla.revocable", "revocable job must be preemptible")
+    if spec.gang_together:
+        return _invalid("labels", f"{GANG_LABEL}: a service has no gang")
+    return None
+
+
+def _check_batch(spec: JobSpec) -> Refused | None:
     if spec.maximum_running > spec.instances:
         text = "Job specified MaximumRunningInstances > InstanceCount"
         return _invalid("sla.maximumRunningInstances", text)
@@ -136,6 +163,17 @@ def check_gang(spec: JobSpec, *, level: int) -> Refused | None:
         "upgrade every daemon, then `peloton features raise`"
     )
     return Refused(OLDER_LEVEL, text, "config.sla.minimumRunningInstances", again=True)
+
+
+def check_service(spec: JobSpec, *, level: int) -> Refused | None:
+    """Whether the cluster can run it, if it is a service."""
+    if not spec.is_service or level >= LEVEL_SERVICES:
+        return None
+    text = (
+        f"services need feature level {LEVEL_SERVICES}, the cluster's is {level}: "
+        "upgrade every daemon, then `peloton features raise`"
+    )
+    return Refused(OLDER_LEVEL, text, "config.type", again=True)
 
 
 def check_slack(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> Refused | None:
@@ -209,7 +247,7 @@ def check_instances(spec: JobSpec, overrides: Iterable[Override], *, own: int) -
             return _invalid(f"instanceConfig[{override.instance}]", text)
         config = effective(spec.default, override.config)
         field = f"instanceConfig[{override.instance}]"
-        refused = _check_config(config, field, instance=override.instance)
+        refused = _check_config(spec, config, field=field, instance=override.instance)
         if refused is None and override.instance < spec.minimum_running:
             below.add(override.instance)
             refused = _check_preemption(spec, config, field=field, instance=override.instance)
@@ -225,7 +263,8 @@ def check_instances(spec: JobSpec, overrides: Iterable[Override], *, own: int) -
         return None
     if not spec.has_default:
         return _invalid(DEFAULT, f"missing task config for instance {own}")
-    return _check_config(spec.default, DEFAULT, instance=1 if spec.instances > 1 else 0)
+    instance = 1 if spec.instances > 1 else 0
+    return _check_config(spec, spec.default, field=DEFAULT, instance=instance)
 
 
 def _first_missing(numbers: set[int]) -> int:
@@ -245,7 +284,9 @@ def _check_preemption(
     return _invalid(f"{field}.preemptionPolicy", text)
 
 
-def _check_config(config: TaskConfig, field: str, *, instance: int) -> Refused | None:
+def _check_config(
+    spec: JobSpec, config: TaskConfig, *, field: str, instance: int
+) -> Refused | None:
     prefix = f"Invalid config for instance {instance}, "
     if config.command is None:
         text = f"missing command info for instance {instance}"
@@ -260,13 +301,31 @@ def _check_config(config: TaskConfig, field: str, *, instance: int) -> Refused |
             return _invalid(f"{field}.ports", text)
     if config.controller and instance != 0:
         return _invalid(f"{field}.controller", prefix + "only task 0 can be controller task")
-    if config.health_check:
-        text = prefix + "Batch job task should not set health check "
-        return _invalid(f"{field}.healthCheck", text)
-    if config.executor:
-        text = prefix + "Batch job task should not include executor config"
-        return _invalid(f"{field}.executor", text)
+    for name, text in _of_another_type(spec, config).items():
+        return _invalid(f"{field}.{name}", prefix + text)
     return None
+
+
+def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
+    """What is only for jobs of another type, by field, with what is wrong about it."""
+    if spec.is_service:
+        found = {
+            "preemptionPolicy.killOnPreempt": (
+                config.kill_on_preempt,
+                "Task preemption policy should be false for stateless job",
+            ),
+            "executor": (config.executor, "an executor is not supported: a task is a command"),
+            "healthCheck": (config.health_check, "a health check is not supported yet"),
+        }
+    else:
+        found = {
+            "healthCheck": (config.health_check, "Batch job task should not set health check "),
+            "executor": (
+                config.executor,
+                "Batch job task should not include executor config",
+            ),
+        }
+    return {name: text for name, (given, text) in found.items() if given}
 
 
 def _invalid(field: str, text: str) -> Refused:

@@ -23,7 +23,7 @@ from peloton.actors.job.grants import (
 )  # fmt: skip
 from peloton.actors.job.messages import JobGoals, JobStates, Notice, StopRecord
 from peloton.actors.job.record import Job as Job
-from peloton.actors.job.record import SliceReport, counts_of, known_use
+from peloton.actors.job.record import SliceReport, counts_of, default_goal, known_use
 from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
@@ -44,6 +44,7 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         job,
         key=fact.job,
         spec=fact.spec,
+        goal=default_goal(fact.spec),
         pool_path=fact.pool_path,
         created_at=fact.at,
         updated_at=fact.at,
@@ -120,7 +121,13 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
             uses = uses.set(fact.number, use_of(fact.tally, job.grants.get(fact.number, 0)))
     counts = counts_of(spec, reports)
     controller = reports[0].tally.controller if 0 in reports else ""
-    state = job_state_of(counts, spec.instances, known=job.state, controller=controller)
+    state = job_state_of(
+        counts,
+        spec.instances,
+        known=job.state,
+        controller=controller,
+        endless=spec.is_service and not job.is_stopped,
+    )
     if awaited and state in TERMINAL_JOB_STATES:
         state = JobStates.KILLING if job.goal == JobGoals.KILLED else JobStates.PENDING
     folded = replace(
@@ -201,7 +208,8 @@ def _started(job: Job, fact: f.InstancesStarted) -> Job:
     return replace(
         job,
         version=version,
-        goal=JobGoals.SUCCEEDED if revived else job.goal,
+        goal=default_goal(spec) if revived else job.goal,
+        desired_state_version=job.desired_state_version + fact.whole,
         state=JobStates.PENDING if ended else job.state,
         confirmed=job.confirmed - touched,
         stopped=stopped,

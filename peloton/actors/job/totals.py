@@ -49,9 +49,20 @@ def by_version(tallies: Iterable[Tally]) -> tuple[tuple[int, int], ...]:
 
 
 def job_state_of(
-    counts: Mapping[str, int], instances: int, *, known: JobStates, controller: str = ""
+    counts: Mapping[str, int],
+    instances: int,
+    *,
+    known: JobStates,
+    controller: str = "",
+    endless: bool = False,
 ) -> JobStates:
-    """The job's state. `controller` is the state of instance 0 where it decides the end."""
+    """The job's state. `controller` is the state of instance 0 where it decides the end.
+
+    `endless`: a service, of which some instances are to run: what has ended of it begins anew. The
+    original calls it FAILED or SUCCEEDED while all of them are between two runs.
+    """
+    if endless:
+        return JobStates.RUNNING if counts.get("RUNNING", 0) else JobStates.PENDING
     if sum(counts.values()) < instances:
         # Some slices have not opened yet: the job is being created, or was stopped meanwhile.
         return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED

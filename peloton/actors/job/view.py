@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary, JobView
+from peloton.actors.job.record import version_of
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import by_version, used
@@ -92,6 +93,7 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         created_by=job.created_by,
         held=what_holds(job),
         next_start_at=next_start_of(job),
+        version=version_of(job),
     )
 
 

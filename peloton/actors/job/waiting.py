@@ -163,7 +163,7 @@ def deadline_of(job: Job) -> tuple[str, float] | None:
     """The deadline of a job that has not ended, in seconds from when the runtime set it."""
     if job.spec is None or job.waits.deadline_over or job.state in TERMINAL_JOB_STATES:
         return None
-    if job.goal not in (m.JobGoals.SUCCEEDED, m.JobGoals.RUNNING):
+    if not job.is_wanted:
         return None
     return _timed(DEADLINE, job, moment=moment_of(job.spec.deadline, job.created_at))
 
@@ -178,7 +178,7 @@ def next_start_of(job: Job) -> float | None:
     """When the next instance may begin by the throttle; None if none waits for it."""
     if job.throttled is None or job.spec is None or job.spec.throttle is None or job.held:
         return None
-    if job.goal != m.JobGoals.SUCCEEDED:
+    if not job.is_wanted:
         return None
     return next_release(job.throttled, job.spec.throttle)
 

@@ -28,9 +28,11 @@ would start a run that is only to be held."""
 LEVEL_SLACK = 6
 """Feature level from which jobs run on slack: hosts of an earlier version would not count it."""
 
-
 LEVEL_PARKING = 6
 """Feature level from which tasks without a host give their allocation back and keep their place."""
+
+LEVEL_SERVICES = 7
+"""Feature level from which there are services: jobs whose instances are to run for ever."""
 
 
 class TaskGoals(enum.IntEnum):

@@ -18,6 +18,7 @@ from peloton.actors.job.messages import (
     InstancesOrdered,
     JobRefreshed,
     JobUpdated,
+    StartJob,
     StopJob,
 )
 from peloton.actors.job.totals import ENDED_NAMES
@@ -167,6 +168,15 @@ class AcknowledgementCheck:
             parts.get(at // SLICE_SIZE, 0) >> at % SLICE_SIZE & 1 for at in some
         )
 
+    def _is_started(self, job: Key, message: StartJob) -> bool:  # noqa: ARG002
+        if job in self._stopped or job not in self._instances:
+            return False
+        left = self._instances[job]
+        return not any(
+            raw & ((1 << max(left - number * SLICE_SIZE, 0)) - 1)
+            for number, raw in self._parts.get(job, {}).items()
+        )
+
     def _is_deleted(self, job: Key, message: DeleteJob) -> bool:  # noqa: ARG002
         return job in self._deleted
 
@@ -197,6 +207,7 @@ NOTED: Mapping[type, Callable[[AcknowledgementCheck, Entry, Any], None]] = {
 }
 FOUND_DONE: Mapping[type, Callable[[AcknowledgementCheck, Key, Any], bool]] = {
     StopJob: AcknowledgementCheck._is_stopped,
+    StartJob: AcknowledgementCheck._is_started,
     DeleteJob: AcknowledgementCheck._is_deleted,
     CreatePool: AcknowledgementCheck._is_made,
 }

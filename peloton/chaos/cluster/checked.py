@@ -25,6 +25,7 @@ from peloton.actors.job.messages import (
     GetJob,
     JobView,
     StartInstances,
+    StartJob,
     StopJob,
     UpdateJob,
 )
@@ -90,12 +91,12 @@ class CheckedCluster(SimulatedCluster):
         if isinstance(message, CreateJob):
             return clients.create(CLIENT, to, message=message)
         if isinstance(message, DeleteJob):
-            return clients.delete(CLIENT, to, force=message.force)
+            return clients.delete(CLIENT, to, force=message.force, expected=message.expected)
         if isinstance(message, StopJob) and not message.ranges:
-            return clients.stop(CLIENT, to)
+            return clients.stop(CLIENT, to, expected=message.expected)
         if isinstance(message, StopJob):
             return clients.stop_some(CLIENT, to, ranges=message.ranges)
-        if isinstance(message, StartInstances | UpdateJob):
+        if isinstance(message, StartInstances | StartJob | UpdateJob):
             return clients.change(CLIENT, to, message=message)
         return clients.command(CLIENT, to, message=message, keyed=keyed)
 

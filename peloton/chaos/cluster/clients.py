@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, StopJob, UpdateJob
 from peloton.chaos.cluster.history import Asked, Operation
 from peloton.runtime.shells.region import Region
@@ -59,9 +60,10 @@ class Clients:
         operation = Operation(client, Asked.CREATE, job=job, begun_s=self._now)
         return self._send(operation, message, answered=answered)
 
-    def stop(self, client: str, job: Key) -> Operation:
-        """Stop all of a job."""
-        return self._send(Operation(client, Asked.STOP, job=job, begun_s=self._now), StopJob())
+    def stop(self, client: str, job: Key, *, expected: EntityVersion | None = None) -> Operation:
+        """Stop all of a job, if it has this version."""
+        operation = Operation(client, Asked.STOP, job=job, begun_s=self._now)
+        return self._send(operation, StopJob(expected=expected))
 
     def stop_some(
         self,
@@ -85,10 +87,17 @@ class Clients:
         """List all jobs of all daemons."""
         return self._send(Operation(client, Asked.LIST, begun_s=self._now), None)
 
-    def delete(self, client: str, job: Key, *, force: bool = True) -> Operation:
+    def delete(
+        self,
+        client: str,
+        job: Key,
+        *,
+        force: bool = True,
+        expected: EntityVersion | None = None,
+    ) -> Operation:
         """Delete a job, by default also one that has not ended."""
         operation = Operation(client, Asked.DELETE, job=job, begun_s=self._now)
-        return self._send(operation, DeleteJob(force=force))
+        return self._send(operation, DeleteJob(force, expected))
 
     def get(self, client: str, job: Key, *, at: SimulatedDaemon | None = None) -> Operation:
         """Get the state of a job; `at` is the daemon that is asked first."""

@@ -42,6 +42,7 @@ from typing import Any
 from peloton.actors.host import messages as h
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.job import messages as j
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import ListInstances, slice_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
@@ -157,7 +158,7 @@ class Conversation:
 
     def do_show(self, name: str) -> list[str]:
         view = self._ask(j.job_key(name), j.GetJob())
-        if not isinstance(view, j.JobView):
+        if not isinstance(view, JobView):
             return [f"client hears {brief(view)}"]
         counts = ", ".join(f"{count} {state}" for state, count in view.summary.counts)
         lines = [f"job {name} is {view.summary.state.name}: {counts}"]

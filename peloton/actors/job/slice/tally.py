@@ -21,7 +21,7 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.job.slice.placing import why_unplaced
 from peloton.actors.job.slice.state import GangNotes, Slice, SpecRow, WishNotes
 from peloton.actors.job.slice.usage import ran_s
-from peloton.actors.task.messages import SLICE_SIZE, KillCause, TaskGoals
+from peloton.actors.task.messages import SLICE_SIZE, KillCause
 from peloton.actors.task.state import (
     ENDED,
     HOLDS,
@@ -63,7 +63,9 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
     for state, raw in at.index.split(wanted.raw & at.index.present):
         for member in Bits(raw):
             view = _view(slice_, member, task=state, at=at)
-            found[member] = _held(view, why=not_begun) if member in slice_.held else view
+            if member in slice_.held:
+                view = _held(slice_, view, why=not_begun)
+            found[member] = view
     for row, members in zip(slice_.specs, slice_.closed, strict=False):
         for member in members & wanted:
             found[member] = _not_begun(slice_, member, row=row, why=not_begun)
@@ -119,12 +121,12 @@ def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:
     return (LIMIT, LIMIT_TEXT) if reached else (THROTTLE, THROTTLE_TEXT)
 
 
-def _held(view: InstanceView, *, why: tuple[str, str]) -> InstanceView:
+def _held(slice_: Slice, view: InstanceView, *, why: tuple[str, str]) -> InstanceView:
     """An ended member that is restarted once its job allows it."""
     return msgspec.structs.replace(
         view,
         state=INITIALIZED,
-        goal=TaskGoals.SUCCEEDED,
+        goal=slice_.goal,
         ended_at=None,
         outcome=None,
         code=why[0],
