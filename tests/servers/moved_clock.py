@@ -21,6 +21,7 @@ OWN = (
     "peloton.gateway.metrics",
     "peloton.gateway.ops",
     "peloton.gateway.plans",
+    "peloton.gateway.schedules",
     "peloton.backends.keeper_folder",
 )
 """The modules of a daemon that read the wall clock for itself."""
