@@ -158,22 +158,14 @@ def check_gang(spec: JobSpec, *, level: int) -> Refused | None:
     """Whether the cluster can run its gang, if it has one."""
     if not spec.gang or level >= LEVEL_GANGS:
         return None
-    text = (
-        f"gangs need feature level {LEVEL_GANGS}, the cluster's is {level}: "
-        "upgrade every daemon, then `peloton features raise`"
-    )
-    return Refused(OLDER_LEVEL, text, "config.sla.minimumRunningInstances", again=True)
+    return _below(LEVEL_GANGS, "gangs", field="sla.minimumRunningInstances", level=level)
 
 
 def check_service(spec: JobSpec, *, level: int) -> Refused | None:
     """Whether the cluster can run it, if it is a service."""
     if not spec.is_service or level >= LEVEL_SERVICES:
         return None
-    text = (
-        f"services need feature level {LEVEL_SERVICES}, the cluster's is {level}: "
-        "upgrade every daemon, then `peloton features raise`"
-    )
-    return Refused(OLDER_LEVEL, text, "config.type", again=True)
+    return _below(LEVEL_SERVICES, "services", field="type", level=level)
 
 
 def check_slack(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> Refused | None:
@@ -181,11 +173,15 @@ def check_slack(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> 
     configs = (spec.default, *(override.config for override in overrides))
     if level >= LEVEL_SLACK or not any(one.resources and one.resources.slack for one in configs):
         return None
+    return _below(LEVEL_SLACK, "revocable jobs", field="sla.revocable", level=level)
+
+
+def _below(needed: int, what: str, *, field: str, level: int) -> Refused:
     text = (
-        f"revocable jobs need feature level {LEVEL_SLACK}, the cluster's is {level}: "
+        f"{what} need feature level {needed}, the cluster's is {level}: "
         "upgrade every daemon, then `peloton features raise`"
     )
-    return Refused(OLDER_LEVEL, text, "config.sla.revocable", again=True)
+    return Refused(OLDER_LEVEL, text, f"config.{field}", again=True)
 
 
 def check_waits(spec: JobSpec, *, now: float, level: int) -> Refused | None:
