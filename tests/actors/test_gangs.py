@@ -342,13 +342,19 @@ def test_all_are_admitted_then_held_then_started() -> None:
     assert not stage.slice.gang_open and not stage.slice.forming
 
 
-def test_one_refusal_and_all_give_back() -> None:
+def with_a_refusal() -> Stage:
+    """The first member is held, the second is refused, the host of the third has not answered."""
     stage = Stage()
     stage.admit()
     stage.propose()
     stage.tell(0, Held(1))
     stage.tell(1, RunRefused(1, "full"))
     stage.settle()
+    return stage
+
+
+def test_one_refusal_and_all_give_back() -> None:
+    stage = with_a_refusal()
     assert stage.states() == ["KILLING", "WAITING", "KILLING"] and stage.wished is None
     stage.tell(0, RunGone(1))
     stage.tell(2, RunGone(1))
@@ -400,12 +406,7 @@ def test_after_too_long_all_give_back() -> None:
 
 
 def test_who_gives_its_room_back_is_not_said_to_be_stopped() -> None:
-    stage = Stage()
-    stage.admit()
-    stage.propose()
-    stage.tell(0, Held(1))
-    stage.tell(1, RunRefused(1, "full"))
-    stage.settle()
+    stage = with_a_refusal()
     notes = stage.notes or WishNotes()
     (code, text), _ = gang_why(stage.tasks[0], notes, stage.at())
     assert code == "GANG" and text.startswith("its host has to give back the room")
