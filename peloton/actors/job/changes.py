@@ -14,13 +14,6 @@ import msgspec
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import count_of
-from peloton.actors.job.messages import (
-    ChangeAdded,
-    InstancesOrdered,
-    JobRefreshed,
-    JobStarted,
-    JobUpdated,
-)
 from peloton.actors.job.orders import (
     OTHER_VERSION,
     clipped,
@@ -70,23 +63,19 @@ def start(job: Job, message: m.StartInstances, at: At) -> Decision:
         return refused
     whole = ((0, spec.instances),)
     ranges = clipped(message.ranges, spec.instances) if message.ranges else whole
-    members = [
-        (number, some)
-        for number in slices_in(ranges)
-        if (some := _startable(job, number, ranges=ranges, again=message.again))
-    ]
+    members = _all_startable(job, ranges, again=message.again)
     if not members:
         if not message.again and job.state in TERMINAL_JOB_STATES:
             text = "cannot start tasks in a terminated job"
             # It may be restarted, and stopped: then the same request starts it.
             return Decision(reply=Refused(TERMINATED, text, "jobId", again=True), because=text)
-        return Decision(reply=InstancesOrdered(()), because="none of them was stopped")
+        return Decision(reply=m.InstancesOrdered(()), because="none of them was stopped")
     if spec.unique and job.state in TERMINAL_JOB_STATES:
         text = "it has ended, and has given up its name: create the job anew"
         return Decision(reply=Refused(TERMINATED, text, "jobId"), because=text)
-    facts: tuple[Fact, ...] = (f.InstancesStarted(tuple(members), at.now, at.who),)
+    facts: tuple[Fact, ...] = (f.InstancesStarted(members, at.now, at.who),)
     because = "Task restart API request" if message.again else "Task start API request"
-    reply = InstancesOrdered(_ranges(members))
+    reply = m.InstancesOrdered(_ranges(members))
     return _ordered(job, facts, reply=reply, because=because, now=at.now)
 
 
@@ -100,15 +89,12 @@ def start_job(job: Job, message: m.StartJob, at: At) -> Decision:
         return refused
     if not spec.is_service:
         return Decision(reply=Refused(INVALID, "the job is not a service", "jobId"))
-    whole = ((0, spec.instances),)
-    numbers = range(job.slices)
-    all_of = ((number, _startable(job, number, ranges=whole, again=False)) for number in numbers)
-    members = tuple((number, some) for number, some in all_of if some)
+    members = _all_startable(job, ((0, spec.instances),), again=False)
     if not members:
-        reply = JobStarted(version_of(job))
+        reply = m.JobStarted(version_of(job))
         return Decision(reply=reply, because="none of its instances was stopped")
     fact = f.InstancesStarted(members, at.now, at.who, whole=True)
-    reply = JobStarted(version_of(evolve(job, fact)))
+    reply = m.JobStarted(version_of(evolve(job, fact)))
     return _ordered(job, (fact,), reply=reply, because="started on request", now=at.now)
 
 
@@ -121,7 +107,7 @@ def add_change(job: Job, message: m.AddChange, at: At) -> Decision:
         text = "the job is being updated by another client"
         return Decision(reply=Refused(BUSY, text, "id", again=True), because=text)
     fact = f.ChangePieceGiven(message.slice_number, message.overrides, at.who, at.now)
-    return Decision(facts=(fact,), reply=ChangeAdded(message.slice_number))
+    return Decision(facts=(fact,), reply=m.ChangeAdded(message.slice_number))
 
 
 def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
@@ -149,10 +135,10 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     if not given and all(getattr(spec, name) == getattr(known, name) for name in CHANGEABLE):
-        return Decision(reply=JobUpdated(0, known.config_version), because="nothing new")
+        return Decision(reply=m.JobUpdated(0, known.config_version), because="nothing new")
     added = spec.instances - known.instances
     facts: tuple[Fact, ...] = (f.JobChanged(spec, tuple(pieces.items()), at.now, at.who),)
-    reply = JobUpdated(added, spec.config_version)
+    reply = m.JobUpdated(added, spec.config_version)
     return _ordered(job, facts, reply=reply, because=f"updated: {added} more instances", now=at.now)
 
 
@@ -165,7 +151,7 @@ def refresh(job: Job, message: m.RefreshJob, at: At) -> Decision:
         return refused
     slices = Bits.span(0, job.slices) - job.confirmed
     return Decision(
-        sends=goals_of(job, slices), reply=JobRefreshed(), because="refreshed on request"
+        sends=goals_of(job, slices), reply=m.JobRefreshed(), because="refreshed on request"
     )
 
 
@@ -178,6 +164,17 @@ def _ordered(
     slices = Bits.span(0, folded.slices) - folded.confirmed
     sends = goals_of(folded, slices)
     return Decision(facts=(*facts, *raised), sends=sends, reply=reply, because=because)
+
+
+def _all_startable(
+    job: Job, ranges: tuple[tuple[int, int], ...], *, again: bool
+) -> tuple[tuple[int, Bits], ...]:
+    """The members of slices that begin new runs."""
+    return tuple(
+        (number, some)
+        for number in slices_in(ranges)
+        if (some := _startable(job, number, ranges=ranges, again=again))
+    )
 
 
 def _startable(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...], again: bool) -> Bits:

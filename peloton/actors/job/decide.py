@@ -16,7 +16,6 @@ from peloton.actors.job import archiving, changes, waiting
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import count_of, metered
-from peloton.actors.job.messages import JobCreated, JobDeleted, JobStopped, OverridesAdded
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.orders import (
     asked_first,
@@ -54,7 +53,7 @@ PIECES, PIECES_TIMEOUT_S = "pieces", 600.0
 def add_first(message: m.AddOverrides, at: At) -> Decision:
     """The first piece of a large job."""
     fact = f.OverridesGiven(message.slice_number, message.overrides, at.who)
-    return Decision(facts=(fact,), reply=OverridesAdded(message.slice_number))
+    return Decision(facts=(fact,), reply=m.OverridesAdded(message.slice_number))
 
 
 def add(job: Job, message: m.AddOverrides, at: At) -> Decision:
@@ -124,7 +123,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     return Decision(
         facts=(*facts, made, *raised),
         sends=(*goals_of(folded, Bits.span(0, folded.slices)), *asked_first(folded)),
-        reply=JobCreated(at.key),
+        reply=m.JobCreated(at.key),
     )
 
 
@@ -154,7 +153,7 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
         return refused
     whole = ((0, job.spec.instances),)
     ranges = clipped(message.ranges, job.spec.instances) if message.ranges else whole
-    reply = JobStopped(ranges, message.ended, version_of(job) if job.spec.is_service else None)
+    reply = m.JobStopped(ranges, message.ended, version_of(job) if job.spec.is_service else None)
     if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
         return Decision(reply=reply, because="it is being stopped already")
     # Members that wait for their restart end without any change of a task, which were tallied.
@@ -190,7 +189,7 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
     if job.spec is None:
         return missing(message, at)
     if job.goal == m.JobGoals.DELETED:
-        return Decision(reply=JobDeleted(), because="it is being deleted already")
+        return Decision(reply=m.JobDeleted(), because="it is being deleted already")
     refused = other_version(job, message.expected)
     if refused is not None:
         return refused
@@ -206,7 +205,7 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
             *archiving.dropped(job),
             *said_at_end(folded),
         ),
-        reply=JobDeleted(),
+        reply=m.JobDeleted(),
         because="deleted by a client",
     )
 

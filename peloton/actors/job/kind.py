@@ -26,16 +26,6 @@ from peloton.actors.job.facts import (
     WaiterTold,
 )
 from peloton.actors.job.goals import pursue
-from peloton.actors.job.messages import (
-    ANSWERS,
-    ChangeAdded,
-    InstancesOrdered,
-    JobRefreshed,
-    JobStarted,
-    JobSummary,
-    JobUpdated,
-    JobView,
-)
 from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -75,7 +65,7 @@ KIND = Kind(
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,
-    answers={**ANSWERS, 501: JobView, 502: JobSummary},
+    answers={**m.ANSWERS, 501: m.JobView, 502: m.JobSummary},
     partition=_partition,
     owed=owed,
     lazy=frozenset((SliceConfirmed,)),  # until then the goal is owed, and answered by the slice
@@ -115,14 +105,14 @@ KIND = Kind(
                 JobChanged,
                 ChangePieceGiven,
                 ChangePiecesDropped,
-                InstancesOrdered,
-                ChangeAdded,
-                JobUpdated,
-                JobRefreshed,
+                m.InstancesOrdered,
+                m.ChangeAdded,
+                m.JobUpdated,
+                m.JobRefreshed,
             ),
             LEVEL_CHANGES,
         ),
-        JobStarted: LEVEL_SERVICES,
+        m.JobStarted: LEVEL_SERVICES,
         ArchivedIn: LEVEL_ARCHIVE,
         **dict.fromkeys(
             (OtherNoted, OtherEnded, WaiterNoted, WaiterTold, NameSettled, NoticeSettled),
