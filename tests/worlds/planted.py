@@ -35,6 +35,8 @@ from peloton.actors.respool.queue import Queue
 from peloton.actors.schedule import facts as schedule_facts
 from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
+from peloton.actors.task.goals import release_admission
+from peloton.actors.task.state import TaskStates
 from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
 from peloton.runtime.core import chain, fencing, recovery
@@ -146,6 +148,17 @@ def _silent(*classes: type) -> Callable[[Any], Any]:
 def _unfolded(*classes: type) -> Callable[[Any], Any]:
     """A table in which these facts change nothing."""
     return lambda table: {**table, **{cls: lambda state, fact: state for cls in classes}}
+
+
+def _ends_what_succeeds(pursue: Any) -> Any:
+    """A service whose run ended with exit code 0 is taken for a batch task that is done."""
+
+    def pursued(task: Any, at: Any) -> Any:
+        ended = task.state == TaskStates.SUCCEEDED and not task.again
+        wrong = ended and task.goal == task_messages.TaskGoals.RUNNING
+        return release_admission(task) if wrong else pursue(task, at)
+
+    return pursued
 
 
 def _last_first(put: Any) -> Any:
@@ -392,6 +405,9 @@ PLANTED: dict[str, Planted] = {
     "nothing says why a task waits": Planted(shortage, "_of_use", _nothing, seed=2),
     "a full pool is said to be full for ever": Planted(shortage, "_of_use", _says_for_ever, seed=3),
     "a gang starts with some": Planted(gang, "states_of", _all_hold, seed=90000),
+    "a service that succeeds has ended": Planted(
+        _Kind("task"), "pursue", _ends_what_succeeds, seed=5
+    ),
     "a host forgets its pool": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
     ),

@@ -107,6 +107,13 @@ def timed(state: JobStates) -> JobView:
     return msgspec.structs.replace(seen, summary=line)
 
 
+def service(seen: JobView) -> JobView:
+    """A service."""
+    return msgspec.structs.replace(
+        seen, summary=msgspec.structs.replace(seen.summary, job_type="SERVICE")
+    )
+
+
 def delete(begun_s: float, ended_s: float | None = None, *, answer: Any = GONE) -> Operation:
     return op(Asked.DELETE, begun_s, ended_s, answer=answer)
 
@@ -157,6 +164,13 @@ WRONG: dict[str, tuple[str, list[Operation]]] = {
         look(6, view(version=1))]),
     "it gives no reason why it stopped itself": (
         "R2", [made(), look(2, labelled(view(S.KILLED)))]),
+    "a service has succeeded": ("R33", [made(), look(2, service(view(S.SUCCEEDED)))]),
+    "an instance of a service has ended": (
+        "R33", [made(), look(2, service(view(FAILED=1)))]),
+    "one start, two effects": (
+        "R6", [made(), again(2, 3), look(4, service(view(version=3)))]),
+    "refused once and for all, yet there": (
+        "R2", [made(answer=NO), look(2, service(view()))]),
     "a job with a limit is stopped as a whole": ("R2", [made(), look(2, timed(S.KILLING))]),
 }  # fmt: skip
 
@@ -172,6 +186,12 @@ RIGHT: dict[str, list[Operation]] = {
     "an unknown creation happened": [made(ended_s=None), look(2, view())],
     "an unknown creation did not": [made(ended_s=None), look(2, ABSENT), look(3, view())],
     "an unknown stop happened": [made(), stop(2), look(9, view(S.KILLED, version=2))],
+    "a service is stopped and started": [
+        made(), stop(2, 3), again(4, 5), look(6, service(view(version=3)))],
+    "a stopped service keeps what its instances had ended as": [
+        made(), stop(2, 3), look(4, service(view(S.KILLED, version=2, SUCCEEDED=1)))],
+    "refused, and another copy of the request is not": [
+        made(answer=msgspec.structs.replace(NO, again=True)), look(2, view())],
     "an unknown stop did not": [made(), stop(2), look(9, view())],
     "an unknown deletion happened": [made(), delete(2), look(3, ABSENT), listed(4)],
     "an unknown deletion did not": [made(), delete(2), look(3000, view())],

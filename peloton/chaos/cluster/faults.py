@@ -29,6 +29,7 @@ from peloton.chaos.cluster import (
     quarantining,
     reading,
     scheduling,
+    servicing,
     workload,
 )
 from peloton.chaos.cluster.cluster import SimulatedCluster
@@ -171,5 +172,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
-    **gpu_work.WORK, **overcommit.WORK, **displacing.WORK,
+    **gpu_work.WORK, **overcommit.WORK, **displacing.WORK, **servicing.WORK,
 }  # fmt: skip

@@ -9,6 +9,7 @@ not use what happened inside, only what a client could have seen.
     R2  what was refused, and what nobody requested, is never seen
     R6  later reads see no less: versions, ended states and successes never go back;
         a request has one effect: a goal changes no more often than clients requested
+    R33 a service that nobody stopped has not ended; as what its runs ended never counts
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import JobGoals, JobStates, JobStopped, JobSummary, JobView
+from peloton.actors.job.spec import SERVICE
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Absent, Key, Refused
@@ -184,6 +186,7 @@ def _of_job(story: JobHistory) -> Iterator[str]:
     yield from _stays_stopped(story)
     yield from _parts_stay_stopped(story)
     yield from _only_requested(story)
+    yield from _services_go_on(story)
 
 
 def _first_begun(some: list[Operation]) -> float:
@@ -198,8 +201,11 @@ def _first_done(some: list[Operation]) -> float:
 
 def _is_there(story: JobHistory) -> Iterator[str]:
     """R1, R2: an acknowledged job exists until it is deleted; a refused one never does."""
-    possible = story.some(Asked.CREATE)
-    made_s, deleted_s = _first_done(possible), _first_begun(story.some(Asked.DELETE))
+    possible = _may_have_happened(story, Asked.CREATE)
+    made_s, deleted_s = (
+        _first_done(story.some(Asked.CREATE)),
+        _first_begun(story.some(Asked.DELETE)),
+    )
     gone_s = _first_done(story.some(Asked.DELETE)) + DELETED_S_MAX
     for sight in story.sights:
         if sight.summary is None:
@@ -329,6 +335,8 @@ def _only_requested(story: JobHistory) -> Iterator[str]:
         if sight.summary is None:
             continue
         requested = [each for each in goals if each.begun_s <= sight.ended_s]
+        # The goal of a service has a new version when it is started, too.
+        again = story.some(Asked.AGAIN) if sight.summary.job_type == SERVICE else []
         itself = int(_stopped_itself(story, sight))
         state = sight.summary.state
         stopped = state in (JobStates.KILLED, JobStates.KILLING)
@@ -338,8 +346,21 @@ def _only_requested(story: JobHistory) -> Iterator[str]:
             yield f"R2 {sight.summary.state.name}, and nobody stopped it: {sight.by}"
         if sight.view is None:
             continue
-        if sight.view.desired_state_version > 1 + len(requested) + itself:
+        if sight.view.desired_state_version > 1 + len(requested) + len(again) + itself:
             changes = sight.view.desired_state_version - 1
             yield f"R6 {len(requested)} changes were requested, {changes} are seen: {sight.by}"
         if sight.view.part_stops and sight.ended_s < _first_begun(parts):
             yield f"R2 instances are stopped, and nobody stopped them: {sight.by}"
+
+
+def _services_go_on(story: JobHistory) -> Iterator[str]:
+    """R33: a service ends as KILLED only, and what of it has ended was stopped."""
+    for sight in story.sights:
+        if sight.summary is None or sight.summary.job_type != SERVICE:
+            continue
+        state, counts = sight.summary.state, dict(sight.summary.counts)
+        if state in (JobStates.SUCCEEDED, JobStates.FAILED):
+            yield f"R33 a service is {state.name}: {sight.by}"
+        ended = [name for name in ("SUCCEEDED", "FAILED", "LOST") if counts.get(name)]
+        if ended and not story.some(Asked.STOP, Asked.STOP_SOME, Asked.DELETE):
+            yield f"R33 instances of a service are {ended}, and nobody stopped it: {sight.by}"

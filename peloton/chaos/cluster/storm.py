@@ -39,6 +39,7 @@ from peloton.chaos.cluster import (
     quarantining,
     reading,
     scheduling,
+    servicing,
     tiny,
     workload,
 )
@@ -88,7 +89,7 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
-    overcommit.DRAWN, displacing.DRAWN,
+    overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -97,6 +98,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(ganging.WORK, ganging.LEVEL),
     **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
     **dict.fromkeys(displacing.WORK, displacing.LEVEL),
+    **dict.fromkeys(servicing.WORK, servicing.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
@@ -311,6 +313,7 @@ class StormRun:
         self.observer.calm_at_s = self.checks.promises.quarantines.calm_at = world.now
         calm(self.cluster)
         self.checks.processes.calm(world.later)
+        servicing.end_all(self.cluster, within_s=REACHED_S_MAX)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         if scheduling.end_all(self.cluster, self.checks.promises.schedules):
             reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)

@@ -1,0 +1,127 @@
+"""Services during a storm: jobs that run for ever, until a client stops them.
+
+Turns an action of a plan into operations of clients, and a cluster in a calm into one in which each
+service that nobody stopped was seen to run with all its instances (R7), and is then stopped: a
+storm ends only where nothing runs. That no service ends by itself (R33) is told by what clients
+have seen, in `history.py`. Runs of a service end as any others, so most of its time is pauses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from peloton.actors.job.messages import CreateJob, StartJob
+from peloton.actors.job.record import Job
+from peloton.actors.job.spec import SERVICE, Command, JobSpec, TaskConfig
+from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
+from peloton.chaos.cluster.drawing import ActionDraw, by_weight
+from peloton.chaos.cluster.liveness import reach
+from peloton.chaos.cluster.workload import client_of, cluster_of, create_job
+from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.storms import Storm
+from peloton.runtime.vocabulary import Bits, Key
+
+LEVEL = LEVEL_SERVICES
+SHARE = 0.2
+ACTIONS = (2, 5)
+SIZES = (1, 2, 3, 5)
+OPERATOR = "operator"
+
+
+def create_service(storm: Storm, action: StormAction) -> None:
+    """A service of a few instances."""
+    default = TaskConfig(command=Command("x"), resources=NEED)
+    spec = JobSpec("service", "me", STORM_POOL, max(1, action.count), default, job_type=SERVICE)
+    storm.strike(action.name)
+    create_job(cluster_of(storm), action, message=CreateJob(spec))
+
+
+def start_service(storm: Storm, action: StormAction) -> None:
+    """Start a service, stopped or not."""
+    job = _service(storm, action)
+    if job is not None:
+        storm.strike(action.name, job)
+        cluster_of(storm).clients.change(client_of(action), job, message=StartJob())
+
+
+def stop_service(storm: Storm, action: StormAction) -> None:
+    """Stop a service; or a part of it, which goes on without it."""
+    job, clients = _service(storm, action), cluster_of(storm).clients
+    if job is None:
+        return
+    storm.strike(action.name, job)
+    if action.other % 2:
+        clients.stop(client_of(action), job)
+    else:
+        clients.stop_some(client_of(action), job, ranges=((0, 1 + action.other % 3),))
+
+
+def _service(storm: Storm, action: StormAction) -> Key | None:
+    """One of the services that clients wanted."""
+    wanted = dict.fromkeys(
+        each.operation.job
+        for each in cluster_of(storm).clients.requests
+        if _is_service(each.message)
+    )
+    return [*wanted][action.which % len(wanted)] if wanted else None
+
+
+class ServicesRun:
+    """Which instances of services were seen to run since this was made."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._seen: set[str] = set()
+
+    def all_seen(self) -> bool:
+        """Whether each instance that is to run was seen to; asked after every step."""
+        self._seen.update(run.rpartition("-")[0] for run in self._cluster.machines.running)
+        return all(name in self._seen for job in services(self._cluster) for name in _wanted(job))
+
+
+def services(cluster: SimulatedCluster) -> list[Job]:
+    """Those that nobody stopped or deleted, as they are at their owners."""
+    jobs: list[Job] = [*cluster.cells("job").values()]
+    return [each for each in jobs if each.spec and each.spec.is_service and each.is_wanted]
+
+
+def _wanted(job: Job) -> list[str]:
+    """The names of the instances that nobody stopped."""
+    assert job.spec is not None
+    of_slices = (job.stopped.get(number, Bits()) for number in range(job.slices))
+    stopped = {
+        number * SLICE_SIZE + member for number, some in enumerate(of_slices) for member in some
+    }
+    name = job.key.partition("/")[2]
+    return [f"{name}-{each}" for each in range(job.spec.instances) if each not in stopped]
+
+
+def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
+    """R7, in a calm: every instance of a service runs once more; then an operator stops them."""
+    clients, seen = cluster.clients, ServicesRun(cluster)
+
+    def all_run() -> bool:
+        return seen.all_seen() and not clients.waiting and cluster.world.whole()
+
+    if any(_is_service(each.message) for each in clients.requests):
+        reach(cluster, all_run, within_s=within_s)
+    for job in services(cluster):
+        clients.stop(OPERATOR, job.key)
+
+
+def _is_service(message: Any) -> bool:
+    return isinstance(message, CreateJob) and message.spec.is_service
+
+
+WORK: dict[str, Callable[[Storm, StormAction], None]] = {
+    "create service": create_service,
+    "start service": start_service,
+    "stop service": stop_service,
+}
+WEIGHTS = {"create service": 3, "start service": 2, "stop service": 2}
+
+DRAWN = ActionDraw(
+    "services", SHARE, ACTIONS, by_weight(WEIGHTS), lambda chance: chance.choice(SIZES)
+)
