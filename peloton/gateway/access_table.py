@@ -220,6 +220,7 @@ HOST_MANAGER = "peloton.private.hostmgr.v1alpha.svc.HostManagerService"
 INTERNAL_TASKS = "peloton.private.resmgr.ResourceManagerService"
 EVENTS = "peloton.private.eventstream.EventStreamService"
 POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamService"
+SERVICES = "peloton.api.v1alpha.job.stateless.svc.JobService"
 JOB_CACHE = "peloton.private.jobmgr.JobManagerService"
 
 _MAINTAINED = AccessRow(ADMINISTER, _cluster)._replace(objects=_hosts)
@@ -228,6 +229,9 @@ _MOVED = _MAINTAINED._replace(objects=_moved_host)
 _BY_ID = AccessRow(SEE, lambda sent: _job(sent.id.value))
 _BY_JOB_ID = AccessRow(SEE, lambda sent: _job(sent.jobId.value))
 _BY_NAMED_JOB = AccessRow(SEE, lambda sent: _job(sent.job_id.value))
+_OF_SERVICE = _BY_NAMED_JOB._replace(
+    permission=STOP, objects=lambda sent: {"job": sent.job_id.value}
+)
 _BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
 _OF_CLUSTER = AccessRow(ADMINISTER, _cluster)
 _SCHEDULE = AccessRow(SEE, lambda sent: ScheduleTarget(schedule_key(sent.name)))
@@ -413,6 +417,12 @@ _FIRST: dict[str, AccessRow] = {
     f"{INTERNAL_TASKS}.DequeueGangs": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.SetPlacements": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.GetPlacements": _OF_CLUSTER,
+    f"{SERVICES}.StartJob": _OF_SERVICE,
+    f"{SERVICES}.StopJob": _OF_SERVICE,
+    f"{SERVICES}.DeleteJob": _OF_SERVICE,
+    f"{SERVICES}.RefreshJob": _BY_NAMED_JOB,
+    f"{SERVICES}.GetJob": _BY_NAMED_JOB,
+    f"{SERVICES}.GetJobIDFromJobName": FILTERED,
     f"{JOB_CACHE}.QueryJobCache": FILTERED,
     f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": _BY_NAMED_JOB,
     f"{JOB_CACHE}.GetThrottledPods": _OF_CLUSTER,

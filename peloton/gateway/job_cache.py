@@ -10,12 +10,12 @@ from typing import Any
 
 from peloton.actors.job.messages import RefreshJob
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.spec import OLDER_LEVEL
+from peloton.actors.job.spec import OLDER_LEVEL, SERVICE
 from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.job_update import refuse
-from peloton.gateway.texts import client_name, known_job
+from peloton.gateway.texts import client_name, known_job, pod_name
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.runtime.core.listing import AMONG, PAIR, ListViews, Where
 from peloton.runtime.vocabulary import Refused
@@ -24,6 +24,9 @@ NOT_FOUND = "job not found"
 AVAILABILITY = "InstanceAvailability_"
 ASKED_MAX = 100_000
 
+WAITING, PAUSES = "PENDING", "RETRY"
+"""The state of an instance that waits, and the word for what it waits for after a failure."""
+SERVICES = Where("job_type", AMONG, words=(SERVICE,))
 CACHED_JOBS_MAX = 100_000
 """Jobs in one answer; a query that finds more has to be narrower."""
 
@@ -47,8 +50,22 @@ class JobManagerService:
         return jobmgrsvc.RefreshJobResponse()
 
     def GetThrottledPods(self, sent: jobmgrsvc.GetThrottledPodsRequest, context: Context) -> Any:
-        """None: only pods of services are throttled, and there are no services yet."""
-        return jobmgrsvc.GetThrottledPodsResponse()
+        """The pods of services that wait out a pause after a failure."""
+        rights = self._cluster_client.rights(context)
+        tests = (SERVICES, *(rights.listing if rights is not None else ()))
+        query = ListViews("job", tests, (BY_ID,), limit=self._jobs_max)
+        listed = self._cluster_client.listing(query, context)
+        found = jobmgrsvc.GetThrottledPodsResponse()
+        for line in listed.items:
+            if not dict(line.counts).get(WAITING):
+                continue
+            job = self._cluster_client.job(line.job, context)
+            views = () if job is None else self._cluster_client.instances(job, context=context)
+            for view in views:
+                if view.code == PAUSES:
+                    name = pod_name(client_name(line.job), view.instance)
+                    found.throttled_pods.add(value=name)
+        return found
 
     def GetInstanceAvailabilityInfoForJob(
         self, sent: jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest, context: Context

@@ -24,6 +24,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v0.task.svc import task_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.audit import AuditLog
@@ -49,6 +50,7 @@ from peloton.gateway.schedules import Schedules
 from peloton.gateway.second_services import JobService, ResourcePoolService, TaskService
 from peloton.gateway.serving import Server
 from peloton.gateway.short_names import add_short
+from peloton.gateway.stateless import StatelessJobs
 from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
@@ -160,6 +162,10 @@ def _services(
         (task_svc_pb2.DESCRIPTOR.services_by_name["TaskService"], TaskService(tasks)),
         (respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], second_pools),
         (respool_svc_v1_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"], pools_v1),
+        (
+            stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"],
+            StatelessJobs(cluster_client),
+        ),
         *_host_services(cluster_client),
         (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
         *private_services(cluster_client, feed, kills=kills),

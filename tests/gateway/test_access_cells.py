@@ -30,6 +30,7 @@ from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.respool.svc import respool_svc_pb2 as respool_svc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task.svc import task_svc_pb2 as task_svc
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as stateless_svc
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1
 from peloton.gateway.access_table import (
     ACCESS_TABLE,
@@ -43,6 +44,7 @@ from peloton.gateway.access_table import (
     PLANS,
     POD_EVENTS,
     SCHEDULES,
+    SERVICES,
 )
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.gates import Gates, UnlistedMethod
@@ -168,6 +170,11 @@ def update_request(objects: Objects, relation: str) -> respool.UpdateRequest:
 JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
 POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
 Made = Callable[[Objects, str, Principal], Any]
+
+
+def of(job_id: str) -> Any:
+    """As v1alpha names a job."""
+    return {"value": job_id}
 
 
 def pool_id(value: str) -> peloton_pb2.ResourcePoolID:
@@ -344,6 +351,21 @@ REQUESTS: dict[str, Made] = {
     f"{INTERNAL_TASKS}.DequeueGangs": lambda o, r, by: resmgrsvc.DequeueGangsRequest(),
     f"{INTERNAL_TASKS}.SetPlacements": lambda o, r, by: resmgrsvc.SetPlacementsRequest(),
     f"{INTERNAL_TASKS}.GetPlacements": lambda o, r, by: resmgrsvc.GetPlacementsRequest(),
+    # Of no version that a job has: whoever may is refused for that, and nothing changes.
+    f"{SERVICES}.StartJob": lambda o, r, by: stateless_svc.StartJobRequest(job_id=of(o.job(r, by))),
+    f"{SERVICES}.StopJob": lambda o, r, by: stateless_svc.StopJobRequest(job_id=of(o.job(r, by))),
+    f"{SERVICES}.DeleteJob": lambda o, r, by: stateless_svc.DeleteJobRequest(
+        job_id=of(o.job(r, by))
+    ),
+    f"{SERVICES}.RefreshJob": lambda o, r, by: stateless_svc.RefreshJobRequest(
+        job_id=of(o.job(r, by))
+    ),
+    f"{SERVICES}.GetJob": lambda o, r, by: stateless_svc.GetJobRequest(
+        job_id=of(o.job(r, by)), summary_only=True
+    ),
+    f"{SERVICES}.GetJobIDFromJobName": lambda o, r, by: stateless_svc.GetJobIDFromJobNameRequest(
+        job_name="test"
+    ),
     f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": lambda o, r, by: (
         jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest(job_id={"value": o.job(r, by)})
     ),
@@ -514,8 +536,8 @@ def _shown(fleet: Guarded, objects: Objects, method: str, by: Principal) -> Iter
         for relation in RELATIONS
     }
     code, text, data = fleet.call(method, REQUESTS[method](objects, "own", by), by)
-    assert code == CODE.OK, text
-    answer = GetMessageClass(methods()[method].output_type).FromString(data)
+    assert code in (CODE.OK, CODE.NOT_FOUND), text  # where a listing of nothing is refused
+    answer = GetMessageClass(methods()[method].output_type).FromString(data or b"")
     for relation, value in ids.items():
         if relation == "unknown":
             yield "no object"

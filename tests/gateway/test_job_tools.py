@@ -10,6 +10,7 @@ import pytest
 
 from peloton.api.v0.host.svc import host_svc_pb2 as host_svc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
@@ -59,9 +60,25 @@ def test_of_a_job_that_does_not_exist(jobs: Any, job: str) -> None:
         assert caught.value.code() is CODE.NOT_FOUND
 
 
-def test_no_pod_is_throttled(deployment: Deployment, jobs: Any) -> None:
-    assert not jobs.GetThrottledPods(jobmgrsvc.GetThrottledPodsRequest()).throttled_pods
-    assert typed("--api", deployment.api, "jobmgr", "throttled-pods").code == 0
+def test_pods_that_wait_after_a_failure_are_throttled(deployment: Deployment, jobs: Any) -> None:
+    def throttled() -> list[str]:
+        found = jobs.GetThrottledPods(jobmgrsvc.GetThrottledPodsRequest()).throttled_pods
+        return [one.value for one in found]
+
+    assert not throttled()
+    batch = deployment.create(deployment.request(1, defaultConfig=default_config(600.0)))
+    request = deployment.request(2, defaultConfig=default_config(600.0))
+    request.config.type = job_pb2.SERVICE
+    failing = default_config(0.02, 1)
+    request.config.instanceConfig[1].CopyFrom(failing)
+    job = deployment.create(request)
+    deployment.until(lambda: throttled() == [f"{job}-1"])
+    printed = typed("--api", deployment.api, "jobmgr", "throttled-pods")
+    assert printed.code == 0 and f"{job}-1" in printed.out
+    for one in (job, batch):
+        deployment.tasks.Stop(task_pb2.StopRequest(jobId={"value": one}))
+        deployment.ended(one)
+    assert not throttled()
 
 
 def test_hosts_that_are_cheap_to_empty_come_first(tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
 
 def test_calls_of_older_and_newer_contracts(deployment: Deployment) -> None:
     jobs = stateless_svc_pb2_grpc.JobServiceStub(deployment.channel)
-    code, text = code_of(jobs.CreateJob, stateless_svc_pb2.CreateJobRequest())
+    code, text = code_of(jobs.PatchJob, stateless_svc_pb2.PatchJobRequest())
     assert (code, text) == (
-        grpc.StatusCode.UNIMPLEMENTED, "JobService.CreateJob is not supported yet",
+        grpc.StatusCode.UNIMPLEMENTED, "JobService.PatchJob is not supported yet",
     )  # fmt: skip
     call = deployment.channel.unary_unary("/no.such.Service/Call")
     assert code_of(call, b"")[0] == grpc.StatusCode.UNIMPLEMENTED

@@ -1,0 +1,149 @@
+"""peloton.api.v1alpha JobService: services, by their entity versions.
+
+Turns its calls into commands of jobs. Serves what needs no spec in the form of v1alpha; other calls
+are answered by `unimplemented.py`. It must not compare versions itself: only the job knows its own
+at the moment of the change.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+from peloton.actors.job.decide import NOT_TERMINAL
+from peloton.actors.job.entity_version import EntityVersion
+from peloton.actors.job.messages import (
+    DeleteJob,
+    JobDeleted,
+    JobStarted,
+    JobStopped,
+    RefreshJob,
+    StartJob,
+    StopJob,
+)
+from peloton.actors.job.orders import OTHER_VERSION
+from peloton.actors.job.spec import OLDER_LEVEL
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.job_query import BY_ID
+from peloton.gateway.job_update import refuse
+from peloton.gateway.stateless_status import stateless_summary
+from peloton.gateway.texts import client_name, known_job
+from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
+from peloton.runtime.vocabulary import Key, Message, Refused
+
+NOT_FOUND = "job not found"
+UNEXPECTED = "unexpected entity version"
+NAMED_JOBS_MAX = 1000
+"""Jobs of one name in an answer, the newest ones."""
+VERSION_PART_MAX = 2**64
+_VERSION = re.compile(r"([0-9]{1,20})-([0-9]{1,20})-([0-9]{1,20})", re.ASCII)
+
+
+class StatelessJobs:
+    """The calls; one method for each, named as on the wire."""
+
+    def __init__(self, cluster_client: ClusterClient) -> None:
+        self._cluster_client = cluster_client
+
+    def StartJob(self, sent: svc.StartJobRequest, context: Context) -> Any:
+        """All instances that were stopped begin new runs, if the job has this version."""
+        answer = self._changed(sent, context, command=lambda expected: StartJob(expected))
+        assert isinstance(answer, JobStarted), answer
+        return svc.StartJobResponse(version={"value": str(answer.version)})
+
+    def StopJob(self, sent: svc.StopJobRequest, context: Context) -> Any:
+        """All instances end, if the job has this version."""
+        answer = self._changed(sent, context, command=lambda expected: StopJob(expected=expected))
+        assert isinstance(answer, JobStopped), answer
+        if answer.version is None:  # of a batch job, whose version nobody compares
+            view = self._cluster_client.job(self._named(sent, context), context)
+            version = "" if view is None else str(view.version)
+        else:
+            version = str(answer.version)
+        return svc.StopJobResponse(version={"value": version})
+
+    def DeleteJob(self, sent: svc.DeleteJobRequest, context: Context) -> Any:
+        """The job vanishes, if it has this version, and has ended or `force` is set."""
+        answer = self._changed(
+            sent, context, command=lambda expected: DeleteJob(sent.force, expected)
+        )
+        assert isinstance(answer, JobDeleted), answer
+        return svc.DeleteJobResponse()
+
+    def RefreshJob(self, sent: svc.RefreshJobRequest, context: Context) -> Any:
+        """The job looks at its goal again; nothing is cached that could be stale."""
+        key = self._named(sent, context)
+        answer = self._cluster_client.ask(key, RefreshJob(), context=context)
+        # Daemons of an older version look at their goals just as often, without being asked.
+        if isinstance(answer, Refused) and answer.code != OLDER_LEVEL:
+            _refuse(context, answer)
+        return svc.RefreshJobResponse()
+
+    def GetJob(self, sent: svc.GetJobRequest, context: Context) -> Any:
+        """The summary of a job."""
+        text = sent.version.value
+        if text and _version_of(text) is None:
+            end(context, Code.INVALID_ARGUMENT, text="entityVersion has wrong format")
+        view = self._cluster_client.job(self._named(sent, context), context)
+        if view is None:
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        if text or not sent.summary_only:
+            text = "GetJob without summary_only is not supported yet: specs have no form of v1alpha"
+            end(context, Code.UNIMPLEMENTED, text=text)
+        return svc.GetJobResponse(summary=stateless_summary(view))
+
+    def GetJobIDFromJobName(self, sent: svc.GetJobIDFromJobNameRequest, context: Context) -> Any:
+        """The jobs of exactly that name, the newest first."""
+        rights = self._cluster_client.rights(context)
+        tests = (
+            Where("name", AMONG, words=(sent.job_name,)),
+            *(rights.listing if rights is not None else ()),
+        )
+        order = (SortOrder("created_at", down=True), BY_ID)
+        query = ListViews("job", tests, order, limit=NAMED_JOBS_MAX)
+        found = self._cluster_client.listing(query, context)
+        if not found.items:
+            text = f'job id for job name not found: "{sent.job_name}"'
+            end(context, Code.NOT_FOUND, text=text)
+        ids = [{"value": client_name(line.job)} for line in found.items]
+        return svc.GetJobIDFromJobNameResponse(job_id=ids)
+
+    def _changed(self, sent: Any, context: Context, *, command: Any) -> Any:
+        """The answer to a command that only who knows the job's version may give."""
+        key, expected = self._named(sent, context), _version_of(sent.version.value)
+        if expected is None:
+            # No job has such a version; whether there is the job decides what is answered.
+            if self._cluster_client.job(key, context) is None:
+                end(context, Code.NOT_FOUND, text=NOT_FOUND)
+            end(context, Code.ABORTED, text=UNEXPECTED)
+        message: Message = command(expected)
+        answer = self._cluster_client.ask(key, message, context=context)
+        return _refuse(context, answer) if isinstance(answer, Refused) else answer
+
+    @staticmethod
+    def _named(sent: Any, context: Context) -> Key:
+        key = known_job(sent.job_id.value)
+        if key is None:
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        return key
+
+
+def _version_of(text: str) -> EntityVersion | None:
+    """The version that a client names; None where no job can have it."""
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        return None
+    parts = [int(part) for part in found.groups()]
+    version = EntityVersion(*parts)
+    # Leading zeros are another text, and texts are compared.
+    return version if max(parts) < VERSION_PART_MAX and str(version) == text else None
+
+
+def _refuse(context: Context, refused: Refused) -> NoReturn:
+    if refused.code == OTHER_VERSION:
+        end(context, Code.ABORTED, text=UNEXPECTED)
+    if refused.code == NOT_TERMINAL:
+        end(context, Code.ABORTED, text="job is not stopped")
+    refuse(context, refused)
+    raise AssertionError("a refusal ends the call")
