@@ -130,7 +130,7 @@ SUCCEEDED  release_admission  run_again          release_admission  forget
 FAILED     retry              run_again          release_admission  forget
 LOST       retry              run_again          release_admission  forget
 KILLED     retry              run_again          release_admission  forget
-THROTTLED  wait               wait               withdraw           withdraw
+THROTTLED  pause              pause              withdraw           withdraw
 HOLDING    wait               wait               kill               kill
 HELD       wait               wait               kill               kill
 """

@@ -24,7 +24,14 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import JobSpec, Throttle
 from peloton.actors.task.messages import LEVEL_SERVICES, TaskGoals
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import STORM_POOL, ClusterSetup, job_id, job_spec
+from peloton.chaos.cluster.cluster import (
+    HOST_CAPACITY,
+    NEED,
+    STORM_POOL,
+    ClusterSetup,
+    job_id,
+    job_spec,
+)
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
 from peloton.runtime.vocabulary import Key, Refused
 
@@ -107,6 +114,22 @@ def test_between_two_runs_it_is_pending() -> None:
     assert state_of(cluster, job) == JobStates.PENDING
     assert states(cluster, job) == {"PENDING": 2}
     assert one(cluster, job).because == "waits after failure 1"
+
+
+def test_during_a_pause_others_have_its_room() -> None:
+    cluster = cluster_of(*[Fate(1.0, FAILURE)] * 4)
+    hosts_full = 3 * HOST_CAPACITY.cpu // NEED.cpu
+    job = cluster.create_job(service(hosts_full), "s")
+    cluster.run_until(lambda: one(cluster, job).code == "RETRY", within_s=60)
+    other = cluster.create_job(job_spec(hosts_full), "b")
+    # The first pause is 30 s; those who waited for it would be told so.
+    cluster.run_until(lambda: sum_running(cluster, other) > 0, within_s=20)
+    cluster.run_for(40.0)
+    assert one(cluster, job).failures < 4
+
+
+def sum_running(cluster: CheckedCluster, job: Key) -> int:
+    return states(cluster, job).get("RUNNING", 0) + states(cluster, job).get("SUCCEEDED", 0)
 
 
 def test_it_is_stopped_started_and_restarted() -> None:

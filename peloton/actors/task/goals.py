@@ -119,6 +119,11 @@ def release_admission(task: Task) -> Decision | Rest:
     return ADMISSION_TABLE[task.admission][AdmissionGoals.RELEASED](task)
 
 
+def pause(task: Task) -> Decision | Rest:
+    """Wait for a deadline, and let others have the room meanwhile: a pause may last an hour."""
+    return WAITING if task.admission == Admission.NONE else release_admission(task)
+
+
 def forget(task: Task) -> Decision | Rest:
     """Forget the instance, once the lot has released its ticket."""
     if task.admission != Admission.NONE:
@@ -134,7 +139,7 @@ def retry(task: Task) -> Decision | Rest:
     if not may_retry(task):
         return release_admission(task)
     if task.policy.together:
-        return WAITING if task.admission == Admission.NONE else release_admission(task)
+        return pause(task)
     ticket = Send(LOT, Enqueue(task.ticket + 1))
     return Decision(facts=(TaskRetried(),), sends=(ticket,), because="retried after a failure")
 
@@ -199,8 +204,8 @@ TABLE: Mapping[TaskStates, Mapping[TaskGoals, TaskStep]] = {
     TaskStates.LOST: _ENDED_BADLY,
     TaskStates.KILLED: _ENDED_BADLY,
     TaskStates.THROTTLED: {
-        TaskGoals.SUCCEEDED: wait,
-        TaskGoals.RUNNING: wait,
+        TaskGoals.SUCCEEDED: pause,
+        TaskGoals.RUNNING: pause,
         TaskGoals.KILLED: withdraw,
         TaskGoals.DELETED: withdraw,
     },
