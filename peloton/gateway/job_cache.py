@@ -55,6 +55,9 @@ class JobManagerService:
         tests = (SERVICES, *(rights.listing if rights is not None else ()))
         query = ListViews("job", tests, (BY_ID,), limit=self._jobs_max)
         listed = self._cluster_client.listing(query, context)
+        if listed.matched > self._jobs_max:
+            text = f"more than {self._jobs_max} services"
+            end(context, Code.RESOURCE_EXHAUSTED, text=text)
         found = jobmgrsvc.GetThrottledPodsResponse()
         for line in listed.items:
             if not dict(line.counts).get(WAITING):

@@ -27,6 +27,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.job_update import refuse
+from peloton.gateway.requests import request_of
 from peloton.gateway.stateless_status import stateless_summary
 from peloton.gateway.texts import client_name, known_job
 from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
@@ -118,7 +119,9 @@ class StatelessJobs:
                 end(context, Code.NOT_FOUND, text=NOT_FOUND)
             end(context, Code.ABORTED, text=UNEXPECTED)
         message: Message = command(expected)
-        answer = self._cluster_client.ask(key, message, context=context)
+        # A repeat under the same key gets the answer it missed: by now the version is another.
+        request = request_of(sent, context)
+        answer = self._cluster_client.ask(key, message, context=context, request=request)
         return _refuse(context, answer) if isinstance(answer, Refused) else answer
 
     @staticmethod

@@ -249,12 +249,16 @@ def test_an_answer_of_too_many_jobs_is_refused() -> None:
         def asked(service: JobManagerService = service) -> Any:
             return service.QueryJobCache(jobmgrsvc.QueryJobCacheRequest(), Call())
 
+        def pods(service: JobManagerService = service) -> Any:
+            return service.GetThrottledPods(jobmgrsvc.GetThrottledPodsRequest(), Call())
+
         if refused:
+            assert ended(pods)[:2] == (CODE.RESOURCE_EXHAUSTED, "more than 2 services")
             assert ended(asked)[:2] == (
                 CODE.RESOURCE_EXHAUSTED, "more than 2 jobs: name a job or labels"
             )  # fmt: skip
         else:
-            assert not asked().result
+            assert not asked().result and not pods().throttled_pods
 
 
 def test_only_instances_that_may_be_in_a_wanted_state_are_asked_for() -> None:

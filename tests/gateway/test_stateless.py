@@ -12,6 +12,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
+from peloton.gateway.requests import REQUEST_KEY
 from tests.gateway.fleet_fixture import Deployment, default_config, refused
 
 CODE = grpc.StatusCode
@@ -77,6 +78,17 @@ def test_a_service_is_seen_stopped_started_and_deleted(deployment: Deployment, j
     jobs.DeleteJob(sent("DeleteJob", job, "1-3-1", force=True))
     of_job = job_pb2.GetRequest(id={"value": job})
     deployment.until(lambda: deployment.jobs.Get(of_job).HasField("error"))
+
+
+def test_a_repeat_under_its_request_key_gets_the_same_answer(
+    deployment: Deployment, jobs: Any
+) -> None:
+    job = running(deployment, instances=1)
+    again = ((REQUEST_KEY, f"stop-{job}"),)
+    answers = [jobs.StopJob(sent("StopJob", job), metadata=again) for _ in range(2)]
+    assert [answer.version.value for answer in answers] == ["1-2-1", "1-2-1"]
+    assert refused(jobs.StopJob, sent("StopJob", job))[0] is CODE.ABORTED
+    jobs.DeleteJob(sent("DeleteJob", job, "1-2-1", force=True))
 
 
 @pytest.mark.parametrize("name", ["StartJob", "StopJob", "DeleteJob"])
