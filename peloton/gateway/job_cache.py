@@ -6,21 +6,20 @@ a service's spec is answered by `unimplemented.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from peloton.actors.job.messages import RefreshJob
+from peloton.actors.job.messages import JobSummary
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.spec import OLDER_LEVEL, SERVICE
+from peloton.actors.job.spec import SERVICE
 from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
-from peloton.gateway.job_update import refuse
-from peloton.gateway.texts import client_name, known_job, pod_name
+from peloton.gateway.named_jobs import existing_job, refresh
+from peloton.gateway.texts import client_name, pod_name
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.runtime.core.listing import AMONG, PAIR, ListViews, Where
-from peloton.runtime.vocabulary import Refused
 
-NOT_FOUND = "job not found"
 AVAILABILITY = "InstanceAvailability_"
 ASKED_MAX = 100_000
 
@@ -40,26 +39,13 @@ class JobManagerService:
 
     def RefreshJob(self, sent: jobmgrsvc.RefreshJobRequest, context: Context) -> Any:
         """The job looks at its goal again; nothing is cached that could be stale."""
-        key = known_job(sent.job_id.value)
-        if key is None:
-            end(context, Code.NOT_FOUND, text=NOT_FOUND)
-        answer = self._cluster_client.ask(key, RefreshJob(), context=context)
-        # Daemons of an older version look at their goals just as often, without being asked.
-        if isinstance(answer, Refused) and answer.code != OLDER_LEVEL:
-            refuse(context, answer)
+        refresh(self._cluster_client, sent.job_id.value, context=context)
         return jobmgrsvc.RefreshJobResponse()
 
     def GetThrottledPods(self, sent: jobmgrsvc.GetThrottledPodsRequest, context: Context) -> Any:
         """The pods of services that wait out a pause after a failure."""
-        rights = self._cluster_client.rights(context)
-        tests = (SERVICES, *(rights.listing if rights is not None else ()))
-        query = ListViews("job", tests, (BY_ID,), limit=self._jobs_max)
-        listed = self._cluster_client.listing(query, context)
-        if listed.matched > self._jobs_max:
-            text = f"more than {self._jobs_max} services"
-            end(context, Code.RESOURCE_EXHAUSTED, text=text)
         found = jobmgrsvc.GetThrottledPodsResponse()
-        for line in listed.items:
+        for line in self._listed([SERVICES], context, too_many="services"):
             if not dict(line.counts).get(WAITING):
                 continue
             job = self._cluster_client.job(line.job, context)
@@ -74,9 +60,7 @@ class JobManagerService:
         self, sent: jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest, context: Context
     ) -> Any:
         """Whether each of these instances runs as it should; without any, all of the job's."""
-        job = self._cluster_client.job(known_job(sent.job_id.value), context)
-        if job is None:
-            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        job = existing_job(self._cluster_client, sent.job_id.value, context=context)
         if len(sent.instances) > ASKED_MAX:
             text = f"more than {ASKED_MAX} instances"
             end(context, Code.INVALID_ARGUMENT, text=text, field="instances")
@@ -94,20 +78,26 @@ class JobManagerService:
 
     def QueryJobCache(self, sent: jobmgrsvc.QueryJobCacheRequest, context: Context) -> Any:
         """The listed jobs of exactly that name, if one is given, that have all of the labels."""
-        rights = self._cluster_client.rights(context)
         tests = [Where("labels", PAIR, words=(one.key, one.value)) for one in sent.spec.labels]
         if sent.spec.name:
             tests.append(Where("name", AMONG, words=(sent.spec.name,)))
-        tests += rights.listing if rights is not None else ()
-        query = ListViews("job", tuple(tests), (BY_ID,), limit=self._jobs_max)
-        listed = self._cluster_client.listing(query, context)
-        if listed.matched > self._jobs_max:
-            text = f"more than {self._jobs_max} jobs: name a job or labels"
-            end(context, Code.RESOURCE_EXHAUSTED, text=text)
         found = jobmgrsvc.QueryJobCacheResponse()
-        for line in listed.items:
+        for line in self._listed(tests, context, too_many="jobs: name a job or labels"):
             found.result.add(job_id={"value": client_name(line.job)}, name=line.name)
         return found
+
+    def _listed(
+        self, tests: Sequence[Where], context: Context, *, too_many: str
+    ) -> Sequence[JobSummary]:
+        """All jobs that meet the tests and that the caller may see, or a refusal."""
+        rights = self._cluster_client.rights(context)
+        seen = rights.listing if rights is not None else ()
+        query = ListViews("job", (*tests, *seen), (BY_ID,), limit=self._jobs_max)
+        listed = self._cluster_client.listing(query, context)
+        if listed.matched > self._jobs_max:
+            text = f"more than {self._jobs_max} {too_many}"
+            end(context, Code.RESOURCE_EXHAUSTED, text=text)
+        return listed.items
 
 
 def availability(view: InstanceView) -> str:

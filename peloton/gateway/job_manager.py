@@ -10,8 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from peloton.actors.job.changes import OLDER_LEVEL
-from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView, RefreshJob
+from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
@@ -20,13 +19,13 @@ from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import Creation
 from peloton.gateway.job_query import ACTIVE, BY_ID, BadQuery, list_query, page_of_jobs
-from peloton.gateway.job_update import JobUpdate, refuse
+from peloton.gateway.job_update import JobUpdate
+from peloton.gateway.named_jobs import NOT_FOUND, existing_job, named_job, refresh
 from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_job import job_info_of, runtime_of, summary_of
 from peloton.runtime.core.listing import ListViews
 from peloton.runtime.vocabulary import Key, Refused
 
-NOT_FOUND = "job not found"
 LAST_ANSWERS_MAX, LAST_BYTES_MAX = 1024, 16 * 1024
 """How many answers of Get are kept in their encoded form, and up to which size."""
 
@@ -127,9 +126,7 @@ class JobManager:
 
     def Delete(self, sent: job.DeleteRequest, context: Context) -> Any:
         """A job that has ended vanishes."""
-        key = known_job(sent.id.value)
-        if key is None:
-            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        key = named_job(sent.id.value, context)
         answer = self._cluster_client.ask(key, DeleteJob(), context=context)
         if isinstance(answer, Refused):
             code = Code.NOT_FOUND if answer.code == "NOT_FOUND" else Code.INTERNAL
@@ -142,13 +139,7 @@ class JobManager:
 
     def Refresh(self, sent: job.RefreshRequest, context: Context) -> Any:
         """The job looks at its goal again; nothing is cached that could be stale."""
-        key = known_job(sent.id.value)
-        if key is None:
-            end(context, Code.NOT_FOUND, text=NOT_FOUND)
-        answer = self._cluster_client.ask(key, RefreshJob(), context=context)
-        # Daemons of an older version look at their goals just as often, without being asked.
-        if isinstance(answer, Refused) and answer.code != OLDER_LEVEL:
-            refuse(context, answer)
+        refresh(self._cluster_client, sent.id.value, context=context)
         return job.RefreshResponse()
 
     def Restart(self, sent: job.RestartRequest, context: Context) -> Any:
@@ -164,8 +155,7 @@ class JobManager:
         return self._services_only("STOP", sent, context=context)
 
     def _services_only(self, name: str, sent: Any, *, context: Context) -> Any:
-        if self._cluster_client.job(known_job(sent.id.value), context) is None:
-            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        existing_job(self._cluster_client, sent.id.value, context=context)
         text = f"{name} supported only for service jobs"
         return end(context, Code.INVALID_ARGUMENT, text=text)
 

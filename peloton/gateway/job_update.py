@@ -10,30 +10,23 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.job.messages import AddChange, JobUpdated, JobView, UpdateJob
-from peloton.actors.job.spec import INVALID, Override
+from peloton.actors.job.spec import Override
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import WHOLE_BYTES_MAX
+from peloton.gateway.named_jobs import existing_job, refuse
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
 from peloton.gateway.requests import request_of
 from peloton.gateway.run_as import NotPermitted, run_as
-from peloton.gateway.texts import client_name, known_job
+from peloton.gateway.texts import client_name
 from peloton.gateway.translate_job import ParsedJob, job_config_of, to_spec
 from peloton.gateway.translate_task import BadConfig
 from peloton.runtime.vocabulary import Key, Refused
 
-NOT_FOUND = "job not found"
-CODES = {
-    "NOT_FOUND": Code.NOT_FOUND,
-    "INCOMPLETE": Code.UNAVAILABLE,
-    "BUSY": Code.UNAVAILABLE,
-    "OLDER_LEVEL": Code.FAILED_PRECONDITION,
-}
-"""Of refusals; all others say that the request is wrong."""
 FIXED = {
     "name": "Name",
     "labels": "Labels",
@@ -44,14 +37,6 @@ FIXED = {
     "defaultConfig": "DefaultConfig",
 }
 """Fields of a config that an update may not change, by the names in refusals."""
-
-
-def refuse(context: Context, refused: Refused) -> Any:
-    """End the call with the refusal of a job."""
-    code = CODES.get(refused.code, Code.INVALID_ARGUMENT)
-    # Of the job as a whole the texts are those that clients know, without a field before them.
-    field = refused.field if refused.code == INVALID else ""
-    return end(context, code, text=refused.text, field=field)
 
 
 class JobUpdate:
@@ -66,10 +51,7 @@ class JobUpdate:
 
     def answer(self) -> Any:
         """Update the job; the answer to the client."""
-        key = known_job(self._sent.id.value)
-        view = self._cluster_client.job(key, self._context)
-        if key is None or view is None:
-            return end(self._context, Code.NOT_FOUND, text=NOT_FOUND)
+        view = existing_job(self._cluster_client, self._sent.id.value, context=self._context)
         if view.spec.job_type != "BATCH":
             return self._wrong("job update is only supported for batch jobs")
         if self._sent.secrets:
@@ -92,7 +74,7 @@ class JobUpdate:
             code = Code.PERMISSION_DENIED
             return end(self._context, code, text=str(error), field=error.field)
         warn_of_limits(wanted, pools, context=self._context)
-        return self._update(key, wanted, version=version)
+        return self._update(view.summary.job, wanted, version=version)
 
     def _update(self, key: Key, wanted: ParsedJob, *, version: int) -> Any:
         pieces = 0

@@ -30,6 +30,7 @@ from peloton.gateway.early_checks import EarlyChecks
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
 from peloton.gateway.long_calls import LongCall
+from peloton.gateway.named_jobs import existing_job
 from peloton.gateway.pool_accounts import history_of
 from peloton.gateway.reasons import (
     ReasonGroup,
@@ -48,7 +49,6 @@ from peloton.gateway.watch import Watches
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Bits, Key, Unavailable, kind_of
 
-NOT_FOUND = "job not found"
 WAITERS_MAX = 4096
 """WaitJob calls at once; none holds a thread."""
 WAIT_S_MAX = 60.0
@@ -226,10 +226,7 @@ class Ops:
         )
 
     def _job(self, job_id: str, context: Context) -> JobView:
-        job = self._cluster_client.job(known_job(job_id), context)
-        if job is None:
-            end(context, Code.NOT_FOUND, text=NOT_FOUND)
-        return job
+        return existing_job(self._cluster_client, job_id, context=context)
 
     def _exists(self, key: Key, member: int | None, *, context: Context) -> bool:
         """Whether an actor has this key."""

@@ -8,6 +8,7 @@ at the moment of the change.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from peloton.actors.job.decide import NOT_TERMINAL
@@ -17,23 +18,20 @@ from peloton.actors.job.messages import (
     JobDeleted,
     JobStarted,
     JobStopped,
-    RefreshJob,
     StartJob,
     StopJob,
 )
 from peloton.actors.job.orders import OTHER_VERSION
-from peloton.actors.job.spec import OLDER_LEVEL
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
-from peloton.gateway.job_update import refuse
+from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
 from peloton.gateway.requests import request_of
 from peloton.gateway.stateless_status import stateless_summary
-from peloton.gateway.texts import client_name, known_job
+from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
-from peloton.runtime.vocabulary import Key, Message, Refused
+from peloton.runtime.vocabulary import Message, Refused
 
-NOT_FOUND = "job not found"
 UNEXPECTED = "unexpected entity version"
 NAMED_JOBS_MAX = 1000
 """Jobs of one name in an answer, the newest ones."""
@@ -58,7 +56,7 @@ class StatelessJobs:
         answer = self._changed(sent, context, command=lambda expected: StopJob(expected=expected))
         assert isinstance(answer, JobStopped), answer
         if answer.version is None:  # of a batch job, whose version nobody compares
-            view = self._cluster_client.job(self._named(sent, context), context)
+            view = self._cluster_client.job(named_job(sent.job_id.value, context), context)
             version = "" if view is None else str(view.version)
         else:
             version = str(answer.version)
@@ -74,11 +72,7 @@ class StatelessJobs:
 
     def RefreshJob(self, sent: svc.RefreshJobRequest, context: Context) -> Any:
         """The job looks at its goal again; nothing is cached that could be stale."""
-        key = self._named(sent, context)
-        answer = self._cluster_client.ask(key, RefreshJob(), context=context)
-        # Daemons of an older version look at their goals just as often, without being asked.
-        if isinstance(answer, Refused) and answer.code != OLDER_LEVEL:
-            _refuse(context, answer)
+        refresh(self._cluster_client, sent.job_id.value, context=context)
         return svc.RefreshJobResponse()
 
     def GetJob(self, sent: svc.GetJobRequest, context: Context) -> Any:
@@ -86,9 +80,7 @@ class StatelessJobs:
         text = sent.version.value
         if text and _version_of(text) is None:
             end(context, Code.INVALID_ARGUMENT, text="entityVersion has wrong format")
-        view = self._cluster_client.job(self._named(sent, context), context)
-        if view is None:
-            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        view = existing_job(self._cluster_client, sent.job_id.value, context=context)
         if text or not sent.summary_only:
             text = "GetJob without summary_only is not supported yet: specs have no form of v1alpha"
             end(context, Code.UNIMPLEMENTED, text=text)
@@ -110,26 +102,19 @@ class StatelessJobs:
         ids = [{"value": client_name(line.job)} for line in found.items]
         return svc.GetJobIDFromJobNameResponse(job_id=ids)
 
-    def _changed(self, sent: Any, context: Context, *, command: Any) -> Any:
+    def _changed(
+        self, sent: Any, context: Context, *, command: Callable[[EntityVersion], Message]
+    ) -> Any:
         """The answer to a command that only who knows the job's version may give."""
-        key, expected = self._named(sent, context), _version_of(sent.version.value)
+        key, expected = named_job(sent.job_id.value, context), _version_of(sent.version.value)
         if expected is None:
             # No job has such a version; whether there is the job decides what is answered.
-            if self._cluster_client.job(key, context) is None:
-                end(context, Code.NOT_FOUND, text=NOT_FOUND)
+            existing_job(self._cluster_client, sent.job_id.value, context=context)
             end(context, Code.ABORTED, text=UNEXPECTED)
-        message: Message = command(expected)
         # A repeat under the same key gets the answer it missed: by now the version is another.
         request = request_of(sent, context)
-        answer = self._cluster_client.ask(key, message, context=context, request=request)
+        answer = self._cluster_client.ask(key, command(expected), context=context, request=request)
         return _refuse(context, answer) if isinstance(answer, Refused) else answer
-
-    @staticmethod
-    def _named(sent: Any, context: Context) -> Key:
-        key = known_job(sent.job_id.value)
-        if key is None:
-            end(context, Code.NOT_FOUND, text=NOT_FOUND)
-        return key
 
 
 def _version_of(text: str) -> EntityVersion | None:
@@ -149,4 +134,3 @@ def _refuse(context: Context, refused: Refused) -> NoReturn:
     if refused.code == NOT_TERMINAL:
         end(context, Code.ABORTED, text="job is not stopped")
     refuse(context, refused)
-    raise AssertionError("a refusal ends the call")

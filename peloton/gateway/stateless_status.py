@@ -10,6 +10,7 @@ from peloton.actors.job.messages import JobGoals, JobView
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.gateway.texts import client_name, nanoseconds, rfc3339
+from peloton.gateway.translate_job import config_versions
 
 POD_STATE = "POD_STATE_"
 GOALS = {
@@ -34,8 +35,7 @@ def status_of(view: JobView) -> stateless.JobStatus:
     )
     for name, count in line.counts:
         found.pod_stats[POD_STATE + name] = count
-    whole = ((line.config_version, sum(count for _, count in line.counts)),)
-    for version, count in line.versions or whole:
+    for version, count in config_versions(line).items():
         if count:
             found.pod_configuration_version_stats[f"{version}-0-0"] = count
     return found

@@ -27,7 +27,7 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BadQuery
-from peloton.gateway.job_update import refuse
+from peloton.gateway.named_jobs import NOT_FOUND, refuse
 from peloton.gateway.reasons import at_goal, lot_waits, reason_of
 from peloton.gateway.requests import request_of
 from peloton.gateway.sandboxes import SandboxFiles
@@ -36,7 +36,6 @@ from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_run import Translator
 from peloton.runtime.vocabulary import Bits, Key, Refused
 
-NOT_FOUND = "job not found"
 RUNS_DEFAULT = 10
 RUN_MAX = 2**31
 INVALID_MAX = 1000

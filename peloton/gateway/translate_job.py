@@ -178,9 +178,14 @@ def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
         workflowVersion=1,
         revision=_change(summary),
         resourceUsage=wire_usage(summary.usage),
-        taskConfigVersionStats=dict(summary.versions)
-        or {summary.config_version: sum(count for _, count in summary.counts)},
+        taskConfigVersionStats=config_versions(summary),
     )
+
+
+def config_versions(summary: JobSummary) -> dict[int, int]:
+    """Instances by the version of their config."""
+    whole = {summary.config_version: sum(count for _, count in summary.counts)}
+    return dict(summary.versions) or whole
 
 
 @functools.lru_cache(LINES_KEPT_MAX)

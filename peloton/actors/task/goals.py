@@ -120,7 +120,7 @@ def release_admission(task: Task) -> Decision | Rest:
 
 
 def pause(task: Task) -> Decision | Rest:
-    """Wait for a deadline, and let others have the room meanwhile: a pause may last an hour."""
+    """Wait for what begins the next run, which may take an hour; others have its room meanwhile."""
     return WAITING if task.admission == Admission.NONE else release_admission(task)
 
 

@@ -330,13 +330,13 @@ def _stopped_itself(story: JobHistory, sight: Sight) -> bool:
 def _only_requested(story: JobHistory) -> Iterator[str]:
     """R2, R6: nothing is stopped without a request, and no request has two effects."""
     goals = story.some(Asked.STOP, Asked.STOP_SOME, Asked.DELETE)
-    parts = story.some(Asked.STOP_SOME)
+    parts, starts = story.some(Asked.STOP_SOME), story.some(Asked.AGAIN)
     for sight in story.sights:
         if sight.summary is None:
             continue
         requested = [each for each in goals if each.begun_s <= sight.ended_s]
         # The goal of a service has a new version when it is started, too.
-        again = story.some(Asked.AGAIN) if sight.summary.job_type == SERVICE else []
+        again = len(starts) if sight.summary.job_type == SERVICE else 0
         itself = int(_stopped_itself(story, sight))
         state = sight.summary.state
         stopped = state in (JobStates.KILLED, JobStates.KILLING)
@@ -346,7 +346,7 @@ def _only_requested(story: JobHistory) -> Iterator[str]:
             yield f"R2 {sight.summary.state.name}, and nobody stopped it: {sight.by}"
         if sight.view is None:
             continue
-        if sight.view.desired_state_version > 1 + len(requested) + len(again) + itself:
+        if sight.view.desired_state_version > 1 + len(requested) + again + itself:
             changes = sight.view.desired_state_version - 1
             yield f"R6 {len(requested)} changes were requested, {changes} are seen: {sight.by}"
         if sight.view.part_stops and sight.ended_s < _first_begun(parts):
@@ -355,6 +355,7 @@ def _only_requested(story: JobHistory) -> Iterator[str]:
 
 def _services_go_on(story: JobHistory) -> Iterator[str]:
     """R33: a service ends as KILLED only, and what of it has ended was stopped."""
+    stops = story.some(Asked.STOP, Asked.STOP_SOME, Asked.DELETE)
     for sight in story.sights:
         if sight.summary is None or sight.summary.job_type != SERVICE:
             continue
@@ -362,5 +363,5 @@ def _services_go_on(story: JobHistory) -> Iterator[str]:
         if state in (JobStates.SUCCEEDED, JobStates.FAILED):
             yield f"R33 a service is {state.name}: {sight.by}"
         ended = [name for name in ("SUCCEEDED", "FAILED", "LOST") if counts.get(name)]
-        if ended and not story.some(Asked.STOP, Asked.STOP_SOME, Asked.DELETE):
+        if ended and not stops:
             yield f"R33 instances of a service are {ended}, and nobody stopped it: {sight.by}"
