@@ -14,14 +14,18 @@ from typing import Any, NoReturn
 from peloton.actors.job.decide import NOT_TERMINAL
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import (
+    ControlWorkflow,
     DeleteJob,
     JobDeleted,
     JobStarted,
     JobStopped,
+    RestartJob,
     StartJob,
     StopJob,
+    WorkflowOrdered,
 )
 from peloton.actors.job.orders import OTHER_VERSION
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
@@ -29,6 +33,7 @@ from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
 from peloton.gateway.requests import request_of
 from peloton.gateway.stateless_status import stateless_summary
 from peloton.gateway.texts import client_name
+from peloton.gateway.workflow_status import workflow_info
 from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
 from peloton.runtime.vocabulary import Message, Refused
 
@@ -69,6 +74,59 @@ class StatelessJobs:
         )
         assert isinstance(answer, JobDeleted), answer
         return svc.DeleteJobResponse()
+
+    def RestartJob(self, sent: svc.RestartJobRequest, context: Context) -> Any:
+        """New runs of instances, a batch at a time, if the job has this version."""
+        spec = sent.restart_spec
+        if spec.in_place:
+            text = "in-place restart is not supported yet: a run goes to whichever host has room"
+            end(context, Code.UNIMPLEMENTED, text=text, field="restart_spec.in_place")
+        ranges = tuple((getattr(one, "from"), one.to) for one in spec.ranges)
+        options = WorkflowOptions(batch=spec.batch_size)
+        answer = self._changed(
+            sent,
+            context,
+            command=lambda expected: RestartJob(ranges, options, expected, sent.opaque_data.data),
+        )
+        assert isinstance(answer, WorkflowOrdered), answer
+        return svc.RestartJobResponse(version={"value": str(answer.version)})
+
+    def PauseJobWorkflow(self, sent: svc.PauseJobWorkflowRequest, context: Context) -> Any:
+        """Begin with no more instances until it is resumed."""
+        version = self._controlled(sent, context, order=WorkflowOrders.PAUSE)
+        return svc.PauseJobWorkflowResponse(version={"value": version})
+
+    def ResumeJobWorkflow(self, sent: svc.ResumeJobWorkflowRequest, context: Context) -> Any:
+        """Go on as before the pause."""
+        version = self._controlled(sent, context, order=WorkflowOrders.RESUME)
+        return svc.ResumeJobWorkflowResponse(version={"value": version})
+
+    def AbortJobWorkflow(self, sent: svc.AbortJobWorkflowRequest, context: Context) -> Any:
+        """Begin with no more instances; what was changed stays so."""
+        version = self._controlled(sent, context, order=WorkflowOrders.ABORT)
+        return svc.AbortJobWorkflowResponse(version={"value": version})
+
+    def ListJobWorkflows(self, sent: svc.ListJobWorkflowsRequest, context: Context) -> Any:
+        """The workflows of a job that are kept, the newest first; at most `updates_limit`."""
+        if not sent.job_id.value:
+            end(context, Code.INVALID_ARGUMENT, text="no job id provided")
+        if sent.instance_events:
+            text = "events of single instances are not kept yet: list without instance_events"
+            end(context, Code.UNIMPLEMENTED, text=text, field="instance_events")
+        view = existing_job(self._cluster_client, sent.job_id.value, context=context)
+        some = view.workflows[: sent.updates_limit] if sent.updates_limit else view.workflows
+        infos = [workflow_info(view, one) for one in some]
+        return svc.ListJobWorkflowsResponse(workflow_infos=infos)
+
+    def _controlled(self, sent: Any, context: Context, *, order: WorkflowOrders) -> str:
+        opaque = sent.opaque_data.data
+        answer = self._changed(
+            sent,
+            context,
+            command=lambda expected: ControlWorkflow(order, expected, opaque=opaque),
+        )
+        assert isinstance(answer, WorkflowOrdered), answer
+        return str(answer.version)
 
     def RefreshJob(self, sent: svc.RefreshJobRequest, context: Context) -> Any:
         """The job looks at its goal again; nothing is cached that could be stale."""
