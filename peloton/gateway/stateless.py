@@ -1,8 +1,8 @@
 """peloton.api.v1alpha JobService: services, by their entity versions.
 
-Turns its calls into commands of jobs. Serves what needs no spec in the form of v1alpha; other calls
-are answered by `unimplemented.py`. It must not compare versions itself: only the job knows its own
-at the moment of the change.
+Turns its calls into commands of jobs and queries; calls that are not here are answered by
+`unimplemented.py`. It must not compare versions itself before a change: only the job knows its own
+at that moment.
 """
 
 from __future__ import annotations
@@ -22,13 +22,20 @@ from peloton.actors.job.messages import (
     StopJob,
 )
 from peloton.actors.job.orders import OTHER_VERSION
+from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
+from peloton.gateway.long_calls import LongCall
 from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
 from peloton.gateway.requests import request_of
-from peloton.gateway.stateless_status import stateless_summary
-from peloton.gateway.texts import client_name
+from peloton.gateway.stateless_create import ServiceCreation
+from peloton.gateway.stateless_query import query_jobs, stream_jobs
+from peloton.gateway.stateless_specs import job_spec_of, partial_spec_of
+from peloton.gateway.stateless_status import job_status_of, stateless_summary
+from peloton.gateway.texts import client_name, known_job
+from peloton.gateway.translate_job import job_config_of
+from peloton.gateway.whole_configs import whole_config
 from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
 from peloton.runtime.vocabulary import Message, Refused
 
@@ -44,6 +51,10 @@ class StatelessJobs:
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
+
+    def CreateJob(self, sent: svc.CreateJobRequest, context: Context) -> Any:
+        """A new service; see `stateless_create`."""
+        return ServiceCreation(self._cluster_client, sent, context=context).answer()
 
     def StartJob(self, sent: svc.StartJobRequest, context: Context) -> Any:
         """All instances that were stopped begin new runs, if the job has this version."""
@@ -76,15 +87,39 @@ class StatelessJobs:
         return svc.RefreshJobResponse()
 
     def GetJob(self, sent: svc.GetJobRequest, context: Context) -> Any:
-        """The summary of a job."""
-        text = sent.version.value
-        if text and _version_of(text) is None:
+        """A job: its summary alone, its spec of one version alone, or spec and status."""
+        asked = _version_of(sent.version.value)
+        if sent.version.value and asked is None:
             end(context, Code.INVALID_ARGUMENT, text="entityVersion has wrong format")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
-        if text or not sent.summary_only:
-            text = "GetJob without summary_only is not supported yet: specs have no form of v1alpha"
-            end(context, Code.UNIMPLEMENTED, text=text)
-        return svc.GetJobResponse(summary=stateless_summary(view))
+        if sent.summary_only:
+            return svc.GetJobResponse(summary=stateless_summary(view))
+        known = view.spec.config_version
+        if asked is not None and asked.config != known:
+            text = f"version {asked.config} of the spec is not kept, only {known} is"
+            end(context, Code.NOT_FOUND, text=text)
+        info = stateless.JobInfo(
+            job_id={"value": client_name(view.summary.job)},
+            spec=job_spec_of(whole_config(self._cluster_client, view, context=context)),
+            status=job_status_of(view) if asked is None else None,
+        )
+        return svc.GetJobResponse(job_info=info)
+
+    def GetJobCache(self, sent: svc.GetJobCacheRequest, context: Context) -> Any:
+        """The status of a job, and the parts of its spec that the original keeps in memory."""
+        view = self._cluster_client.job(known_job(sent.job_id.value), context)
+        if view is None:
+            end(context, Code.NOT_FOUND, text="job not found in cache")
+        spec = partial_spec_of(job_config_of(view))
+        return svc.GetJobCacheResponse(spec=spec, status=job_status_of(view))
+
+    def QueryJobs(self, sent: svc.QueryJobsRequest, context: Context) -> Any:
+        """The jobs that match; see `stateless_query`."""
+        return query_jobs(self._cluster_client, sent, context=context)
+
+    async def ListJobs(self, sent: svc.ListJobsRequest, call: LongCall) -> None:
+        """Every job, as a stream; see `stateless_query`."""
+        await stream_jobs(self._cluster_client, call)
 
     def GetJobIDFromJobName(self, sent: svc.GetJobIDFromJobNameRequest, context: Context) -> Any:
         """The jobs of exactly that name, the newest first."""

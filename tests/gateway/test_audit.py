@@ -68,7 +68,7 @@ CHANGES_MADE = {
     f"{OPS}.Redrive", f"{OPS}.ForgetHost",
     *(f"{SCHEDULES}.{verb}Schedule" for verb in ("Create", "Pause", "Resume", "Delete")),
     f"{JOBS_2}.CreateJob",
-    *(f"{SERVICES}.{verb}Job" for verb in ("Start", "Stop", "Delete")),
+    *(f"{SERVICES}.{verb}Job" for verb in ("Create", "Start", "Stop", "Delete")),
     *(f"{pools}.{verb}ResourcePool" for pools in (POOLS_2, POOLS_V1)
       for verb in ("Create", "Delete", "Update")),
     *(f"{hosts}.{verb}Maintenance" for hosts in (HOSTS, HOSTS_V1)
