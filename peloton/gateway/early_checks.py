@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
 from peloton.actors.host.state import Maintenance
 from peloton.actors.job.messages import JobView
+from peloton.actors.job.slice.configs import SpecRow, spec_rows
 from peloton.actors.job.slice.messages import InstanceView, SliceOpening
-from peloton.actors.job.slice.state import SpecRow, spec_rows
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import PoolBlocker
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView

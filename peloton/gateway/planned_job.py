@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from peloton.actors.job.slice.configs import SpecRow, spec_rows
 from peloton.actors.job.slice.messages import SliceOpening, slice_key
-from peloton.actors.job.slice.state import SpecRow, spec_rows
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, LotWaits
 from peloton.actors.respool.planning import LotsPlan, NewLot

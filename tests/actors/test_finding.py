@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.finding import ORDER_FIELDS, find_instances
-from peloton.actors.job.slice.state import Slice, spec_rows
+from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.tally import list_instances
 from peloton.actors.task.kind import KIND as TASK
 from peloton.actors.task.messages import Policy, TaskGoals

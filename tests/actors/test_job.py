@@ -15,8 +15,8 @@ from peloton.actors.job import messages as m
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.kind import KIND
 from peloton.actors.job.messages import JobCreated, JobDeleted, JobGoals, JobStates, JobStopped
+from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceGone, SliceOpen, SliceTally, Tally
-from peloton.actors.job.slice.state import spec_rows
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig, effective
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import has_begun, job_state_of

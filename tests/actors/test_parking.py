@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from peloton.actors.host.messages import KillRun
+from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.goals import recall_s
 from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.messages import RunNotStarted
 from peloton.actors.job.slice.parking import STEPS, HoldPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.placing import AVOIDED_S
-from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
+from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.tally import why
 from peloton.actors.respool.lot.decide import ABSENT as LOT_ABSENT
 from peloton.actors.respool.lot.facts import LotEnqueued

@@ -12,6 +12,7 @@ import pytest
 
 from peloton.actors.host.messages import Launch, Port
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.counts import client_state, tally
 from peloton.actors.job.slice.goals import pursue, recall_s
 from peloton.actors.job.slice.kind import KIND
@@ -21,7 +22,7 @@ from peloton.actors.job.slice.looks import (
     REFUSED_REST_S,
     WISH_TIMEOUT_S,
 )
-from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
+from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.tally import list_instances, why
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import Resources

@@ -20,6 +20,8 @@ from peloton.actors.job import goals as job
 from peloton.actors.job.messages import JobGoals, JobStates
 from peloton.actors.job.name import goals as name_
 from peloton.actors.job.slice import goals as slice_
+from peloton.actors.job.workflow import goals as workflow
+from peloton.actors.job.workflow.messages import WorkflowStates
 from peloton.actors.respool import goals as respool
 from peloton.actors.respool.lot import goals as lot
 from peloton.actors.schedule import goals as schedule
@@ -71,6 +73,8 @@ def test_tables_name_nothing_else(kind: str) -> None:
 
 INNER: Mapping[str, tuple[Any, list[Any], type[enum.Enum]]] = {
     "admission of a task": (task.ADMISSION_TABLE, [*Admission], task.AdmissionGoals),
+    "renewal of a task": (task.RENEWAL_TABLE, [*TaskStates], task.RenewalGoals),
+    "workflow": (workflow.TABLE, [*WorkflowStates], workflow.WorkflowGoals),
     "run of a host": (ledger.RUN_TABLE, [None, *ledger.RunPhase], ledger.RunEvent),
 }
 """State machines inside of a kind."""

@@ -9,8 +9,9 @@ import pytest
 
 from peloton.actors.job.kind import KIND as JOBS
 from peloton.actors.job.messages import CreateJob, JobStates
+from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.messages import ListInstances, SliceOpening, SliceTally, Tally
-from peloton.actors.job.slice.state import Slice, spec_rows
+from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.tally import list_instances, tally
 from peloton.actors.job.slice.usage import times
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig

@@ -11,7 +11,7 @@ from tests.house.tree import Module, imports, under
 
 # All a kind has to say to another.
 SHARED_FILES = (
-    *("messages", "hold_messages", "move_messages"),
+    *("messages", "hold_messages", "move_messages", "rollout_messages"),
     *("conditions", "filters"),  # how what a message wants is read
 )
 VALUES = ("peloton.actors.resources", "peloton.actors.delays")
@@ -90,6 +90,7 @@ def homes(module: Module) -> Iterator[str]:
 def kind_of(path: str) -> str | None:
     """The folder of a kind a module belongs to; placement counts as one."""
     folder = path.rpartition("/")[0]
+    folder = ROOMS.get(folder, folder)
     if folder.startswith("peloton/actors/"):
         return folder.replace("/", ".")
     if path.startswith("peloton/placement/"):
@@ -128,6 +129,8 @@ def allowed(mine: str, name: str) -> bool:
     return not any(under(name, kind) and name != kind for kind in nested)
 
 
+# Folders of a kind's own, for what would be a kind by itself if it had a mailbox.
+ROOMS = {"peloton/actors/job/workflow": "peloton/actors/job"}
 KIND_PACKAGES = (
     "peloton.actors.job",
     "peloton.actors.job.slice",

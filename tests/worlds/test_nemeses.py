@@ -156,6 +156,11 @@ NOT_SENT = {
         "no pool of it lends: test_preemption has two, with a lost shard, and storms have them",
     ),
     ("job", "StartJob"): "there is no service: test_services has one, with a lost shard",
+    **dict.fromkeys(
+        [("job", name) for name in ("ReplaceJob", "RestartJob", "ControlWorkflow")],
+        "there is no service: test_workflows has one, with lost shards",
+    ),
+    ("task", "Renew"): "of its slice, in its own shard",
 }
 """Messages that do not travel in this history, and why."""
 

@@ -42,6 +42,7 @@ from peloton.actors.job.spec import (
 )
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.workflow import decide as workflows
 from peloton.actors.task.messages import LEVEL_CHANGES
 from peloton.runtime.vocabulary import SELF, SENDER, At, Bits, Decision, Due, Fact, Refused, Send
 
@@ -156,6 +157,9 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     reply = m.JobStopped(ranges, message.ended, version_of(job) if job.spec.is_service else None)
     if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
         return Decision(reply=reply, because="it is being stopped already")
+    if message.expected is not None and workflows.is_starting(job):
+        text = "job has active update with start_pods set, cannot stop it now"
+        return Decision(reply=Refused(workflows.TERMINATING, text, "id"), because=text)
     # Members that wait for their restart end without any change of a task, which were tallied.
     tallied = at.level >= LEVEL_CHANGES and metered(job.spec)
     if ranges == whole:
@@ -319,6 +323,9 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     NameFreed: waiting.from_level(waiting.freed),
     m.NoticeHandled: waiting.from_level(waiting.told_outside),
     m.MakeJob: make,
+    m.ReplaceJob: workflows.replace_job,
+    m.RestartJob: workflows.restart_job,
+    m.ControlWorkflow: workflows.control,
     Due: due,
 }
 
@@ -348,6 +355,9 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     NameFreed: _nothing,
     m.NoticeHandled: _nothing,
     m.MakeJob: make_first,
+    m.ReplaceJob: missing,
+    m.RestartJob: missing,
+    m.ControlWorkflow: missing,
     Due: _nothing,
 }
 

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from peloton.actors.job.slice.messages import Tally
 from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.workflow.facts import LeavesRaised as LeavesRaised
+from peloton.actors.job.workflow.facts import OpaqueChanged as OpaqueChanged
+from peloton.actors.job.workflow.facts import WorkflowBegun as WorkflowBegun
+from peloton.actors.job.workflow.facts import WorkflowMoved as WorkflowMoved
+from peloton.actors.job.workflow.facts import WorkflowUndone as WorkflowUndone
 from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
 
@@ -196,4 +201,9 @@ FACTS: dict[int, type] = {
     19: WaiterTold,
     20: NameSettled,
     21: NoticeSettled,
+    22: WorkflowBegun,
+    23: WorkflowMoved,
+    24: WorkflowUndone,
+    25: LeavesRaised,
+    26: OpaqueChanged,
 }

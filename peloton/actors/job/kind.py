@@ -17,13 +17,18 @@ from peloton.actors.job.facts import (
     ChangePiecesDropped,
     InstancesStarted,
     JobChanged,
+    LeavesRaised,
     NameSettled,
     NoticeSettled,
+    OpaqueChanged,
     OtherEnded,
     OtherNoted,
     SliceConfirmed,
     WaiterNoted,
     WaiterTold,
+    WorkflowBegun,
+    WorkflowMoved,
+    WorkflowUndone,
 )
 from peloton.actors.job.goals import pursue
 from peloton.actors.job.name.messages import LEVEL_ARRAYS
@@ -92,6 +97,9 @@ KIND = Kind(
             m.AddChange,
             m.UpdateJob,
             m.RefreshJob,
+            m.ReplaceJob,
+            m.RestartJob,
+            m.ControlWorkflow,
             m.ForgetJob,
             m.AwaitEnd,
             m.MakeJob,
@@ -112,7 +120,18 @@ KIND = Kind(
             ),
             LEVEL_CHANGES,
         ),
-        m.JobStarted: LEVEL_SERVICES,
+        **dict.fromkeys(
+            (
+                m.JobStarted,
+                m.WorkflowOrdered,
+                WorkflowBegun,
+                WorkflowMoved,
+                WorkflowUndone,
+                LeavesRaised,
+                OpaqueChanged,
+            ),
+            LEVEL_SERVICES,
+        ),
         ArchivedIn: LEVEL_ARCHIVE,
         **dict.fromkeys(
             (OtherNoted, OtherEnded, WaiterNoted, WaiterTold, NameSettled, NoticeSettled),

@@ -5,37 +5,26 @@ None may grow with the number of instances, except configs of single instances, 
 
 from __future__ import annotations
 
-import enum
 from typing import ClassVar
 
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
+from peloton.actors.job.notice_messages import NOTIFIER as NOTIFIER
+from peloton.actors.job.notice_messages import NOTIFIER_MESSAGES as NOTIFIER_MESSAGES
+from peloton.actors.job.notice_messages import Notice as Notice
+from peloton.actors.job.notice_messages import NoticeHandled as NoticeHandled
+from peloton.actors.job.notice_messages import PostNotice as PostNotice
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
 from peloton.actors.job.spec import JobSpec as JobSpec
 from peloton.actors.job.spec import Override as Override
+from peloton.actors.job.stages import JobGoals as JobGoals
+from peloton.actors.job.stages import JobStates as JobStates
+from peloton.actors.job.workflow.messages import ControlWorkflow as ControlWorkflow
+from peloton.actors.job.workflow.messages import ReplaceJob as ReplaceJob
+from peloton.actors.job.workflow.messages import RestartJob as RestartJob
+from peloton.actors.job.workflow.messages import WorkflowOrdered as WorkflowOrdered
+from peloton.actors.job.workflow.messages import WorkflowView as WorkflowView
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value, key
-
-
-class JobStates(enum.IntEnum):
-    """What clients see; the numbers are those of the wire."""
-
-    INITIALIZED = 1
-    PENDING = 2
-    RUNNING = 3
-    SUCCEEDED = 4
-    FAILED = 5
-    KILLED = 6
-    KILLING = 7
-    DELETED = 9
-
-
-class JobGoals(enum.IntEnum):
-    """What should be."""
-
-    SUCCEEDED = 1
-    RUNNING = 2
-    KILLED = 3
-    DELETED = 4
 
 
 class AddOverrides(Message, frozen=True, gc=False, array_like=True):
@@ -178,39 +167,6 @@ class EndHeard(Message, frozen=True, gc=False, array_like=True):
     waiter: Key
 
 
-class Notice(Value, frozen=True, gc=False, array_like=True):
-    """One end of a job, as it is told outside. `number` counts them; `counts` are by state."""
-
-    number: int
-    state: JobStates
-    counts: tuple[tuple[str, int], ...]
-    started_at: float
-    completed_at: float
-
-
-class PostNotice(Message, frozen=True, gc=False, array_like=True):
-    """Job to the notifier of its daemon: tell this end to who listens at `url`."""
-
-    delivery: ClassVar[Delivery] = Delivery.OWED
-
-    job: Key
-    url: str
-    notice: Notice
-    name: str
-    owner: str
-    pool_path: str
-    instances: int
-    created_at: float
-
-
-class NoticeHandled(Message, frozen=True, gc=False, array_like=True):
-    """Answer to `PostNotice`: it was told, or given up; `text` says how or why."""
-
-    number: int
-    posted: bool
-    text: str = ""
-
-
 class MakeJob(Message, frozen=True, gc=False, array_like=True):
     """Schedule to the job of one of its moments: exist. `who` is the principal that wants it."""
 
@@ -343,6 +299,7 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     held: str = ""  # what the job waits for before it begins
     next_start_at: float | None = None  # of an instance that waits for the throttle
     version: EntityVersion = EntityVersion(1, 1, 1)
+    workflows: tuple[WorkflowView, ...] = ()  # the newest first; all but that one are over
 
 
 MESSAGES: dict[int, type] = {
@@ -371,6 +328,9 @@ MESSAGES: dict[int, type] = {
     23: NoticeHandled,
     24: MakeJob,
     25: StartJob,
+    26: ReplaceJob,
+    27: RestartJob,
+    28: ControlWorkflow,
 }
 ANSWERS: dict[int, type] = {
     1: JobCreated,
@@ -382,11 +342,8 @@ ANSWERS: dict[int, type] = {
     7: JobUpdated,
     8: JobRefreshed,
     9: JobStarted,
+    10: WorkflowOrdered,
 }
-
-NOTIFIER = key("notifier", "webhooks")
-"""Each daemon with jobs has one of its own."""
-NOTIFIER_MESSAGES: dict[int, type] = {1: PostNotice}
 
 
 def job_key(job_id: str) -> Key:

@@ -19,6 +19,7 @@ from peloton.actors.job.state import EVOLVE, Job, known_uses
 from peloton.actors.job.throttle import to_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, unnoted
+from peloton.actors.job.workflow.progress import go_on, touched_by
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send, counted
 
@@ -61,7 +62,14 @@ def tallied_by(job: Job, facts: tuple[Fact, ...], *, now: float) -> Decision:
     folded = evolved_by(job, facts)
     terminal = folded.state in TERMINAL_JOB_STATES
     ended = f"the job ended as {folded.state.name}" if terminal else ""
+    before = folded
     raised, folded, touched = raise_grants(folded, now=now)
+    moved: tuple[Fact, ...] = ()
+    if folded.workflow is not None:
+        moved, folded = go_on(folded, now=now)
+    if moved:
+        sends = goals_of(folded, touched_by(before, folded))
+        return Decision(facts=(*facts, *raised, *moved), sends=sends, because=_moved(folded))
     if not raised:
         return Decision(facts=facts, sends=said_at_end(folded), because=ended)
     return Decision(
@@ -70,6 +78,13 @@ def tallied_by(job: Job, facts: tuple[Fact, ...], *, now: float) -> Decision:
         because=counted(len(touched), "slice", many="slices")
         + " may have more instances under way",
     )
+
+
+def _moved(job: Job) -> str:
+    workflow = job.workflow
+    assert workflow is not None
+    state = workflow.state.name.lower().replace("_", " ")
+    return f"the workflow to config {workflow.version} is {state} {workflow.because}".strip()
 
 
 def asked_first(job: Job) -> tuple[Send, ...]:
@@ -194,6 +209,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
         restarts=job.restarts.get(number, ()),
         tallied=number in job.awaited,
         begins=_begins(job, number),
+        rollout=job.workflow.order(number) if job.workflow is not None else None,
     )
 
 

@@ -16,6 +16,7 @@ from peloton.actors.job.spec import JobSpec, Override
 from peloton.actors.job.throttle import Throttled
 from peloton.actors.job.totals import total
 from peloton.actors.job.waits import Waits
+from peloton.actors.job.workflow.record import Workflow
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -69,6 +70,9 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     archived_end: float = 0.0  # and with which end
     waits: Waits = Waits()
     throttled: Throttled | None = None
+    workflow_version: int = 1
+    workflow: Workflow | None = None  # the last one
+    past_workflows: tuple[Workflow, ...] = ()  # those before it, the newest last
 
     @property
     def held(self) -> bool:
@@ -101,7 +105,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
 def version_of(job: Job) -> EntityVersion:
     """What clients compare before they change the job."""
     config = job.spec.config_version if job.spec is not None else 1
-    return EntityVersion(config, job.desired_state_version, 1)
+    return EntityVersion(config, job.desired_state_version, job.workflow_version)
 
 
 def known_use(job: Job, number: int) -> Use:

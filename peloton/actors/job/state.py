@@ -28,6 +28,7 @@ from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, began, job_state_of
+from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Bits
 
@@ -342,4 +343,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.WaiterTold: _waits(lambda waits, fact: w.told(waits, fact.waiter)),
     f.NameSettled: _waits(_name),
     f.NoticeSettled: _waits(lambda waits, fact: w.told_outside(waits, fact.number)),
+    **WORKFLOW_EVOLVE,
 }

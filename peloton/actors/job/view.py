@@ -10,6 +10,8 @@ from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import by_version, used
 from peloton.actors.job.waiting import next_start_of, what_holds
+from peloton.actors.job.workflow.leaves import progress_of
+from peloton.actors.job.workflow.messages import WorkflowView
 from peloton.runtime.vocabulary import Absent, At, Bits, Key
 
 
@@ -94,7 +96,15 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         held=what_holds(job),
         next_start_at=next_start_of(job),
         version=version_of(job),
+        workflows=_workflows(job),
     )
+
+
+def _workflows(job: Job) -> tuple[WorkflowView, ...]:
+    if job.workflow is None:
+        return ()
+    every = (*job.past_workflows, job.workflow)
+    return tuple(one.view(progress_of(job)) for one in reversed(every))
 
 
 def _versions(job: Job) -> tuple[tuple[int, int], ...]:

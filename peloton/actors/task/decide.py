@@ -58,6 +58,18 @@ def limit_set(task: Task, message: m.SetRunLimit, at: At) -> Decision:
     return Decision(facts=(f.RunLimitSet(message.max_running_s),), because="its job was updated")
 
 
+def renew(task: Task, message: m.Renew, at: At) -> Decision:
+    """Have another config: the run ends first, unless nothing of it changes."""
+    renewal = message.renewal
+    newest = task.renewal.number if task.renewal is not None else task.renewed
+    if renewal.number <= newest or task.goal == m.TaskGoals.DELETED:
+        return Decision(because="a later renewal is known, or it is to be deleted")
+    # One that was to have another config may be ending for it: it has none that still applies.
+    if message.runs or task.renewal is not None:
+        return Decision(facts=(f.RenewalOrdered(renewal),), because=renewal.because)
+    return Decision(facts=(f.TaskRenewed(renewal, runs=False),), because=renewal.because)
+
+
 def drop_events(task: Task, message: m.DropEvents, at: At) -> Decision:
     """Show nobody any more what happened to the runs up to this one."""
     return Decision(facts=(f.EventsDropped(min(message.run, task.run)),))
@@ -223,7 +235,8 @@ def gone(task: Task, message: m.RunGone, at: At) -> Decision:
 def _not_started(task: Task, outcome: m.RunOutcome) -> tuple[Send, ...]:
     """Tell the slice that a host did not start the run in time: nothing else ends so by itself."""
     wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    late = task.state == TaskStates.KILLING and task.cause == m.KillCause.NONE and not task.again
+    late = task.state == TaskStates.KILLING and task.cause == m.KillCause.NONE
+    late = late and not task.ends_for_next
     return (Send(PARENT, RunNotStarted()),) if late and wanted and outcome.end in _BROKEN else ()
 
 
@@ -281,6 +294,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.JoinGang: join_gang,
     m.ParkAdmission: park_admission,
     m.TicketParked: parked,
+    m.Renew: renew,
     Due: due,
 }
 
@@ -325,6 +339,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.JoinGang: _nothing,
     m.ParkAdmission: _nothing,
     m.TicketParked: _nothing,
+    m.Renew: _nothing,
     Due: _nothing,
 }
 

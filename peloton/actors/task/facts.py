@@ -5,7 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.task.messages import KillCause, Policy, RunOutcome, TaskGoals
+from peloton.actors.task.messages import KillCause, Policy, Renewal, RunOutcome, TaskGoals
 from peloton.runtime.vocabulary import Fact, Key
 
 
@@ -154,6 +154,19 @@ class AdmissionParked(Fact, frozen=True, gc=False, array_like=True):
     """The lot has parked the ticket."""
 
 
+class RenewalOrdered(Fact, frozen=True, gc=False, array_like=True):
+    """The task is to have this config once its run has ended and it holds no ticket."""
+
+    renewal: Renewal
+
+
+class TaskRenewed(Fact, frozen=True, gc=False, array_like=True):
+    """It has this config; with `runs`, the next run is to begin, unless the task was stopped."""
+
+    renewal: Renewal
+    runs: bool = True
+
+
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
@@ -183,4 +196,6 @@ FACTS: dict[int, type] = {
     26: GangJoined,
     27: AdmissionParking,
     28: AdmissionParked,
+    29: RenewalOrdered,
+    30: TaskRenewed,
 }

@@ -18,6 +18,7 @@ from peloton.actors.task.facts import (
     AdmissionRequested,
     TaskForgotten,
     TaskKilling,
+    TaskRenewed,
     TaskRestarted,
     TaskRetried,
     TaskThrottled,
@@ -164,6 +165,22 @@ def end_run(task: Task) -> Decision | Rest:
     return Decision(facts=(TaskKilling(RESTART_TEXT),), sends=(kill_run,), because=RESTART_TEXT)
 
 
+def end_old_run(task: Task) -> Decision | Rest:
+    """Kill the run, which has the old config; the next one has the new."""
+    assert task.renewal is not None
+    kill_run = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
+    because = task.renewal.because
+    return Decision(facts=(TaskKilling(because),), sends=(kill_run,), because=because)
+
+
+def take_config(task: Task) -> Decision | Rest:
+    """Have the new config, once no lot holds a ticket: the next one may be of another lot."""
+    if task.admission != Admission.NONE:
+        return release_admission(task)
+    assert task.renewal is not None
+    return Decision(facts=(TaskRenewed(task.renewal),), because=task.renewal.because)
+
+
 _ON_HOST: Mapping[TaskGoals, TaskStep] = {
     TaskGoals.SUCCEEDED: wait,
     TaskGoals.RUNNING: wait,
@@ -237,8 +254,44 @@ RESTART_TABLE: Mapping[TaskStates, Mapping[RestartGoals, TaskStep]] = {
 }
 
 
+class RenewalGoals(enum.StrEnum):
+    """What the order to have another config adds to the goal of a task."""
+
+    RUN = "run with it"
+    REST = "only have it"
+
+
+_END_FOR_RENEWAL: Mapping[RenewalGoals, TaskStep] = {
+    RenewalGoals.RUN: end_old_run,
+    RenewalGoals.REST: kill,
+}
+_TAKE_CONFIG: Mapping[RenewalGoals, TaskStep] = {
+    RenewalGoals.RUN: take_config,
+    RenewalGoals.REST: take_config,
+}
+
+RENEWAL_TABLE: Mapping[TaskStates, Mapping[RenewalGoals, TaskStep]] = {
+    TaskStates.WAITING: {RenewalGoals.RUN: take_config, RenewalGoals.REST: withdraw},
+    TaskStates.LAUNCHING: _END_FOR_RENEWAL,
+    TaskStates.LAUNCHED: _END_FOR_RENEWAL,
+    TaskStates.STARTING: _END_FOR_RENEWAL,
+    TaskStates.RUNNING: _END_FOR_RENEWAL,
+    TaskStates.KILLING: {RenewalGoals.RUN: wait, RenewalGoals.REST: wait},
+    TaskStates.SUCCEEDED: _TAKE_CONFIG,
+    TaskStates.FAILED: _TAKE_CONFIG,
+    TaskStates.LOST: _TAKE_CONFIG,
+    TaskStates.KILLED: _TAKE_CONFIG,
+    TaskStates.THROTTLED: {RenewalGoals.RUN: take_config, RenewalGoals.REST: withdraw},
+    TaskStates.HOLDING: {RenewalGoals.RUN: wait, RenewalGoals.REST: kill},
+    TaskStates.HELD: {RenewalGoals.RUN: wait, RenewalGoals.REST: kill},
+}
+
+
 def pursue(task: Task, at: At) -> Decision | Rest:
     """The next step towards the goal."""
+    if task.renewal is not None and task.goal != TaskGoals.DELETED:
+        goal = RenewalGoals.REST if task.goal == TaskGoals.KILLED else RenewalGoals.RUN
+        return RENEWAL_TABLE[task.state][goal](task)
     if task.again:
         return RESTART_TABLE[task.state][RestartGoals.RESTARTED](task)
     return TABLE[task.state][task.goal](task)

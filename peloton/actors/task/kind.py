@@ -24,10 +24,12 @@ from peloton.actors.task.facts import (
     HeldLaunching,
     HoldDropped,
     LaunchAccepted,
+    RenewalOrdered,
     RoomHeld,
     RunLimitSet,
     TaskHolding,
     TaskLaunching,
+    TaskRenewed,
     TaskRestarted,
 )
 from peloton.actors.task.goals import pursue
@@ -74,6 +76,7 @@ KIND = Kind(
             (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
         ),
         **dict.fromkeys((AdmissionParking, AdmissionParked), m.LEVEL_PARKING),
+        **dict.fromkeys((RenewalOrdered, TaskRenewed), m.LEVEL_SERVICES),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.

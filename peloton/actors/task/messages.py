@@ -121,6 +121,27 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     restart: int = 0
 
 
+class Renewal(Value, frozen=True, gc=False, array_like=True):
+    """The config that an instance is to have, by the workflow of this number."""
+
+    number: int
+    policy: Policy
+    spec: int  # index into the slice's table of configs
+    lot: Key
+    because: str
+
+
+class Renew(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: have this config.
+
+    `runs`: it is another one, or a run of its own is wanted: the present run ends first. Else the
+    run goes on, as nothing of it changes. Obeyed once, by the renewal's number.
+    """
+
+    renewal: Renewal
+    runs: bool = True
+
+
 class Queued(Message, frozen=True, gc=False, array_like=True):
     """Lot to tasks: the ticket of this number is in the queue."""
 
@@ -296,6 +317,7 @@ MESSAGES: dict[int, type] = {
     19: JoinGang,
     20: ParkAdmission,
     21: TicketParked,
+    22: Renew,
 }
 
 

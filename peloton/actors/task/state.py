@@ -22,6 +22,7 @@ from peloton.actors.task.messages import (
     KillCause,
     PastRun,
     Policy,
+    Renewal,
     RunOutcome,
     TaskGoals,
 )
@@ -96,6 +97,13 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     restart: int = 0  # number of the last order to restart that it has seen
     again: bool = False  # that order is still to be carried out: its present run ends first
     gang_round: int = 0  # the last one for which it was told to join its gang
+    renewal: Renewal | None = None  # the config that it is to have after its present run
+    renewed: int = 0  # number of the last renewal that was carried out
+
+    @property
+    def ends_for_next(self) -> bool:
+        """Whether its present run ends only because the next one was ordered."""
+        return self.again or self.renewal is not None
 
 
 def may_retry(task: Task) -> bool:
@@ -145,6 +153,16 @@ def _restarted(task: Task, fact: f.TaskRestarted) -> Task:
     return replace(_retried(task, fact), because="", unschedulable=False, **_FRESH_ATTEMPTS)
 
 
+def _renewed(task: Task, fact: f.TaskRenewed) -> Task:
+    renewal = fact.renewal
+    task = replace(task, policy=renewal.policy, renewal=None, renewed=renewal.number)
+    if not fact.runs or task.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
+        return task
+    if task.state == TaskStates.WAITING:
+        return replace(task, unschedulable=False, because="", **_FRESH_ATTEMPTS)
+    return replace(task, again=True)
+
+
 def _created(task: Task | None, fact: f.TaskCreated) -> Task:
     return Task(fact.goal, TaskStates.WAITING, fact.policy)
 
@@ -160,7 +178,7 @@ def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:
         cause=KillCause.NONE,
     )
     # A run that was to be restarted never began: the next one is what was ordered.
-    return replace(waiting, **_FRESH_ATTEMPTS) if task.again else waiting
+    return replace(waiting, **_FRESH_ATTEMPTS) if task.ends_for_next else waiting
 
 
 def _ended(task: Task, fact: f.RunEnded) -> Task:
@@ -168,7 +186,7 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
     state = _STATE_OF_END[outcome.end]
     if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED) and state != TaskStates.SUCCEEDED:
         return replace(task, state=TaskStates.KILLED)
-    if task.again:
+    if task.again or task.renewal is not None:
         return replace(task, state=state)  # how it ended decides nothing: it is restarted
     if task.state == TaskStates.KILLING and task.cause == KillCause.RUN_LIMIT:
         if state != TaskStates.SUCCEEDED:
@@ -275,6 +293,8 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.HeldLaunching: _state(TaskStates.LAUNCHING),
     f.HoldDropped: _hold_dropped,
     f.GangJoined: _joined,
+    f.RenewalOrdered: lambda task, fact: replace(task, renewal=fact.renewal),
+    f.TaskRenewed: _renewed,
 }
 
 COLUMNS: Mapping[str, Any] = {
@@ -310,6 +330,7 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
     f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
     f.EventsDropped: lambda fact, now: {"dropped": (fact.run, now)},
+    f.TaskRenewed: lambda fact, now: {"spec": fact.renewal.spec, "lot": fact.renewal.lot},
 }
 
 

@@ -18,9 +18,11 @@ from peloton.actors.job.messages import (
     InstancesOrdered,
     JobRefreshed,
     JobUpdated,
+    ReplaceJob,
     StartJob,
     StopJob,
 )
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.messages import CreatePool, PoolConfig
@@ -30,7 +32,10 @@ from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import RequestAnswered
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction
-from peloton.runtime.vocabulary import Absent, Key, Query, Refused
+from peloton.runtime.vocabulary import Absent, Bits, Key, Query, Refused
+
+COUNTED = ("config_version", "own_configs")
+"""What a job says of its spec, and its client does not."""
 
 
 class AcknowledgementCheck:
@@ -46,6 +51,7 @@ class AcknowledgementCheck:
         self._found_done: dict[tuple[Key, str], None] = {}
         """Requests that would have found nothing to do at some time while they were under way."""
         self._stopped: dict[Key, None] = {}
+        self._wished: dict[Key, tuple[Any, ...]] = {}  # what the last workflow is to lead to
         self._parts: dict[Key, dict[int, int]] = {}  # stopped instances, by job and slice
         self._deleted: dict[Key, None] = {}
         self._pools: dict[Key, PoolConfig] = {}
@@ -141,6 +147,20 @@ class AcknowledgementCheck:
             parts[number] = parts.get(number, 0) & ~members.raw
             self._ended[entry.key].pop(number, None)
 
+    def _rolls(self, entry: Entry, fact: jf.WorkflowBegun) -> None:
+        self._instances[entry.key] = fact.spec.instances
+        self._wished[entry.key] = _wish(fact.spec, fact)
+        if not fact.options.starts:
+            return
+        whole = tuple(
+            (number, Bits.span(0, SLICE_SIZE))
+            for number in range(-(-fact.spec.instances // SLICE_SIZE))
+        )
+        self._starts(entry, jf.InstancesStarted(fact.members or whole, fact.at))
+
+    def _renames(self, entry: Entry, fact: jf.OpaqueChanged) -> None:
+        self._wished[entry.key] = (*self._wished[entry.key][:-1], fact.opaque)
+
     def _changes(self, entry: Entry, fact: jf.JobChanged) -> None:
         self._instances[entry.key] = fact.spec.instances
 
@@ -180,8 +200,18 @@ class AcknowledgementCheck:
     def _is_deleted(self, job: Key, message: DeleteJob) -> bool:  # noqa: ARG002
         return job in self._deleted
 
+    def _is_on_its_way(self, job: Key, message: ReplaceJob) -> bool:
+        return self._wished.get(job) == _wish(message.spec, message)
+
     def _is_made(self, pool: Key, message: CreatePool) -> bool:
         return self._pools.get(pool) == message.config
+
+
+def _wish(spec: JobSpec, order: ReplaceJob | jf.WorkflowBegun) -> tuple[Any, ...]:
+    wanted = {
+        name: getattr(spec, name) for name in JobSpec.__struct_fields__ if name not in COUNTED
+    }
+    return wanted, order.overrides, order.options, order.opaque
 
 
 def _says_nothing_was_done(answer: Any) -> bool:
@@ -200,6 +230,8 @@ NOTED: Mapping[type, Callable[[AcknowledgementCheck, Entry, Any], None]] = {
     jf.JobMade: AcknowledgementCheck._makes,
     jf.InstancesStarted: AcknowledgementCheck._starts,
     jf.JobChanged: AcknowledgementCheck._changes,
+    jf.WorkflowBegun: AcknowledgementCheck._rolls,
+    jf.OpaqueChanged: AcknowledgementCheck._renames,
     jf.JobTallied: AcknowledgementCheck._tallies,
     pf.PoolCreated: AcknowledgementCheck._pool,
     pf.PoolUpdated: AcknowledgementCheck._pool,
@@ -209,6 +241,7 @@ FOUND_DONE: Mapping[type, Callable[[AcknowledgementCheck, Key, Any], bool]] = {
     StopJob: AcknowledgementCheck._is_stopped,
     StartJob: AcknowledgementCheck._is_started,
     DeleteJob: AcknowledgementCheck._is_deleted,
+    ReplaceJob: AcknowledgementCheck._is_on_its_way,
     CreatePool: AcknowledgementCheck._is_made,
 }
 """Requests that may be acknowledged without a fact, and when: all others are journaled."""

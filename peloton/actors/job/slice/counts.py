@@ -11,6 +11,7 @@ from typing import Any
 
 from peloton.actors.job.slice.goals import reviving, unborn, unended
 from peloton.actors.job.slice.messages import Tally
+from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.usage import times
 from peloton.actors.task.messages import TaskGoals
@@ -39,7 +40,8 @@ def client_state(task: Task) -> str:
     return _NAMES.get(task.state, task.state.name)
 
 
-Phase = tuple[bool, int, tuple[tuple[str, int], ...]]
+NO_ROLLOUT = 0, 0, 0
+Phase = tuple[bool, int, tuple[tuple[str, int], ...], tuple[int, int, int]]
 
 
 def phase(slice_: Slice, index: Any) -> Phase | None:
@@ -48,8 +50,10 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
 
     A slice that has begun all its instances uses no more of its grant than it has active ones: what
     it frees is granted to other slices by its tally, so each end is reported at once. With a
-    throttle the job has to release the next start upon each end.
+    throttle the job has to release the next start upon each end. A rollout that cannot use its
+    leave any more frees it for other slices, and what fails may end it.
     """
+    rollout = _rollout_phase(slice_.rollout) if slice_.rollout is not None else NO_ROLLOUT
     begun, active = False, 0
     for task, raw in index.classes.items() if index is not None else ():
         if task.state in ENDED and not (task.policy.together and waits_for_gang(task)):
@@ -57,14 +61,22 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
         else:
             begun = begun or task.state == TaskStates.RUNNING
             active += raw.bit_count()
-    if not begun:
+    if not begun and not rollout[0]:
         return None
     waiting = bool(slice_.held.raw or (slice_.closed and slice_.waiting.raw))
     if not (active or waiting):
-        return True, 0, tuple(sorted(index.count(client_state).items()))
+        return begun, 0, tuple(sorted(index.count(client_state).items())), rollout
     throttled = slice_.begins is not None
     ends_free_grants = slice_.grant is not None and (throttled or not waiting)
-    return False, active if ends_free_grants else 0, ()
+    return False, active if ends_free_grants else 0, (), rollout
+
+
+def _rollout_phase(rollout: Rollout) -> tuple[int, int, int]:
+    """Which rollout, how many are left where that frees leave for other slices, and have failed."""
+    if rollout.order.over:
+        return NO_ROLLOUT
+    tally = rollout.tally
+    return tally.number, min(tally.left + tally.failed, rollout.order.leave), tally.failed
 
 
 def is_final(phase: Phase | None) -> bool:
@@ -99,6 +111,7 @@ def tally(slice_: Slice, at: At) -> Tally:
         active=active,
         versions=_versions(slice_, at),
         starts=slice_.starts,
+        rollout=slice_.rollout.tally if slice_.rollout is not None else None,
     )
 
 

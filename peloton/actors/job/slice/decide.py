@@ -12,6 +12,7 @@ from typing import Any
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.configs import run_limit, spec_rows
 from peloton.actors.job.slice.counts import tally
 from peloton.actors.job.slice.evicting import evict, evict_nobody, room_found
 from peloton.actors.job.slice.gang_answers import (
@@ -30,7 +31,9 @@ from peloton.actors.job.slice.placing import (
     keep_wish,
     take_hosts,
 )
-from peloton.actors.job.slice.state import EVOLVE, Slice, run_limit, spec_rows
+from peloton.actors.job.slice.renewing import begun_rollout, told_at_once
+from peloton.actors.job.slice.rollouts import Rollout
+from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
     LEVEL_DROPPED_EVENTS,
@@ -56,13 +59,18 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
         return Decision(sends=(gone,), because="deleted before it was opened")
     if message.opening is None:
         return Decision(because="a goal without `opening` opens no slice")
-    opened = f.SliceOpened(message.job, message.number, message.opening, _metered(message))
+    order = message.rollout
+    limited = _metered(message) or order is not None
+    opened = f.SliceOpened(message.job, message.number, message.opening, limited)
     rows, members = spec_rows(message.number, message.opening)
     unborn = Slice(message.job, message.number, message.opening.count, rows, closed=members)
     new = Bits.span(0, message.opening.count)
     if opened.limited:
         new = _to_end(message, new)  # all others begin when the grant allows it: `goals.begin`
     facts: tuple[Fact, ...] = (opened, _goal_fact(message))
+    if order is not None:
+        every = Bits.span(0, message.opening.count)
+        facts = (*facts, f.RolloutBegun(order, message.opening, (), added=every))
     if opened.limited and new:
         facts = (*facts, f.MembersBegun(new))
     sends: list[Send] = []
@@ -87,7 +95,9 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     limits = _new_limits(slice_, message, at)
     if opening is not None and limits:
         facts.append(f.RunsLimited(opening.max_running_s))
-    if opening is not None and opening.count > slice_.count:
+    rolled = _rollout_facts(slice_, message, at)
+    facts += rolled
+    if opening is not None and opening.count > _fold(slice_, rolled).count:
         facts.append(f.SliceGrown(opening, _metered(message)))
     facts.append(_goal_fact(message))
     begun = Bits.span(0, slice_.count) - slice_.waiting
@@ -97,12 +107,19 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     gang, joining = reopened(slice_, now | held, at=at, stopped=message.stopped)
     facts += gang
     sends = [*_to_limit(slice_, limits, at), *joining]
+    asleep = _asleep(_fold(slice_, rolled).rollout)
+    now = now | _woken(_asleep(slice_.rollout) - asleep, message)
     sends += restart(slice_, message.version, goal=message.goal, some=now)
-    for goal, some in _by_goal(message, begun - now - held):
+    if message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+        asleep = NO_MEMBERS
+    for goal, some in _by_goal(message, begun - now - held - asleep):
         # The tasks exist, so the fields that create them stay empty.
         goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
         sends.append(Send(crowd_of(slice_), goals, some))
     folded = _fold(slice_, facts)
+    for fact in rolled:
+        if isinstance(fact, f.RolloutBegun):
+            sends += told_at_once(folded, fact)
     sends = [_confirm(folded, message, at), *sends, *told_lots(slice_, folded)]
     ends = _to_end(message, folded.waiting)
     if ends:
@@ -110,6 +127,33 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
         sends += create(folded, message.version, goal=TaskGoals.KILLED, some=ends)
         facts.append(f.MembersBegun(ends))
     return Decision(facts=tuple(facts), sends=tuple(sends), because=_reason(message.goal))
+
+
+def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]:
+    """What the order of a rollout changes: there is a new one, or it may go further, or no more."""
+    order, opening, known = message.rollout, message.opening, slice_.rollout
+    if order is None or opening is None:
+        return []
+    if known is None or order.number > known.order.number:
+        if order.over and opening.count <= slice_.count:
+            return []
+        stopped = message.stopped
+        return [begun_rollout(slice_, order, opening=opening, stopped=stopped, at=at)]
+    if order.number < known.order.number or known.order.over:
+        return []
+    if (order.leave, order.over) == (known.order.leave, False):
+        return []
+    return [f.LeaveChanged(order.leave, order.over)]
+
+
+def _asleep(rollout: Rollout | None) -> Bits:
+    return rollout.asleep if rollout is not None else NO_MEMBERS
+
+
+def _woken(members: Bits, message: m.SetSliceGoal) -> Bits:
+    """Of members that no rollout starts any more, those that the job wants to run."""
+    wanted = message.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+    return members - message.stopped if wanted else NO_MEMBERS
 
 
 def _new_limits(slice_: Slice, message: m.SetSliceGoal, at: At) -> Mapping[int, float | None]:

@@ -6,6 +6,8 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 from __future__ import annotations
 
 from peloton.actors.job.slice.messages import SliceOpening
+from peloton.actors.job.slice.rollout_messages import RolloutOrder
+from peloton.actors.job.slice.rollouts import NewRow
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.vocabulary import Bits, Fact, Key
 
@@ -85,6 +87,42 @@ class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The slice is deleted."""
 
 
+class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
+    """A rollout has begun: who is to have which config, or a new run, once there is leave.
+
+    `added` begin to exist with their leave, `asleep` were stopped and are started with it,
+    `current` are under way already. `before`: the rows of all members before it.
+    """
+
+    order: RolloutOrder
+    opening: SliceOpening
+    rows: tuple[NewRow, ...]
+    added: Bits = Bits()
+    asleep: Bits = Bits()
+    current: Bits = Bits()
+    before: tuple[tuple[int, Bits], ...] = ()
+
+
+class LeaveChanged(Fact, frozen=True, gc=False, array_like=True):
+    """How many members may be under way at once; or the rollout is over."""
+
+    leave: int
+    over: bool = False
+
+
+class MembersTaken(Fact, frozen=True, gc=False, array_like=True):
+    """The rollout goes on with these members."""
+
+    members: Bits
+
+
+class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
+    """The rollout is through with these members."""
+
+    done: Bits
+    failed: Bits = Bits()
+
+
 FACTS: dict[int, type] = {
     1: SliceOpened,
     2: SliceGoalSet,
@@ -96,4 +134,8 @@ FACTS: dict[int, type] = {
     8: MembersEvicted,
     9: GangComplete,
     10: GangFormed,
+    11: RolloutBegun,
+    12: LeaveChanged,
+    13: MembersTaken,
+    14: MembersSettled,
 }

@@ -22,6 +22,7 @@ from peloton.actors.job.slice.looks import (
     looks_for_host,
 )
 from peloton.actors.job.slice.messages import SliceGone
+from peloton.actors.job.slice.renewing import rollout_step
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
 from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
 from peloton.actors.task.state import ENDED, Admission, Task, waits_for_gang
@@ -49,7 +50,8 @@ class SliceStates(enum.StrEnum):
 
 def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
     """The state of the slice."""
-    if (slice_.closed or slice_.held.raw) and slice_.goal in (
+    under_way = slice_.rollout is not None and bool(slice_.rollout.current)
+    if (slice_.closed or slice_.held.raw or under_way) and slice_.goal in (
         TaskGoals.SUCCEEDED,
         TaskGoals.RUNNING,
     ):
@@ -168,6 +170,8 @@ def begin(slice_: Slice, at: At) -> Decision | None:
     if not (slice_.closed or slice_.held.raw):
         return None
     waiting = slice_.waiting | slice_.held
+    if slice_.rollout is not None:
+        waiting = waiting - slice_.rollout.added  # these begin with their leave
     active = active_of(slice_, at.index)
     grant = slice_.grant if slice_.grant is not None else slice_.count
     throttled = slice_.begins is not None
@@ -243,7 +247,11 @@ TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceStep]] = {
 
 
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
-    """The next step towards the goal."""
+    """The next step towards the goal; a rollout goes on whatever it is."""
+    if slice_.rollout is not None and slice_.goal != TaskGoals.DELETED:
+        rolled = rollout_step(slice_, at)
+        if rolled is not None:
+            return rolled
     return TABLE[slice_state_of(slice_, at.index)][slice_.goal](slice_, at)
 
 

@@ -11,8 +11,12 @@ from peloton.actors.job.slice.facts import (
     FACTS,
     GangComplete,
     GangFormed,
+    LeaveChanged,
     MembersEvicted,
+    MembersSettled,
+    MembersTaken,
     RestartsOrdered,
+    RolloutBegun,
     RunsLimited,
     SliceGrown,
 )
@@ -22,7 +26,13 @@ from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_wit
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
-from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_DROPPED_EVENTS, LEVEL_GANGS, TaskGoals
+from peloton.actors.task.messages import (
+    LEVEL_CHANGES,
+    LEVEL_DROPPED_EVENTS,
+    LEVEL_GANGS,
+    LEVEL_SERVICES,
+    TaskGoals,
+)
 from peloton.runtime.vocabulary import Key, Kind
 
 TALLY_INTERVAL_S = 0.2
@@ -79,6 +89,9 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
             MembersEvicted: LEVEL_PREEMPTION,
             **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
+            **dict.fromkeys(
+                (RolloutBegun, LeaveChanged, MembersTaken, MembersSettled), LEVEL_SERVICES
+            ),
         },
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peloton.actors.job.slice.state import Slice, SpecRow
+from peloton.actors.job.slice.configs import SpecRow
+from peloton.actors.job.slice.state import Slice
 from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.placement.messages import Shape

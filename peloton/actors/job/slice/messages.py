@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from peloton.actors.host.messages import Port
+from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import (
@@ -116,7 +117,7 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     adds members; the others keep their configs. `restarts`: members that are to begin a new run,
     disjoint, with the version of the goal that ordered it; orders that the slice has confirmed are
     left out. `tallied`: the confirmation is to hold a tally. `begins`: how many members may have
-    begun in all, by the job's throttle; None for no throttle.
+    begun in all, by the job's throttle; None for no throttle. `rollout`: the newest one.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -130,6 +131,7 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     restarts: tuple[tuple[int, Bits], ...] = ()
     tallied: bool = False
     begins: int | None = None
+    rollout: RolloutOrder | None = None
 
 
 class Evict(Message, frozen=True, gc=False, array_like=True):
@@ -180,6 +182,7 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     active: int = -1
     versions: tuple[tuple[int, int], ...] = ()
     starts: StartsUsed | None = None  # only where there is a throttle
+    rollout: RolloutTally | None = None
 
 
 class RunNotStarted(Message, frozen=True, gc=False, array_like=True):

@@ -13,36 +13,15 @@ from typing import Any
 
 import msgspec
 
-from peloton.actors.host.messages import RunSpec
 from peloton.actors.job.slice import facts as f
-from peloton.actors.job.slice.messages import (
-    Command,
-    SliceOpening,
-    StartsUsed,
-    TaskConfig,
-    effective,
-)
+from peloton.actors.job.slice import rollouts as r
+from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
+from peloton.actors.job.slice.messages import StartsUsed
 from peloton.actors.resources import Resources
-from peloton.actors.respool.lot.messages import GangTerms, LotShape, lot_key
-from peloton.actors.task.messages import SLICE_SIZE, Policy, TaskGoals
-from peloton.placement.messages import JOB_LABEL, HostSummary, Label, Shape
+from peloton.actors.respool.lot.messages import GangTerms
+from peloton.actors.task.messages import TaskGoals
+from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Bits, Key, Value
-
-DEFAULT_KILL_GRACE_S = 30.0
-MAX_FAILURES_MAX = 100
-"""A higher `max_failures` is silently lowered to this, as in the original."""
-
-
-class SpecRow(Value, frozen=True, gc=False, array_like=True):
-    """One distinct config, as each of its readers needs it."""
-
-    config: TaskConfig
-    run: RunSpec  # for the host
-    shape: Shape  # for the placer
-    lot: Key
-    lot_shape: LotShape  # for the pool
-    policy: Policy  # for the task
-    config_version: int = 1
 
 
 class Eviction(Value, frozen=True, gc=False, array_like=True):
@@ -76,6 +55,8 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     gang_open: bool = False  # it is not complete yet: none of `gang_base` may start
     gang_base: Bits = Bits()  # who is to start together, as far as they are not stopped
     gang_round: int = 0  # how often it was complete, or formed anew
+    rollout: r.Rollout | None = None  # the last one that its job ordered
+    lots_made: int = 0  # numbers that were given to lots; 0: as many as its configs name
 
     @property
     def waiting(self) -> Bits:
@@ -174,111 +155,6 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     avoid: tuple[tuple[Key, float], ...] = ()  # hosts where a run did not start, and until when
 
 
-def spec_rows(
-    number: int, opening: SliceOpening, *, known: tuple[SpecRow, ...] = (), count: int = 0
-) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:
-    """The distinct configs of a slice, and the members of each.
-
-    Of a slice that has `count` members with `known` configs, those of the members beyond them.
-    """
-    groups: dict[tuple[TaskConfig, bool], int] = {}
-    gang = (1 << opening.gang) - 1
-    first, rest = number * SLICE_SIZE, (1 << opening.count) - (1 << count)
-    for override in opening.overrides:
-        bit = 1 << override.instance - first
-        if not rest & bit:
-            continue  # of a member that has its config already
-        name = effective(opening.default, override.config), bool(bit & gang)
-        groups[name] = groups.get(name, 0) | bit
-        rest &= ~bit
-    for some, together in ((rest & gang, True), (rest & ~gang, False)):
-        if some:
-            name = opening.default, together
-            groups[name] = groups.get(name, 0) | some
-    lots: dict[LotShape, Key] = {row.lot_shape: row.lot for row in known}
-    rows = tuple(
-        _row(number, opening, config=config, lots=lots, gang=gang) for config, gang in groups
-    )
-    return rows, tuple(Bits(raw) for raw in groups.values())
-
-
-def _labels(opening: SliceOpening, config: TaskConfig) -> tuple[tuple[Label, ...], Label | None]:
-    """Those of a run, and of these the one by which its job's runs are kept apart."""
-    labels = tuple(Label(name, value) for name, value in config.labels)
-    apart = Label(JOB_LABEL, opening.job) if opening.spread else None
-    return (*labels, *((apart,) if apart is not None and apart not in labels else ())), apart
-
-
-def _row(
-    number: int,
-    opening: SliceOpening,
-    *,
-    config: TaskConfig,
-    lots: dict[LotShape, Key],
-    gang: bool,
-) -> SpecRow:
-    resources = config.resources or Resources()
-    may_go = opening.preemptible if config.preemptible is None else config.preemptible
-    lot_shape = LotShape(
-        pool=opening.pool,
-        resources=resources,
-        priority=opening.priority,
-        preemptible=may_go or resources.slack > 0,
-        revocable=opening.revocable,
-        controller=config.controller,
-        gang=gang,
-    )
-    lot = lots.setdefault(lot_shape, lot_key(opening.job, number, shape_number=len(lots)))
-    command = config.command or Command("")
-    labels, apart = _labels(opening, config)
-    run = RunSpec(
-        resources=resources,
-        value=command.value,
-        shell=command.shell,
-        arguments=command.arguments,
-        environment=command.environment,
-        ports=config.ports,
-        kill_grace_s=_grace_s(config),
-        image=config.image,
-        user=command.user,
-        caller=command.caller,
-        labels=labels,
-        constraint=config.constraint,
-        apart=apart,
-        priority=opening.priority if resources.slack else 0,
-    )
-    shape = Shape(
-        resources=resources,
-        ports=sum(1 for port in config.ports if port.number == 0),
-        constraint=config.constraint,
-        strategy=opening.strategy or ("spread" if opening.spread else "pack"),
-        labels=labels,
-        apart=apart,
-        fixed_ports=tuple(port.number for port in config.ports if port.number),
-    )
-    policy = _policy(opening, config, gang=gang)
-    return SpecRow(config, run, shape, lot, lot_shape, policy, opening.config_version)
-
-
-def _grace_s(config: TaskConfig) -> float:
-    return DEFAULT_KILL_GRACE_S if config.kill_grace_s is None else config.kill_grace_s
-
-
-def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
-    return Policy(
-        max_failures=min(config.max_failures or 0, MAX_FAILURES_MAX),
-        kill_grace_s=_grace_s(config),
-        max_running_s=run_limit(config, opening.max_running_s),
-        together=gang and opening.gang_together,
-        ends_with_slack=opening.revocable and bool(config.kill_on_preempt),
-    )
-
-
-def run_limit(config: TaskConfig, max_running_s: float | None) -> float | None:
-    """How long one run may take, of an instance with this config, by its job's limit."""
-    return min((limit for limit in (config.max_running_s, max_running_s) if limit), default=None)
-
-
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
     rows, members = spec_rows(fact.number, fact.opening)
     closed = members if fact.limited else ()
@@ -306,7 +182,13 @@ def _formed(slice_: Slice, fact: f.GangFormed) -> Slice:
 
 
 def _grown(slice_: Slice, fact: f.SliceGrown) -> Slice:
-    rows, members = spec_rows(slice_.number, fact.opening, known=slice_.specs, count=slice_.count)
+    rows, members = spec_rows(
+        slice_.number,
+        fact.opening,
+        known=slice_.specs,
+        count=slice_.count,
+        lots_made=slice_.lots_made,
+    )
     closed = slice_.closed or (Bits(),) * len(slice_.specs)
     return msgspec.structs.replace(
         slice_,
@@ -369,6 +251,59 @@ def _evicted(slice_: Slice, fact: f.MembersEvicted) -> Slice:
     return msgspec.structs.replace(slice_, evictions=(*others, last))
 
 
+def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
+    groups: tuple[SpecRow, ...] = ()
+    order, made = fact.order, max(slice_.lots_made, lots_of(slice_.specs))
+    if any(row.group is not None for row in fact.rows):
+        groups, _ = spec_rows(
+            slice_.number, fact.opening, known=slice_.specs, lots_made=slice_.lots_made
+        )
+        made += len({row.lot for row in groups} - {row.lot for row in slice_.specs})
+    beyond = max((row.place for row in fact.rows), default=-1) + 1 - len(slice_.specs)
+    specs = [*slice_.specs, *slice_.specs[:1] * max(beyond, 0)]
+    unborn = slice_.waiting | fact.added
+    closed = [members - unborn for members in slice_.closed] if fact.rows else [*slice_.closed]
+    closed += [NO_MEMBERS] * (len(specs) - len(closed))
+    targets: list[tuple[int, Bits]] = []
+    for row in fact.rows:
+        specs[row.place] = _new_row(slice_, row, groups=groups, version=order.config_version)
+        if row.runs:
+            closed[row.place] = row.members & unborn
+            some = row.members - unborn - fact.current
+            targets += [(row.place, some)] if some else []
+    rollout = r.Rollout(
+        order=order,
+        targets=tuple(targets),
+        added=fact.added,
+        asleep=fact.asleep,
+        current=fact.current,
+        places=tuple(row.place for row in fact.rows),
+        before=fact.before,
+        updated=sum(len(members) for _, members in targets) + len(fact.current),
+    )
+    return msgspec.structs.replace(
+        slice_,
+        count=max(slice_.count, fact.opening.count),
+        specs=tuple(specs),
+        closed=tuple(closed) if any(closed) else (),
+        rollout=rollout,
+        lots_made=made,
+    )
+
+
+def _new_row(slice_: Slice, row: r.NewRow, *, groups: tuple[SpecRow, ...], version: int) -> SpecRow:
+    if row.like is None:
+        return groups[row.group or 0]
+    like = slice_.specs[row.like]
+    config = like.config if row.group is None else groups[row.group].config
+    return msgspec.structs.replace(like, config=config, config_version=version)
+
+
+def _rolled(slice_: Slice, fold: Callable[[r.Rollout], r.Rollout]) -> Slice:
+    assert slice_.rollout is not None
+    return msgspec.structs.replace(slice_, rollout=fold(slice_.rollout))
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.SliceOpened: _opened,
     f.SliceGoalSet: _goal,
@@ -380,4 +315,12 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.MembersEvicted: _evicted,
     f.GangComplete: _complete,
     f.GangFormed: _formed,
+    f.RolloutBegun: _rollout,
+    f.LeaveChanged: lambda s, fact: _rolled(
+        s, lambda rollout: r.permitted(rollout, leave=fact.leave, over=fact.over)
+    ),
+    f.MembersTaken: lambda s, fact: _rolled(s, lambda rollout: r.taken(rollout, fact.members)),
+    f.MembersSettled: lambda s, fact: _rolled(
+        s, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed)
+    ),
 }

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from peloton.actors.delays import throttle_s
+from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.counts import INITIALIZED, client_state, tally
 from peloton.actors.job.slice.goals import active_of
 from peloton.actors.job.slice.messages import (
@@ -19,7 +20,7 @@ from peloton.actors.job.slice.messages import (
     SliceTally,
 )
 from peloton.actors.job.slice.placing import why_unplaced
-from peloton.actors.job.slice.state import GangNotes, Slice, SpecRow, WishNotes
+from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
 from peloton.actors.task.messages import SLICE_SIZE, KillCause
 from peloton.actors.task.state import (

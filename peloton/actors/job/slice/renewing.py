@@ -1,0 +1,267 @@
+"""How a slice carries out a rollout: which row each member is to have, and who is next.
+
+Turns an order of the job into rows of the table and members that wait for leave; and leave into
+orders to the tasks. Members of whose config nothing changes keep their run, and only learn the new
+version. Must not give leave to itself: the job counts who is under way in all slices.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from peloton.actors.job.slice import facts as f
+from peloton.actors.job.slice.configs import SpecRow, spec_rows
+from peloton.actors.job.slice.messages import SliceOpening, TaskConfig
+from peloton.actors.job.slice.rollout_messages import RolloutOrder
+from peloton.actors.job.slice.rollouts import NewRow, Rollout
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice
+from peloton.actors.task.messages import (
+    Policy,
+    Renew,
+    Renewal,
+    SetTaskGoal,
+    TaskGoals,
+    crowd_key,
+)
+from peloton.actors.task.state import ENDED, Task, TaskStates
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted
+
+_WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
+
+
+def same_config(one: TaskConfig, other: TaskConfig) -> bool:
+    """Whether a run by one config is a run by the other: names, the order of labels and ports, and
+    who sent it do not matter."""
+    return one is other or _compared(one) == _compared(other)
+
+
+def _compared(config: TaskConfig) -> TaskConfig:
+    command = config.command
+    return msgspec.structs.replace(
+        config,
+        name="",
+        raw=b"",
+        labels=tuple(sorted(config.labels)),
+        ports=tuple(sorted(config.ports, key=lambda port: (port.name, port.number, port.env))),
+        command=msgspec.structs.replace(command, caller="") if command is not None else None,
+    )
+
+
+def begun_rollout(
+    slice_: Slice, order: RolloutOrder, *, opening: SliceOpening, stopped: Bits, at: At
+) -> f.RolloutBegun:
+    """The fact that this rollout begins; `stopped`: members that are not to run.
+
+    Of one that is over before it began, only what new members are to be.
+    """
+    existing = Bits.span(0, slice_.count)
+    here = Bits(at.index.present) if at.index is not None else NO_MEMBERS
+    unborn = existing - here
+    added = Bits.span(0, opening.count) - existing
+    last = slice_.rollout
+    # Members that are under way already go on as part of this one: they are down, or were.
+    current = last.current & here if last is not None and not last.order.over else NO_MEMBERS
+    asleep = NO_MEMBERS
+    if order.starts:
+        asleep = here & Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED)) - stopped
+    forced = current | asleep | (order.members if order.members is not None else NO_MEMBERS)
+    if last is not None:
+        added = added | (last.added & existing)
+    plan = _Plan(slice_, order, opening=opening, forced=forced)
+    if at.index is not None and not order.over:
+        for spec, raw in at.index.columns.groups("spec", here.raw):
+            plan.place(spec or 0, Bits(raw))
+    plan.place_new(unborn | added if not order.over else added - existing)
+    return f.RolloutBegun(
+        order=order,
+        opening=opening,
+        rows=plan.rows(_in_use(slice_, at, coming=unborn - slice_.waiting)),
+        added=added,
+        asleep=asleep,
+        current=current,
+        before=plan.before if order.keeps else (),
+    )
+
+
+class _Plan:
+    """Which row each member of a slice is to have, as members are placed."""
+
+    def __init__(
+        self, slice_: Slice, order: RolloutOrder, *, opening: SliceOpening, forced: Bits
+    ) -> None:
+        self._slice, self._order, self._forced = slice_, order, forced
+        self._groups: tuple[tuple[SpecRow, Bits], ...] = ()
+        self._back = _before(slice_, order.back) if order.back else None
+        if order.members is None and not order.back:
+            rows, members = spec_rows(
+                slice_.number, opening, known=slice_.specs, lots_made=slice_.lots_made
+            )
+            self._groups = tuple(zip(rows, members, strict=True))
+        self.before: tuple[tuple[int, Bits], ...] = ()
+        self._found: dict[tuple[int | None, int | None, bool], Bits] = {}
+
+    def place(self, spec: int, members: Bits) -> None:
+        """Members that exist, and have the row `spec`."""
+        self.before = (*self.before, (spec, members))
+        row = self._slice.specs[spec]
+        if self._order.members is not None:
+            self._copy(spec, spec, members=members, same=True)
+        elif self._order.back and self._back is None:
+            self._copy(spec, spec, members=members, same=True)  # that rollout changed nothing here
+        elif self._back is not None:
+            for source, some in self._back:
+                if some & members:
+                    same = same_config(self._slice.specs[source].config, row.config)
+                    self._copy(source, spec, members=some & members, same=same)
+        for group, (wanted, some) in enumerate(self._groups):
+            if not some & members:
+                continue
+            same = same_config(wanted.config, row.config)
+            kept = some & members - self._forced if same else NO_MEMBERS
+            self._add(group, spec, runs=False, members=kept)
+            self._add(group, None, runs=True, members=some & members - kept)
+
+    def place_new(self, members: Bits) -> None:
+        """Members that do not exist yet: they begin with the new config."""
+        for group, (_, some) in enumerate(self._groups):
+            self._add(group, None, runs=True, members=some & members)
+        if self._order.members is not None or self._order.back:
+            for spec, some in enumerate(self._slice.closed):
+                self._add(None, spec, runs=True, members=some & members)
+
+    def _copy(self, source: int, spec: int, *, members: Bits, same: bool) -> None:
+        kept = members - self._forced if same else NO_MEMBERS
+        self._add(None, spec, runs=False, members=kept)
+        self._add(None, source, runs=True, members=members - kept)
+
+    def _add(self, group: int | None, like: int | None, *, runs: bool, members: Bits) -> None:
+        if members:
+            name = group, like, runs
+            self._found[name] = self._found.get(name, NO_MEMBERS) | members
+
+    def rows(self, used: frozenset[int]) -> tuple[NewRow, ...]:
+        """The rows, in places that nobody uses, or beyond the table."""
+        free = iter([place for place in range(len(self._slice.specs)) if place not in used])
+        beyond = iter(range(len(self._slice.specs), len(self._slice.specs) + len(self._found)))
+        return tuple(
+            NewRow(next(free, None) or next(beyond), members, group, like, runs)
+            for (group, like, runs), members in self._found.items()
+        )
+
+
+def _before(slice_: Slice, number: int) -> tuple[tuple[int, Bits], ...] | None:
+    """The rows before the rollout of this number; None if the slice never began it."""
+    rollout = slice_.rollout
+    return rollout.before if rollout is not None and rollout.order.number == number else None
+
+
+def _in_use(slice_: Slice, at: At, *, coming: Bits) -> frozenset[int]:
+    """Rows that a member has or is to have, and those that a rollout goes back to.
+
+    `coming`: members that begin to exist in this very frame, nobody knows with which rows.
+    """
+    if coming:
+        return frozenset(range(len(slice_.specs)))
+    used = {0}
+    if at.index is not None:
+        used |= {spec or 0 for spec, _ in at.index.columns.groups("spec", at.index.present)}
+        used |= {task.renewal.spec for task in at.index.classes if task.renewal is not None}
+    used |= {spec for spec, members in enumerate(slice_.closed) if members}
+    if slice_.rollout is not None:
+        used |= {*slice_.rollout.places, *(spec for spec, _ in slice_.rollout.before)}
+    return frozenset(used)
+
+
+def told_at_once(slice_: Slice, fact: f.RolloutBegun) -> list[Send]:
+    """Orders to members that need no leave: nothing of them changes, or they are under way."""
+    sends: list[Send] = []
+    for row in fact.rows:
+        some = row.members & fact.current if row.runs else row.members
+        if some:
+            sends.append(_renew(slice_, row.place, members=some, runs=row.runs))
+    return sends
+
+
+def rollout_step(slice_: Slice, at: At) -> Decision | None:
+    """What is to be done for the rollout now: see who is through, and begin the next ones."""
+    rollout = slice_.rollout
+    if rollout is None or rollout.order.over or at.index is None:
+        return None
+    order = rollout.order
+    if not rollout.current and not (order.leave and rollout.waiting):
+        return None
+    done, failed = _through(rollout, at) if rollout.current else (NO_MEMBERS, NO_MEMBERS)
+    room = order.leave - len(rollout.current - done) - len(rollout.failed)
+    some = _next(slice_, rollout, at=at, room=room) if room > 0 else NO_MEMBERS
+    if not (done or failed or some):
+        return None
+    facts: list[f.MembersSettled | f.MembersTaken] = []
+    if done or failed:
+        facts.append(f.MembersSettled(done, failed))
+    if some:
+        facts.append(f.MembersTaken(some))
+    sends: list[Send] = []
+    for place, members in rollout.targets:
+        if members & some:
+            sends.append(_renew(slice_, place, members=members & some, runs=True))
+    sends += woken(slice_, rollout.asleep & some)
+    because = counted(len(some), "instance", many="instances")
+    because = f"{because} may be changed: {order.because}" if some else ""
+    return Decision(facts=tuple(facts), sends=tuple(sends), because=because)
+
+
+def woken(slice_: Slice, members: Bits) -> list[Send]:
+    """Orders to members that were stopped, to run; none while the slice is not to."""
+    members = members - slice_.stopped
+    if not members or slice_.goal not in _WANTED:
+        return []
+    version = slice_.version
+    goal = SetTaskGoal(version, slice_.goal, Policy(), 0, Key(""), "", version)
+    return [Send(_crowd(slice_), goal, members)]
+
+
+def _through(rollout: Rollout, at: At) -> tuple[Bits, Bits]:
+    """Members under way that are done, and those that have failed."""
+    number, most = rollout.order.number, rollout.order.max_attempts
+    known = Bits(at.index.where(lambda task: task.renewed >= number and task.renewal is None))
+    known = rollout.current & (known | rollout.created)
+    done = known & Bits(at.index.where(_is_done))
+    if not most:
+        return done, NO_MEMBERS
+    return done, known - done & Bits(at.index.where(lambda task: task.failures >= most))
+
+
+def _is_done(task: Task) -> bool:
+    if task.again or task.renewal is not None:
+        return False
+    if task.goal in _WANTED:
+        return task.state == TaskStates.RUNNING
+    return task.state in ENDED
+
+
+def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
+    """The members that begin now: new ones, then those that do not run, then the others.
+
+    Whoever is down already is changed first: no other has to go down for it.
+    """
+    found = rollout.added.lowest(room)
+    waiting = rollout.waiting - rollout.added
+    stopped = Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED))
+    up = Bits(at.index.where(lambda task: task.state == TaskStates.RUNNING))
+    for some in (waiting - stopped - up, waiting & stopped, waiting & up - stopped):
+        if len(found) >= room:
+            break
+        found = found | some.lowest(room - len(found))
+    return found
+
+
+def _renew(slice_: Slice, place: int, *, members: Bits, runs: bool) -> Send:
+    row, rollout = slice_.specs[place], slice_.rollout
+    assert rollout is not None
+    order = rollout.order
+    renewal = Renewal(order.number, row.policy, place, row.lot, order.because)
+    return Send(_crowd(slice_), Renew(renewal, runs), members)
+
+
+def _crowd(slice_: Slice) -> Key:
+    return crowd_key(slice_.job.partition("/")[2], slice_.number)

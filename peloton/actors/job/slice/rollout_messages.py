@@ -1,0 +1,50 @@
+"""What a job orders of a slice in a workflow, and what the slice reports of it.
+
+A workflow gives instances another config, or a new run, a bounded number of them at a time. The
+part of one slice is its rollout. Must not know of the workflow's states.
+"""
+
+from __future__ import annotations
+
+from peloton.runtime.vocabulary import Bits, Value
+
+
+class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
+    """Job to slice, with each goal: the newest rollout, and how far it may go.
+
+    `number` rises with each rollout of the job. `leave`: how many members may be under way or have
+    failed: what fails is no leave for the next one, before the job has seen it. `over`: what has
+    not begun is not begun any more.
+    """
+
+    number: int
+    config_version: int
+    because: str
+    leave: int = 0
+    over: bool = False
+    members: Bits | None = None  # that begin a new run; None: those whose config is another one
+    max_attempts: int = 0  # failures with which an instance has failed; 0: it never fails
+    starts: bool = False  # members that were stopped are started, too
+    back: int = 0  # to the configs before the rollout of this number, not to those of the opening
+    keeps: bool = False  # the configs before are kept, for a rollout that goes back
+
+
+class RolloutTally(Value, frozen=True, gc=False, array_like=True):
+    """Members of a slice by what the rollout of this number has done of them.
+
+    `waiting` have not begun, `current` are under way, `done` and `failed` are not any more. Of all
+    these, `added` are new, and `updated` are not.
+    """
+
+    number: int
+    waiting: int = 0
+    current: int = 0
+    done: int = 0
+    failed: int = 0
+    added: int = 0
+    updated: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many are to be under way, or are."""
+        return self.waiting + self.current

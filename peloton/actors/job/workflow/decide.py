@@ -1,0 +1,231 @@
+"""How a job decides commands that begin, pause, resume and abort its workflows.
+
+Turns a command into facts, goals for the slices and an answer with the job's new version. Must not
+address a task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from peloton.actors.job.grants import count_of
+from peloton.actors.job.orders import (
+    OTHER_VERSION,
+    clipped,
+    evolved_by,
+    goals_of,
+    missing,
+    other_version,
+    slices_in,
+)
+from peloton.actors.job.record import version_of
+from peloton.actors.job.slice.messages import members_in
+from peloton.actors.job.spec import (
+    INVALID,
+    JobSpec,
+    Override,
+    check_instances,
+    check_service,
+    check_slack,
+    check_spec,
+)
+from peloton.actors.job.stages import JobGoals, JobStates
+from peloton.actors.job.state import Job
+from peloton.actors.job.workflow import facts as f
+from peloton.actors.job.workflow import messages as m
+from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
+from peloton.actors.job.workflow.progress import go_on, touched_by
+from peloton.runtime.vocabulary import At, Decision, Fact, Refused
+
+CONFLICT, DELETING, TERMINATING = "CONFLICT", "DELETING", "TERMINATING"
+NO_WORKFLOW, NOT_BUILT = "NO_WORKFLOW", "NOT_BUILT"
+FIXED = (
+    ("pool", "respool_id", "resource pool identifier is immutable"),
+    ("job_type", "type", "job type is immutable"),
+)
+FIXED_LABELS = ("after", "deadline", "unique", "throttle", "notify")
+"""What labels say of a job as a whole; it holds from its creation on."""
+_GOALS = {
+    m.WorkflowOrders.PAUSE: WorkflowGoals.PAUSE,
+    m.WorkflowOrders.RESUME: WorkflowGoals.RESUME,
+    m.WorkflowOrders.ABORT: WorkflowGoals.ABORT,
+}
+
+
+def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
+    """Give the job another spec, and its instances what of it is new to them."""
+    refused = _not_now(job, message, at=at, kind=m.WorkflowTypes.UPDATE)
+    if refused is not None:
+        return refused
+    known = job.spec
+    assert known is not None
+    if message.config and message.config != known.config_version:
+        text = "invalid job configuration version"
+        return _refused(OTHER_VERSION, text, field="updateConfig.jobConfig.changeLog.version")
+    given = [override for _, overrides in message.overrides for override in overrides]
+    spec = msgspec.structs.replace(
+        message.spec, config_version=known.config_version + 1, own_configs=len(given)
+    )
+    digest = _digest(spec, message.overrides)
+    same = _same_again(job, message, digest=digest, at=at)
+    if same is not None:
+        return same
+    wrong = _wrong(known, spec, given=given, options=message.options, level=at.level)
+    if wrong is not None:
+        return Decision(reply=wrong, because=wrong.text)
+    fact = f.WorkflowBegun(
+        kind=m.WorkflowTypes.UPDATE,
+        options=message.options,
+        spec=spec,
+        at=at.now,
+        overrides=message.overrides,
+        opaque=message.opaque,
+        digest=digest,
+        who=at.who,
+    )
+    return _ordered(job, fact, at=at, because="Job configuration updated via API")
+
+
+def restart_job(job: Job, message: m.RestartJob, at: At) -> Decision:
+    """New runs of instances, a batch at a time."""
+    refused = _not_now(job, message, at=at, kind=m.WorkflowTypes.RESTART)
+    if refused is not None:
+        return refused
+    spec = job.spec
+    assert spec is not None
+    whole = ((0, spec.instances),)
+    ranges = clipped(message.ranges, spec.instances) or whole
+    members = [
+        (number, members_in(number, ranges, count=count_of(spec, number)))
+        for number in slices_in(ranges)
+    ]
+    fact = f.WorkflowBegun(
+        kind=m.WorkflowTypes.RESTART,
+        options=msgspec.structs.replace(message.options, starts=True),
+        spec=msgspec.structs.replace(spec, config_version=spec.config_version + 1),
+        at=at.now,
+        members=tuple((number, some) for number, some in members if some),
+        ranges=ranges,
+        opaque=message.opaque,
+        who=at.who,
+    )
+    return _ordered(job, fact, at=at, because="restarted on request")
+
+
+def is_starting(job: Job) -> bool:
+    """Whether a workflow is about to start instances that were stopped."""
+    workflow = job.workflow
+    return workflow is not None and not workflow.is_over and workflow.options.starts
+
+
+def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
+    """Pause, resume or abort the workflow; what it has begun with goes on in any case."""
+    if job.spec is None or job.goal == JobGoals.DELETED:
+        return missing(message, at)
+    refused = other_version(job, message.expected)
+    if refused is not None:
+        return refused
+    workflow = job.workflow
+    if workflow is None or (message.number and workflow.number != message.number):
+        return _refused(NO_WORKFLOW, "no workflow found", field="")
+    state = next_state(workflow, _GOALS[message.order]) or workflow.state
+    fact = f.WorkflowMoved(state, at.now, ordered=True, opaque=message.opaque, who=at.who)
+    return _ordered(job, fact, at=at, because=f"{message.order.name.lower()} by a client")
+
+
+def _ordered(job: Job, fact: Fact, *, at: At, because: str) -> Decision:
+    begun = evolved_by(job, (fact,))
+    more, folded = go_on(begun, now=at.now)
+    assert folded.workflow is not None
+    number = folded.workflow.number
+    return Decision(
+        facts=(fact, *more),
+        sends=goals_of(folded, touched_by(job, folded)),
+        reply=m.WorkflowOrdered(version_of(folded), number),
+        because=because,
+    )
+
+
+def _not_now(
+    job: Job, message: m.ReplaceJob | m.RestartJob, *, at: At, kind: m.WorkflowTypes
+) -> Decision | None:
+    """The refusal of a workflow for what the job is at this moment."""
+    spec = job.spec
+    if spec is None:
+        return missing(message, at)
+    if job.goal == JobGoals.DELETED:
+        return _refused(DELETING, "job is going to be deleted", field="id")
+    refused = other_version(job, message.expected)
+    if refused is not None:
+        return refused
+    if not spec.is_service:
+        return _refused(INVALID, "the job is not a service", field="jobId")
+    wrong = check_service(spec, level=at.level)
+    if wrong is not None:
+        return Decision(reply=wrong, because=wrong.text)
+    if message.options.starts and job.state == JobStates.KILLING:
+        text = "job is being terminated, cannot update with start_pods set now"
+        return _refused(TERMINATING, text, field="id")
+    workflow = job.workflow
+    if workflow is None or workflow.is_over:
+        return None
+    if (workflow.kind, kind) == (m.WorkflowTypes.UPDATE, m.WorkflowTypes.UPDATE):
+        return None
+    text = f"workflow {kind.name} cannot overwrite workflow {workflow.kind.name}"
+    return _refused(CONFLICT, text, field="")
+
+
+def _same_again(job: Job, message: m.ReplaceJob, *, digest: str, at: At) -> Decision | None:
+    """The answer where the job is on its way to this very spec already."""
+    workflow = job.workflow
+    if workflow is None or workflow.is_over or workflow.undone:
+        return None
+    if (workflow.digest, workflow.options) != (digest, message.options):
+        return None
+    if message.opaque == workflow.opaque:
+        reply = m.WorkflowOrdered(version_of(job), workflow.number)
+        return Decision(reply=reply, because="the job is on its way to it already")
+    fact = f.OpaqueChanged(message.opaque, at.now)
+    return _ordered(job, fact, at=at, because="only the client's data are others")
+
+
+def _digest(spec: JobSpec, overrides: tuple[tuple[int, tuple[Override, ...]], ...]) -> str:
+    """What two equal wishes have in common; the number of the version is no part of a wish."""
+    wish = msgspec.structs.replace(spec, config_version=0), overrides
+    return hashlib.sha256(msgspec.msgpack.encode(wish)).hexdigest()
+
+
+def _wrong(
+    known: JobSpec,
+    spec: JobSpec,
+    *,
+    given: list[Override],
+    options: m.WorkflowOptions,
+    level: int,
+) -> Refused | None:
+    """The first rule that the new spec breaks."""
+    for name, field, text in FIXED:
+        if getattr(known, name) != getattr(spec, name):
+            text = f"failed to validate spec update: {text}"
+            return Refused(INVALID, text, f"config.{field}")
+    for name in FIXED_LABELS:
+        if getattr(known, name) != getattr(spec, name):
+            text = f"peloton.{name}: it holds from the creation of a job on"
+            return Refused(INVALID, text, "config.labels")
+    if spec.instances < known.instances:
+        text = f"fewer instances ({spec.instances} for {known.instances}) are not supported yet"
+        return Refused(NOT_BUILT, text, "config.instanceCount")
+    if options.back and spec.instances > known.instances:
+        text = "rolling back the addition of instances is not supported yet"
+        return Refused(NOT_BUILT, text, "updateSpec.rollbackOnFailure")
+    return (
+        check_spec(spec)
+        or check_instances(spec, given, own=len(given))
+        or check_slack(spec, given, level=level)
+    )
+
+
+def _refused(code: str, text: str, *, field: str) -> Decision:
+    return Decision(reply=Refused(code, text, field), because=text)

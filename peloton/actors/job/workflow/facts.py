@@ -1,0 +1,60 @@
+"""What a job journals of its workflows; the numbers are in the job's table.
+
+A fact must not hold more than its fold needs, nor ever change its meaning.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
+from peloton.runtime.vocabulary import Bits, Fact
+
+
+class WorkflowBegun(Fact, frozen=True, gc=False, array_like=True):
+    """A workflow has begun; one that was under way is aborted.
+
+    The job has this spec from now on, and slices these configs of single instances. `members`: of a
+    restart, who begins a new run, by slice.
+    """
+
+    kind: WorkflowTypes
+    options: WorkflowOptions
+    spec: JobSpec
+    at: float
+    overrides: tuple[tuple[int, tuple[Override, ...]], ...] = ()
+    members: tuple[tuple[int, Bits], ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
+    opaque: str = ""
+    digest: str = ""
+    who: str = ""
+
+
+class WorkflowMoved(Fact, frozen=True, gc=False, array_like=True):
+    """The workflow is in this state. `ordered`: by a client, so the job's version rises."""
+
+    state: WorkflowStates
+    at: float
+    ordered: bool = False
+    opaque: str = ""
+    because: str = ""
+    who: str = ""
+
+
+class WorkflowUndone(Fact, frozen=True, gc=False, array_like=True):
+    """Too many instances have failed: they are given the configs before, as a new version."""
+
+    at: float
+    because: str
+
+
+class LeavesRaised(Fact, frozen=True, gc=False, array_like=True):
+    """How many members of these slices may be under way at once."""
+
+    leaves: tuple[tuple[int, int], ...]
+
+
+class OpaqueChanged(Fact, frozen=True, gc=False, array_like=True):
+    """The client's data of the workflow are these."""
+
+    opaque: str
+    at: float

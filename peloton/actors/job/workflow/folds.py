@@ -1,0 +1,193 @@
+"""How facts of workflows change a job. Must not decide anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import immutables
+from msgspec.structs import replace
+
+from peloton.actors.job import throttle as t
+from peloton.actors.job import waits as w
+from peloton.actors.job.grants import count_of
+from peloton.actors.job.record import Job, default_goal
+from peloton.actors.job.stages import JobGoals, JobStates
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.workflow import facts as f
+from peloton.actors.job.workflow.leaves import bounds_of, progress_of
+from peloton.actors.job.workflow.messages import WorkflowStates, WorkflowTypes
+from peloton.actors.job.workflow.record import (
+    ENDED_KEPT_MAX,
+    EVENTS_KEPT_MAX,
+    WORKFLOW_OVER,
+    Workflow,
+)
+from peloton.runtime.vocabulary import Bits
+
+
+def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
+    known, spec, version = job.spec, fact.spec, job.version + 1
+    assert known is not None
+    last = job.workflow
+    past = job.past_workflows
+    if last is not None:
+        past = (
+            *past,
+            last if last.is_over else _ended(job, last, state=WorkflowStates.ABORTED, at=fact.at),
+        )
+    restarts = fact.kind == WorkflowTypes.RESTART
+    members = immutables.Map(fact.members) if restarts else None
+    workflow = Workflow(
+        number=version,
+        kind=fact.kind,
+        options=fact.options,
+        version=spec.config_version,
+        previous_version=known.config_version,
+        created_at=fact.at,
+        members=members,
+        ranges=fact.ranges,
+        carried=immutables.Map(bounds_of(job)),
+        opaque=fact.opaque,
+        digest=fact.digest,
+        before=known if fact.options.back else None,
+    )
+    first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
+    job = replace(
+        job,
+        spec=spec,
+        version=version,
+        workflow_version=job.workflow_version + 1,
+        confirmed=Bits(),
+        overrides=job.overrides if restarts else immutables.Map(fact.overrides),
+        workflow=_in(workflow, first, at=fact.at),
+        past_workflows=past[-ENDED_KEPT_MAX:],
+        waits=w.timed(job.waits, fact.at),
+        throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
+        updated_at=fact.at,
+    )
+    return _started(job, members, at=fact.at) if fact.options.starts else job
+
+
+def _started(job: Job, members: Mapping[int, Bits] | None, *, at: float) -> Job:
+    """The job with all instances that a workflow starts wanted; of a stopped one, only these."""
+    spec = job.spec
+    assert spec is not None
+    stopped = job.stopped
+    if job.goal == JobGoals.KILLED:
+        every = {number: Bits.span(0, count_of(spec, number)) for number in range(job.slices)}
+        stopped = immutables.Map(every)
+    for number in range(job.slices):
+        some = Bits.span(0, count_of(spec, number)) if members is None else members.get(number)
+        if some and number in stopped:
+            stopped = stopped.set(number, stopped[number] - some)
+    ended = job.goal == JobGoals.KILLED or job.state in TERMINAL_JOB_STATES
+    return replace(
+        job,
+        goal=default_goal(spec),
+        state=JobStates.PENDING if ended else job.state,
+        stopped=stopped,
+        stop=None,
+        waits=w.started_again(job.waits, at=at, moment=w.moment_of(spec.deadline, job.created_at)),
+        completed_at=0.0,
+    )
+
+
+def _in(workflow: Workflow, state: WorkflowStates, *, at: float) -> Workflow:
+    """The same in this state, which is one of its events."""
+    events = (*workflow.events, (state, at))[-EVENTS_KEPT_MAX:]
+    return replace(
+        workflow,
+        state=state,
+        previous=workflow.state,
+        updated_at=at,
+        completed_at=at if state in WORKFLOW_OVER else 0.0,
+        events=events,
+    )
+
+
+def _ended(job: Job, workflow: Workflow, *, state: WorkflowStates, at: float) -> Workflow:
+    """The same, over: without what only its way needed."""
+    return replace(
+        _in(workflow, state, at=at),
+        ended=progress_of(job),
+        leaves=immutables.Map(),
+        carried=immutables.Map(),
+        members=None,
+        before=None,
+    )
+
+
+def _moved(job: Job, fact: f.WorkflowMoved) -> Job:
+    workflow = job.workflow
+    assert workflow is not None
+    workflow = replace(workflow, opaque=fact.opaque or workflow.opaque)
+    if fact.because:
+        workflow = replace(workflow, because=fact.because)
+    if fact.state != workflow.state:
+        over = fact.state in WORKFLOW_OVER
+        moved = _ended(job, workflow, state=fact.state, at=fact.at) if over else None
+        workflow = moved or _in(workflow, fact.state, at=fact.at)
+    return replace(
+        job,
+        workflow=workflow,
+        workflow_version=job.workflow_version + fact.ordered,
+        version=job.version + 1,
+        confirmed=Bits(),
+        updated_at=fact.at,
+    )
+
+
+def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
+    workflow, spec = job.workflow, job.spec
+    assert workflow is not None and spec is not None and workflow.before is not None
+    number, version = job.version + 1, spec.config_version + 1
+    back = replace(
+        _in(workflow, WorkflowStates.ROLLING_BACKWARD, at=fact.at),
+        number=number,
+        version=version,
+        undone=workflow.number,
+        leaves=immutables.Map(),
+        carried=immutables.Map(bounds_of(job)),
+        options=replace(workflow.options, starts=False),
+        before=None,
+        because=fact.because,
+    )
+    return replace(
+        job,
+        spec=replace(workflow.before, config_version=version),
+        workflow=back,
+        version=number,
+        confirmed=Bits(),
+        updated_at=fact.at,
+    )
+
+
+def _raised(job: Job, fact: f.LeavesRaised) -> Job:
+    workflow = job.workflow
+    assert workflow is not None
+    leaves = workflow.leaves.update(dict(fact.leaves))
+    touched = Bits.of(*(number for number, _ in fact.leaves))
+    return replace(
+        job,
+        workflow=replace(workflow, leaves=leaves),
+        version=job.version + 1,
+        confirmed=job.confirmed - touched,
+    )
+
+
+def _opaque(job: Job, fact: f.OpaqueChanged) -> Job:
+    workflow = job.workflow
+    assert workflow is not None
+    workflow = replace(workflow, opaque=fact.opaque, updated_at=fact.at)
+    return replace(job, workflow=workflow, workflow_version=job.workflow_version + 1)
+
+
+WORKFLOW_EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
+    f.WorkflowBegun: _begun,
+    f.WorkflowMoved: _moved,
+    f.WorkflowUndone: _undone,
+    f.LeavesRaised: _raised,
+    f.OpaqueChanged: _opaque,
+}
+"""Of a job's facts, those of its workflows."""

@@ -1,0 +1,124 @@
+"""Goal table of a workflow: its states by what is ordered of it.
+
+Turns (state, order) into the state that follows, or None where the order changes nothing. Must not
+count instances: whether all are through is known before it is asked.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+
+from peloton.actors.job.workflow.messages import WorkflowStates
+from peloton.actors.job.workflow.record import Workflow
+
+
+class WorkflowGoals(enum.StrEnum):
+    """What is to become of a workflow."""
+
+    GO_ON = "go on"
+    PAUSE = "pause"
+    RESUME = "resume"
+    ABORT = "abort"
+    FINISH = "finish"  # all instances are through
+    FAIL = "fail"  # too many have failed, or it takes too long
+
+
+def roll_forward(workflow: Workflow) -> WorkflowStates | None:
+    """Begin with the first instances."""
+    return WorkflowStates.ROLLING_FORWARD
+
+
+def pause(workflow: Workflow) -> WorkflowStates | None:
+    """Begin with no more instances; those under way go on."""
+    return WorkflowStates.PAUSED
+
+
+def go_back_to_it(workflow: Workflow) -> WorkflowStates | None:
+    """Go on as before the pause."""
+    return workflow.previous
+
+
+def abort(workflow: Workflow) -> WorkflowStates | None:
+    """Begin with no more instances; what was changed stays so."""
+    return WorkflowStates.ABORTED
+
+
+def succeed(workflow: Workflow) -> WorkflowStates | None:
+    """All instances have what they are to have, or have failed tolerably."""
+    return WorkflowStates.SUCCEEDED
+
+
+def roll_back(workflow: Workflow) -> WorkflowStates | None:
+    """Give instances their configs before, if that was asked for; else it has failed."""
+    return WorkflowStates.FAILED if workflow.before is None else WorkflowStates.ROLLING_BACKWARD
+
+
+def end_back(workflow: Workflow) -> WorkflowStates | None:
+    """All instances have their configs before."""
+    return WorkflowStates.ROLLED_BACK
+
+
+def fail(workflow: Workflow) -> WorkflowStates | None:
+    """The way back failed as well; nothing more is tried."""
+    return WorkflowStates.FAILED
+
+
+def keep(workflow: Workflow) -> WorkflowStates | None:
+    """Nothing changes."""
+    return None
+
+
+WorkflowStep = Callable[[Workflow], WorkflowStates | None]
+_IS_OVER: Mapping[WorkflowGoals, WorkflowStep] = {
+    WorkflowGoals.GO_ON: keep,
+    WorkflowGoals.PAUSE: keep,
+    WorkflowGoals.RESUME: keep,
+    WorkflowGoals.ABORT: keep,
+    WorkflowGoals.FINISH: keep,
+    WorkflowGoals.FAIL: keep,
+}
+
+TABLE: Mapping[WorkflowStates, Mapping[WorkflowGoals, WorkflowStep]] = {
+    WorkflowStates.INITIALIZED: {
+        WorkflowGoals.GO_ON: roll_forward,
+        WorkflowGoals.PAUSE: pause,
+        WorkflowGoals.RESUME: keep,
+        WorkflowGoals.ABORT: abort,
+        WorkflowGoals.FINISH: keep,
+        WorkflowGoals.FAIL: keep,
+    },
+    WorkflowStates.ROLLING_FORWARD: {
+        WorkflowGoals.GO_ON: keep,
+        WorkflowGoals.PAUSE: pause,
+        WorkflowGoals.RESUME: keep,
+        WorkflowGoals.ABORT: abort,
+        WorkflowGoals.FINISH: succeed,
+        WorkflowGoals.FAIL: roll_back,
+    },
+    WorkflowStates.PAUSED: {
+        WorkflowGoals.GO_ON: keep,
+        WorkflowGoals.PAUSE: keep,
+        WorkflowGoals.RESUME: go_back_to_it,
+        WorkflowGoals.ABORT: abort,
+        WorkflowGoals.FINISH: keep,  # a client resumes it first
+        WorkflowGoals.FAIL: keep,
+    },
+    WorkflowStates.SUCCEEDED: _IS_OVER,
+    WorkflowStates.ABORTED: _IS_OVER,
+    WorkflowStates.FAILED: _IS_OVER,
+    WorkflowStates.ROLLING_BACKWARD: {
+        WorkflowGoals.GO_ON: keep,
+        WorkflowGoals.PAUSE: pause,
+        WorkflowGoals.RESUME: keep,
+        WorkflowGoals.ABORT: abort,
+        WorkflowGoals.FINISH: end_back,
+        WorkflowGoals.FAIL: fail,
+    },
+    WorkflowStates.ROLLED_BACK: _IS_OVER,
+}
+
+
+def next_state(workflow: Workflow, goal: WorkflowGoals) -> WorkflowStates | None:
+    """The state that follows; None if it is as it was."""
+    return TABLE[workflow.state][goal](workflow)

@@ -1,0 +1,105 @@
+"""How many members of each slice may be under way at once, if a workflow has a batch size.
+
+Turns the batch and what slices report into leaves whose sum of bounds never exceeds the batch and
+what has failed. Within its leave a slice goes on without asking; what fails uses its leave up, so
+the job sees each failure before another instance is begun with. A leave is never lowered: what is
+left in a slice only becomes less, so a report of any age still bounds what is under way there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peloton.actors.job.grants import count_of
+from peloton.actors.job.record import Job
+from peloton.actors.job.slice.rollout_messages import RolloutTally
+from peloton.actors.job.workflow.record import Progress, Workflow
+from peloton.actors.task.messages import SLICE_SIZE
+
+
+def tallies_of(job: Job) -> dict[int, RolloutTally]:
+    """What slices have reported of the present rollout."""
+    workflow, found = job.workflow, {}
+    for number in sorted(job.reports):
+        tally = job.reports[number].tally.rollout
+        if tally is not None and workflow is not None and tally.number == workflow.number:
+            found[number] = tally
+    return found
+
+
+def progress_of(job: Job) -> Progress:
+    """How far the workflow is; slices that have not reported are counted as not begun."""
+    progress, known = Progress(), tallies_of(job)
+    for number in range(job.slices):
+        tally = known.get(number)
+        if tally is None:
+            tally = RolloutTally(0, waiting=_assumed(job, number))
+        progress = progress.plus(tally)
+    return progress
+
+
+def is_through(job: Job) -> bool:
+    """Whether nothing is left in any slice."""
+    known = tallies_of(job)
+    return len(known) >= job.slices and not any(tally.left for tally in known.values())
+
+
+def bounds_of(job: Job) -> dict[int, int]:
+    """The most members of each slice that may be under way now, or have failed."""
+    workflow, known = job.workflow, tallies_of(job)
+    if workflow is None or workflow.is_over:
+        return {}
+    found = {}
+    for number in range(job.slices):
+        bound = _bound(job, workflow, number=number, tally=known.get(number))
+        if bound:
+            found[number] = bound
+    return found
+
+
+def higher_leaves(job: Job) -> tuple[tuple[int, int], ...]:
+    """Higher leaves, by slice, for what others cannot use: those with new members first, then the
+    lowest."""
+    workflow, spec = job.workflow, job.spec
+    if workflow is None or spec is None or not workflow.is_rolling:
+        return ()
+    known, bounds = tallies_of(job), bounds_of(job)
+    free = (workflow.options.batch or spec.instances) - sum(bounds.values())
+    free += sum(tally.failed for tally in known.values())
+    found: list[tuple[int, int]] = []
+    for number in _in_order(job, known):
+        if free <= 0:
+            break
+        tally = known.get(number)
+        left = tally.left + tally.failed if tally is not None else _assumed(job, number)
+        bound = bounds.get(number, 0)
+        leave = min(left, bound + free)
+        if leave > workflow.leaves.get(number, 0):
+            found.append((number, leave))
+            free -= max(leave - bound, 0)
+    return tuple(found)
+
+
+def _in_order(job: Job, known: Mapping[int, RolloutTally]) -> list[int]:
+    def has_no_new(number: int) -> bool:
+        tally = known.get(number)
+        return tally is None or not tally.added
+
+    return sorted(range(job.slices), key=lambda number: (has_no_new(number), number))
+
+
+def _bound(job: Job, workflow: Workflow, *, number: int, tally: RolloutTally | None) -> int:
+    leave = workflow.leaves.get(number, 0)
+    if tally is not None:
+        return min(tally.left + tally.failed, max(leave, tally.current + tally.failed))
+    most = max(leave, workflow.carried.get(number, 0))
+    return min(_assumed(job, number), most)
+
+
+def _assumed(job: Job, number: int) -> int:
+    """Members that a slice has to change, at most."""
+    workflow, spec = job.workflow, job.spec
+    assert workflow is not None and spec is not None
+    if workflow.members is None:
+        return max(count_of(spec, number), min(workflow.carried.get(number, 0), SLICE_SIZE))
+    return max(len(workflow.members.get(number, ())), workflow.carried.get(number, 0))

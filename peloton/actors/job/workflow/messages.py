@@ -1,0 +1,126 @@
+"""Commands that begin, pause, resume and abort workflows, their answers, and what is seen of one.
+
+None may grow with the number of instances, except configs of single instances.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from peloton.actors.job.entity_version import EntityVersion
+from peloton.actors.job.spec import JobSpec, Override
+from peloton.runtime.vocabulary import Message, Value
+
+
+class WorkflowTypes(enum.IntEnum):
+    """What a workflow does; the numbers are those of the wire."""
+
+    UPDATE = 1
+    RESTART = 2
+
+
+class WorkflowStates(enum.IntEnum):
+    """How far a workflow is; the numbers are those of the wire."""
+
+    INITIALIZED = 1
+    ROLLING_FORWARD = 2
+    PAUSED = 3
+    SUCCEEDED = 4
+    ABORTED = 5
+    FAILED = 6
+    ROLLING_BACKWARD = 7
+    ROLLED_BACK = 8
+
+
+class WorkflowOrders(enum.IntEnum):
+    """What a client may order of a workflow."""
+
+    PAUSE = 1
+    RESUME = 2
+    ABORT = 3
+
+
+class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
+    """How a client wants it done.
+
+    `batch`: instances under way at once, 0 for all. `max_attempts`: failures with which an instance
+    has failed, 0: it never fails. `tolerated`: failed instances with which the workflow fails, 0:
+    it never does; it is rolled back then, if `back` is set. `starts`: stopped instances, too.
+    """
+
+    batch: int = 0
+    max_attempts: int = 0
+    tolerated: int = 0
+    back: bool = False
+    paused: bool = False
+    starts: bool = False
+
+
+class ReplaceJob(Message, frozen=True, gc=False, array_like=True):
+    """Client to a service: have this spec, and these configs of single instances, by slice.
+
+    `expected`: refused if the job has another version; `config`: or another version of its config.
+    """
+
+    spec: JobSpec
+    overrides: tuple[tuple[int, tuple[Override, ...]], ...] = ()
+    options: WorkflowOptions = WorkflowOptions()
+    expected: EntityVersion | None = None
+    config: int = 0
+    opaque: str = ""
+
+
+class RestartJob(Message, frozen=True, gc=False, array_like=True):
+    """Client to a service: new runs of these instances, half-open ranges; of all without a range.
+
+    Those that were stopped are started.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    options: WorkflowOptions = WorkflowOptions()
+    expected: EntityVersion | None = None
+    opaque: str = ""
+
+
+class ControlWorkflow(Message, frozen=True, gc=False, array_like=True):
+    """Client to a service: pause, resume or abort its workflow; `number`: only this one, 0: any."""
+
+    order: WorkflowOrders
+    expected: EntityVersion | None = None
+    number: int = 0
+    opaque: str = ""
+
+
+class WorkflowOrdered(Value, frozen=True, gc=False, array_like=True):
+    """Answer to all of these: the job's version by then, and the number of the workflow."""
+
+    version: EntityVersion
+    number: int
+
+
+class WorkflowView(Value, frozen=True, gc=False, array_like=True):
+    """A workflow as clients see it. Times are seconds since the epoch, 0.0 if not yet reached.
+
+    `total` counts the instances that it is to change; `done`, `failed` and `current` are of these.
+    """
+
+    number: int
+    kind: WorkflowTypes
+    state: WorkflowStates
+    previous: WorkflowStates
+    options: WorkflowOptions
+    version: int  # of the config it rolls to
+    previous_version: int
+    total: int
+    done: int
+    failed: int
+    current: int
+    added: int
+    updated: int
+    ranges: tuple[tuple[int, int], ...]
+    opaque: str
+    created_at: float
+    updated_at: float
+    completed_at: float
+    events: tuple[tuple[WorkflowStates, float], ...]
+    because: str = ""

@@ -1,0 +1,56 @@
+"""How a workflow goes on by what slices report: more leave, its end, its failure, the way back.
+
+Turns a job into the facts that follow from its newest reports. Must not decide upon a command.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.job.record import Job
+from peloton.actors.job.workflow import facts as f
+from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
+from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
+from peloton.actors.job.workflow.leaves import higher_leaves, is_through, progress_of
+from peloton.actors.job.workflow.messages import WorkflowStates
+from peloton.runtime.vocabulary import Bits, Fact, counted
+
+
+def go_on(job: Job, *, now: float) -> tuple[tuple[Fact, ...], Job]:
+    """What follows for the workflow, and the job after it."""
+    facts: list[Fact] = []
+    while (fact := _next(job, now=now)) is not None:
+        facts.append(fact)
+        folded = WORKFLOW_EVOLVE[type(fact)](job, fact)
+        assert folded is not None
+        job = folded
+    return tuple(facts), job
+
+
+def touched_by(before: Job, after: Job) -> Bits:
+    """The slices that have to learn of it."""
+    if before.version == after.version:
+        return Bits()
+    return Bits.span(0, after.slices) - after.confirmed
+
+
+def _next(job: Job, *, now: float) -> Fact | None:
+    workflow = job.workflow
+    if workflow is None or workflow.is_over or job.spec is None or not job.key:
+        return None
+    moved = next_state(workflow, WorkflowGoals.GO_ON)
+    if moved is not None:
+        return f.WorkflowMoved(moved, now)
+    if not workflow.is_rolling:
+        return None
+    failed, most = progress_of(job).failed, workflow.options.tolerated
+    if most and failed >= most:
+        because = counted(failed, "instance", many="instances") + " failed"
+        because = f"{because} with {workflow.options.max_attempts} failures or more"
+        moved = next_state(workflow, WorkflowGoals.FAIL)
+        if moved == WorkflowStates.ROLLING_BACKWARD:
+            return f.WorkflowUndone(now, because)
+        return None if moved is None else f.WorkflowMoved(moved, now, because=because)
+    if is_through(job):
+        moved = next_state(workflow, WorkflowGoals.FINISH)
+        return None if moved is None else f.WorkflowMoved(moved, now)
+    leaves = higher_leaves(job)
+    return f.LeavesRaised(leaves) if leaves else None

@@ -1,0 +1,140 @@
+"""What a workflow is at a moment, and what follows from it. Must not decide anything."""
+
+from __future__ import annotations
+
+import immutables
+
+from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.workflow.messages import (
+    WorkflowOptions,
+    WorkflowStates,
+    WorkflowTypes,
+    WorkflowView,
+)
+from peloton.runtime.vocabulary import Bits, Value
+
+EVENTS_KEPT_MAX = 20
+ENDED_KEPT_MAX = 10
+"""Workflows of a job that have ended and are kept, the last ones: as in the original."""
+WORKFLOW_OVER = frozenset(
+    (
+        WorkflowStates.SUCCEEDED,
+        WorkflowStates.ABORTED,
+        WorkflowStates.FAILED,
+        WorkflowStates.ROLLED_BACK,
+    )
+)
+ROLLING = frozenset((WorkflowStates.ROLLING_FORWARD, WorkflowStates.ROLLING_BACKWARD))
+TEXTS = {
+    WorkflowTypes.UPDATE: "Job configuration updated via API",
+    WorkflowTypes.RESTART: "restarted on request",
+}
+
+
+class Progress(Value, frozen=True, gc=False, array_like=True):
+    """Instances that a workflow is to change: so many are new, and by how far they are."""
+
+    waiting: int = 0
+    current: int = 0
+    done: int = 0
+    failed: int = 0
+    added: int = 0
+    updated: int = 0
+
+    def plus(self, tally: RolloutTally) -> Progress:
+        """With those of one more slice."""
+        return Progress(
+            self.waiting + tally.waiting,
+            self.current + tally.current,
+            self.done + tally.done,
+            self.failed + tally.failed,
+            self.added + tally.added,
+            self.updated + tally.updated,
+        )
+
+
+class Workflow(Value, frozen=True, gc=False, array_like=True):
+    """A workflow of a job. `number` is that of its present rollout: one that goes back is another.
+
+    `leaves`: how many members of a slice may be under way at once. `carried`: how many may be from
+    the workflow before, which this one replaced.
+    """
+
+    number: int
+    kind: WorkflowTypes
+    options: WorkflowOptions
+    version: int
+    previous_version: int
+    created_at: float
+    state: WorkflowStates = WorkflowStates.INITIALIZED
+    previous: WorkflowStates = WorkflowStates.INITIALIZED
+    members: immutables.Map[int, Bits] | None = None  # of a restart, by slice
+    ranges: tuple[tuple[int, int], ...] = ()
+    leaves: immutables.Map[int, int] = immutables.Map()
+    carried: immutables.Map[int, int] = immutables.Map()
+    opaque: str = ""
+    digest: str = ""  # of the spec and the configs that it rolls to
+    before: JobSpec | None = None  # while it may go back
+    undone: int = 0  # the rollout that it takes back, once it does
+    updated_at: float = 0.0
+    completed_at: float = 0.0
+    events: tuple[tuple[WorkflowStates, float], ...] = ()
+    ended: Progress | None = None  # how far it was, once it is over
+    because: str = ""  # why it failed
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it changes nothing more."""
+        return self.state in WORKFLOW_OVER
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether instances may be begun with."""
+        return self.state in ROLLING
+
+    @property
+    def text(self) -> str:
+        """What instances are told of it."""
+        return TEXTS[self.kind] + (" due to rollback" if self.undone else "")
+
+    def order(self, number: int) -> RolloutOrder:
+        """What a slice is ordered."""
+        return RolloutOrder(
+            number=self.number,
+            config_version=self.version,
+            because=self.text,
+            leave=self.leaves.get(number, 0) if self.is_rolling else 0,
+            over=self.is_over,
+            members=None if self.members is None else self.members.get(number, Bits()),
+            max_attempts=self.options.max_attempts,
+            starts=self.options.starts,
+            back=self.undone,
+            keeps=self.before is not None,
+        )
+
+    def view(self, progress: Progress) -> WorkflowView:
+        """As clients see it, with what is known of its slices."""
+        found = self.ended or progress
+        return WorkflowView(
+            number=self.number,
+            kind=self.kind,
+            state=self.state,
+            previous=self.previous,
+            options=self.options,
+            version=self.version,
+            previous_version=self.previous_version,
+            total=found.waiting + found.current + found.done + found.failed,
+            done=found.done,
+            failed=found.failed,
+            current=found.current,
+            added=found.added,
+            updated=found.updated,
+            ranges=self.ranges,
+            opaque=self.opaque,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            completed_at=self.completed_at,
+            events=self.events,
+            because=self.because,
+        )

@@ -1,0 +1,356 @@
+"""Workflows of services on simulated clusters: updates and restarts, a batch at a time.
+
+Must not look into messages: what counts is which runs there are, how many are down at once, and
+what the job says of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from peloton.actors.job.messages import ControlWorkflow, JobStates, ReplaceJob, RestartJob, StopJob
+from peloton.actors.job.slice.messages import Command, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.workflow.messages import (
+    WorkflowOptions,
+    WorkflowOrders,
+    WorkflowStates,
+    WorkflowView,
+)
+from peloton.actors.task.messages import LEVEL_SERVICES
+from peloton.chaos.cluster.checked import CheckedCluster
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, job_spec
+from peloton.chaos.cluster.machines import FAILURE, Fate
+from peloton.runtime.vocabulary import Key, Refused
+
+FOR_EVER = Fate(None)
+COUNT = 6
+ROLLING, DONE = WorkflowStates.ROLLING_FORWARD, WorkflowStates.SUCCEEDED
+
+
+def cluster_of(fate: Callable[[str], Fate] = lambda run: FOR_EVER, seed: int = 0) -> CheckedCluster:
+    setup = ClusterSetup(fates=fate, level=LEVEL_SERVICES)
+    cluster = CheckedCluster(hosts=3, seed=seed, setup=setup)
+    cluster.machines.start_s = 1.0  # else a whole workflow is one instant
+    return cluster
+
+
+def service(instances: int = COUNT, command: str = "", **fields: object) -> JobSpec:
+    spec = msgspec.structs.replace(job_spec(instances), job_type="SERVICE", **fields)
+    if not command:
+        return spec
+    config = msgspec.structs.replace(spec.default, command=Command(command))
+    return msgspec.structs.replace(spec, default=config)
+
+
+def running(cluster: CheckedCluster, instances: int = COUNT) -> Key:
+    job = cluster.create_job(service(instances), "s")
+    cluster.run_until(lambda: up(cluster, job) == instances, within_s=60)
+    return job
+
+
+def up(cluster: CheckedCluster, job: Key) -> int:
+    return cluster.counts(job).get("RUNNING", 0)
+
+
+def quiet(cluster: CheckedCluster, job: Key) -> None:
+    """Stop it, and let all checkers judge what is left."""
+    cluster.ask(job, StopJob())
+    cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=60)
+    cluster.check_quiet()
+
+
+def workflow(cluster: CheckedCluster, job: Key) -> WorkflowView:
+    return cluster.job(job).workflows[0]
+
+
+def runs(cluster: CheckedCluster, job: Key, count: int = COUNT) -> list[int]:
+    return [each.run for each in cluster.instances(job, count)]
+
+
+def versions(cluster: CheckedCluster, job: Key, count: int = COUNT) -> list[int]:
+    return [each.config_version for each in cluster.instances(job, count)]
+
+
+def finished(cluster: CheckedCluster, job: Key, state: WorkflowStates = DONE) -> None:
+    cluster.run_until(lambda: workflow(cluster, job).completed_at > 0, within_s=900)
+    assert workflow(cluster, job).state == state
+
+
+def least_up(cluster: CheckedCluster, job: Key, count: int = COUNT) -> int:
+    """How many ran at the worst moment until the workflow was over."""
+    least = count
+
+    def over() -> bool:
+        nonlocal least
+        least = min(least, sum(each.state == "RUNNING" for each in cluster.instances(job, count)))
+        return workflow(cluster, job).completed_at > 0
+
+    cluster.run_until(over, within_s=900)
+    return least
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2, COUNT])
+def test_an_update_changes_a_batch_at_a_time(batch: int) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    message = ReplaceJob(service(command="other"), options=WorkflowOptions(batch=batch))
+    answer = cluster.ask(job, message)
+    assert str(answer.version) == str(cluster.job(job).version) == "2-1-2"
+    least = least_up(cluster, job)
+    assert COUNT - (batch or COUNT) <= least < COUNT
+    assert runs(cluster, job) == [2] * COUNT and versions(cluster, job) == [2] * COUNT
+    assert {each.config.command.value for each in cluster.instances(job, COUNT)} == {"other"}
+    view = workflow(cluster, job)
+    assert (view.state, view.done, view.total, view.current) == (DONE, COUNT, COUNT, 0)
+    assert up(cluster, job) == COUNT and len(cluster.machines.running) == COUNT
+    quiet(cluster, job)
+
+
+def test_what_is_not_new_to_an_instance_leaves_its_run_alone() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    own = TaskConfig(command=Command("own"))
+    message = ReplaceJob(service(), overrides=((0, (Override(3, own),)),))
+    cluster.ask(job, message)
+    finished(cluster, job)
+    assert runs(cluster, job) == [1, 1, 1, 2, 1, 1]
+    assert versions(cluster, job) == [2] * COUNT
+    assert workflow(cluster, job).total == 1
+    # Names and orders do not matter.
+    cluster.ask(job, ReplaceJob(service(), overrides=((0, (Override(3, named(own)),)),)))
+    finished(cluster, job)
+    assert runs(cluster, job) == [1, 1, 1, 2, 1, 1] and versions(cluster, job) == [3] * COUNT
+    quiet(cluster, job)
+
+
+def named(config: TaskConfig) -> TaskConfig:
+    return msgspec.structs.replace(config, name="another name")
+
+
+def test_an_update_that_needs_more_moves_to_another_lot() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service()
+    more = msgspec.structs.replace(spec.default.resources, memory=2 * NEED.memory)
+    for needs in (more, spec.default.resources, more):
+        config = msgspec.structs.replace(spec.default, resources=needs)
+        spec = msgspec.structs.replace(spec, default=config)
+        cluster.ask(job, ReplaceJob(spec, options=WorkflowOptions(batch=2)))
+        finished(cluster, job)
+    assert runs(cluster, job) == [4] * COUNT
+    assert len({each.lot for each in cluster.instances(job, COUNT)}) == 1
+    quiet(cluster, job)
+
+
+def test_a_restart_begins_new_runs_of_its_instances_alone() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    answer = cluster.ask(job, RestartJob(ranges=((1, 3), (5, 9))))
+    assert str(answer.version) == "2-1-2"
+    finished(cluster, job)
+    assert runs(cluster, job) == [1, 2, 2, 1, 1, 2]
+    assert workflow(cluster, job).ranges == ((1, 3), (5, 6))
+    cluster.ask(job, RestartJob(options=WorkflowOptions(batch=1)))
+    assert least_up(cluster, job) == COUNT - 1
+    assert runs(cluster, job) == [2, 3, 3, 2, 2, 3]
+
+
+def test_a_restart_starts_what_was_stopped() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, StopJob())
+    cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=60)
+    cluster.ask(job, RestartJob(ranges=((0, 2),), options=WorkflowOptions(batch=1)))
+    finished(cluster, job)
+    cluster.run_for(5.0)
+    assert cluster.counts(job) == {"RUNNING": 2, "KILLED": 4}
+    cluster.ask(job, RestartJob())
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+
+
+def test_an_update_of_a_stopped_job_starts_nothing_unless_asked() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, StopJob())
+    cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=60)
+    cluster.ask(job, ReplaceJob(service(COUNT + 2, command="other")))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"KILLED": COUNT + 2}
+    assert versions(cluster, job, COUNT + 2) == [2] * (COUNT + 2)
+    assert cluster.job(job).summary.state == JobStates.KILLED
+    options = WorkflowOptions(batch=2, starts=True)
+    cluster.ask(job, ReplaceJob(service(COUNT + 2, command="third"), options=options))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": COUNT + 2}
+    quiet(cluster, job)
+
+
+def test_instances_are_added_first() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(8, command="other"), options=WorkflowOptions(batch=2)))
+    cluster.run_until(lambda: workflow(cluster, job).done >= 2, within_s=60)
+    assert runs(cluster, job) == [1] * COUNT or up(cluster, job) >= COUNT - 2
+    finished(cluster, job)
+    assert runs(cluster, job, 8) == [2] * COUNT + [1, 1]
+    view = workflow(cluster, job)
+    assert (view.added, view.updated, view.done) == (2, COUNT, 8)
+    assert cluster.counts(job) == {"RUNNING": 8}
+
+
+def test_a_paused_workflow_waits_and_goes_on() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    options = WorkflowOptions(batch=1, paused=True)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=options))
+    cluster.run_for(30.0)
+    assert workflow(cluster, job).state == WorkflowStates.PAUSED
+    assert runs(cluster, job) == [1] * COUNT
+    resumed = cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
+    assert str(resumed.version) == "2-1-3"
+    cluster.run_until(lambda: workflow(cluster, job).done == 2, within_s=60)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.PAUSE))
+    cluster.run_for(30.0)
+    view = workflow(cluster, job)
+    assert (view.state, view.previous) == (WorkflowStates.PAUSED, ROLLING)
+    assert view.done in (2, 3) and view.current == 0
+    assert sorted(runs(cluster, job)) == [1] * (COUNT - view.done) + [2] * view.done
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
+    finished(cluster, job)
+    assert runs(cluster, job) == [2] * COUNT
+
+
+def test_an_aborted_workflow_leaves_what_it_has_done() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(8, command="other"), options=WorkflowOptions(batch=1)))
+    cluster.run_until(lambda: workflow(cluster, job).done == 1, within_s=60)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.run_for(60.0)
+    assert workflow(cluster, job).state == WorkflowStates.ABORTED
+    assert 1 <= sum(version == 2 for version in versions(cluster, job, 7)) <= 3
+    assert cluster.counts(job).get("INITIALIZED", 0) >= 0
+    cluster.ask(job, ReplaceJob(service(8, command="third"), options=WorkflowOptions(batch=4)))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": 8} and versions(cluster, job, 8) == [3] * 8
+    quiet(cluster, job)
+
+
+def test_a_new_update_takes_the_place_of_one_under_way() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=WorkflowOptions(batch=2)))
+    cluster.run_until(lambda: workflow(cluster, job).done >= 2, within_s=60)
+    cluster.ask(job, ReplaceJob(service(command="third"), options=WorkflowOptions(batch=2)))
+    assert least_up(cluster, job) >= COUNT - 2
+    found = cluster.job(job).workflows
+    assert [each.state for each in found] == [DONE, WorkflowStates.ABORTED]
+    assert versions(cluster, job) == [3] * COUNT
+    assert {each.config.command.value for each in cluster.instances(job, COUNT)} == {"third"}
+    refused = cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT, number=1))
+    assert isinstance(refused, Refused) and refused.text == "no workflow found"
+
+
+def test_the_same_update_again_is_the_same_workflow() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    message = ReplaceJob(service(command="other"), options=WorkflowOptions(batch=1))
+    first = cluster.ask(job, message)
+    again = cluster.ask(job, message)
+    assert again == first
+    other = cluster.ask(job, msgspec.structs.replace(message, opaque="mine"))
+    assert str(other.version) == "2-1-3" and other.number == first.number
+    assert workflow(cluster, job).opaque == "mine"
+    refused = cluster.ask(job, RestartJob())
+    assert isinstance(refused, Refused)
+    assert refused.text == "workflow RESTART cannot overwrite workflow UPDATE"
+    finished(cluster, job)
+    assert runs(cluster, job) == [2] * COUNT
+
+
+def test_a_run_that_never_ran_is_no_obstacle() -> None:
+    """An update to a config that no host can run is replaced by one that it can."""
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service()
+    huge = msgspec.structs.replace(spec.default.resources, memory=10**6 * NEED.memory)
+    config = msgspec.structs.replace(spec.default, resources=huge)
+    big = msgspec.structs.replace(spec, default=config)
+    cluster.ask(job, ReplaceJob(big, options=WorkflowOptions(batch=2)))
+    cluster.run_for(60.0)
+    assert workflow(cluster, job).state == ROLLING and up(cluster, job) == COUNT - 2
+    cluster.ask(job, ReplaceJob(service(command="third"), options=WorkflowOptions(batch=2)))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+    quiet(cluster, job)
+
+
+def failing(run: str) -> Fate:
+    """Second runs fail at once."""
+    return Fate(0.0, FAILURE) if run.endswith("-2") else FOR_EVER
+
+
+def test_too_many_failures_fail_the_workflow() -> None:
+    cluster = cluster_of(failing)
+    job = running(cluster)
+    options = WorkflowOptions(batch=1, max_attempts=1, tolerated=2)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=options))
+    finished(cluster, job, WorkflowStates.FAILED)
+    view = workflow(cluster, job)
+    assert view.failed == 2 and "2 instances failed" in view.because
+    cluster.run_for(60.0)
+    # One that was seen to run, however shortly, is done.
+    changed = view.failed + view.done
+    assert sorted(versions(cluster, job)) == [1] * (COUNT - changed) + [2] * changed
+
+
+def test_too_many_failures_go_back_to_the_config_before() -> None:
+    cluster = cluster_of(failing)
+    job = running(cluster)
+    options = WorkflowOptions(batch=1, max_attempts=1, tolerated=2, back=True)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=options))
+    finished(cluster, job, WorkflowStates.ROLLED_BACK)
+    assert versions(cluster, job) == [3] * COUNT
+    assert set(runs(cluster, job)) == {1, 3}, "who was not reached keeps its run"
+    assert len({each.config.command for each in cluster.instances(job, COUNT)}) == 1
+    assert cluster.job(job).spec == msgspec.structs.replace(service(), config_version=3)
+    assert str(cluster.job(job).version) == "3-1-2"
+    cluster.run_until(lambda: up(cluster, job) == COUNT, within_s=60)
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lost_shards_lose_no_workflow(seed: int) -> None:
+    chance = random.Random(seed)
+    cluster = cluster_of(seed=seed)
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(8, command="other"), options=WorkflowOptions(batch=2)))
+    for _ in range(4):
+        cluster.run_for(chance.random() * 2)
+        cluster.crash_shard(chance.choice((job, STORM_POOL)))
+    finished(cluster, job)
+    assert versions(cluster, job, 8) == [2] * 8 and cluster.counts(job) == {"RUNNING": 8}
+    assert len(cluster.machines.running) == 8
+
+
+def test_many_slices_share_one_batch() -> None:
+    cluster = cluster_of()
+    count = 2500
+    job = cluster.create_job(service(count, maximum_unavailable=0), "s")
+    cluster.run_for(1.0)
+    cluster.ask(job, StopJob())
+    cluster.run_until(lambda: cluster.counts(job) == {"KILLED": count}, within_s=600)
+    cluster.ask(job, ReplaceJob(service(count, command="other"), options=WorkflowOptions(batch=90)))
+
+    def over() -> bool:
+        assert workflow(cluster, job).current <= 90
+        return workflow(cluster, job).completed_at > 0
+
+    cluster.run_until(over, within_s=600)
+    assert workflow(cluster, job).done == count
