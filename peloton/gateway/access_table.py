@@ -141,6 +141,11 @@ def _created_job(sent: Any) -> Objects:
     return {"job": sent.id.value, "pool": config.respoolID.value, "name": config.name}
 
 
+def _created_service(sent: Any) -> Objects:
+    spec = sent.spec
+    return {"job": sent.job_id.value, "pool": spec.respool_id.value, "name": spec.name}
+
+
 def _new_job(sent: Any) -> AccessTarget | None:
     """As the call finds it: by the path, and without one by the id in the config."""
     path = sent.pool.value
@@ -422,9 +427,16 @@ _FIRST: dict[str, AccessRow] = {
     f"{INTERNAL_TASKS}.DequeueGangs": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.SetPlacements": _OF_CLUSTER,
     f"{INTERNAL_TASKS}.GetPlacements": _OF_CLUSTER,
+    f"{SERVICES}.CreateJob": AccessRow(
+        SUBMIT,
+        lambda sent: _pool(sent.spec.respool_id.value),
+        objects=_created_service,
+        made=lambda answer: {"job": answer.job_id.value} if answer.job_id.value else {},
+    ),
     f"{SERVICES}.StartJob": _OF_SERVICE,
     f"{SERVICES}.StopJob": _OF_SERVICE,
     f"{SERVICES}.DeleteJob": _OF_SERVICE,
+    f"{SERVICES}.ReplaceJob": _OF_SERVICE,
     f"{SERVICES}.RestartJob": _OF_SERVICE,
     f"{SERVICES}.PauseJobWorkflow": _OF_SERVICE,
     f"{SERVICES}.ResumeJobWorkflow": _OF_SERVICE,
@@ -440,6 +452,9 @@ _FIRST: dict[str, AccessRow] = {
     f"{UPDATES}.AbortUpdate": _OF_UPDATE,
     f"{SERVICES}.RefreshJob": _BY_NAMED_JOB,
     f"{SERVICES}.GetJob": _BY_NAMED_JOB,
+    f"{SERVICES}.GetJobCache": _BY_NAMED_JOB,
+    f"{SERVICES}.QueryJobs": FILTERED,
+    f"{SERVICES}.ListJobs": FILTERED,
     f"{SERVICES}.GetJobIDFromJobName": FILTERED,
     f"{JOB_CACHE}.QueryJobCache": FILTERED,
     f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": _BY_NAMED_JOB,

@@ -8,6 +8,7 @@ pool, config. It must not leave half a job behind for a request that is invalid.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
@@ -31,18 +32,29 @@ from peloton.runtime.vocabulary import Key, Refused
 WHOLE_BYTES_MAX = 2 * 1024 * 1024
 """Own configs that may travel with the command itself; larger ones are sent slice by slice."""
 
+NO_POOL_NAMED = "resource pool ID is null"
+ROOT_NAMED = "cannot submit jobs to the `root` resource pool"
+UNKNOWN_POOL = "resource pool not found"
+POOL_OF_POOLS = "cannot submit jobs to a non leaf resource pool"
+
 Error = job.CreateResponse.Error
 
 
 class Creation:
-    """One Create call."""
+    """One Create call. `path_of`: what the client calls a field of the request."""
 
     def __init__(
-        self, cluster_client: ClusterClient, sent: job.CreateRequest, *, context: Context
+        self,
+        cluster_client: ClusterClient,
+        sent: job.CreateRequest,
+        *,
+        context: Context,
+        path_of: Callable[[str], str] = str,
     ) -> None:
         self._cluster_client = cluster_client
         self._sent = sent
         self._context = context
+        self._path_of = path_of
         self._request: RequestId | None = request_of(sent, context)
         self._id = ""
         self._drawn = not sent.id.value and self._request is None
@@ -54,6 +66,14 @@ class Creation:
             return refused
         parsed = self._parsed(self._cluster_client.pool(self._pool_query(), self._context))
         return parsed if isinstance(parsed, job.CreateResponse) else self._create(*parsed)
+
+    def misplaced(self) -> job.CreateResponse | None:
+        """The refusal of its id or its pool, if one of them is wrong."""
+        refused = self._named()
+        if refused is not None:
+            return refused
+        found = self._pools(self._cluster_client.pool(self._pool_query(), self._context))
+        return self._invalid(found) if isinstance(found, str) else None
 
     def wanted(self) -> tuple[ParsedJob, PoolView] | str:
         """What would be created, or why it cannot be: for a job that is made later."""
@@ -112,7 +132,7 @@ class Creation:
             return self._invalid(str(error))
         except NotPermitted as error:
             code = Code.PERMISSION_DENIED
-            end(self._context, code, text=str(error), field=error.field)
+            end(self._context, code, text=str(error), field=self._path_of(error.field))
         if wanted.spec.notify is not None:
             why = self._cluster_client.notify.why_not(wanted.spec.notify.url)
             if why:
@@ -136,13 +156,13 @@ class Creation:
         """The pool and those above it, or what is wrong with it."""
         named = self._sent.config.respoolID.value
         if not named:
-            return "resource pool ID is null"
+            return NO_POOL_NAMED
         if pool_key(named) == ROOT:
-            return "cannot submit jobs to the `root` resource pool"
+            return ROOT_NAMED
         if not found:
-            return "resource pool not found"
+            return UNKNOWN_POOL
         if found[0].child_count:
-            return "cannot submit jobs to a non leaf resource pool"
+            return POOL_OF_POOLS
         return found
 
     def _create(self, wanted: ParsedJob, pool: PoolView) -> job.CreateResponse:
@@ -201,7 +221,8 @@ class Creation:
             return job.CreateResponse(error=Error(alreadyExists=taken), jobId=self._job_id())
         if refused.code == "INCOMPLETE":
             return end(self._context, Code.UNAVAILABLE, text=refused.text)
-        return end(self._context, Code.INVALID_ARGUMENT, text=refused.text, field=refused.field)
+        field = self._path_of(refused.field)
+        return end(self._context, Code.INVALID_ARGUMENT, text=refused.text, field=field)
 
     def _invalid(self, text: str) -> job.CreateResponse:
         bad = job.InvalidJobConfig(id=self._job_id(), message=text)

@@ -23,6 +23,7 @@ from peloton.gateway.job_update import JobUpdate
 from peloton.gateway.named_jobs import NOT_FOUND, existing_job, named_job, refresh
 from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_job import job_info_of, runtime_of, summary_of
+from peloton.gateway.whole_configs import whole_config
 from peloton.runtime.core.listing import ListViews
 from peloton.runtime.vocabulary import Key, Refused
 
@@ -56,11 +57,8 @@ class JobManager:
             return job.GetResponse(error=job.GetResponse.Error(getRuntimeFail=unread))
         info = job_info_of(view)
         if view.spec.own_configs:
-            default = view.spec.default.raw
-            for instance in self._cluster_client.instances(view, context=context):
-                if instance.config.raw != default:
-                    own = info.config.instanceConfig[instance.instance]
-                    own.ParseFromString(instance.config.raw)
+            whole = whole_config(self._cluster_client, view, context=context)
+            info.config.CopyFrom(whole)
         return job.GetResponse(jobInfo=info)
 
     def get_at_once(self, sent: job.GetRequest, context: Context) -> bytes | None:

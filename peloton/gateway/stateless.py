@@ -1,8 +1,8 @@
 """peloton.api.v1alpha JobService: services, by their entity versions.
 
-Turns its calls into commands of jobs. Serves what needs no spec in the form of v1alpha; other calls
-are answered by `unimplemented.py`. It must not compare versions itself: only the job knows its own
-at the moment of the change.
+Turns its calls into commands of jobs and queries; calls that are not here are answered by
+`unimplemented.py`. It must not compare versions itself before a change: only the job knows its own
+at that moment.
 """
 
 from __future__ import annotations
@@ -25,14 +25,23 @@ from peloton.actors.job.messages import (
     WorkflowOrdered,
 )
 from peloton.actors.job.orders import OTHER_VERSION
+from peloton.actors.job.spec import INVALID
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
+from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
+from peloton.gateway.long_calls import LongCall
 from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
 from peloton.gateway.requests import request_of
-from peloton.gateway.stateless_status import stateless_summary
-from peloton.gateway.texts import client_name
+from peloton.gateway.stateless_create import ServiceCreation
+from peloton.gateway.stateless_query import query_jobs, stream_jobs
+from peloton.gateway.stateless_replace import expecting, replacement
+from peloton.gateway.stateless_specs import job_spec_of, partial_spec_of, spec_text
+from peloton.gateway.stateless_status import job_status_of, stateless_summary
+from peloton.gateway.texts import canonical, client_name, known_job
+from peloton.gateway.translate_job import job_config_of
+from peloton.gateway.whole_configs import whole_config
 from peloton.gateway.workflow_status import workflow_info
 from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
 from peloton.runtime.vocabulary import Message, Refused
@@ -49,6 +58,22 @@ class StatelessJobs:
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
+
+    def CreateJob(self, sent: svc.CreateJobRequest, context: Context) -> Any:
+        """A new service; see `stateless_create`."""
+        return ServiceCreation(self._cluster_client, sent, context=context).answer()
+
+    def ReplaceJob(self, sent: svc.ReplaceJobRequest, context: Context) -> Any:
+        """Another spec for a service, a batch of pods at a time, if the job has this version."""
+        if canonical(sent.job_id.value) is None:
+            end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
+        view = existing_job(self._cluster_client, sent.job_id.value, context=context)
+        command = replacement(self._cluster_client, sent, view=view, context=context)
+        answer = self._changed(
+            sent, context, command=lambda expected: expecting(command, expected), spec=sent.spec
+        )
+        assert isinstance(answer, WorkflowOrdered), answer
+        return svc.ReplaceJobResponse(version={"value": str(answer.version)})
 
     def StartJob(self, sent: svc.StartJobRequest, context: Context) -> Any:
         """All instances that were stopped begin new runs, if the job has this version."""
@@ -134,15 +159,42 @@ class StatelessJobs:
         return svc.RefreshJobResponse()
 
     def GetJob(self, sent: svc.GetJobRequest, context: Context) -> Any:
-        """The summary of a job."""
-        text = sent.version.value
-        if text and _version_of(text) is None:
+        """A job: its summary alone, its spec of one version alone, or spec and status."""
+        asked = _version_of(sent.version.value)
+        if sent.version.value and asked is None:
             end(context, Code.INVALID_ARGUMENT, text="entityVersion has wrong format")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
-        if text or not sent.summary_only:
-            text = "GetJob without summary_only is not supported yet: specs have no form of v1alpha"
-            end(context, Code.UNIMPLEMENTED, text=text)
-        return svc.GetJobResponse(summary=stateless_summary(view))
+        if sent.summary_only:
+            return svc.GetJobResponse(summary=stateless_summary(view))
+        known = view.spec.config_version
+        if asked is not None and asked.config != known:
+            text = f"version {asked.config} of the spec is not kept, only {known} is"
+            end(context, Code.NOT_FOUND, text=text)
+        info = stateless.JobInfo(
+            job_id={"value": client_name(view.summary.job)},
+            spec=job_spec_of(whole_config(self._cluster_client, view, context=context)),
+            status=job_status_of(view) if asked is None else None,
+        )
+        found = svc.GetJobResponse(job_info=info)
+        if asked is None and view.workflows:
+            found.workflow_info.CopyFrom(workflow_info(view, view.workflows[0]))
+        return found
+
+    def GetJobCache(self, sent: svc.GetJobCacheRequest, context: Context) -> Any:
+        """The status of a job, and the parts of its spec that the original keeps in memory."""
+        view = self._cluster_client.job(known_job(sent.job_id.value), context)
+        if view is None:
+            end(context, Code.NOT_FOUND, text="job not found in cache")
+        spec = partial_spec_of(job_config_of(view))
+        return svc.GetJobCacheResponse(spec=spec, status=job_status_of(view))
+
+    def QueryJobs(self, sent: svc.QueryJobsRequest, context: Context) -> Any:
+        """The jobs that match; see `stateless_query`."""
+        return query_jobs(self._cluster_client, sent, context=context)
+
+    async def ListJobs(self, sent: svc.ListJobsRequest, call: LongCall) -> None:
+        """Every job, as a stream; see `stateless_query`."""
+        await stream_jobs(self._cluster_client, call)
 
     def GetJobIDFromJobName(self, sent: svc.GetJobIDFromJobNameRequest, context: Context) -> Any:
         """The jobs of exactly that name, the newest first."""
@@ -161,9 +213,17 @@ class StatelessJobs:
         return svc.GetJobIDFromJobNameResponse(job_id=ids)
 
     def _changed(
-        self, sent: Any, context: Context, *, command: Callable[[EntityVersion], Message]
+        self,
+        sent: Any,
+        context: Context,
+        *,
+        command: Callable[[EntityVersion], Message],
+        spec: stateless.JobSpec | None = None,
     ) -> Any:
-        """The answer to a command that only who knows the job's version may give."""
+        """The answer to a command that only who knows the job's version may give.
+
+        `spec`: in whose terms fields are named in a refusal.
+        """
         key, expected = named_job(sent.job_id.value, context), _version_of(sent.version.value)
         if expected is None:
             # No job has such a version; whether there is the job decides what is answered.
@@ -172,7 +232,12 @@ class StatelessJobs:
         # A repeat under the same key gets the answer it missed: by now the version is another.
         request = request_of(sent, context)
         answer = self._cluster_client.ask(key, command(expected), context=context, request=request)
-        return _refuse(context, answer) if isinstance(answer, Refused) else answer
+        if not isinstance(answer, Refused):
+            return answer
+        if spec is not None and answer.code == INVALID:
+            text = spec_text(f"{answer.field}: {answer.text}", spec)
+            end(context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {text}")
+        return _refuse(context, answer)
 
 
 def _version_of(text: str) -> EntityVersion | None:

@@ -21,7 +21,7 @@ GOALS = {
 }
 
 
-def status_of(view: JobView) -> stateless.JobStatus:
+def job_status_of(view: JobView) -> stateless.JobStatus:
     """What has become of a job; its pods counted by state, and by the version of their config."""
     line = view.summary
     found = stateless.JobStatus(
@@ -53,7 +53,7 @@ def stateless_summary(view: JobView) -> stateless.JobSummary:
         owning_team=line.owner,
         instance_count=line.instances,
         respool_id={"value": client_name(line.pool)},
-        status=status_of(view),
+        status=job_status_of(view),
         sla=stateless.SlaSpec(
             priority=spec.priority,
             preemptible=spec.preemptible,

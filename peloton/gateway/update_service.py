@@ -16,21 +16,15 @@ from peloton.actors.job.workflow.messages import (
     WorkflowOrders,
     WorkflowView,
 )
-from peloton.actors.resources import BadAmount
-from peloton.actors.respool.messages import GetPool, pool_key
+from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.job_create import WHOLE_BYTES_MAX
+from peloton.gateway.config_specs import spec_wanted
 from peloton.gateway.named_jobs import existing_job, refuse
-from peloton.gateway.pool_limits import warn_of_limits
-from peloton.gateway.principals import principal_of
 from peloton.gateway.requests import request_of
-from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.texts import canonical, client_name, job_of_update
-from peloton.gateway.translate_job import ParsedJob, to_spec
-from peloton.gateway.translate_task import BadConfig
 from peloton.runtime.vocabulary import Refused
 
 UPDATE_NOT_FOUND = "update not found"
@@ -64,7 +58,7 @@ class UpdateService:
         config.ClearField("changeLog")
         if not config.respoolID.value:
             config.respoolID.value = client_name(view.spec.pool)
-        wanted = self._wanted(config, context)
+        wanted = spec_wanted(self._cluster_client, config, context=context)
         command = ReplaceJob(
             wanted.spec,
             tuple(wanted.pieces.items()),
@@ -111,22 +105,6 @@ class UpdateService:
         """Begin with no more instances; what was changed stays so."""
         self._control(sent, context, order=WorkflowOrders.ABORT)
         return svc.AbortUpdateResponse()
-
-    def _wanted(self, config: job.JobConfig, context: Context) -> ParsedJob:
-        client = self._cluster_client
-        try:
-            wanted = to_spec(config, run_as(principal_of(context)))
-        except (BadConfig, BadAmount) as error:
-            end(context, Code.INVALID_ARGUMENT, text=str(error))
-        except NotPermitted as error:
-            end(context, Code.PERMISSION_DENIED, text=str(error), field=error.field)
-        if wanted.size_bytes() > WHOLE_BYTES_MAX:
-            text = f"own configs of instances of more than {WHOLE_BYTES_MAX} bytes in an update"
-            end(context, Code.UNIMPLEMENTED, text=f"{text} are not supported yet")
-        wanted = wanted._replace(spec=client.strategies.chosen(wanted.spec, config))
-        pools = client.pool(GetPool(pool_key(config.respoolID.value), config_only=True), context)
-        warn_of_limits(wanted, pools, context=context)
-        return wanted
 
     def _control(self, sent: Any, context: Context, *, order: WorkflowOrders) -> None:
         view, workflow = self._known(sent.updateId.value, context)

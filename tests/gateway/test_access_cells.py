@@ -54,6 +54,7 @@ from peloton.gateway.intake import Intake
 from peloton.gateway.ops import Ops
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.serving import Server
+from peloton.gateway.stateless_specs import job_spec_of
 from peloton.gateway.unimplemented import MODULES
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as plans
@@ -172,6 +173,12 @@ def update_request(objects: Objects, relation: str) -> respool.UpdateRequest:
 JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
 POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
 Made = Callable[[Objects, str, Principal], Any]
+
+
+def service_request(pool: str) -> stateless_svc.CreateJobRequest:
+    """A service for a pool by its id."""
+    config = create_request(pool).config
+    return stateless_svc.CreateJobRequest(spec=job_spec_of(config))
 
 
 def of(job_id: str) -> Any:
@@ -353,6 +360,14 @@ REQUESTS: dict[str, Made] = {
     f"{INTERNAL_TASKS}.DequeueGangs": lambda o, r, by: resmgrsvc.DequeueGangsRequest(),
     f"{INTERNAL_TASKS}.SetPlacements": lambda o, r, by: resmgrsvc.SetPlacementsRequest(),
     f"{INTERNAL_TASKS}.GetPlacements": lambda o, r, by: resmgrsvc.GetPlacementsRequest(),
+    f"{SERVICES}.CreateJob": lambda o, r, by: service_request(o.pool(r)),
+    f"{SERVICES}.GetJobCache": lambda o, r, by: stateless_svc.GetJobCacheRequest(
+        job_id=of(o.job(r, by))
+    ),
+    f"{SERVICES}.QueryJobs": lambda o, r, by: stateless_svc.QueryJobsRequest(
+        spec={"pagination": {"limit": 1000, "max_limit": 1000}}
+    ),
+    f"{SERVICES}.ListJobs": lambda o, r, by: stateless_svc.ListJobsRequest(),
     # Of no version that a job has: whoever may is refused for that, and nothing changes.
     f"{SERVICES}.StartJob": lambda o, r, by: stateless_svc.StartJobRequest(job_id=of(o.job(r, by))),
     f"{SERVICES}.StopJob": lambda o, r, by: stateless_svc.StopJobRequest(job_id=of(o.job(r, by))),
@@ -364,7 +379,13 @@ REQUESTS: dict[str, Made] = {
             job_id=of(o.job(r, by))
         )
         for name in (
-            *("RestartJob", "PauseJobWorkflow", "ResumeJobWorkflow", "AbortJobWorkflow"),
+            *(
+                "ReplaceJob",
+                "RestartJob",
+                "PauseJobWorkflow",
+                "ResumeJobWorkflow",
+                "AbortJobWorkflow",
+            ),
             "ListJobWorkflows",
         )
     },
@@ -552,6 +573,17 @@ def _first(
     return CODE.OK, "", found
 
 
+def _streamed(
+    fleet: Guarded, method: str, sent: Any, by: Principal
+) -> tuple[grpc.StatusCode, str, bytes]:
+    """The messages of a stream as one: lists in them are joined."""
+    service, _, name = method.rpartition(".")
+    stream = fleet.channel.unary_stream(f"/{service}/{name}")(
+        sent.SerializeToString(), metadata=said_by(by), timeout=WAIT_S_MAX
+    )
+    return CODE.OK, "", b"".join(stream)
+
+
 def _shown(fleet: Guarded, objects: Objects, method: str, by: Principal) -> Iterator[str]:
     is_pools = method.startswith((POOLS, POOLS_2, POOLS_V1, f"{OPS}.ListPools"))
     made = objects.schedule if method.startswith(SCHEDULES) else objects.job
@@ -559,7 +591,8 @@ def _shown(fleet: Guarded, objects: Objects, method: str, by: Principal) -> Iter
         relation: objects.pool(relation) if is_pools else made(relation, by)
         for relation in RELATIONS
     }
-    code, text, data = fleet.call(method, REQUESTS[method](objects, "own", by), by)
+    call = _streamed if methods()[method].server_streaming else type(fleet).call
+    code, text, data = call(fleet, method, REQUESTS[method](objects, "own", by), by)
     assert code in (CODE.OK, CODE.NOT_FOUND), text  # where a listing of nothing is refused
     answer = GetMessageClass(methods()[method].output_type).FromString(data or b"")
     for relation, value in ids.items():

@@ -69,7 +69,8 @@ CHANGES_MADE = {
     f"{OPS}.Redrive", f"{OPS}.ForgetHost",
     *(f"{SCHEDULES}.{verb}Schedule" for verb in ("Create", "Pause", "Resume", "Delete")),
     f"{JOBS_2}.CreateJob",
-    *(f"{SERVICES}.{verb}Job" for verb in ("Start", "Stop", "Delete", "Restart")),
+    *(f"{SERVICES}.{verb}Job"
+      for verb in ("Create", "Start", "Stop", "Delete", "Restart", "Replace")),
     *(f"{SERVICES}.{verb}JobWorkflow" for verb in ("Pause", "Resume", "Abort")),
     *(f"{UPDATES}.{verb}Update" for verb in ("Create", "Pause", "Resume", "Abort")),
     *(f"{pools}.{verb}ResourcePool" for pools in (POOLS_2, POOLS_V1)

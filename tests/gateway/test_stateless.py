@@ -115,18 +115,6 @@ def test_of_a_job_that_does_not_exist(jobs: Any, job: str, name: str, known: str
     assert (code, text) == (CODE.NOT_FOUND, "job not found")
 
 
-def test_what_of_a_job_is_not_served_yet_says_so(deployment: Deployment, jobs: Any) -> None:
-    job = running(deployment, instances=1)
-    for more in ({"summary_only": False}, {"summary_only": True, "version": {"value": "1-1-1"}}):
-        code, text = refused(jobs.GetJob, svc.GetJobRequest(job_id={"value": job}, **more))
-        assert code is CODE.UNIMPLEMENTED and "summary_only" in text
-    wrong = svc.GetJobRequest(job_id={"value": job}, version={"value": "1-1"})
-    assert refused(jobs.GetJob, wrong) == (
-        CODE.INVALID_ARGUMENT, "entityVersion has wrong format",
-    )  # fmt: skip
-    jobs.DeleteJob(sent("DeleteJob", job, force=True))
-
-
 def test_a_batch_job_is_not_started_as_a_service(deployment: Deployment, jobs: Any) -> None:
     job = deployment.create(deployment.request(1, defaultConfig=default_config(600.0)))
     known = version(jobs, job)

@@ -17,6 +17,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as v1
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from tests.gateway.fleet_fixture import Deployment, default_config, refused
+from tests.gateway.service_specs import service_spec
 
 CODE = grpc.StatusCode
 NOBODY = "8c95fa0c-d174-40cd-ac17-6a1a166ec1a8"
@@ -216,6 +217,56 @@ def test_a_workflow_is_controlled_by_who_knows_the_version(
     assert answer.version.value == known(jobs, job) == "2-1-3"
     in_place = sent_v1("RestartJob", job, "2-1-3", restart_spec={"in_place": True})
     refuses(CODE.UNIMPLEMENTED, "in-place restart is not supported yet", jobs.RestartJob, in_place)
+
+
+def replacing(deployment: Deployment, job: str, version: str = "1-1-1", **more: Any) -> Any:
+    spec = service_spec(deployment.pool, more.pop("count", 3), **more.pop("spec", {}))
+    return sent_v1("ReplaceJob", job, version, spec=spec, **more)
+
+
+def test_a_service_is_given_another_spec(deployment: Deployment, jobs: Any) -> None:
+    job = running(deployment)
+    more = {
+        "update_spec": {"batch_size": 1, "max_instance_retries": 3},
+        "opaque_data": {"data": "mine"},
+    }
+    sent = replacing(deployment, job, count=4, spec={"description": "new"}, **more)
+    assert jobs.ReplaceJob(sent).version.value == "2-1-2"
+
+    def seen() -> Any:
+        return jobs.GetJob(v1.GetJobRequest(job_id={"value": job}))
+
+    deployment.until(
+        lambda: seen().workflow_info.status.state == stateless.WORKFLOW_STATE_SUCCEEDED
+    )
+    found = seen()
+    assert found.workflow_info.update_spec == sent.update_spec
+    assert found.workflow_info.opaque_data.data == "mine"
+    assert found.job_info.spec.description == "new" and found.job_info.spec.instance_count == 4
+    assert found.job_info.status.pod_stats["POD_STATE_RUNNING"] == 4
+    counts = dict(found.job_info.status.pod_configuration_version_stats)
+    assert counts == {"2-0-0": 4}
+
+
+def test_specs_that_a_service_cannot_be_given(deployment: Deployment, jobs: Any) -> None:
+    job = running(deployment)
+    bad, call = CODE.INVALID_ARGUMENT, jobs.ReplaceJob
+    refuses(bad, "JobID must be of UUID format", call, replacing(deployment, "nonsense"))
+    refuses(CODE.NOT_FOUND, "job not found", call, replacing(deployment, NOBODY))
+    stale = replacing(deployment, job, "7-1-1")
+    refuses(CODE.ABORTED, "unexpected entity version", call, stale)
+    moved = replacing(deployment, job)
+    moved.spec.respool_id.value = NOBODY
+    text = "failed to validate spec update: resource pool identifier is immutable"
+    refuses(bad, text, call, moved)
+    in_place = replacing(deployment, job, update_spec={"in_place": True})
+    refuses(CODE.UNIMPLEMENTED, "update_spec.in_place: in-place update", call, in_place)
+    fewer = replacing(deployment, job, count=2)
+    refuses(CODE.UNIMPLEMENTED, "fewer instances (2 for 3)", call, fewer)
+    nothing = replacing(deployment, job)
+    del nothing.spec.default_spec.containers[:]
+    refuses(bad, "invalid job spec: spec.default_spec", call, nothing)
+    assert known(jobs, job) == "1-1-1"
 
 
 def test_lists_of_workflows(deployment: Deployment, jobs: Any) -> None:

@@ -1,0 +1,276 @@
+"""A pod's spec of v1alpha: from it the task config that runs it, and back.
+
+Turns a PodSpec into a TaskConfig of v0, so that everything behind it is one path, and a stored
+TaskConfig into a PodSpec. What no task can do yet is refused by its path; it must not drop a field
+that would have an effect, or check what the task's own rules check.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from peloton.api.mesos.v1 import mesos_pb2 as mesos
+from peloton.api.v0.task import task_pb2 as task
+from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
+from peloton.gateway.translate_task import LATER, BadConfig
+
+MesosPod = apachemesos.PodSpec
+NETWORKS = (MesosPod.NetworkSpec.NETWORK_TYPE_INVALID, MesosPod.NetworkSpec.NETWORK_TYPE_HOST)
+"""Those that need nothing: the host's."""
+_Form = TypeVar("_Form", bound=Message)
+_UNBUILT = {
+    "volume": "a persistent volume",
+    "volumes": "a volume",
+    "host_ports": "a port of the host",
+}
+_UNBUILT_IN_CONTAINER = {
+    "readiness_check": "a readiness check",
+    "volume_mounts": "a volume",
+}
+_UNBUILT_IN_CHECK = {
+    "success_threshold": "a number of successes",
+    "command": "a command of this form; `command_check` has one",
+    "http_get": "a request of this form; `http_check` has one",
+}
+
+
+class NotBuilt(BadConfig):
+    """What the spec asks for is not built yet, and clients know it as UNIMPLEMENTED."""
+
+
+class SecretVolume(BadConfig):
+    """The spec has a secret as a volume of its own."""
+
+
+# ---- to the config of a task ----
+
+
+def to_task(sent: pod.PodSpec, field: str) -> task.TaskConfig:
+    """The config of a task that is this pod; raises BadConfig, naming the field."""
+    _refuse_unbuilt(sent, field)
+    found = task.TaskConfig(
+        controller=sent.controller,
+        killGracePeriodSeconds=sent.kill_grace_period_seconds,
+        revocable=sent.revocable,
+    )
+    for label in sent.labels:
+        found.labels.add(key=label.key, value=label.value)
+    if sent.HasField("constraint"):
+        found.constraint.CopyFrom(_recast(task.Constraint, sent.constraint))
+    if sent.HasField("restart_policy"):
+        found.restartPolicy.maxFailures = sent.restart_policy.max_failures
+    if sent.HasField("preemption_policy"):
+        _put_policy(found, sent.preemption_policy)
+    if sent.containers:
+        _put_container(found, sent, field=f"{field}.containers[0]")
+    return found
+
+
+def _refuse_unbuilt(sent: pod.PodSpec, field: str) -> None:
+    if sent.init_containers:
+        raise NotBuilt(f"{field}.init_containers", f"an init container {LATER}")
+    if len(sent.containers) > 1:
+        raise NotBuilt(f"{field}.containers", f"more than one container {LATER}")
+    _refuse(sent, _UNBUILT, field=field)
+    if sent.pod_name.value:
+        raise BadConfig(f"{field}.pod_name", "the name of a pod follows from its job")
+    where = f"{field}.mesos_spec"
+    if sent.mesos_spec.uris:
+        raise BadConfig(f"{where}.uris", f"fetching files {LATER}")
+    if sent.mesos_spec.HasField("executor_spec"):
+        text = "an executor is not supported: a pod is a command"
+        raise BadConfig(f"{where}.executor_spec", text)
+    if sent.mesos_spec.network_spec.type not in NETWORKS:
+        raise BadConfig(f"{where}.network_spec.type", f"another network than the host's {LATER}")
+
+
+def _refuse(sent: Message, unbuilt: dict[str, str], *, field: str) -> None:
+    for known, _ in sent.ListFields():
+        if known.name in unbuilt:
+            raise BadConfig(f"{field}.{known.name}", f"{unbuilt[known.name]} {LATER}")
+
+
+def _put_policy(found: task.TaskConfig, sent: pod.PreemptionPolicy) -> None:
+    """A policy that is there always decides: without `kill_on_preempt` against preemption."""
+    policy = task.PreemptionPolicy
+    kill = sent.kill_on_preempt
+    found.preemptionPolicy.type = policy.TYPE_PREEMPTIBLE if kill else policy.TYPE_NON_PREEMPTIBLE
+    found.preemptionPolicy.killOnPreempt = kill
+
+
+def _put_container(found: task.TaskConfig, sent: pod.PodSpec, *, field: str) -> None:
+    container = sent.containers[0]
+    _refuse(container, _UNBUILT_IN_CONTAINER, field=field)
+    for at, volume in enumerate(container.container.volumes):
+        if volume.source.type == mesos.Volume.Source.SECRET:
+            text = "a secret is given beside the spec"
+            raise SecretVolume(f"{field}.container.volumes[{at}]", text)
+    found.name = container.name
+    if container.HasField("resource"):
+        found.resource.CopyFrom(_recast(task.ResourceConfig, container.resource))
+    if container.HasField("liveness_check"):
+        where = f"{field}.liveness_check"
+        _refuse(container.liveness_check, _UNBUILT_IN_CHECK, field=where)
+        check = _recast(task.HealthCheckConfig, container.liveness_check)
+        found.healthCheck.CopyFrom(check)
+    for at, port in enumerate(container.ports):
+        _put_port(found, port, field=f"{field}.ports[{at}]")
+    if container.HasField("executor"):
+        found.executor.CopyFrom(container.executor)
+    command = _command(sent, container, field=field)
+    if command is not None:
+        found.command.CopyFrom(command)
+    image = _container(sent, container, field=field)
+    if image is not None:
+        found.container.CopyFrom(image)
+
+
+def _put_port(found: task.TaskConfig, sent: pod.PortSpec, *, field: str) -> None:
+    template = pod.PortSpec.PORT_TYPE_DYNAMIC_TEMPLATE_VAR
+    if sent.template_name or sent.type == template:
+        raise BadConfig(f"{field}.template_name", f"a port for a template {LATER}")
+    # The type says again what the number says; a contradiction cannot be obeyed.
+    static, dynamic = pod.PortSpec.PORT_TYPE_STATIC, pod.PortSpec.PORT_TYPE_DYNAMIC_ENV_VAR
+    if (sent.type == static and not sent.value) or (sent.type == dynamic and sent.value):
+        kind = pod.PortSpec.PortType.Name(sent.type)
+        raise BadConfig(f"{field}.type", f"{kind} and the number {sent.value} exclude each other")
+    found.ports.add(name=sent.name, value=sent.value, envName=sent.env_name)
+
+
+def _command(
+    sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
+) -> mesos.CommandInfo | None:
+    """The command, in the older form if it has that; both may be there if they say the same."""
+    given = container.HasField("entrypoint") or len(container.environment) > 0
+    newer = _newer_command(sent, container) if given else None
+    if not container.HasField("command"):
+        return newer
+    older = container.command
+    if newer is not None and container.HasField("entrypoint"):
+        _agree(newer.value == older.value, f"{field}.entrypoint.value", of="command.value")
+        same = newer.arguments == older.arguments
+        _agree(same, f"{field}.entrypoint.arguments", of="command.arguments")
+    if container.environment and newer is not None:
+        same = newer.environment == older.environment
+        _agree(same, f"{field}.environment", of="command.environment")
+    return older
+
+
+def _newer_command(sent: pod.PodSpec, container: pod.ContainerSpec) -> mesos.CommandInfo:
+    entry = container.entrypoint
+    found = mesos.CommandInfo(value=entry.value, arguments=entry.arguments)
+    if sent.HasField("mesos_spec"):
+        found.shell = sent.mesos_spec.shell
+    for variable in container.environment:
+        found.environment.variables.add(name=variable.name, value=variable.value)
+    return found
+
+
+def _container(
+    sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
+) -> mesos.ContainerInfo | None:
+    """The image, in the older form if it has that; both may be there if they say the same."""
+    spec = sent.mesos_spec
+    if spec.docker_parameters and spec.type != MesosPod.CONTAINER_TYPE_DOCKER:
+        where = field.rpartition(".")[0]
+        raise BadConfig(f"{where}.mesos_spec.docker_parameters", "are of docker containers only")
+    if container.HasField("container"):
+        older = container.container
+        same = not container.image or container.image == _image_of(older)
+        _agree(same, f"{field}.image", of="container")
+        return older
+    if not container.image:
+        return None
+    if spec.type == MesosPod.CONTAINER_TYPE_DOCKER:
+        found = mesos.ContainerInfo(type=mesos.ContainerInfo.DOCKER)
+        found.docker.image = container.image
+        found.docker.network = mesos.ContainerInfo.DockerInfo.HOST
+        for one in spec.docker_parameters:
+            found.docker.parameters.add(key=one.key, value=one.value)
+        return found
+    found = mesos.ContainerInfo(type=mesos.ContainerInfo.MESOS)
+    found.mesos.image.type = mesos.Image.DOCKER
+    found.mesos.image.docker.name = container.image
+    found.mesos.image.cached = True
+    return found
+
+
+def _agree(same: bool, field: str, *, of: str) -> None:
+    if not same:
+        raise BadConfig(field, f"differs from {of}, the older form of it: give one of both")
+
+
+def _recast(form: type[_Form], sent: Message) -> _Form:
+    """The same in v0, whose fields have the same numbers and meanings."""
+    return form.FromString(sent.SerializeToString())
+
+
+# ---- back ----
+
+
+def pod_spec_of(config: task.TaskConfig, pod_name: str = "") -> pod.PodSpec:
+    """The spec of a pod as its stored config says it, in the older and the newer form.
+
+    `pod_name`: of one pod; a spec of a job has none.
+    """
+    found = pod.PodSpec(
+        controller=config.controller,
+        kill_grace_period_seconds=config.killGracePeriodSeconds,
+        revocable=config.revocable,
+    )
+    if pod_name:
+        found.pod_name.value = pod_name
+    for label in config.labels:
+        found.labels.add(key=label.key, value=label.value)
+    if config.HasField("constraint"):
+        found.constraint.CopyFrom(_recast(pod.Constraint, config.constraint))
+    if config.HasField("restartPolicy"):
+        found.restart_policy.max_failures = config.restartPolicy.maxFailures
+    if config.HasField("volume"):
+        found.volume.CopyFrom(_recast(pod.PersistentVolumeSpec, config.volume))
+    if config.HasField("preemptionPolicy"):
+        found.preemption_policy.kill_on_preempt = config.preemptionPolicy.killOnPreempt
+    container = _container_of(config)
+    if container.ByteSize():
+        found.containers.append(container)
+    _put_mesos(found, config)
+    return found
+
+
+def _container_of(config: task.TaskConfig) -> pod.ContainerSpec:
+    found = pod.ContainerSpec(name=config.name, image=_image_of(config.container))
+    if config.HasField("resource"):
+        found.resource.CopyFrom(_recast(pod.ResourceSpec, config.resource))
+    if config.HasField("healthCheck"):
+        found.liveness_check.CopyFrom(_recast(pod.HealthCheckSpec, config.healthCheck))
+    for port in config.ports:
+        found.ports.add(name=port.name, value=port.value, env_name=port.envName)
+    for older in ("executor", "container", "command"):
+        if config.HasField(older):
+            getattr(found, older).CopyFrom(getattr(config, older))
+    if config.HasField("command"):
+        found.entrypoint.value = config.command.value
+        found.entrypoint.arguments.extend(config.command.arguments)
+        for variable in config.command.environment.variables:
+            found.environment.add(name=variable.name, value=variable.value)
+    return found
+
+
+def _put_mesos(found: pod.PodSpec, config: task.TaskConfig) -> None:
+    """What of the newer form is said beside the container."""
+    if config.HasField("command"):
+        found.mesos_spec.shell = config.command.shell
+    if _image_of(config.container):
+        docker = config.container.type == mesos.ContainerInfo.DOCKER
+        spec = MesosPod
+        found.mesos_spec.type = spec.CONTAINER_TYPE_DOCKER if docker else spec.CONTAINER_TYPE_MESOS
+        if docker:
+            for one in config.container.docker.parameters:
+                found.mesos_spec.docker_parameters.add(key=one.key, value=one.value)
+
+
+def _image_of(container: Any) -> str:
+    return str(container.docker.image or container.mesos.image.docker.name)

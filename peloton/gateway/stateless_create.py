@@ -1,0 +1,123 @@
+"""JobService.CreateJob: a service from a spec of v1alpha.
+
+Turns the spec into the config that v0 creates, and what v0 answers into a status that names the
+fields as the client wrote them. It must not accept what has no effect before there are workflows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from peloton.actors.job.entity_version import EntityVersion
+from peloton.api.v0 import peloton_pb2 as v0
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.job_create import (
+    NO_POOL_NAMED,
+    POOL_OF_POOLS,
+    ROOT_NAMED,
+    UNKNOWN_POOL,
+    Creation,
+)
+from peloton.gateway.pod_specs import NotBuilt, SecretVolume
+from peloton.gateway.stateless_specs import spec_path, spec_text, to_config_v0
+from peloton.gateway.translate_task import BadConfig
+
+NO_SECRETS = "secrets not enabled in cluster"
+NOT_BUILT = "is not supported yet: workflows are not built"
+POOL_CODES = {
+    NO_POOL_NAMED: Code.INVALID_ARGUMENT,
+    ROOT_NAMED: Code.INVALID_ARGUMENT,
+    POOL_OF_POOLS: Code.INVALID_ARGUMENT,
+    UNKNOWN_POOL: Code.NOT_FOUND,
+}
+FIRST_VERSION = str(EntityVersion(1, 1, 1))
+
+
+class ServiceCreation:
+    """One CreateJob call."""
+
+    def __init__(
+        self, cluster_client: ClusterClient, sent: svc.CreateJobRequest, *, context: Context
+    ) -> None:
+        self._cluster_client = cluster_client
+        self._sent = sent
+        self._context = context
+
+    def answer(self) -> svc.CreateJobResponse:
+        """Create the job; the answer to the client."""
+        sent = self._sent
+        try:
+            config = to_config_v0(sent.spec)
+        except BadConfig as error:
+            self._end_misplaced()
+            self._end_unfit(error)
+        self._refuse_unbuilt()
+        found = self._creation(config).answer()
+        self._end_refused(found)
+        return svc.CreateJobResponse(
+            job_id={"value": found.jobId.value}, version={"value": FIRST_VERSION}
+        )
+
+    def _end_misplaced(self) -> None:
+        """End the call if its id or its pool is wrong, which is said before anything else is."""
+        pool = v0.ResourcePoolID(value=self._sent.spec.respool_id.value)
+        self._end_refused(self._creation(job.JobConfig(respoolID=pool)).misplaced())
+
+    def _creation(self, config: job.JobConfig) -> Creation:
+        request = job.CreateRequest(id={"value": self._sent.job_id.value}, config=config)
+        return Creation(
+            self._cluster_client,
+            request,
+            context=self._context,
+            path_of=lambda path: spec_path(path, self._sent.spec),
+        )
+
+    def _refuse_unbuilt(self) -> None:
+        """End the call if it wants what only a workflow could do."""
+        sent, context = self._sent, self._context
+        wanted = sent.create_spec
+        unbuilt = {
+            "create_spec.start_paused": wanted.start_paused,
+            "create_spec.batch_size": 0 < wanted.batch_size < sent.spec.instance_count,
+            # Neither has an effect without the other.
+            "create_spec.max_tolerable_instance_failures": (
+                wanted.max_instance_retries and wanted.max_tolerable_instance_failures
+            ),
+            "opaque_data": sent.opaque_data.data,
+        }
+        field = next((field for field, given in unbuilt.items() if given), "")
+        if sent.secrets or field:
+            self._end_misplaced()
+        if sent.secrets:
+            end(context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
+        if field:
+            end(context, Code.UNIMPLEMENTED, text=NOT_BUILT, field=field)
+
+    def _end_unfit(self, error: BadConfig) -> NoReturn:
+        """End the call for a spec that no config of a service can say."""
+        if isinstance(error, NotBuilt):
+            end(self._context, Code.UNIMPLEMENTED, text=str(error))
+        if isinstance(error, SecretVolume):
+            text = f"input cannot contain secret volume: {error}"
+            end(self._context, Code.INVALID_ARGUMENT, text=text)
+        self._end_invalid(str(error))
+
+    def _end_invalid(self, text: str) -> NoReturn:
+        end(self._context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {text}")
+
+    def _end_refused(self, found: job.CreateResponse | None) -> None:
+        """End the call if the job was refused."""
+        if found is None or not found.HasField("error"):
+            return
+        error: Any = found.error
+        if error.HasField("invalidJobId"):
+            end(self._context, Code.INVALID_ARGUMENT, text="jobID is not valid UUID")
+        if error.HasField("alreadyExists"):
+            end(self._context, Code.ALREADY_EXISTS, text=error.alreadyExists.message)
+        text = error.invalidConfig.message
+        if text in POOL_CODES:
+            text, code = f"failed to validate resource pool: {text}", POOL_CODES[text]
+            end(self._context, code, text=text)
+        self._end_invalid(spec_text(text, self._sent.spec))
