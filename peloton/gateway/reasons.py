@@ -105,6 +105,8 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
         return Reason("job-limit", _limited(job))
     if view.code == "THROTTLE":
         return Reason("throttle", _throttled(job), retry_at=job.next_start_at)
+    if view.code == "WORKFLOW":
+        return Reason("workflow", view.because)
     if view.code == "GANG":
         return Reason("gang", view.because, known_at=view.counted_at, counts=view.counts)
     if view.code == "NEVER":

@@ -25,7 +25,7 @@ from peloton.gateway.stateless_specs import spec_path, spec_text, to_config_v0
 from peloton.gateway.translate_task import BadConfig
 
 NO_SECRETS = "secrets not enabled in cluster"
-NOT_BUILT = "is not supported yet: workflows are not built"
+NOT_BUILT = "is not supported yet: a creation is no workflow"
 POOL_CODES = {
     NO_POOL_NAMED: Code.INVALID_ARGUMENT,
     ROOT_NAMED: Code.INVALID_ARGUMENT,

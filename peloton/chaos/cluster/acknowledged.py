@@ -18,11 +18,10 @@ from peloton.actors.job.messages import (
     InstancesOrdered,
     JobRefreshed,
     JobUpdated,
-    ReplaceJob,
     StartJob,
     StopJob,
+    WorkflowOrdered,
 )
-from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.messages import CreatePool, PoolConfig
@@ -33,9 +32,6 @@ from peloton.runtime.core.records import RequestAnswered
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Absent, Bits, Key, Query, Refused
-
-COUNTED = ("config_version", "own_configs")
-"""What a job says of its spec, and its client does not."""
 
 
 class AcknowledgementCheck:
@@ -51,7 +47,6 @@ class AcknowledgementCheck:
         self._found_done: dict[tuple[Key, str], None] = {}
         """Requests that would have found nothing to do at some time while they were under way."""
         self._stopped: dict[Key, None] = {}
-        self._wished: dict[Key, tuple[Any, ...]] = {}  # what the last workflow is to lead to
         self._parts: dict[Key, dict[int, int]] = {}  # stopped instances, by job and slice
         self._deleted: dict[Key, None] = {}
         self._pools: dict[Key, PoolConfig] = {}
@@ -149,7 +144,6 @@ class AcknowledgementCheck:
 
     def _rolls(self, entry: Entry, fact: jf.WorkflowBegun) -> None:
         self._instances[entry.key] = fact.spec.instances
-        self._wished[entry.key] = _wish(fact.spec, fact)
         if not fact.options.starts:
             return
         whole = tuple(
@@ -157,9 +151,6 @@ class AcknowledgementCheck:
             for number in range(-(-fact.spec.instances // SLICE_SIZE))
         )
         self._starts(entry, jf.InstancesStarted(fact.members or whole, fact.at))
-
-    def _renames(self, entry: Entry, fact: jf.OpaqueChanged) -> None:
-        self._wished[entry.key] = (*self._wished[entry.key][:-1], fact.opaque)
 
     def _changes(self, entry: Entry, fact: jf.JobChanged) -> None:
         self._instances[entry.key] = fact.spec.instances
@@ -200,18 +191,8 @@ class AcknowledgementCheck:
     def _is_deleted(self, job: Key, message: DeleteJob) -> bool:  # noqa: ARG002
         return job in self._deleted
 
-    def _is_on_its_way(self, job: Key, message: ReplaceJob) -> bool:
-        return self._wished.get(job) == _wish(message.spec, message)
-
     def _is_made(self, pool: Key, message: CreatePool) -> bool:
         return self._pools.get(pool) == message.config
-
-
-def _wish(spec: JobSpec, order: ReplaceJob | jf.WorkflowBegun) -> tuple[Any, ...]:
-    wanted = {
-        name: getattr(spec, name) for name in JobSpec.__struct_fields__ if name not in COUNTED
-    }
-    return wanted, order.overrides, order.options, order.opaque
 
 
 def _says_nothing_was_done(answer: Any) -> bool:
@@ -219,6 +200,8 @@ def _says_nothing_was_done(answer: Any) -> bool:
         return not answer.ranges
     if isinstance(answer, HostPoolChanged):
         return not answer.version  # the host may be there already
+    if isinstance(answer, WorkflowOrdered):
+        return not answer.changed
     return isinstance(answer, JobUpdated | JobRefreshed) and not getattr(answer, "added", 0)
 
 
@@ -231,7 +214,6 @@ NOTED: Mapping[type, Callable[[AcknowledgementCheck, Entry, Any], None]] = {
     jf.InstancesStarted: AcknowledgementCheck._starts,
     jf.JobChanged: AcknowledgementCheck._changes,
     jf.WorkflowBegun: AcknowledgementCheck._rolls,
-    jf.OpaqueChanged: AcknowledgementCheck._renames,
     jf.JobTallied: AcknowledgementCheck._tallies,
     pf.PoolCreated: AcknowledgementCheck._pool,
     pf.PoolUpdated: AcknowledgementCheck._pool,
@@ -241,7 +223,6 @@ FOUND_DONE: Mapping[type, Callable[[AcknowledgementCheck, Key, Any], bool]] = {
     StopJob: AcknowledgementCheck._is_stopped,
     StartJob: AcknowledgementCheck._is_started,
     DeleteJob: AcknowledgementCheck._is_deleted,
-    ReplaceJob: AcknowledgementCheck._is_on_its_way,
     CreatePool: AcknowledgementCheck._is_made,
 }
 """Requests that may be acknowledged without a fact, and when: all others are journaled."""

@@ -17,7 +17,7 @@ from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.state import HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.actors.job.messages import NOTIFIER, CreateJob, StartInstances, job_key
+from peloton.actors.job.messages import NOTIFIER, CreateJob, RestartJob, StartInstances, job_key
 from peloton.actors.job.slice.parking import HoldPolicy
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
@@ -230,7 +230,9 @@ class SimulatedCluster:
 
 def restarts(message: object) -> bool:
     """Whether it restarts instances: said twice without a request key, they run twice more."""
-    return isinstance(message, StartInstances) and message.again
+    return isinstance(message, RestartJob) or (
+        isinstance(message, StartInstances) and message.again
+    )
 
 
 def job_id(name: str) -> Key:

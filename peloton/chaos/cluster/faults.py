@@ -28,6 +28,7 @@ from peloton.chaos.cluster import (
     pool_work,
     quarantining,
     reading,
+    rolling,
     scheduling,
     servicing,
     workload,
@@ -172,5 +173,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
-    **gpu_work.WORK, **overcommit.WORK, **displacing.WORK, **servicing.WORK,
+    **gpu_work.WORK, **overcommit.WORK, **displacing.WORK, **servicing.WORK, **rolling.WORK,
 }  # fmt: skip

@@ -32,15 +32,19 @@ OPERATOR = "operator"
 
 def create_service(storm: Storm, action: StormAction) -> None:
     """A service of a few instances."""
-    default = TaskConfig(command=Command("x"), resources=NEED)
-    spec = JobSpec("service", "me", STORM_POOL, max(1, action.count), default, job_type=SERVICE)
     storm.strike(action.name)
-    create_job(cluster_of(storm), action, message=CreateJob(spec))
+    create_job(cluster_of(storm), action, message=CreateJob(service_spec(action.count)))
+
+
+def service_spec(instances: int, command: str = "x") -> JobSpec:
+    """What a service of a storm is."""
+    default = TaskConfig(command=Command(command), resources=NEED)
+    return JobSpec("service", "me", STORM_POOL, max(1, instances), default, job_type=SERVICE)
 
 
 def start_service(storm: Storm, action: StormAction) -> None:
     """Start a service, stopped or not."""
-    job = _service(storm, action)
+    job = service_of(storm, action)
     if job is not None:
         storm.strike(action.name, job)
         cluster_of(storm).clients.change(client_of(action), job, message=StartJob())
@@ -48,7 +52,7 @@ def start_service(storm: Storm, action: StormAction) -> None:
 
 def stop_service(storm: Storm, action: StormAction) -> None:
     """Stop a service; or a part of it, which goes on without it."""
-    job, clients = _service(storm, action), cluster_of(storm).clients
+    job, clients = service_of(storm, action), cluster_of(storm).clients
     if job is None:
         return
     storm.strike(action.name, job)
@@ -58,7 +62,7 @@ def stop_service(storm: Storm, action: StormAction) -> None:
         clients.stop_some(client_of(action), job, ranges=((0, 1 + action.other % 3),))
 
 
-def _service(storm: Storm, action: StormAction) -> Key | None:
+def service_of(storm: Storm, action: StormAction) -> Key | None:
     """One of the services that clients wanted."""
     wanted = dict.fromkeys(
         each.operation.job
@@ -78,10 +82,12 @@ class ServicesRun:
     def all_seen(self) -> bool:
         """Whether each instance that is to run was seen to; asked after every step."""
         self._seen.update(run.rpartition("-")[0] for run in self._cluster.machines.running)
-        return all(name in self._seen for job in services(self._cluster) for name in _wanted(job))
+        return all(
+            name in self._seen for job in wanted_services(self._cluster) for name in _wanted(job)
+        )
 
 
-def services(cluster: SimulatedCluster) -> list[Job]:
+def wanted_services(cluster: SimulatedCluster) -> list[Job]:
     """Those that nobody stopped or deleted, as they are at their owners."""
     jobs: list[Job] = [*cluster.cells("job").values()]
     return [each for each in jobs if each.spec and each.spec.is_service and each.is_wanted]
@@ -107,7 +113,7 @@ def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
 
     if any(_is_service(each.message) for each in clients.requests):
         reach(cluster, all_run, within_s=within_s)
-    for job in services(cluster):
+    for job in wanted_services(cluster):
         clients.stop(OPERATOR, job.key)
 
 

@@ -38,6 +38,7 @@ from peloton.chaos.cluster import (
     pool_work,
     quarantining,
     reading,
+    rolling,
     scheduling,
     servicing,
     tiny,
@@ -89,7 +90,7 @@ DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
-    overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN,
+    overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -99,6 +100,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
     **dict.fromkeys(displacing.WORK, displacing.LEVEL),
     **dict.fromkeys(servicing.WORK, servicing.LEVEL),
+    **dict.fromkeys(rolling.WORK, servicing.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
@@ -313,6 +315,7 @@ class StormRun:
         self.observer.calm_at_s = self.checks.promises.quarantines.calm_at = world.now
         calm(self.cluster)
         self.checks.processes.calm(world.later)
+        rolling.settle(self.cluster, within_s=REACHED_S_MAX)
         servicing.end_all(self.cluster, within_s=REACHED_S_MAX)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         if scheduling.end_all(self.cluster, self.checks.promises.schedules):

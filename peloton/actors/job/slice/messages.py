@@ -247,8 +247,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     `because` is why it has not reached its goal, `code` the same as one word: it waits for its
     pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
     for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
-    ("LIMIT"), for the throttle ("THROTTLE") or for its gang ("GANG"); "NEW" before it requests
-    admission, or "" when it runs or has ended.
+    ("LIMIT"), for the throttle ("THROTTLE"), for its gang ("GANG") or for its workflow
+    ("WORKFLOW"); "NEW" before it requests admission, or "" when it runs or has ended.
     """
 
     instance: int

@@ -20,7 +20,7 @@ from peloton.actors.job.slice.messages import (
     SliceTally,
 )
 from peloton.actors.job.slice.placing import why_unplaced
-from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
+from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
 from peloton.actors.task.messages import SLICE_SIZE, KillCause
 from peloton.actors.task.state import (
@@ -37,9 +37,11 @@ from peloton.runtime.vocabulary import At, Bits, Key, Send
 GIVEN_BACK = "its pool has the allocation back until there is one"
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
-GANG = "GANG"
+GANG, WORKFLOW = "GANG", "WORKFLOW"
 LIMIT_TEXT = "waits for others of its job to end: as many are active as may run at once"
 THROTTLE_TEXT = "waits for the throttle of its job"
+WORKFLOW_TEXT = "waits for the workflow of its job, which begins with a batch at a time"
+NOT_ADDED_TEXT = "its workflow was over before it was added: the next update begins with it"
 GANG_TEXT = "waits for hosts for its whole gang"
 UNSCHEDULABLE_TEXT = "no host could run it at the last check, and it holds no resources of its pool"
 
@@ -67,9 +69,11 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
             if member in slice_.held:
                 view = _held(slice_, view, why=not_begun)
             found[member] = view
+    added = slice_.rollout.added if slice_.rollout is not None else NO_MEMBERS
     for row, members in zip(slice_.specs, slice_.closed, strict=False):
         for member in members & wanted:
-            found[member] = _not_begun(slice_, member, row=row, why=not_begun)
+            waits = _why_not_added(slice_) if member in added else not_begun
+            found[member] = _not_begun(slice_, member, row=row, why=waits)
     return tuple(found[member] for member in sorted(found))
 
 
@@ -120,6 +124,13 @@ def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:
     grant = slice_.grant if slice_.grant is not None else slice_.count
     reached = grant <= active_of(slice_, at.index)
     return (LIMIT, LIMIT_TEXT) if reached else (THROTTLE, THROTTLE_TEXT)
+
+
+def _why_not_added(slice_: Slice) -> tuple[str, str]:
+    """The same of members that a workflow is to add."""
+    rollout = slice_.rollout
+    over = rollout is not None and rollout.order.over
+    return WORKFLOW, NOT_ADDED_TEXT if over else WORKFLOW_TEXT
 
 
 def _held(slice_: Slice, view: InstanceView, *, why: tuple[str, str]) -> InstanceView:

@@ -131,6 +131,11 @@ def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
     if workflow is None or (message.number and workflow.first != message.number):
         return _refused(NO_WORKFLOW, "no workflow found", field="")
     state = next_state(workflow, _GOALS[message.order]) or workflow.state
+    changes = state != workflow.state or message.opaque not in ("", workflow.opaque)
+    if message.expected is None and not changes:
+        # Of who names the version it is another one now, whatever the order changed.
+        reply = m.WorkflowOrdered(version_of(job), workflow.first, changed=False)
+        return Decision(reply=reply, because="the workflow is so already")
     fact = f.WorkflowMoved(state, at.now, ordered=True, opaque=message.opaque, who=at.who)
     return _ordered(job, fact, at=at, because=f"{message.order.name.lower()} by a client")
 
@@ -185,7 +190,7 @@ def _same_again(job: Job, message: m.ReplaceJob, *, digest: str, at: At) -> Deci
     if (workflow.digest, workflow.options) != (digest, message.options):
         return None
     if message.opaque == workflow.opaque:
-        reply = m.WorkflowOrdered(version_of(job), workflow.first)
+        reply = m.WorkflowOrdered(version_of(job), workflow.first, changed=False)
         return Decision(reply=reply, because="the job is on its way to it already")
     fact = f.OpaqueChanged(message.opaque, at.now)
     return _ordered(job, fact, at=at, because="only the client's data are others")

@@ -92,10 +92,14 @@ class ControlWorkflow(Message, frozen=True, gc=False, array_like=True):
 
 
 class WorkflowOrdered(Value, frozen=True, gc=False, array_like=True):
-    """Answer to all of these: the job's version by then, and the number of the workflow."""
+    """Answer to all of these: the job's version by then, and the number of the workflow.
+
+    `changed`: whether the order changed anything.
+    """
 
     version: EntityVersion
     number: int
+    changed: bool = True
 
 
 class WorkflowView(Value, frozen=True, gc=False, array_like=True):
