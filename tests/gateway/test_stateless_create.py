@@ -282,3 +282,19 @@ def test_what_only_workflows_could_do_is_refused_where_it_has_an_effect(
     without_effect = {"batch_size": 2, "max_instance_retries": 3}
     job = jobs.CreateJob(creation(spec, create_spec=without_effect)).job_id.value
     gone(deployment, jobs, job)
+
+
+def test_a_user_that_the_caller_may_not_name_is_named_by_its_field(
+    deployment: Deployment, jobs: Any
+) -> None:
+    sent = creation(
+        service_spec(
+            deployment.pool,
+            default_spec=bare(command={"value": "true", "user": "ann"}),
+        )
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        jobs.CreateJob(sent, metadata=(("username", "ann"),))
+    assert caught.value.code() is CODE.PERMISSION_DENIED  # type: ignore[attr-defined]
+    field = "spec.default_spec.containers[0].command.user"
+    assert caught.value.details().startswith(f"{field}: a caller that has not")  # type: ignore[attr-defined]
