@@ -439,6 +439,7 @@ _FIRST: dict[str, AccessRow] = {
     f"{SERVICES}.GetJobIDFromJobName": FILTERED,
     f"{JOB_CACHE}.QueryJobCache": FILTERED,
     f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": _BY_NAMED_JOB,
+    f"{JOB_CACHE}.GetJobCache": _BY_NAMED_JOB,
     f"{JOB_CACHE}.GetThrottledPods": _OF_CLUSTER,
     f"{JOB_CACHE}.RefreshJob": _BY_NAMED_JOB,
     f"{HOSTS}.QueryHosts": _OF_CLUSTER,

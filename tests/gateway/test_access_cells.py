@@ -384,6 +384,9 @@ REQUESTS: dict[str, Made] = {
     f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": lambda o, r, by: (
         jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest(job_id={"value": o.job(r, by)})
     ),
+    f"{JOB_CACHE}.GetJobCache": lambda o, r, by: jobmgrsvc.GetJobCacheRequest(
+        job_id={"value": o.job(r, by)}
+    ),
     f"{JOB_CACHE}.GetThrottledPods": lambda o, r, by: jobmgrsvc.GetThrottledPodsRequest(),
     f"{JOB_CACHE}.RefreshJob": lambda o, r, by: jobmgrsvc.RefreshJobRequest(
         job_id={"value": o.job(r, by)}

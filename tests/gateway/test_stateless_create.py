@@ -14,6 +14,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.requests import REQUEST_KEY
+from peloton.private.jobmgrsvc import jobmgrsvc_pb2, jobmgrsvc_pb2_grpc
 from tests.gateway.fleet_fixture import Deployment, default_config, refused
 from tests.gateway.service_specs import creation, pod_spec, service_spec
 
@@ -114,10 +115,16 @@ def test_the_cache_has_a_part_of_the_spec(deployment: Deployment, jobs: Any) -> 
     assert found.spec.instance_count == 1 and found.spec.sla == stateless.SlaSpec(**SLA)
     assert found.spec.respool_id.value == deployment.pool and not found.spec.name
     assert found.status.version.value == "1-1-1"
+    private = jobmgrsvc_pb2_grpc.JobManagerServiceStub(deployment.channel)
+    same = private.GetJobCache(jobmgrsvc_pb2.GetJobCacheRequest(job_id={"value": job}))
+    assert same.spec == found.spec and same.status.version == found.status.version
     gone(deployment, jobs, job)
     for nobody in ("", "nonsense", NOBODY):
         asked = svc.GetJobCacheRequest(job_id={"value": nobody})
-        assert refused(jobs.GetJobCache, asked) == (CODE.NOT_FOUND, "job not found in cache")
+        nothing = CODE.NOT_FOUND, "job not found in cache"
+        assert refused(jobs.GetJobCache, asked) == nothing
+        asked = jobmgrsvc_pb2.GetJobCacheRequest(job_id={"value": nobody})
+        assert refused(private.GetJobCache, asked) == nothing
 
 
 def test_a_repeat_of_a_creation_gets_the_same_answer(deployment: Deployment, jobs: Any) -> None:
