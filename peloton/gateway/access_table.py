@@ -14,7 +14,7 @@ from peloton.actors.respool.messages import ROOT, GetPool, pool_key
 from peloton.actors.schedule.messages import schedule_key
 from peloton.gateway import second_services as second
 from peloton.gateway.actor_keys import BadKey, parse_key
-from peloton.gateway.texts import known_job
+from peloton.gateway.texts import job_of_update, known_job
 from peloton.runtime.vocabulary import Key
 from peloton.settings.permissions_file import Permission
 
@@ -226,6 +226,7 @@ INTERNAL_TASKS = "peloton.private.resmgr.ResourceManagerService"
 EVENTS = "peloton.private.eventstream.EventStreamService"
 POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamService"
 SERVICES = "peloton.api.v1alpha.job.stateless.svc.JobService"
+UPDATES = "peloton.api.v0.update.svc.UpdateService"
 JOB_CACHE = "peloton.private.jobmgr.JobManagerService"
 
 _MAINTAINED = AccessRow(ADMINISTER, _cluster)._replace(objects=_hosts)
@@ -236,6 +237,10 @@ _BY_JOB_ID = AccessRow(SEE, lambda sent: _job(sent.jobId.value))
 _BY_NAMED_JOB = AccessRow(SEE, lambda sent: _job(sent.job_id.value))
 _OF_SERVICE = _BY_NAMED_JOB._replace(
     permission=STOP, objects=lambda sent: {"job": sent.job_id.value}
+)
+_BY_UPDATE = AccessRow(SEE, lambda sent: _job(job_of_update(sent.updateId.value)))
+_OF_UPDATE = _BY_UPDATE._replace(
+    permission=STOP, objects=lambda sent: {"update": sent.updateId.value}
 )
 _BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
 _OF_CLUSTER = AccessRow(ADMINISTER, _cluster)
@@ -431,6 +436,20 @@ _FIRST: dict[str, AccessRow] = {
     f"{SERVICES}.StartJob": _OF_SERVICE,
     f"{SERVICES}.StopJob": _OF_SERVICE,
     f"{SERVICES}.DeleteJob": _OF_SERVICE,
+    f"{SERVICES}.ReplaceJob": _OF_SERVICE,
+    f"{SERVICES}.RestartJob": _OF_SERVICE,
+    f"{SERVICES}.PauseJobWorkflow": _OF_SERVICE,
+    f"{SERVICES}.ResumeJobWorkflow": _OF_SERVICE,
+    f"{SERVICES}.AbortJobWorkflow": _OF_SERVICE,
+    f"{SERVICES}.ListJobWorkflows": _BY_NAMED_JOB,
+    f"{UPDATES}.CreateUpdate": _BY_JOB_ID._replace(
+        permission=STOP, objects=lambda sent: {"job": sent.jobId.value}
+    ),
+    f"{UPDATES}.GetUpdate": _BY_UPDATE,
+    f"{UPDATES}.ListUpdates": AccessRow(SEE, lambda sent: _job(sent.jobID.value)),
+    f"{UPDATES}.PauseUpdate": _OF_UPDATE,
+    f"{UPDATES}.ResumeUpdate": _OF_UPDATE,
+    f"{UPDATES}.AbortUpdate": _OF_UPDATE,
     f"{SERVICES}.RefreshJob": _BY_NAMED_JOB,
     f"{SERVICES}.GetJob": _BY_NAMED_JOB,
     f"{SERVICES}.GetJobCache": _BY_NAMED_JOB,

@@ -20,6 +20,9 @@ CODES = {
     "INCOMPLETE": Code.UNAVAILABLE,
     "BUSY": Code.UNAVAILABLE,
     "OLDER_LEVEL": Code.FAILED_PRECONDITION,
+    "NO_WORKFLOW": Code.NOT_FOUND,
+    "NOT_BUILT": Code.UNIMPLEMENTED,
+    "TERMINATING": Code.ABORTED,
 }
 """Of refusals; all others say that the request is wrong."""
 

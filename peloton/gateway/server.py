@@ -22,6 +22,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v0.task.svc import task_svc_pb2
+from peloton.api.v0.update.svc import update_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
@@ -54,6 +55,7 @@ from peloton.gateway.stateless import StatelessJobs
 from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
+from peloton.gateway.update_service import UpdateService
 from peloton.ops.v1 import ops_pb2, plans_pb2, schedules_pb2
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from peloton.settings.notify import NO_URLS, AllowedUrls
@@ -165,6 +167,10 @@ def _services(
         (
             stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"],
             StatelessJobs(cluster_client),
+        ),
+        (
+            update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"],
+            UpdateService(cluster_client),
         ),
         *_host_services(cluster_client),
         (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),

@@ -14,14 +14,19 @@ from typing import Any, NoReturn
 from peloton.actors.job.decide import NOT_TERMINAL
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import (
+    ControlWorkflow,
     DeleteJob,
     JobDeleted,
     JobStarted,
     JobStopped,
+    RestartJob,
     StartJob,
     StopJob,
+    WorkflowOrdered,
 )
 from peloton.actors.job.orders import OTHER_VERSION
+from peloton.actors.job.spec import INVALID
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
@@ -31,11 +36,13 @@ from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
 from peloton.gateway.requests import request_of
 from peloton.gateway.stateless_create import ServiceCreation
 from peloton.gateway.stateless_query import query_jobs, stream_jobs
-from peloton.gateway.stateless_specs import job_spec_of, partial_spec_of
+from peloton.gateway.stateless_replace import expecting, replacement
+from peloton.gateway.stateless_specs import job_spec_of, partial_spec_of, spec_text
 from peloton.gateway.stateless_status import job_status_of, stateless_summary
-from peloton.gateway.texts import client_name, known_job
+from peloton.gateway.texts import canonical, client_name, known_job
 from peloton.gateway.translate_job import job_config_of
 from peloton.gateway.whole_configs import whole_config
+from peloton.gateway.workflow_status import workflow_info
 from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
 from peloton.runtime.vocabulary import Message, Refused
 
@@ -55,6 +62,18 @@ class StatelessJobs:
     def CreateJob(self, sent: svc.CreateJobRequest, context: Context) -> Any:
         """A new service; see `stateless_create`."""
         return ServiceCreation(self._cluster_client, sent, context=context).answer()
+
+    def ReplaceJob(self, sent: svc.ReplaceJobRequest, context: Context) -> Any:
+        """Another spec for a service, a batch of pods at a time, if the job has this version."""
+        if canonical(sent.job_id.value) is None:
+            end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
+        view = existing_job(self._cluster_client, sent.job_id.value, context=context)
+        command = replacement(self._cluster_client, sent, view=view, context=context)
+        answer = self._changed(
+            sent, context, command=lambda expected: expecting(command, expected), spec=sent.spec
+        )
+        assert isinstance(answer, WorkflowOrdered), answer
+        return svc.ReplaceJobResponse(version={"value": str(answer.version)})
 
     def StartJob(self, sent: svc.StartJobRequest, context: Context) -> Any:
         """All instances that were stopped begin new runs, if the job has this version."""
@@ -81,6 +100,59 @@ class StatelessJobs:
         assert isinstance(answer, JobDeleted), answer
         return svc.DeleteJobResponse()
 
+    def RestartJob(self, sent: svc.RestartJobRequest, context: Context) -> Any:
+        """New runs of instances, a batch at a time, if the job has this version."""
+        spec = sent.restart_spec
+        if spec.in_place:
+            text = "in-place restart is not supported yet: a run goes to whichever host has room"
+            end(context, Code.UNIMPLEMENTED, text=text, field="restart_spec.in_place")
+        ranges = tuple((getattr(one, "from"), one.to) for one in spec.ranges)
+        options = WorkflowOptions(batch=spec.batch_size)
+        answer = self._changed(
+            sent,
+            context,
+            command=lambda expected: RestartJob(ranges, options, expected, sent.opaque_data.data),
+        )
+        assert isinstance(answer, WorkflowOrdered), answer
+        return svc.RestartJobResponse(version={"value": str(answer.version)})
+
+    def PauseJobWorkflow(self, sent: svc.PauseJobWorkflowRequest, context: Context) -> Any:
+        """Begin with no more instances until it is resumed."""
+        version = self._controlled(sent, context, order=WorkflowOrders.PAUSE)
+        return svc.PauseJobWorkflowResponse(version={"value": version})
+
+    def ResumeJobWorkflow(self, sent: svc.ResumeJobWorkflowRequest, context: Context) -> Any:
+        """Go on as before the pause."""
+        version = self._controlled(sent, context, order=WorkflowOrders.RESUME)
+        return svc.ResumeJobWorkflowResponse(version={"value": version})
+
+    def AbortJobWorkflow(self, sent: svc.AbortJobWorkflowRequest, context: Context) -> Any:
+        """Begin with no more instances; what was changed stays so."""
+        version = self._controlled(sent, context, order=WorkflowOrders.ABORT)
+        return svc.AbortJobWorkflowResponse(version={"value": version})
+
+    def ListJobWorkflows(self, sent: svc.ListJobWorkflowsRequest, context: Context) -> Any:
+        """The workflows of a job that are kept, the newest first; at most `updates_limit`."""
+        if not sent.job_id.value:
+            end(context, Code.INVALID_ARGUMENT, text="no job id provided")
+        if sent.instance_events:
+            text = "events of single instances are not kept yet: list without instance_events"
+            end(context, Code.UNIMPLEMENTED, text=text, field="instance_events")
+        view = existing_job(self._cluster_client, sent.job_id.value, context=context)
+        some = view.workflows[: sent.updates_limit] if sent.updates_limit else view.workflows
+        infos = [workflow_info(view, one) for one in some]
+        return svc.ListJobWorkflowsResponse(workflow_infos=infos)
+
+    def _controlled(self, sent: Any, context: Context, *, order: WorkflowOrders) -> str:
+        opaque = sent.opaque_data.data
+        answer = self._changed(
+            sent,
+            context,
+            command=lambda expected: ControlWorkflow(order, expected, opaque=opaque),
+        )
+        assert isinstance(answer, WorkflowOrdered), answer
+        return str(answer.version)
+
     def RefreshJob(self, sent: svc.RefreshJobRequest, context: Context) -> Any:
         """The job looks at its goal again; nothing is cached that could be stale."""
         refresh(self._cluster_client, sent.job_id.value, context=context)
@@ -103,7 +175,10 @@ class StatelessJobs:
             spec=job_spec_of(whole_config(self._cluster_client, view, context=context)),
             status=job_status_of(view) if asked is None else None,
         )
-        return svc.GetJobResponse(job_info=info)
+        found = svc.GetJobResponse(job_info=info)
+        if asked is None and view.workflows:
+            found.workflow_info.CopyFrom(workflow_info(view, view.workflows[0]))
+        return found
 
     def GetJobCache(self, sent: svc.GetJobCacheRequest, context: Context) -> Any:
         """The status of a job, and the parts of its spec that the original keeps in memory."""
@@ -138,9 +213,17 @@ class StatelessJobs:
         return svc.GetJobIDFromJobNameResponse(job_id=ids)
 
     def _changed(
-        self, sent: Any, context: Context, *, command: Callable[[EntityVersion], Message]
+        self,
+        sent: Any,
+        context: Context,
+        *,
+        command: Callable[[EntityVersion], Message],
+        spec: stateless.JobSpec | None = None,
     ) -> Any:
-        """The answer to a command that only who knows the job's version may give."""
+        """The answer to a command that only who knows the job's version may give.
+
+        `spec`: in whose terms fields are named in a refusal.
+        """
         key, expected = named_job(sent.job_id.value, context), _version_of(sent.version.value)
         if expected is None:
             # No job has such a version; whether there is the job decides what is answered.
@@ -149,7 +232,12 @@ class StatelessJobs:
         # A repeat under the same key gets the answer it missed: by now the version is another.
         request = request_of(sent, context)
         answer = self._cluster_client.ask(key, command(expected), context=context, request=request)
-        return _refuse(context, answer) if isinstance(answer, Refused) else answer
+        if not isinstance(answer, Refused):
+            return answer
+        if spec is not None and answer.code == INVALID:
+            text = spec_text(f"{answer.field}: {answer.text}", spec)
+            end(context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {text}")
+        return _refuse(context, answer)
 
 
 def _version_of(text: str) -> EntityVersion | None:

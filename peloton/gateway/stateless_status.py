@@ -1,7 +1,6 @@
 """A job as clients of v1alpha see it: its status and its summary.
 
-Turns a view of a job into JobStatus and JobSummary. Workflows are not served yet, so a status has
-none. It must not send queries.
+Turns a view of a job into JobStatus and JobSummary. It must not send queries.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.gateway.texts import client_name, nanoseconds, rfc3339
 from peloton.gateway.translate_job import config_versions
+from peloton.gateway.workflow_status import workflow_status
 
 POD_STATE = "POD_STATE_"
 GOALS = {
@@ -33,6 +33,8 @@ def job_status_of(view: JobView) -> stateless.JobStatus:
         desired_state=GOALS[view.goal],
         version={"value": str(view.version)},
     )
+    if view.workflows:
+        found.workflow_status.CopyFrom(workflow_status(view, view.workflows[0]))
     for name, count in line.counts:
         found.pod_stats[POD_STATE + name] = count
     for version, count in config_versions(line).items():

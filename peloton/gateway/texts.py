@@ -66,3 +66,9 @@ def known_job(text: str) -> Key | None:
 def derived(request_key: str, kind: str) -> str:
     """The id of what a request key creates: the same key always gives the same id."""
     return str(uuid.uuid5(ID_NAMESPACE, f"{kind}/{request_key}"))
+
+
+def job_of_update(update_id: str) -> str:
+    """The id of the job of an update; "" where no update has this id."""
+    job_id, _, number = update_id.rpartition("-")
+    return job_id if number.isascii() and number.isdigit() and canonical(job_id) else ""

@@ -30,6 +30,7 @@ from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.respool.svc import respool_svc_pb2 as respool_svc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task.svc import task_svc_pb2 as task_svc
+from peloton.api.v0.update.svc import update_svc_pb2 as update_svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as stateless_svc
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1
 from peloton.gateway.access_table import (
@@ -45,6 +46,7 @@ from peloton.gateway.access_table import (
     POD_EVENTS,
     SCHEDULES,
     SERVICES,
+    UPDATES,
 )
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.gates import Gates, UnlistedMethod
@@ -372,6 +374,34 @@ REQUESTS: dict[str, Made] = {
     f"{SERVICES}.DeleteJob": lambda o, r, by: stateless_svc.DeleteJobRequest(
         job_id=of(o.job(r, by))
     ),
+    **{
+        f"{SERVICES}.{name}": lambda o, r, by, name=name: getattr(stateless_svc, f"{name}Request")(
+            job_id=of(o.job(r, by))
+        )
+        for name in (
+            *(
+                "ReplaceJob",
+                "RestartJob",
+                "PauseJobWorkflow",
+                "ResumeJobWorkflow",
+                "AbortJobWorkflow",
+            ),
+            "ListJobWorkflows",
+        )
+    },
+    f"{UPDATES}.CreateUpdate": lambda o, r, by: update_svc.CreateUpdateRequest(
+        jobId={"value": o.job(r, by)}
+    ),
+    f"{UPDATES}.ListUpdates": lambda o, r, by: update_svc.ListUpdatesRequest(
+        jobID={"value": o.job(r, by)}
+    ),
+    # Of an update that is not there: whoever may see the job learns that.
+    **{
+        f"{UPDATES}.{name}": lambda o, r, by, name=name: getattr(update_svc, f"{name}Request")(
+            updateId={"value": f"{o.job(r, by)}-7"}
+        )
+        for name in ("GetUpdate", "PauseUpdate", "ResumeUpdate", "AbortUpdate")
+    },
     f"{SERVICES}.RefreshJob": lambda o, r, by: stateless_svc.RefreshJobRequest(
         job_id=of(o.job(r, by))
     ),

@@ -31,6 +31,7 @@ from peloton.gateway.access_table import (
     POOLS_V1,
     SCHEDULES,
     SERVICES,
+    UPDATES,
     AccessRow,
 )
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
@@ -68,7 +69,10 @@ CHANGES_MADE = {
     f"{OPS}.Redrive", f"{OPS}.ForgetHost",
     *(f"{SCHEDULES}.{verb}Schedule" for verb in ("Create", "Pause", "Resume", "Delete")),
     f"{JOBS_2}.CreateJob",
-    *(f"{SERVICES}.{verb}Job" for verb in ("Create", "Start", "Stop", "Delete")),
+    *(f"{SERVICES}.{verb}Job"
+      for verb in ("Create", "Start", "Stop", "Delete", "Restart", "Replace")),
+    *(f"{SERVICES}.{verb}JobWorkflow" for verb in ("Pause", "Resume", "Abort")),
+    *(f"{UPDATES}.{verb}Update" for verb in ("Create", "Pause", "Resume", "Abort")),
     *(f"{pools}.{verb}ResourcePool" for pools in (POOLS_2, POOLS_V1)
       for verb in ("Create", "Delete", "Update")),
     *(f"{hosts}.{verb}Maintenance" for hosts in (HOSTS, HOSTS_V1)

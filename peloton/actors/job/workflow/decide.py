@@ -128,7 +128,7 @@ def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
     if refused is not None:
         return refused
     workflow = job.workflow
-    if workflow is None or (message.number and workflow.number != message.number):
+    if workflow is None or (message.number and workflow.first != message.number):
         return _refused(NO_WORKFLOW, "no workflow found", field="")
     state = next_state(workflow, _GOALS[message.order]) or workflow.state
     fact = f.WorkflowMoved(state, at.now, ordered=True, opaque=message.opaque, who=at.who)
@@ -139,7 +139,7 @@ def _ordered(job: Job, fact: Fact, *, at: At, because: str) -> Decision:
     begun = evolved_by(job, (fact,))
     more, folded = go_on(begun, now=at.now)
     assert folded.workflow is not None
-    number = folded.workflow.number
+    number = folded.workflow.first
     return Decision(
         facts=(fact, *more),
         sends=goals_of(folded, touched_by(job, folded)),
@@ -185,7 +185,7 @@ def _same_again(job: Job, message: m.ReplaceJob, *, digest: str, at: At) -> Deci
     if (workflow.digest, workflow.options) != (digest, message.options):
         return None
     if message.opaque == workflow.opaque:
-        reply = m.WorkflowOrdered(version_of(job), workflow.number)
+        reply = m.WorkflowOrdered(version_of(job), workflow.first)
         return Decision(reply=reply, because="the job is on its way to it already")
     fact = f.OpaqueChanged(message.opaque, at.now)
     return _ordered(job, fact, at=at, because="only the client's data are others")

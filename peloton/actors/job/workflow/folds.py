@@ -40,6 +40,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
     members = immutables.Map(fact.members) if restarts else None
     workflow = Workflow(
         number=version,
+        first=version,
         kind=fact.kind,
         options=fact.options,
         version=spec.config_version,

@@ -55,7 +55,8 @@ class Progress(Value, frozen=True, gc=False, array_like=True):
 
 
 class Workflow(Value, frozen=True, gc=False, array_like=True):
-    """A workflow of a job. `number` is that of its present rollout: one that goes back is another.
+    """A workflow of a job. `number` is that of its present rollout: one that goes back is another;
+    `first` is that of the first one, by which clients know the workflow.
 
     `leaves`: how many members of a slice may be under way at once. `carried`: how many may be from
     the workflow before, which this one replaced.
@@ -82,6 +83,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
     events: tuple[tuple[WorkflowStates, float], ...] = ()
     ended: Progress | None = None  # how far it was, once it is over
     because: str = ""  # why it failed
+    first: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -117,7 +119,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
         """As clients see it, with what is known of its slices."""
         found = self.ended or progress
         return WorkflowView(
-            number=self.number,
+            number=self.first,
             kind=self.kind,
             state=self.state,
             previous=self.previous,

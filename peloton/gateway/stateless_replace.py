@@ -1,0 +1,73 @@
+"""JobService.ReplaceJob: another spec for a service, given to its instances by a workflow.
+
+Turns the spec into the command, and ends the call for a spec that no service can have. It must not
+compare versions: only the job knows its own at the moment of the change.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.job.entity_version import EntityVersion
+from peloton.actors.job.messages import JobView, ReplaceJob
+from peloton.actors.job.workflow.messages import WorkflowOptions
+from peloton.actors.respool.messages import pool_key
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.config_specs import spec_wanted
+from peloton.gateway.pod_specs import NotBuilt, SecretVolume
+from peloton.gateway.stateless_create import NO_SECRETS
+from peloton.gateway.stateless_specs import spec_text, to_config_v0
+from peloton.gateway.texts import client_name
+from peloton.gateway.translate_task import BadConfig
+
+
+def replacement(
+    cluster_client: ClusterClient,
+    sent: svc.ReplaceJobRequest,
+    *,
+    view: JobView,
+    context: Context,
+) -> ReplaceJob:
+    """The command, without the version that the client expects."""
+    if sent.secrets:
+        end(context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
+    wanted = sent.update_spec
+    if wanted.in_place:
+        text = "in-place update is not supported yet: a run goes to whichever host has room"
+        end(context, Code.UNIMPLEMENTED, text=text, field="update_spec.in_place")
+    pool = sent.spec.respool_id.value
+    if pool and pool_key(pool) != view.spec.pool:
+        text = "failed to validate spec update: resource pool identifier is immutable"
+        end(context, Code.INVALID_ARGUMENT, text=text)
+    try:
+        config = to_config_v0(sent.spec)
+    except NotBuilt as error:
+        end(context, Code.UNIMPLEMENTED, text=str(error))
+    except SecretVolume as error:
+        text = f"input cannot contain secret volume: {error}"
+        end(context, Code.INVALID_ARGUMENT, text=text)
+    except BadConfig as error:
+        end(context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {error}")
+    config.respoolID.value = client_name(view.spec.pool)
+
+    def text_of(text: str) -> str:
+        return f"invalid job spec: {spec_text(text, sent.spec)}"
+
+    found = spec_wanted(cluster_client, config, context=context, text_of=text_of)
+    options = WorkflowOptions(
+        batch=wanted.batch_size,
+        max_attempts=wanted.max_instance_retries,
+        tolerated=wanted.max_tolerable_instance_failures,
+        back=wanted.rollback_on_failure,
+        paused=wanted.start_paused,
+        starts=wanted.start_pods,
+    )
+    return ReplaceJob(
+        found.spec, tuple(found.pieces.items()), options, opaque=sent.opaque_data.data
+    )
+
+
+def expecting(command: ReplaceJob, expected: EntityVersion) -> ReplaceJob:
+    """The same, refused if the job has another version."""
+    return ReplaceJob(
+        command.spec, command.overrides, command.options, expected, opaque=command.opaque
+    )

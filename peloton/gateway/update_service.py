@@ -1,0 +1,184 @@
+"""peloton.api.v0 UpdateService: workflows of services, for clients that know configs of v0.
+
+Turns its calls into commands of jobs. An update is named by its job and its number there. What only
+the job can know at the moment of the change is checked by the job. GetUpdateCache, which wants the
+numbers of all instances, is not served yet. It must not choose instances.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.actors.job.messages import ControlWorkflow, JobStates, JobView, ReplaceJob
+from peloton.actors.job.workflow.messages import (
+    WorkflowOptions,
+    WorkflowOrdered,
+    WorkflowOrders,
+    WorkflowView,
+)
+from peloton.actors.respool.messages import pool_key
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.update import update_pb2
+from peloton.api.v0.update.svc import update_svc_pb2 as svc
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.config_specs import spec_wanted
+from peloton.gateway.named_jobs import existing_job, refuse
+from peloton.gateway.requests import request_of
+from peloton.gateway.texts import canonical, client_name, job_of_update
+from peloton.runtime.vocabulary import Refused
+
+UPDATE_NOT_FOUND = "update not found"
+NO_UPDATE_ID = "no update ID provided"
+
+
+def update_name(view: JobView, workflow: WorkflowView) -> str:
+    """The id of an update, as clients know it: that of its job, and its number there."""
+    return f"{client_name(view.summary.job)}-{workflow.number}"
+
+
+class UpdateService:
+    """The calls; one method for each, named as on the wire."""
+
+    def __init__(self, cluster_client: ClusterClient) -> None:
+        self._cluster_client = cluster_client
+
+    def CreateUpdate(self, sent: svc.CreateUpdateRequest, context: Context) -> Any:
+        """Give a service another config, a batch of instances at a time."""
+        if canonical(sent.jobId.value) is None:
+            end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
+        if sent.updateConfig.inPlace:
+            end(context, Code.UNIMPLEMENTED, text="in-place update is not supported yet")
+        view = existing_job(self._cluster_client, sent.jobId.value, context=context)
+        wrong = _not_updatable(view, sent.jobConfig)
+        if wrong is not None:
+            end(context, wrong[0], text=wrong[1])
+        config = job.JobConfig()
+        config.CopyFrom(sent.jobConfig)
+        version = config.changeLog.version
+        config.ClearField("changeLog")
+        if not config.respoolID.value:
+            config.respoolID.value = client_name(view.spec.pool)
+        wanted = spec_wanted(self._cluster_client, config, context=context)
+        command = ReplaceJob(
+            wanted.spec,
+            tuple(wanted.pieces.items()),
+            options_of(sent.updateConfig),
+            config=version,
+            opaque=sent.opaque_data.data,
+        )
+        request = request_of(sent, context)
+        key = view.summary.job
+        answer = self._cluster_client.ask(key, command, context=context, request=request)
+        if not isinstance(answer, WorkflowOrdered):
+            assert isinstance(answer, Refused), answer
+            refuse(context, answer)
+        update_id = f"{client_name(key)}-{answer.number}"
+        return svc.CreateUpdateResponse(updateID={"value": update_id})
+
+    def GetUpdate(self, sent: svc.GetUpdateRequest, context: Context) -> Any:
+        """One update: its config, and how far it is; with `statusOnly` only that."""
+        view, workflow = self._known(sent.updateId.value, context)
+        found = _info(view, workflow)
+        if sent.statusOnly:
+            found = update_pb2.UpdateInfo(updateId=found.updateId, status=found.status)
+        return svc.GetUpdateResponse(updateInfo=found)
+
+    def ListUpdates(self, sent: svc.ListUpdatesRequest, context: Context) -> Any:
+        """The updates of a job that are kept, the newest first; at most `limit`, 0 for all."""
+        if not sent.jobID.value:
+            end(context, Code.INVALID_ARGUMENT, text="no job ID provided")
+        view = existing_job(self._cluster_client, sent.jobID.value, context=context)
+        some = view.workflows[: sent.limit] if sent.limit > 0 else view.workflows
+        return svc.ListUpdatesResponse(updateInfo=[_info(view, one) for one in some])
+
+    def PauseUpdate(self, sent: svc.PauseUpdateRequest, context: Context) -> Any:
+        """Begin with no more instances until it is resumed."""
+        self._control(sent, context, order=WorkflowOrders.PAUSE)
+        return svc.PauseUpdateResponse()
+
+    def ResumeUpdate(self, sent: svc.ResumeUpdateRequest, context: Context) -> Any:
+        """Go on as before the pause."""
+        self._control(sent, context, order=WorkflowOrders.RESUME)
+        return svc.ResumeUpdateResponse()
+
+    def AbortUpdate(self, sent: svc.AbortUpdateRequest, context: Context) -> Any:
+        """Begin with no more instances; what was changed stays so."""
+        self._control(sent, context, order=WorkflowOrders.ABORT)
+        return svc.AbortUpdateResponse()
+
+    def _control(self, sent: Any, context: Context, *, order: WorkflowOrders) -> None:
+        view, workflow = self._known(sent.updateId.value, context)
+        command = ControlWorkflow(order, number=workflow.number, opaque=sent.opaque_data.data)
+        key, request = view.summary.job, request_of(sent, context)
+        answer = self._cluster_client.ask(key, command, context=context, request=request)
+        if isinstance(answer, Refused):
+            refuse(context, answer)
+
+    def _known(self, update_id: str, context: Context) -> tuple[JobView, WorkflowView]:
+        if not update_id:
+            end(context, Code.INVALID_ARGUMENT, text=NO_UPDATE_ID)
+        job_id = job_of_update(update_id)
+        if not job_id:
+            end(context, Code.NOT_FOUND, text=UPDATE_NOT_FOUND)
+        view = existing_job(self._cluster_client, job_id, context=context)
+        found = [one for one in view.workflows if update_name(view, one) == update_id]
+        if not found:
+            end(context, Code.NOT_FOUND, text=UPDATE_NOT_FOUND)
+        return view, found[0]
+
+
+def _not_updatable(view: JobView, config: job.JobConfig) -> tuple[Code, str] | None:
+    """Why the job cannot have this config, as far as that cannot change during the call."""
+    pool = config.respoolID.value
+    wrong = (
+        (not view.spec.is_service, "job must be of type service"),
+        (not config.HasField("changeLog"), "missing changelog in job configuration"),
+        (config.type != job.SERVICE, "job type is immutable"),
+        (
+            bool(pool) and pool_key(pool) != view.spec.pool,
+            "resource pool identifier is immutable",
+        ),
+    )
+    for broken, text in wrong:
+        if broken:
+            return Code.INVALID_ARGUMENT, text
+    if view.summary.state == JobStates.INITIALIZED:
+        return Code.UNAVAILABLE, "cannot update partially created job"
+    return None
+
+
+def options_of(config: update_pb2.UpdateConfig) -> WorkflowOptions:
+    """How the client wants it done."""
+    return WorkflowOptions(
+        batch=config.batchSize,
+        max_attempts=config.maxInstanceAttempts,
+        tolerated=config.maxFailureInstances,
+        back=config.rollbackOnFailure,
+        paused=config.startPaused,
+        starts=config.startTasks,
+    )
+
+
+def _info(view: JobView, workflow: WorkflowView) -> update_pb2.UpdateInfo:
+    options = workflow.options
+    return update_pb2.UpdateInfo(
+        updateId={"value": update_name(view, workflow)},
+        jobId={"value": client_name(view.summary.job)},
+        config=update_pb2.UpdateConfig(
+            batchSize=options.batch,
+            startPaused=options.paused,
+            rollbackOnFailure=options.back,
+            maxInstanceAttempts=options.max_attempts,
+            maxFailureInstances=options.tolerated,
+            startTasks=options.starts,
+        ),
+        status=update_pb2.UpdateStatus(
+            numTasksDone=workflow.done,
+            numTasksRemaining=workflow.total - workflow.done - workflow.failed,
+            numTasksFailed=workflow.failed,
+            state=int(workflow.state),
+        ),
+        configVersion=workflow.version,
+        prevConfigVersion=workflow.previous_version,
+        opaque_data={"data": workflow.opaque},
+    )

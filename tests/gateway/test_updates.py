@@ -1,0 +1,279 @@
+"""UpdateService of v0 and the workflow calls of v1alpha: real updates of services of one daemon,
+and each refusal with code and text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v0.update import update_pb2
+from peloton.api.v0.update.svc import update_svc_pb2 as svc
+from peloton.api.v0.update.svc import update_svc_pb2_grpc
+from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as v1
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
+from tests.gateway.fleet_fixture import Deployment, default_config, refused
+from tests.gateway.service_specs import service_spec
+
+CODE = grpc.StatusCode
+NOBODY = "8c95fa0c-d174-40cd-ac17-6a1a166ec1a8"
+SUCCEEDED, PAUSED, ABORTED = update_pb2.SUCCEEDED, update_pb2.PAUSED, update_pb2.ABORTED
+
+
+@pytest.fixture
+def updates(deployment: Deployment) -> Any:
+    return update_svc_pb2_grpc.UpdateServiceStub(deployment.channel)
+
+
+@pytest.fixture
+def jobs(deployment: Deployment) -> Any:
+    return stateless_svc_pb2_grpc.JobServiceStub(deployment.channel)
+
+
+def refuses(code: Any, text: str, method: Any, sent: Any) -> None:
+    found = refused(method, sent)
+    assert found[0] == code and text in found[1], found
+
+
+def config_of(deployment: Deployment, *, seconds: float = 600.0, count: int = 3) -> Any:
+    config = deployment.request(count, defaultConfig=default_config(seconds), name="test").config
+    config.type = job_pb2.SERVICE
+    return config
+
+
+def running(deployment: Deployment, count: int = 3) -> str:
+    """A service that runs."""
+    job = deployment.create(job_pb2.CreateRequest(config=config_of(deployment, count=count)))
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == count)
+    return job
+
+
+def update(deployment: Deployment, job: str, *, version: int = 1, **more: Any) -> Any:
+    """A request for longer runs: another config."""
+    config = config_of(deployment, seconds=700.0, count=more.pop("count", 3))
+    config.changeLog.version = version
+    return svc.CreateUpdateRequest(
+        jobId={"value": job}, jobConfig=config, updateConfig=update_pb2.UpdateConfig(**more)
+    )
+
+
+def status(updates: Any, name: str) -> update_pb2.UpdateStatus:
+    sent = svc.GetUpdateRequest(updateId={"value": name}, statusOnly=True)
+    return updates.GetUpdate(sent).updateInfo.status
+
+
+def test_an_update_is_created_seen_and_done(deployment: Deployment, updates: Any) -> None:
+    job = running(deployment)
+    sent = update(deployment, job, batchSize=1, count=4)
+    sent.opaque_data.data = "mine"
+    name = updates.CreateUpdate(sent).updateID.value
+    deployment.until(lambda: status(updates, name).state == SUCCEEDED)
+    info = updates.GetUpdate(svc.GetUpdateRequest(updateId={"value": name})).updateInfo
+    assert (info.jobId.value, info.updateId.value) == (job, name)
+    assert (info.configVersion, info.prevConfigVersion) == (2, 1)
+    assert (info.config.batchSize, info.opaque_data.data) == (1, "mine")
+    assert info.status == update_pb2.UpdateStatus(numTasksDone=4, state=SUCCEEDED)
+    seen = deployment.job(job)
+    assert seen.config.instanceCount == 4 and seen.config.changeLog.version == 2
+    assert seen.runtime.taskStats["RUNNING"] == 4
+    listed = updates.ListUpdates(svc.ListUpdatesRequest(jobID={"value": job})).updateInfo
+    assert [one.updateId.value for one in listed] == [name]
+
+
+def test_an_update_is_paused_resumed_and_aborted(deployment: Deployment, updates: Any) -> None:
+    job = running(deployment)
+    name = updates.CreateUpdate(update(deployment, job, startPaused=True)).updateID.value
+    assert status(updates, name).state == PAUSED
+    assert status(updates, name).numTasksRemaining == 3
+    updates.ResumeUpdate(svc.ResumeUpdateRequest(updateId={"value": name}))
+    deployment.until(lambda: status(updates, name).state == SUCCEEDED)
+    again = update(deployment, job, version=2, startPaused=True)
+    again.jobConfig.defaultConfig.CopyFrom(default_config(800.0))
+    other = updates.CreateUpdate(again).updateID.value
+    updates.AbortUpdate(svc.AbortUpdateRequest(updateId={"value": other}))
+    assert status(updates, other).state == ABORTED
+    listed = updates.ListUpdates(svc.ListUpdatesRequest(jobID={"value": job}, limit=1)).updateInfo
+    assert [one.updateId.value for one in listed] == [other]
+    updates.PauseUpdate(svc.PauseUpdateRequest(updateId={"value": other}))
+    assert status(updates, other).state == ABORTED, "what is over stays so"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "text"),
+    [
+        ({"version": 7}, CODE.INVALID_ARGUMENT, "invalid job configuration version"),
+        ({"inPlace": True}, CODE.UNIMPLEMENTED, "in-place update is not supported yet"),
+        ({"count": 2}, CODE.UNIMPLEMENTED, "fewer instances (2 for 3) are not supported yet"),
+        (
+            {"count": 4, "rollbackOnFailure": True},
+            CODE.UNIMPLEMENTED,
+            "rolling back the addition of instances is not supported yet",
+        ),
+    ],
+)
+def test_what_a_service_cannot_be_given(
+    deployment: Deployment, updates: Any, change: dict[str, Any], code: Any, text: str
+) -> None:
+    job = running(deployment)
+    refuses(code, text, updates.CreateUpdate, update(deployment, job, **change))
+    assert deployment.job(job).config.changeLog.version == 1
+
+
+def test_what_the_job_must_be(deployment: Deployment, updates: Any) -> None:
+    job = running(deployment)
+    bad = CODE.INVALID_ARGUMENT
+    no_id = update(deployment, "nonsense")
+    refuses(bad, "JobID must be of UUID format", updates.CreateUpdate, no_id)
+    refuses(CODE.NOT_FOUND, "job not found", updates.CreateUpdate, update(deployment, NOBODY))
+    unversioned = update(deployment, job)
+    unversioned.jobConfig.ClearField("changeLog")
+    text = "missing changelog in job configuration"
+    refuses(bad, text, updates.CreateUpdate, unversioned)
+    batch = update(deployment, job)
+    batch.jobConfig.type = job_pb2.BATCH
+    refuses(bad, "job type is immutable", updates.CreateUpdate, batch)
+    moved = update(deployment, job)
+    moved.jobConfig.respoolID.value = NOBODY
+    text = "resource pool identifier is immutable"
+    refuses(bad, text, updates.CreateUpdate, moved)
+    other = deployment.create(deployment.request(1, defaultConfig=default_config(600.0)))
+    text = "job must be of type service"
+    refuses(bad, text, updates.CreateUpdate, update(deployment, other))
+
+
+@pytest.mark.parametrize("call", ["GetUpdate", "PauseUpdate", "ResumeUpdate", "AbortUpdate"])
+def test_there_is_no_such_update(deployment: Deployment, updates: Any, call: str) -> None:
+    job = running(deployment)
+    request = getattr(svc, f"{call}Request")
+    method = getattr(updates, call)
+    text = "no update ID provided"
+    refuses(CODE.INVALID_ARGUMENT, text, method, request())
+    for name in ("nonsense", f"{job}-1", f"{job}-x"):
+        refuses(CODE.NOT_FOUND, "update not found", method, request(updateId={"value": name}))
+    none = request(updateId={"value": f"{NOBODY}-1"})
+    refuses(CODE.NOT_FOUND, "job not found", method, none)
+
+
+def known(jobs: Any, job: str) -> str:
+    sent = v1.GetJobRequest(job_id={"value": job}, summary_only=True)
+    return str(jobs.GetJob(sent).summary.status.version.value)
+
+
+def sent_v1(name: str, job: str, version: str, **more: Any) -> Any:
+    return getattr(v1, f"{name}Request")(job_id={"value": job}, version={"value": version}, **more)
+
+
+def test_a_service_is_restarted_by_ranges(deployment: Deployment, jobs: Any) -> None:
+    job = running(deployment)
+    spec = stateless.RestartSpec(batch_size=1)
+    spec.ranges.add(to=2, **{"from": 1})
+    more = {"restart_spec": spec, "opaque_data": {"data": "mine"}}
+    answer = jobs.RestartJob(sent_v1("RestartJob", job, "1-1-1", **more))
+    assert answer.version.value == "2-1-2"
+
+    def info() -> Any:
+        return jobs.ListJobWorkflows(
+            v1.ListJobWorkflowsRequest(job_id={"value": job})
+        ).workflow_infos[0]
+
+    deployment.until(lambda: info().status.state == stateless.WORKFLOW_STATE_SUCCEEDED)
+    found = info()
+    assert found.status.type == stateless.WORKFLOW_TYPE_RESTART
+    assert found.status.num_instances_completed == 1
+    assert (found.status.version.value, found.status.prev_version.value) == ("2-1-2", "1-1-2")
+    assert found.restart_spec == spec and found.opaque_data.data == "mine"
+    states = [event.state for event in found.events]
+    assert states == [
+        stateless.WORKFLOW_STATE_SUCCEEDED,
+        stateless.WORKFLOW_STATE_ROLLING_FORWARD,
+        stateless.WORKFLOW_STATE_INITIALIZED,
+    ]
+    summary = jobs.GetJob(v1.GetJobRequest(job_id={"value": job}, summary_only=True)).summary
+    assert summary.status.workflow_status == found.status
+    tasks = deployment.tasks.List(task_pb2.ListRequest(jobId={"value": job})).result.value
+    runs = [task.runtime.mesosTaskId.value[-2:] for task in tasks.values()]
+    assert sorted(runs) == ["-1", "-1", "-2"]
+
+
+def test_a_workflow_is_controlled_by_who_knows_the_version(
+    deployment: Deployment, jobs: Any, updates: Any
+) -> None:
+    job = running(deployment)
+    no_workflow = sent_v1("PauseJobWorkflow", job, "1-1-1")
+    refuses(CODE.NOT_FOUND, "no workflow found", jobs.PauseJobWorkflow, no_workflow)
+    updates.CreateUpdate(update(deployment, job, startPaused=True))
+    for verb in ("Pause", "Resume", "Abort"):
+        name = f"{verb}JobWorkflow"
+        stale = sent_v1(name, job, "1-1-1")
+        refuses(CODE.ABORTED, "unexpected entity version", getattr(jobs, name), stale)
+    restart = sent_v1("RestartJob", job, known(jobs, job))
+    text = "workflow RESTART cannot overwrite workflow UPDATE"
+    refuses(CODE.INVALID_ARGUMENT, text, jobs.RestartJob, restart)
+    answer = jobs.AbortJobWorkflow(sent_v1("AbortJobWorkflow", job, known(jobs, job)))
+    assert answer.version.value == known(jobs, job) == "2-1-3"
+    in_place = sent_v1("RestartJob", job, "2-1-3", restart_spec={"in_place": True})
+    refuses(CODE.UNIMPLEMENTED, "in-place restart is not supported yet", jobs.RestartJob, in_place)
+
+
+def replacing(deployment: Deployment, job: str, version: str = "1-1-1", **more: Any) -> Any:
+    spec = service_spec(deployment.pool, more.pop("count", 3), **more.pop("spec", {}))
+    return sent_v1("ReplaceJob", job, version, spec=spec, **more)
+
+
+def test_a_service_is_given_another_spec(deployment: Deployment, jobs: Any) -> None:
+    job = running(deployment)
+    more = {
+        "update_spec": {"batch_size": 1, "max_instance_retries": 3},
+        "opaque_data": {"data": "mine"},
+    }
+    sent = replacing(deployment, job, count=4, spec={"description": "new"}, **more)
+    assert jobs.ReplaceJob(sent).version.value == "2-1-2"
+
+    def seen() -> Any:
+        return jobs.GetJob(v1.GetJobRequest(job_id={"value": job}))
+
+    deployment.until(
+        lambda: seen().workflow_info.status.state == stateless.WORKFLOW_STATE_SUCCEEDED
+    )
+    found = seen()
+    assert found.workflow_info.update_spec == sent.update_spec
+    assert found.workflow_info.opaque_data.data == "mine"
+    assert found.job_info.spec.description == "new" and found.job_info.spec.instance_count == 4
+    assert found.job_info.status.pod_stats["POD_STATE_RUNNING"] == 4
+    counts = dict(found.job_info.status.pod_configuration_version_stats)
+    assert counts == {"2-0-0": 4}
+
+
+def test_specs_that_a_service_cannot_be_given(deployment: Deployment, jobs: Any) -> None:
+    job = running(deployment)
+    bad, call = CODE.INVALID_ARGUMENT, jobs.ReplaceJob
+    refuses(bad, "JobID must be of UUID format", call, replacing(deployment, "nonsense"))
+    refuses(CODE.NOT_FOUND, "job not found", call, replacing(deployment, NOBODY))
+    stale = replacing(deployment, job, "7-1-1")
+    refuses(CODE.ABORTED, "unexpected entity version", call, stale)
+    moved = replacing(deployment, job)
+    moved.spec.respool_id.value = NOBODY
+    text = "failed to validate spec update: resource pool identifier is immutable"
+    refuses(bad, text, call, moved)
+    in_place = replacing(deployment, job, update_spec={"in_place": True})
+    refuses(CODE.UNIMPLEMENTED, "update_spec.in_place: in-place update", call, in_place)
+    fewer = replacing(deployment, job, count=2)
+    refuses(CODE.UNIMPLEMENTED, "fewer instances (2 for 3)", call, fewer)
+    nothing = replacing(deployment, job)
+    del nothing.spec.default_spec.containers[:]
+    refuses(bad, "invalid job spec: spec.default_spec", call, nothing)
+    assert known(jobs, job) == "1-1-1"
+
+
+def test_lists_of_workflows(deployment: Deployment, jobs: Any) -> None:
+    job = running(deployment)
+    method, request = jobs.ListJobWorkflows, v1.ListJobWorkflowsRequest
+    assert not method(request(job_id={"value": job})).workflow_infos
+    refuses(CODE.INVALID_ARGUMENT, "no job id provided", method, request())
+    refuses(CODE.NOT_FOUND, "job not found", method, request(job_id={"value": NOBODY}))
+    events = request(job_id={"value": job}, instance_events=True)
+    refuses(CODE.UNIMPLEMENTED, "events of single instances are not kept yet", method, events)
