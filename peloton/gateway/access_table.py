@@ -452,6 +452,7 @@ _FIRST: dict[str, AccessRow] = {
     f"{UPDATES}.AbortUpdate": _OF_UPDATE,
     f"{SERVICES}.RefreshJob": _BY_NAMED_JOB,
     f"{SERVICES}.GetJob": _BY_NAMED_JOB,
+    f"{SERVICES}.GetReplaceJobDiff": _BY_NAMED_JOB,
     f"{SERVICES}.GetJobCache": _BY_NAMED_JOB,
     f"{SERVICES}.QueryJobs": FILTERED,
     f"{SERVICES}.ListJobs": FILTERED,

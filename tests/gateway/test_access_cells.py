@@ -361,6 +361,9 @@ REQUESTS: dict[str, Made] = {
     f"{INTERNAL_TASKS}.SetPlacements": lambda o, r, by: resmgrsvc.SetPlacementsRequest(),
     f"{INTERNAL_TASKS}.GetPlacements": lambda o, r, by: resmgrsvc.GetPlacementsRequest(),
     f"{SERVICES}.CreateJob": lambda o, r, by: service_request(o.pool(r)),
+    f"{SERVICES}.GetReplaceJobDiff": lambda o, r, by: stateless_svc.GetReplaceJobDiffRequest(
+        job_id=of(o.job(r, by))
+    ),
     f"{SERVICES}.GetJobCache": lambda o, r, by: stateless_svc.GetJobCacheRequest(
         job_id=of(o.job(r, by))
     ),
