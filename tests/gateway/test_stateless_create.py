@@ -274,7 +274,7 @@ def test_what_only_workflows_could_do_is_refused_where_it_has_an_effect(
     deployment: Deployment, jobs: Any
 ) -> None:
     spec = service_spec(deployment.pool)
-    later = "is not supported yet: workflows are not built"
+    later = "is not supported yet: a job is not created by a workflow"
     for field, more in (
         ("create_spec.start_paused", {"create_spec": {"start_paused": True}}),
         ("create_spec.batch_size", {"create_spec": {"batch_size": 1}}),
