@@ -1,7 +1,7 @@
 """peloton.private.jobmgr.JobManagerService: jobs by name and labels, and how instances are.
 
-Turns listings and views into its messages. It must not show a batch job as a service: the call for
-a service's spec is answered by `unimplemented.py`.
+Turns listings and views into its messages. It must not answer from anything older than the call:
+nothing is cached.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.named_jobs import existing_job, refresh
-from peloton.gateway.texts import client_name, pod_name
+from peloton.gateway.stateless_specs import partial_spec_of
+from peloton.gateway.stateless_status import job_status_of
+from peloton.gateway.texts import client_name, known_job, pod_name
+from peloton.gateway.translate_job import job_config_of
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.runtime.core.listing import AMONG, PAIR, ListViews, Where
 
 AVAILABILITY = "InstanceAvailability_"
 ASKED_MAX = 100_000
+NOT_CACHED = "job not found in cache"
 
 WAITING, PAUSES = "PENDING", "RETRY"
 """The state of an instance that waits, and the word for what it waits for after a failure."""
@@ -41,6 +45,14 @@ class JobManagerService:
         """The job looks at its goal again; nothing is cached that could be stale."""
         refresh(self._cluster_client, sent.job_id.value, context=context)
         return jobmgrsvc.RefreshJobResponse()
+
+    def GetJobCache(self, sent: jobmgrsvc.GetJobCacheRequest, context: Context) -> Any:
+        """The status of a job, and the parts of its spec that the original keeps in memory."""
+        view = self._cluster_client.job(known_job(sent.job_id.value), context)
+        if view is None:
+            end(context, Code.NOT_FOUND, text=NOT_CACHED)
+        spec = partial_spec_of(job_config_of(view))
+        return jobmgrsvc.GetJobCacheResponse(spec=spec, status=job_status_of(view))
 
     def GetThrottledPods(self, sent: jobmgrsvc.GetThrottledPodsRequest, context: Context) -> Any:
         """The pods of services that wait out a pause after a failure."""

@@ -35,6 +35,7 @@ from peloton.gateway.long_calls import LongCall
 from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
 from peloton.gateway.requests import request_of
 from peloton.gateway.stateless_create import ServiceCreation
+from peloton.gateway.stateless_diff import replace_diff
 from peloton.gateway.stateless_query import query_jobs, stream_jobs
 from peloton.gateway.stateless_replace import expecting, replacement
 from peloton.gateway.stateless_specs import job_spec_of, partial_spec_of, spec_text
@@ -74,6 +75,15 @@ class StatelessJobs:
         )
         assert isinstance(answer, WorkflowOrdered), answer
         return svc.ReplaceJobResponse(version={"value": str(answer.version)})
+
+    def GetReplaceJobDiff(self, sent: svc.GetReplaceJobDiffRequest, context: Context) -> Any:
+        """What `ReplaceJob` would do to which pods, if the job has this version."""
+        if canonical(sent.job_id.value) is None:
+            end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
+        view = existing_job(self._cluster_client, sent.job_id.value, context=context)
+        if sent.version.value != str(view.version):
+            end(context, Code.ABORTED, text=UNEXPECTED)
+        return replace_diff(self._cluster_client, sent.spec, view=view, context=context)
 
     def StartJob(self, sent: svc.StartJobRequest, context: Context) -> Any:
         """All instances that were stopped begin new runs, if the job has this version."""

@@ -1,7 +1,7 @@
 """JobService.CreateJob: a service from a spec of v1alpha.
 
 Turns the spec into the config that v0 creates, and what v0 answers into a status that names the
-fields as the client wrote them. It must not accept what has no effect before there are workflows.
+fields as the client wrote them. It must not accept what only a workflow could do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from peloton.gateway.stateless_specs import spec_path, spec_text, to_config_v0
 from peloton.gateway.translate_task import BadConfig
 
 NO_SECRETS = "secrets not enabled in cluster"
-NOT_BUILT = "is not supported yet: a creation is no workflow"
+NOT_BUILT = "is not supported yet: a job is not created by a workflow"
 POOL_CODES = {
     NO_POOL_NAMED: Code.INVALID_ARGUMENT,
     ROOT_NAMED: Code.INVALID_ARGUMENT,

@@ -10,6 +10,8 @@ from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import JobView, ReplaceJob
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.respool.messages import pool_key
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.config_specs import spec_wanted
@@ -34,20 +36,7 @@ def replacement(
     if wanted.in_place:
         text = "in-place update is not supported yet: a run goes to whichever host has room"
         end(context, Code.UNIMPLEMENTED, text=text, field="update_spec.in_place")
-    pool = sent.spec.respool_id.value
-    if pool and pool_key(pool) != view.spec.pool:
-        text = "failed to validate spec update: resource pool identifier is immutable"
-        end(context, Code.INVALID_ARGUMENT, text=text)
-    try:
-        config = to_config_v0(sent.spec)
-    except NotBuilt as error:
-        end(context, Code.UNIMPLEMENTED, text=str(error))
-    except SecretVolume as error:
-        text = f"input cannot contain secret volume: {error}"
-        end(context, Code.INVALID_ARGUMENT, text=text)
-    except BadConfig as error:
-        end(context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {error}")
-    config.respoolID.value = client_name(view.spec.pool)
+    config = replacing_config(sent.spec, view=view, context=context)
 
     def text_of(text: str) -> str:
         return f"invalid job spec: {spec_text(text, sent.spec)}"
@@ -64,6 +53,25 @@ def replacement(
     return ReplaceJob(
         found.spec, tuple(found.pieces.items()), options, opaque=sent.opaque_data.data
     )
+
+
+def replacing_config(spec: stateless.JobSpec, *, view: JobView, context: Context) -> job.JobConfig:
+    """The config of v0 that is this spec, in the pool of the job; its rules are not checked."""
+    pool = spec.respool_id.value
+    if pool and pool_key(pool) != view.spec.pool:
+        text = "failed to validate spec update: resource pool identifier is immutable"
+        end(context, Code.INVALID_ARGUMENT, text=text)
+    try:
+        config = to_config_v0(spec)
+    except NotBuilt as error:
+        end(context, Code.UNIMPLEMENTED, text=str(error))
+    except SecretVolume as error:
+        text = f"input cannot contain secret volume: {error}"
+        end(context, Code.INVALID_ARGUMENT, text=text)
+    except BadConfig as error:
+        end(context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {error}")
+    config.respoolID.value = client_name(view.spec.pool)
+    return config
 
 
 def expecting(command: ReplaceJob, expected: EntityVersion) -> ReplaceJob:

@@ -361,6 +361,9 @@ REQUESTS: dict[str, Made] = {
     f"{INTERNAL_TASKS}.SetPlacements": lambda o, r, by: resmgrsvc.SetPlacementsRequest(),
     f"{INTERNAL_TASKS}.GetPlacements": lambda o, r, by: resmgrsvc.GetPlacementsRequest(),
     f"{SERVICES}.CreateJob": lambda o, r, by: service_request(o.pool(r)),
+    f"{SERVICES}.GetReplaceJobDiff": lambda o, r, by: stateless_svc.GetReplaceJobDiffRequest(
+        job_id=of(o.job(r, by))
+    ),
     f"{SERVICES}.GetJobCache": lambda o, r, by: stateless_svc.GetJobCacheRequest(
         job_id=of(o.job(r, by))
     ),
@@ -413,6 +416,9 @@ REQUESTS: dict[str, Made] = {
     ),
     f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": lambda o, r, by: (
         jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest(job_id={"value": o.job(r, by)})
+    ),
+    f"{JOB_CACHE}.GetJobCache": lambda o, r, by: jobmgrsvc.GetJobCacheRequest(
+        job_id={"value": o.job(r, by)}
     ),
     f"{JOB_CACHE}.GetThrottledPods": lambda o, r, by: jobmgrsvc.GetThrottledPodsRequest(),
     f"{JOB_CACHE}.RefreshJob": lambda o, r, by: jobmgrsvc.RefreshJobRequest(

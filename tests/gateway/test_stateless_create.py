@@ -14,6 +14,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.requests import REQUEST_KEY
+from peloton.private.jobmgrsvc import jobmgrsvc_pb2, jobmgrsvc_pb2_grpc
 from tests.gateway.fleet_fixture import Deployment, default_config, refused
 from tests.gateway.service_specs import creation, pod_spec, service_spec
 
@@ -114,10 +115,18 @@ def test_the_cache_has_a_part_of_the_spec(deployment: Deployment, jobs: Any) -> 
     assert found.spec.instance_count == 1 and found.spec.sla == stateless.SlaSpec(**SLA)
     assert found.spec.respool_id.value == deployment.pool and not found.spec.name
     assert found.status.version.value == "1-1-1"
+    private = jobmgrsvc_pb2_grpc.JobManagerServiceStub(deployment.channel)
+    same = private.GetJobCache(jobmgrsvc_pb2.GetJobCacheRequest(job_id={"value": job}))
+    for one in (same.spec, found.spec):
+        one.ClearField("revision")  # which says when the job changed last
+    assert same.spec == found.spec and same.status.version == found.status.version
     gone(deployment, jobs, job)
     for nobody in ("", "nonsense", NOBODY):
         asked = svc.GetJobCacheRequest(job_id={"value": nobody})
-        assert refused(jobs.GetJobCache, asked) == (CODE.NOT_FOUND, "job not found in cache")
+        nothing = CODE.NOT_FOUND, "job not found in cache"
+        assert refused(jobs.GetJobCache, asked) == nothing
+        asked = jobmgrsvc_pb2.GetJobCacheRequest(job_id={"value": nobody})
+        assert refused(private.GetJobCache, asked) == nothing
 
 
 def test_a_repeat_of_a_creation_gets_the_same_answer(deployment: Deployment, jobs: Any) -> None:
@@ -265,7 +274,7 @@ def test_what_only_workflows_could_do_is_refused_where_it_has_an_effect(
     deployment: Deployment, jobs: Any
 ) -> None:
     spec = service_spec(deployment.pool)
-    later = "is not supported yet: a creation is no workflow"
+    later = "is not supported yet: a job is not created by a workflow"
     for field, more in (
         ("create_spec.start_paused", {"create_spec": {"start_paused": True}}),
         ("create_spec.batch_size", {"create_spec": {"batch_size": 1}}),
@@ -282,3 +291,19 @@ def test_what_only_workflows_could_do_is_refused_where_it_has_an_effect(
     without_effect = {"batch_size": 2, "max_instance_retries": 3}
     job = jobs.CreateJob(creation(spec, create_spec=without_effect)).job_id.value
     gone(deployment, jobs, job)
+
+
+def test_a_user_that_the_caller_may_not_name_is_named_by_its_field(
+    deployment: Deployment, jobs: Any
+) -> None:
+    sent = creation(
+        service_spec(
+            deployment.pool,
+            default_spec=bare(command={"value": "true", "user": "ann"}),
+        )
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        jobs.CreateJob(sent, metadata=(("username", "ann"),))
+    assert caught.value.code() is CODE.PERMISSION_DENIED  # type: ignore[attr-defined]
+    field = "spec.default_spec.containers[0].command.user"
+    assert caught.value.details().startswith(f"{field}: a caller that has not")  # type: ignore[attr-defined]

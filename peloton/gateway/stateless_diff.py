@@ -1,0 +1,101 @@
+"""JobService.GetReplaceJobDiff: what another spec would do to which pods.
+
+Turns a spec and the configs of instances into ranges of instances, which are closed in answers. It
+changes nothing; it must not check the rules of a config, as the original does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from peloton.actors.job.messages import JobView
+from peloton.actors.job.slice.renewing import same_config
+from peloton.actors.job.spec import INSTANCES_MAX, TaskConfig, effective
+from peloton.actors.resources import BadAmount
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.run_as import RunAs
+from peloton.gateway.stateless_replace import replacing_config
+from peloton.gateway.stateless_specs import spec_text
+from peloton.gateway.translate_task import BadConfig, to_config
+
+ANY_USER = RunAs(any_user=True)
+"""Nothing is run, so whoever asks may name any."""
+
+
+def replace_diff(
+    cluster_client: ClusterClient, sent: stateless.JobSpec, *, view: JobView, context: Context
+) -> svc.GetReplaceJobDiffResponse:
+    """The instances that are new, gone, changed or as they were."""
+    if not view.spec.is_service:
+        text = "failed to validate spec update: job type is immutable"
+        end(context, Code.INVALID_ARGUMENT, text=text)
+    if sent.instance_count > INSTANCES_MAX:
+        text = f"must be ≤ {INSTANCES_MAX}, got {sent.instance_count}"
+        end(context, Code.INVALID_ARGUMENT, text=text, field="spec.instance_count")
+    config = replacing_config(sent, view=view, context=context)
+    try:
+        wanted = _Wanted(config)
+    except (BadConfig, BadAmount) as error:
+        text = f"invalid job spec: {spec_text(str(error), sent)}"
+        end(context, Code.INVALID_ARGUMENT, text=text)
+    now, then = view.spec.instances, sent.instance_count
+    updated, unchanged = [], []
+    for one in cluster_client.instances(view, context=context, stop=min(now, then)):
+        same = wanted.is_same(one.instance, one.config)
+        (unchanged if same else updated).append(one.instance)
+    return svc.GetReplaceJobDiffResponse(
+        instances_added=_ranges(range(now, then)),
+        instances_removed=_ranges(range(then, now)),
+        instances_updated=_ranges(updated),
+        instances_unchanged=_ranges(unchanged),
+    )
+
+
+class _Wanted:
+    """What each instance is to be; raises BadConfig or BadAmount, naming the field."""
+
+    def __init__(self, config: job.JobConfig) -> None:
+        self._slack = config.sla.revocable
+        self._default = TaskConfig()
+        if config.HasField("defaultConfig"):
+            found = to_config(config.defaultConfig, "config.defaultConfig", by=ANY_USER)
+            self._default = found.on_slack() if self._slack else found
+        self._own: dict[int, TaskConfig] = {}
+        for instance in sorted(config.instanceConfig):
+            field = f"config.instanceConfig[{instance}]"
+            own = to_config(config.instanceConfig[instance], field, by=ANY_USER)
+            own = own.on_slack() if self._slack else own
+            self._own[instance] = effective(self._default, own)
+        self._compared: dict[TaskConfig, bool] = {}
+
+    def is_same(self, instance: int, config: TaskConfig) -> bool:
+        """Whether a run by this config of the instance may go on."""
+        own = self._own.get(instance)
+        if own is not None:
+            return same_config(config, own)
+        # Thousands of instances have the default, and few configs.
+        found = self._compared.get(config)
+        if found is None:
+            found = self._compared[config] = same_config(config, self._default)
+        return found
+
+
+def _ranges(instances: Iterable[int]) -> Iterator[pod.InstanceIDRange]:
+    """Ascending numbers as closed ranges."""
+    first: int | None = None
+    last = -1
+    for number in instances:
+        if first is not None and number != last + 1:
+            yield _range(first, last)
+            first = None
+        first, last = number if first is None else first, number
+    if first is not None:
+        yield _range(first, last)
+
+
+def _range(first: int, last: int) -> pod.InstanceIDRange:
+    return pod.InstanceIDRange(to=last, **{"from": first})
