@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
+from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView, pool_key
 from peloton.api.v0 import peloton_pb2
@@ -40,8 +41,19 @@ POOL_OF_POOLS = "cannot submit jobs to a non leaf resource pool"
 Error = job.CreateResponse.Error
 
 
+class CreationWorkflow(NamedTuple):
+    """How the instances of a service are added, and the client's data of that."""
+
+    options: WorkflowOptions
+    opaque: str
+
+
 class Creation:
-    """One Create call. `path_of`: what the client calls a field of the request."""
+    """One Create call.
+
+    `path_of`: what the client calls a field of the request. `by`: the workflow that adds the
+    instances; without one they all begin at once.
+    """
 
     def __init__(
         self,
@@ -50,11 +62,13 @@ class Creation:
         *,
         context: Context,
         path_of: Callable[[str], str] = str,
+        by: CreationWorkflow | None = None,
     ) -> None:
         self._cluster_client = cluster_client
         self._sent = sent
         self._context = context
         self._path_of = path_of
+        self._by = by
         self._request: RequestId | None = request_of(sent, context)
         self._id = ""
         self._drawn = not sent.id.value and self._request is None
@@ -193,7 +207,15 @@ class Creation:
     def _command(self, wanted: ParsedJob, pool: PoolView, *, pieces: int = 0) -> CreateJob:
         """The last command; `pieces` were sent before it."""
         overrides = () if pieces else tuple(wanted.pieces.items())
-        return CreateJob(wanted.spec, overrides, pieces, pool.path, drawn=self._drawn)
+        return CreateJob(
+            wanted.spec,
+            overrides,
+            pieces,
+            pool.path,
+            drawn=self._drawn,
+            options=self._by.options if self._by is not None else None,
+            opaque=self._by.opaque if self._by is not None else "",
+        )
 
     def _created(self, answer: Any) -> job.CreateResponse:
         if isinstance(answer, JobCreated):

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from peloton.actors.job.entity_version import EntityVersion
+from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import (
@@ -19,13 +21,13 @@ from peloton.gateway.job_create import (
     ROOT_NAMED,
     UNKNOWN_POOL,
     Creation,
+    CreationWorkflow,
 )
 from peloton.gateway.pod_specs import NotBuilt, SecretVolume
 from peloton.gateway.stateless_specs import spec_path, spec_text, to_config_v0
 from peloton.gateway.translate_task import BadConfig
 
 NO_SECRETS = "secrets not enabled in cluster"
-NOT_BUILT = "is not supported yet: a job is not created by a workflow"
 POOL_CODES = {
     NO_POOL_NAMED: Code.INVALID_ARGUMENT,
     ROOT_NAMED: Code.INVALID_ARGUMENT,
@@ -53,7 +55,7 @@ class ServiceCreation:
         except BadConfig as error:
             self._end_misplaced()
             self._end_unfit(error)
-        self._refuse_unbuilt()
+        self._refuse_secrets()
         found = self._creation(config).answer()
         self._end_refused(found)
         return svc.CreateJobResponse(
@@ -72,28 +74,14 @@ class ServiceCreation:
             request,
             context=self._context,
             path_of=lambda path: spec_path(path, self._sent.spec),
+            by=CreationWorkflow(_options(self._sent.create_spec), self._sent.opaque_data.data),
         )
 
-    def _refuse_unbuilt(self) -> None:
-        """End the call if it wants what only a workflow could do."""
-        sent, context = self._sent, self._context
-        wanted = sent.create_spec
-        unbuilt = {
-            "create_spec.start_paused": wanted.start_paused,
-            "create_spec.batch_size": 0 < wanted.batch_size < sent.spec.instance_count,
-            # Neither has an effect without the other.
-            "create_spec.max_tolerable_instance_failures": (
-                wanted.max_instance_retries and wanted.max_tolerable_instance_failures
-            ),
-            "opaque_data": sent.opaque_data.data,
-        }
-        field = next((field for field, given in unbuilt.items() if given), "")
-        if sent.secrets or field:
+    def _refuse_secrets(self) -> None:
+        """End the call if it has secrets."""
+        if self._sent.secrets:
             self._end_misplaced()
-        if sent.secrets:
-            end(context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
-        if field:
-            end(context, Code.UNIMPLEMENTED, text=NOT_BUILT, field=field)
+            end(self._context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
 
     def _end_unfit(self, error: BadConfig) -> NoReturn:
         """End the call for a spec that no config of a service can say."""
@@ -121,3 +109,12 @@ class ServiceCreation:
             text, code = f"failed to validate resource pool: {text}", POOL_CODES[text]
             end(self._context, code, text=text)
         self._end_invalid(spec_text(text, self._sent.spec))
+
+
+def _options(wanted: stateless.CreateSpec) -> WorkflowOptions:
+    return WorkflowOptions(
+        batch=wanted.batch_size,
+        max_attempts=wanted.max_instance_retries,
+        tolerated=wanted.max_tolerable_instance_failures,
+        paused=wanted.start_paused,
+    )

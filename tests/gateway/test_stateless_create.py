@@ -270,27 +270,42 @@ def test_what_a_service_cannot_be(deployment: Deployment, jobs: Any) -> None:
         assert said.startswith(f"invalid job spec: {text}"), said
 
 
-def test_what_only_workflows_could_do_is_refused_where_it_has_an_effect(
-    deployment: Deployment, jobs: Any
-) -> None:
+def test_pods_are_added_by_a_workflow(deployment: Deployment, jobs: Any) -> None:
+    spec = service_spec(deployment.pool, 3)
+    more = {
+        "create_spec": {"batch_size": 1, "max_instance_retries": 3, "start_paused": True},
+        "opaque_data": {"data": "mine"},
+    }
+    answer = jobs.CreateJob(creation(spec, **more))
+    job = answer.job_id.value
+
+    def seen() -> Any:
+        return jobs.GetJob(svc.GetJobRequest(job_id={"value": job}))
+
+    found = seen().workflow_info
+    assert found.status.state == stateless.WORKFLOW_STATE_PAUSED
+    assert (found.status.version.value, found.status.prev_version.value) == ("1-1-1", "0-1-1")
+    assert found.update_spec == stateless.UpdateSpec(
+        batch_size=1, max_instance_retries=3, start_paused=True
+    )
+    assert found.opaque_data.data == "mine" and found.status.num_instances_remaining == 3
+    counts = dict(seen().job_info.status.pod_stats)
+    assert counts == {"POD_STATE_INITIALIZED": 3}
+    resume = svc.ResumeJobWorkflowRequest(job_id={"value": job}, version=answer.version)
+    assert jobs.ResumeJobWorkflow(resume).version.value == "1-1-2"
+    deployment.until(
+        lambda: seen().workflow_info.status.state == stateless.WORKFLOW_STATE_SUCCEEDED
+    )
+    assert dict(seen().job_info.status.pod_stats) == {"POD_STATE_RUNNING": 3}
+    gone(deployment, jobs, job)
+
+
+def test_a_creation_has_no_secrets(deployment: Deployment, jobs: Any) -> None:
     spec = service_spec(deployment.pool)
-    later = "is not supported yet: a job is not created by a workflow"
-    for field, more in (
-        ("create_spec.start_paused", {"create_spec": {"start_paused": True}}),
-        ("create_spec.batch_size", {"create_spec": {"batch_size": 1}}),
-        ("create_spec.max_tolerable_instance_failures",
-         {"create_spec": {"max_instance_retries": 1, "max_tolerable_instance_failures": 1}}),
-        ("opaque_data", {"opaque_data": {"data": "x"}}),
-    ):  # fmt: skip
-        found = refused(jobs.CreateJob, creation(spec, **more))
-        assert found == (CODE.UNIMPLEMENTED, f"{field}: {later}")
     secret = creation(spec, secrets=[{"path": "/p", "value": {"data": b"eA=="}}])
     assert refused(jobs.CreateJob, secret) == (
         CODE.INVALID_ARGUMENT, "secrets not enabled in cluster",
     )  # fmt: skip
-    without_effect = {"batch_size": 2, "max_instance_retries": 3}
-    job = jobs.CreateJob(creation(spec, create_spec=without_effect)).job_id.value
-    gone(deployment, jobs, job)
 
 
 def test_a_user_that_the_caller_may_not_name_is_named_by_its_field(

@@ -12,7 +12,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import ControlWorkflow, JobStates, ReplaceJob, RestartJob, StopJob
+from peloton.actors.job.messages import (
+    ControlWorkflow,
+    CreateJob,
+    JobStates,
+    ReplaceJob,
+    RestartJob,
+    StopJob,
+)
 from peloton.actors.job.slice.messages import Command, Override, TaskConfig
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import (
@@ -23,7 +30,7 @@ from peloton.actors.job.workflow.messages import (
 )
 from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, job_spec
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.machines import FAILURE, Fate
 from peloton.runtime.vocabulary import Key, Refused
 
@@ -356,3 +363,27 @@ def test_many_slices_share_one_batch() -> None:
 
     cluster.run_until(over, within_s=600)
     assert workflow(cluster, job).done == count
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+def test_a_creation_adds_a_batch_at_a_time(batch: int) -> None:
+    cluster = cluster_of()
+    job = job_id("s")
+    message = CreateJob(service(), options=WorkflowOptions(batch=batch, paused=True), opaque="mine")
+    cluster.ask(job, message)
+    cluster.run_for(30.0)
+    assert cluster.counts(job) == {"INITIALIZED": COUNT}
+    assert {each.code for each in cluster.instances(job, COUNT)} == {"WORKFLOW"}
+    assert str(cluster.job(job).version) == "1-1-1"
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
+
+    def over() -> bool:
+        view = workflow(cluster, job)
+        assert view.current <= (batch or COUNT)
+        return view.completed_at > 0
+
+    cluster.run_until(over, within_s=60)
+    view = workflow(cluster, job)
+    assert (view.state, view.done, view.added, view.opaque) == (DONE, COUNT, COUNT, "mine")
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+    quiet(cluster, job)

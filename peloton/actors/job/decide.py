@@ -43,6 +43,7 @@ from peloton.actors.job.spec import (
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import decide as workflows
+from peloton.actors.job.workflow.progress import go_on
 from peloton.actors.task.messages import LEVEL_CHANGES
 from peloton.runtime.vocabulary import SELF, SENDER, At, Bits, Decision, Due, Fact, Refused, Send
 
@@ -114,15 +115,19 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     facts: tuple[Fact, ...] = tuple(
         f.OverridesGiven(number, overrides) for number, overrides in message.overrides
     )
-    made = f.JobMade(at.key, spec, message.pool_path, at.now, at.who)
+    options = message.options if spec.is_service else None
+    made = f.JobMade(at.key, spec, message.pool_path, at.now, at.who, options, message.opaque)
     for fact in facts:
         job = evolve(job, fact)
     folded = evolve(job, made)
     raised: tuple[Fact, ...] = ()
     if spec.throttle is not None:
         raised, folded, _ = raise_grants(folded, now=at.now)
+    moved: tuple[Fact, ...] = ()
+    if folded.workflow is not None:
+        moved, folded = go_on(folded, now=at.now)
     return Decision(
-        facts=(*facts, made, *raised),
+        facts=(*facts, made, *raised, *moved),
         sends=(*goals_of(folded, Bits.span(0, folded.slices)), *asked_first(folded)),
         reply=m.JobCreated(at.key),
     )

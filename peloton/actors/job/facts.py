@@ -12,6 +12,7 @@ from peloton.actors.job.workflow.facts import OpaqueChanged as OpaqueChanged
 from peloton.actors.job.workflow.facts import WorkflowBegun as WorkflowBegun
 from peloton.actors.job.workflow.facts import WorkflowMoved as WorkflowMoved
 from peloton.actors.job.workflow.facts import WorkflowUndone as WorkflowUndone
+from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
 
@@ -27,13 +28,18 @@ class OverridesGiven(Fact, frozen=True, gc=False, array_like=True):
 
 
 class JobMade(Fact, frozen=True, gc=False, array_like=True):
-    """The job exists. `who` is the principal that created it, "" if unknown."""
+    """The job exists. `who` is the principal that created it, "" if unknown.
+
+    `options`: a workflow adds its instances, with these data of its client.
+    """
 
     job: Key
     spec: JobSpec
     pool_path: str
     at: float
     who: str = ""
+    options: WorkflowOptions | None = None
+    opaque: str = ""
 
 
 class StopOrdered(Fact, frozen=True, gc=False, array_like=True):

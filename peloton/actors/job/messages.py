@@ -22,6 +22,7 @@ from peloton.actors.job.stages import JobStates as JobStates
 from peloton.actors.job.workflow.messages import ControlWorkflow as ControlWorkflow
 from peloton.actors.job.workflow.messages import ReplaceJob as ReplaceJob
 from peloton.actors.job.workflow.messages import RestartJob as RestartJob
+from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.job.workflow.messages import WorkflowOrdered as WorkflowOrdered
 from peloton.actors.job.workflow.messages import WorkflowView as WorkflowView
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value, key
@@ -43,7 +44,7 @@ class CreateJob(Message, frozen=True, gc=False, array_like=True):
     """Client to a job that does not exist yet. `pieces` counts the `AddOverrides` sent before.
 
     `drawn`: the id was generated for this call, so no ended job can have it, and the final states
-    need not be searched.
+    need not be searched. `options`: a workflow adds its instances, which is for services alone.
     """
 
     spec: JobSpec
@@ -51,6 +52,8 @@ class CreateJob(Message, frozen=True, gc=False, array_like=True):
     pieces: int = 0
     pool_path: str = ""
     drawn: bool = False
+    options: WorkflowOptions | None = None
+    opaque: str = ""
 
 
 class DropPieces(Message, frozen=True, gc=False, array_like=True):

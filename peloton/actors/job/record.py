@@ -127,7 +127,7 @@ def known_uses(job: Job) -> dict[int, Use]:
 def counts_of(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
     """Instances by state, by what slices report."""
     counts = total(reports[number].tally for number in sorted(reports))
-    if spec is not None and metered(spec):
+    if spec is not None and (metered(spec) or spec.is_service):
         # A slice of which none may begin has no tasks yet, and so sends no tally.
         unreported = [
             number for number in range(slices_of(spec.instances)) if number not in reports

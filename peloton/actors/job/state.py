@@ -28,7 +28,7 @@ from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, began, job_state_of
-from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
+from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE, with_creation
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Bits
 
@@ -41,7 +41,7 @@ def _given(job: Job | None, fact: f.OverridesGiven) -> Job:
 
 def _made(job: Job | None, fact: f.JobMade) -> Job:
     job = job if job is not None else Job()
-    return replace(
+    made = replace(
         job,
         key=fact.job,
         spec=fact.spec,
@@ -54,6 +54,9 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         waits=w.first_waits(fact.spec, fact.at),
         throttled=t.first_starts(fact.spec),
     )
+    if fact.options is None:
+        return made
+    return with_creation(made, fact.options, opaque=fact.opaque, at=fact.at)
 
 
 def _stop(job: Job, fact: f.StopOrdered) -> Job:

@@ -14,6 +14,7 @@ from typing import Any
 from peloton.actors.job.messages import CreateJob, StartJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, TaskConfig
+from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
@@ -31,9 +32,11 @@ OPERATOR = "operator"
 
 
 def create_service(storm: Storm, action: StormAction) -> None:
-    """A service of a few instances."""
+    """A service of a few instances; some are added by a workflow."""
     storm.strike(action.name)
-    create_job(cluster_of(storm), action, message=CreateJob(service_spec(action.count)))
+    paced = WorkflowOptions(batch=1) if action.other % 3 == 0 else None
+    message = CreateJob(service_spec(action.count), options=paced)
+    create_job(cluster_of(storm), action, message=message)
 
 
 def service_spec(instances: int, command: str = "x") -> JobSpec:

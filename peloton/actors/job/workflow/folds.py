@@ -16,7 +16,7 @@ from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow.leaves import bounds_of, progress_of
-from peloton.actors.job.workflow.messages import WorkflowStates, WorkflowTypes
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
 from peloton.actors.job.workflow.record import (
     ENDED_KEPT_MAX,
     EVENTS_KEPT_MAX,
@@ -68,6 +68,23 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         updated_at=fact.at,
     )
     return _started(job, members, at=fact.at) if fact.options.starts else job
+
+
+def with_creation(job: Job, options: WorkflowOptions, *, opaque: str, at: float) -> Job:
+    """A new job, whose instances are added by a workflow: an update from version 0."""
+    assert job.spec is not None
+    workflow = Workflow(
+        number=job.version,
+        first=job.version,
+        kind=WorkflowTypes.UPDATE,
+        options=options,
+        version=job.spec.config_version,
+        previous_version=0,
+        created_at=at,
+        opaque=opaque,
+    )
+    first = WorkflowStates.PAUSED if options.paused else WorkflowStates.INITIALIZED
+    return replace(job, workflow=_in(workflow, first, at=at))
 
 
 def _started(job: Job, members: Mapping[int, Bits] | None, *, at: float) -> Job:
