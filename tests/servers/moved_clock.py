@@ -22,6 +22,7 @@ OWN = (
     "peloton.gateway.ops",
     "peloton.gateway.plans",
     "peloton.gateway.schedules",
+    "peloton.gateway.stateless_query",
     "peloton.backends.keeper_folder",
 )
 """The modules of a daemon that read the wall clock for itself."""

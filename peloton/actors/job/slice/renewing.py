@@ -60,7 +60,9 @@ def begun_rollout(
     added = Bits.span(0, opening.count) - existing
     last = slice_.rollout
     # Members that are under way already go on as part of this one: they are down, or were.
-    current = last.current & here if last is not None and not last.order.over else NO_MEMBERS
+    current = NO_MEMBERS
+    if last is not None and not last.order.over and not order.over:
+        current = last.current & here
     asleep = NO_MEMBERS
     if order.starts:
         asleep = here & Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED)) - stopped
