@@ -138,6 +138,7 @@ class ClientListeners:
                     kills=self._kills,
                     scarce_gpu="GPU" in self._settings.limits.scarce_resource_types,
                     strategies=self.strategies,
+                    watches=self._settings.limits.watches,
                 ),
             )
         except RuntimeError as error:  # taken since the check above

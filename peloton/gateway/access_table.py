@@ -227,6 +227,8 @@ EVENTS = "peloton.private.eventstream.EventStreamService"
 POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamService"
 SERVICES = "peloton.api.v1alpha.job.stateless.svc.JobService"
 UPDATES = "peloton.api.v0.update.svc.UpdateService"
+WATCHES = "peloton.api.v1alpha.watch.svc.WatchService"
+ADMIN = "peloton.api.v1alpha.admin.svc.AdminService"
 JOB_CACHE = "peloton.private.jobmgr.JobManagerService"
 
 _MAINTAINED = AccessRow(ADMINISTER, _cluster)._replace(objects=_hosts)
@@ -457,6 +459,8 @@ _FIRST: dict[str, AccessRow] = {
     f"{SERVICES}.QueryJobs": FILTERED,
     f"{SERVICES}.ListJobs": FILTERED,
     f"{SERVICES}.GetJobIDFromJobName": FILTERED,
+    f"{WATCHES}.Watch": FILTERED,
+    f"{WATCHES}.Cancel": OPEN,  # an id is known to who has been told it
     f"{JOB_CACHE}.QueryJobCache": FILTERED,
     f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": _BY_NAMED_JOB,
     f"{JOB_CACHE}.GetJobCache": _BY_NAMED_JOB,

@@ -27,6 +27,7 @@ from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.audit import AuditLog
 from peloton.gateway.authentication import Authentication
@@ -49,6 +50,7 @@ from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.schedules import Schedules
 from peloton.gateway.second_services import JobService, ResourcePoolService, TaskService
+from peloton.gateway.service_watches import WATCHES_MAX, WatchService
 from peloton.gateway.serving import Server
 from peloton.gateway.short_names import add_short
 from peloton.gateway.stateless import StatelessJobs
@@ -75,7 +77,8 @@ class ServerOptions(NamedTuple):
     `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
     `notify` has the URLs where ends of jobs may be told. `images_run`: tasks with a container image
     are containers. `kills`: whether kills of the private services pass. `scarce_gpu`: hosts with
-    gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed.
+    gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed. `watches`:
+    how many streams of WatchService may be open.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -86,6 +89,7 @@ class ServerOptions(NamedTuple):
     kills: KillSwitch | None = None
     scarce_gpu: bool = False
     strategies: StrategyChoice = STANDARD_STRATEGIES
+    watches: int = WATCHES_MAX
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -125,6 +129,10 @@ def build_server(
         (
             plans_pb2.DESCRIPTOR.services_by_name["Plans"],
             Plans(cluster_client, scarce_gpu=scarce_gpu),
+        ),
+        (
+            watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"],
+            WatchService(cluster_client, feed, watches_max=options.watches),
         ),
     ]
     names = {*services()}

@@ -39,7 +39,7 @@ from peloton.gateway.receiving import answer_next, parsed, take_one
 THREADS_MAX = 64
 CALLS_MAX = 1024
 """Concurrent calls that need a thread; further calls get RESOURCE_EXHAUSTED."""
-LONG_CALLS_MAX = 8192
+LONG_CALLS_MAX = 20_000
 """Concurrent calls that wait or stream."""
 AT_ONCE_BYTES_MAX = 16 * 1024
 """A larger request is not parsed on the thread that all calls share."""
