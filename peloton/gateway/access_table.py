@@ -182,6 +182,10 @@ def _names(hosts: Iterable[Any]) -> list[str]:
     return [one.hostname for one in islice(hosts, SHOWN_HOSTS_MAX)]
 
 
+def _components(sent: Any) -> Objects:
+    return {"components": [*sent.components[:SHOWN_RANGES_MAX]]}
+
+
 def _nothing_named(sent: Any) -> Objects:
     return {}
 
@@ -461,6 +465,8 @@ _FIRST: dict[str, AccessRow] = {
     f"{SERVICES}.GetJobIDFromJobName": FILTERED,
     f"{WATCHES}.Watch": FILTERED,
     f"{WATCHES}.Cancel": OPEN,  # an id is known to who has been told it
+    f"{ADMIN}.Lockdown": _OF_CLUSTER._replace(objects=_components),
+    f"{ADMIN}.RemoveLockdown": _OF_CLUSTER._replace(objects=_components),
     f"{JOB_CACHE}.QueryJobCache": FILTERED,
     f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": _BY_NAMED_JOB,
     f"{JOB_CACHE}.GetJobCache": _BY_NAMED_JOB,
