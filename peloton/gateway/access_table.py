@@ -231,6 +231,7 @@ EVENTS = "peloton.private.eventstream.EventStreamService"
 POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamService"
 SERVICES = "peloton.api.v1alpha.job.stateless.svc.JobService"
 UPDATES = "peloton.api.v0.update.svc.UpdateService"
+ENDPOINTS = "peloton.ops.v1.Endpoints"
 WATCHES = "peloton.api.v1alpha.watch.svc.WatchService"
 ADMIN = "peloton.api.v1alpha.admin.svc.AdminService"
 JOB_CACHE = "peloton.private.jobmgr.JobManagerService"
@@ -463,6 +464,7 @@ _FIRST: dict[str, AccessRow] = {
     f"{SERVICES}.QueryJobs": FILTERED,
     f"{SERVICES}.ListJobs": FILTERED,
     f"{SERVICES}.GetJobIDFromJobName": FILTERED,
+    f"{ENDPOINTS}.ListEndpoints": _BY_OPS_ID,
     f"{WATCHES}.Watch": FILTERED,
     f"{WATCHES}.Cancel": OPEN,  # an id is known to who has been told it
     f"{ADMIN}.Lockdown": _OF_CLUSTER._replace(objects=_components),

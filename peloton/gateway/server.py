@@ -35,6 +35,7 @@ from peloton.gateway.audit import AuditLog
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.endpoints import Endpoints
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.gate import GateOf
 from peloton.gateway.gates import Gates
@@ -61,7 +62,7 @@ from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.gateway.update_service import UpdateService
-from peloton.ops.v1 import ops_pb2, plans_pb2, schedules_pb2
+from peloton.ops.v1 import endpoints_pb2, ops_pb2, plans_pb2, schedules_pb2
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from peloton.settings.notify import NO_URLS, AllowedUrls
 
@@ -139,6 +140,7 @@ def build_server(
             admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"],
             AdminService(cluster_client, options.locks),
         ),
+        (endpoints_pb2.DESCRIPTOR.services_by_name["Endpoints"], Endpoints(cluster_client)),
         (
             watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"],
             WatchService(cluster_client, feed, watches_max=options.watches),
