@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, hint, plain, show
 from peloton.cli.session import connected
+from peloton.sdk.errors import NotFound, PelotonError, ServiceUnavailable
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -86,14 +89,40 @@ def text_of(found: Any) -> str:
 
 
 def keep(peloton: Client, job: str, path: Path) -> None:
-    """Write the file now and after each change of a pod that changes it."""
-    written = None
-    # The first message comes before what is read here, so nothing is missed between both.
-    for _ in peloton.services.watch_pods(job, silent=hint):
-        text = text_of(peloton.services.endpoints(job))
+    """Write the file now and after each change of a pod that changes it.
+
+    A service that is deleted leaves a file without endpoints, and ends this with an error.
+    """
+    news: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    threading.Thread(target=read_ahead, args=(peloton, job, news), daemon=True).start()
+    written = ""
+    while True:
+        # However many pods have changed meanwhile, they are read once.
+        found = [news.get()]
+        while not news.empty():
+            found.append(news.get())
+        for error in found:
+            if error is not None:
+                raise error
+        try:
+            text = text_of(peloton.services.endpoints(job))
+        except NotFound:
+            if written:
+                replace(path, text_of({**json.loads(written), "endpoints": []}))
+            raise
         if text != written:
             replace(path, text)
             written = text
+
+
+def read_ahead(peloton: Client, job: str, news: queue.SimpleQueue[Exception | None]) -> None:
+    """Say that something has changed; the first time once changes are told."""
+    try:
+        for _ in peloton.services.watch_pods(job, silent=hint):
+            news.put(None)
+        news.put(ServiceUnavailable(f"the watch of {job} was cancelled"))
+    except PelotonError as error:
+        news.put(error)
 
 
 def replace(path: Path, text: str) -> None:

@@ -10,16 +10,18 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.actors.lockdown.messages import LOCKDOWN, SetLocks
+from peloton.actors.lockdown.messages import LAUNCH, LOCKDOWN, READ, Lock, Locks, SetLocks
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2_grpc
+from peloton.cli import exits
 from peloton.gateway.access_table import ACCESS_TABLE
-from peloton.gateway.lockdowns import component_of
+from peloton.gateway.lockdowns import component_of, lock_notes
 from peloton.placement.messages import LaunchesStopped
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key
+from tests.cli.terminal import typed
 from tests.gateway.fleet_fixture import Deployment, default_config, named, refused, running
 
 CODE = grpc.StatusCode
@@ -172,3 +174,27 @@ def test_below_its_feature_level_nothing_is_locked(deployment: Deployment) -> No
 )
 def test_which_calls_are_reads_and_writes(method: str, component: str) -> None:
     assert component_of(method, ACCESS_TABLE.get(method)) == component
+
+
+def test_locks_are_typed_and_shown(deployment: Deployment, admin: Any) -> None:
+    where = ("--api", deployment.api)
+    locked = typed(*where, "admin", "lock", "Launch", "GoalStateEngine")
+    assert locked.code == exits.SERVER_ERROR
+    first, second = locked.out.splitlines()
+    assert first == "lock on Launch succeeded"
+    assert second.startswith("lock on GoalStateEngine failed due to: GoalStateEngine is not")
+    job = deployment.create(deployment.request())
+    deployment.until(lambda: "launches are locked down by" in typed(*where, "why", job).out)
+    unlocked = typed(*where, "admin", "unlock", "Launch", "Kill")
+    assert unlocked.code == 0
+    assert unlocked.out.splitlines() == ["unlock on Launch succeeded", "unlock on Kill succeeded"]
+    assert typed(*where, "admin", "lock").code == exits.USAGE
+    deployment.ended(job)
+
+
+def test_health_shows_locks() -> None:
+    locks = Locks((Lock(LAUNCH, 1.5, "token:ann@127.0.0.1/tool"), Lock(READ, 1.5)), 2)
+    assert [str(note) for note in lock_notes(locks)] == [
+        "lockdown: launches are locked down by ann (verified by token) since 1970-01-01T00:00:01.500000000Z",
+        "lockdown: reads are locked down by an operator since 1970-01-01T00:00:01.500000000Z",
+    ]
