@@ -185,6 +185,12 @@ class ArchivedIn(Fact, frozen=True, gc=False, array_like=True):
     completed_at: float
 
 
+class BudgetShared(Fact, frozen=True, gc=False, array_like=True):
+    """So many members of these slices may be down from now on."""
+
+    allowances: tuple[tuple[int, int], ...]
+
+
 FACTS: dict[int, type] = {
     1: OverridesGiven,
     2: JobMade,
@@ -212,4 +218,5 @@ FACTS: dict[int, type] = {
     24: WorkflowUndone,
     25: LeavesRaised,
     26: OpaqueChanged,
+    27: BudgetShared,
 }

@@ -13,6 +13,7 @@ from peloton.actors.job.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.job.facts import (
     FACTS,
     ArchivedIn,
+    BudgetShared,
     ChangePieceGiven,
     ChangePiecesDropped,
     InstancesStarted,
@@ -129,6 +130,7 @@ KIND = Kind(
                 WorkflowUndone,
                 LeavesRaised,
                 OpaqueChanged,
+                BudgetShared,
             ),
             LEVEL_SERVICES,
         ),

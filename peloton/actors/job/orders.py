@@ -10,6 +10,7 @@ from typing import Any
 
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
+from peloton.actors.job.budget import budget_of, share_budget
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
@@ -67,9 +68,13 @@ def tallied_by(job: Job, facts: tuple[Fact, ...], *, now: float) -> Decision:
     moved: tuple[Fact, ...] = ()
     if folded.workflow is not None:
         moved, folded = go_on(folded, now=now)
+    shared = share_budget(folded)
+    if shared is not None:
+        moved, folded = (*moved, shared), evolve(folded, shared)
     if moved:
-        sends = goals_of(folded, touched_by(before, folded))
-        return Decision(facts=(*facts, *raised, *moved), sends=sends, because=_moved(folded))
+        sends = goals_of(folded, touched_by(before, folded) | touched)
+        because = _moved(folded) if shared is None else "other slices may have instances down"
+        return Decision(facts=(*facts, *raised, *moved), sends=sends, because=because)
     if not raised:
         return Decision(facts=facts, sends=said_at_end(folded), because=ended)
     return Decision(
@@ -210,6 +215,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
         tallied=number in job.awaited,
         begins=_begins(job, number),
         rollout=job.workflow.order(number) if job.workflow is not None else None,
+        budget=budget_of(job, number) if spec.maximum_unavailable else None,
     )
 
 

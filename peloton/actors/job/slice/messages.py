@@ -11,6 +11,13 @@ from typing import ClassVar
 import msgspec
 
 from peloton.actors.host.messages import Port
+from peloton.actors.job.slice.budget_messages import (
+    AskToEnd,
+    Budget,
+    DownTally,
+    RestartIfSpared,
+    WishToSpare,
+)
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
@@ -117,7 +124,8 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     adds members; the others keep their configs. `restarts`: members that are to begin a new run,
     disjoint, with the version of the goal that ordered it; orders that the slice has confirmed are
     left out. `tallied`: the confirmation is to hold a tally. `begins`: how many members may have
-    begun in all, by the job's throttle; None for no throttle. `rollout`: the newest one.
+    begun in all, by the job's throttle; None for no throttle. `rollout`: the newest one. `budget`:
+    how many members may be down; None for any number.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -132,6 +140,7 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     tallied: bool = False
     begins: int | None = None
     rollout: RolloutOrder | None = None
+    budget: Budget | None = None
 
 
 class Evict(Message, frozen=True, gc=False, array_like=True):
@@ -183,6 +192,7 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     versions: tuple[tuple[int, int], ...] = ()
     starts: StartsUsed | None = None  # only where there is a throttle
     rollout: RolloutTally | None = None
+    down: DownTally | None = None  # only where several slices share a budget
 
 
 class RunNotStarted(Message, frozen=True, gc=False, array_like=True):
@@ -336,6 +346,9 @@ MESSAGES: dict[int, type] = {
     7: RoomFound,
     8: GangPlaced,
     9: RunNotStarted,
+    10: AskToEnd,
+    11: RestartIfSpared,
+    12: WishToSpare,
 }
 
 
