@@ -68,7 +68,8 @@ def tallied_by(job: Job, facts: tuple[Fact, ...], *, now: float) -> Decision:
     moved: tuple[Fact, ...] = ()
     if folded.workflow is not None:
         moved, folded = go_on(folded, now=now)
-    shared = share_budget(folded)
+    spec = folded.spec
+    shared = share_budget(folded) if spec is not None and spec.maximum_unavailable else None
     if shared is not None:
         moved, folded = (*moved, shared), evolve(folded, shared)
     if moved:
@@ -202,6 +203,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
             gang=0 if number else spec.gang,
             gang_together=spec.gang_together,
             strategy=spec.strategy,
+            service=spec.is_service,
         )
     return SetSliceGoal(
         version=job.version,

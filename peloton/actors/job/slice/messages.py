@@ -115,6 +115,7 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     gang: int = 0  # so many of the first members are admitted and placed together
     gang_together: bool = False  # and restarted together
     strategy: str = ""  # which ranks hosts; empty: as `spread` says
+    service: bool = False  # its instances are to run for ever
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
