@@ -52,8 +52,7 @@ class _Members:
 
     def __init__(self) -> None:
         self.budget: Budget | None = None
-        self.runs_for_ever = self.stopped = 0
-        self.wanted = self.up = 0
+        self.wanted = self.stopped = self.up = 0
         self.going = 0  # taken down, and not yet told
         self.excused = 0  # available when the bound came: an earlier order may end them
 
@@ -199,13 +198,10 @@ def maintain_host(storm: Storm, action: StormAction) -> None:
 def _bring_back(storm: Storm, cluster: SimulatedCluster, host: Key) -> None:
     def look() -> None:
         state = cluster.cells("host").get(host)
-        if (
-            state is not None
-            and state.maintenance == Maintenance.NONE
-            and not cluster.clients.waiting
-        ):
+        phase = state.maintenance if state is not None else None
+        if phase == Maintenance.NONE and not cluster.clients.waiting:
             return
-        if state is not None and state.maintenance == Maintenance.DOWN:
+        if phase == Maintenance.DOWN:
             cluster.clients.command(OPERATOR, host, message=CompleteMaintenance())
         _bring_back(storm, cluster, host)
 
