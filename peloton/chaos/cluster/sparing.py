@@ -191,7 +191,7 @@ def maintain_host(storm: Storm, action: StormAction) -> None:
     cluster = cluster_of(storm)
     host = cluster.hosts[action.which % len(cluster.hosts)]
     storm.strike(action.name, host)
-    cluster.clients.command(OPERATOR, host, message=StartMaintenance())
+    cluster.clients.command(OPERATOR, host, message=StartMaintenance(), keyed=False)
     _bring_back(storm, cluster, host)
 
 
@@ -202,7 +202,7 @@ def _bring_back(storm: Storm, cluster: SimulatedCluster, host: Key) -> None:
         if phase == Maintenance.NONE and not cluster.clients.waiting:
             return
         if phase == Maintenance.DOWN:
-            cluster.clients.command(OPERATOR, host, message=CompleteMaintenance())
+            cluster.clients.command(OPERATOR, host, message=CompleteMaintenance(), keyed=False)
         _bring_back(storm, cluster, host)
 
     storm.world.later.at(storm.world.now + MAINTAINED_S, look)  # when the storm is over, too

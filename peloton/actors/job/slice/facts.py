@@ -149,6 +149,12 @@ class SpareWished(Fact, frozen=True, gc=False, array_like=True):
     count: int
 
 
+class RestartGiven(Fact, frozen=True, gc=False, array_like=True):
+    """This member was told to begin a new run; a repeat of the request finds its answer."""
+
+    member: int
+
+
 FACTS: dict[int, type] = {
     1: SliceOpened,
     2: SliceGoalSet,
@@ -167,4 +173,5 @@ FACTS: dict[int, type] = {
     15: MembersSpared,
     16: EndsAsked,
     17: SpareWished,
+    18: RestartGiven,
 }

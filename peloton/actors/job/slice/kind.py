@@ -18,6 +18,7 @@ from peloton.actors.job.slice.facts import (
     MembersSettled,
     MembersSpared,
     MembersTaken,
+    RestartGiven,
     RestartsOrdered,
     RolloutBegun,
     RunsLimited,
@@ -103,7 +104,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             **dict.fromkeys(
                 (
                     *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled),
-                    *(MembersSpared, EndsAsked, SpareWished, MemberRestarted),
+                    *(MembersSpared, EndsAsked, SpareWished, RestartGiven, MemberRestarted),
                 ),
                 LEVEL_SERVICES,
             ),

@@ -134,8 +134,9 @@ def restart(slice_: Slice, message: b.RestartIfSpared, at: At) -> Decision:
     if member & up and not spare_of(slice_, at.index):
         return _refused(slice_)
     order = GiveWay(task.run, KillCause.SPARED_RESTART, RESTART_TEXT)
+    first = spared(slice_, member, by=b.SparedFor.RESTART, index=at.index)
     return Decision(
-        facts=spared(slice_, member, by=b.SparedFor.RESTART, index=at.index),
+        facts=(*first, f.RestartGiven(message.member)),
         sends=(Send(_crowd(slice_), order, member),),
         reply=b.MemberRestarted(wanted=True),
         because=RESTART_TEXT,

@@ -340,6 +340,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     ),
     f.MembersSpared: lambda s, fact: msgspec.structs.replace(s, spared=(*fact.still, *fact.runs)),
     f.EndsAsked: _asked,
+    f.RestartGiven: lambda s, fact: s,
     f.SpareWished: lambda s, fact: msgspec.structs.replace(s, wished=fact.count),
     f.MembersTaken: lambda s, fact: _rolled(s, lambda rollout: r.taken(rollout, fact.members)),
     f.MembersSettled: lambda s, fact: _rolled(
