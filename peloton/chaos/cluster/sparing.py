@@ -16,18 +16,24 @@ from msgspec.structs import replace
 
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
-from peloton.actors.job.messages import CreateJob, ReplaceJob
+from peloton.actors.job.messages import ControlWorkflow, CreateJob, ReplaceJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.slice.budget_messages import Budget, RestartIfSpared
 from peloton.actors.job.slice.messages import slice_key
-from peloton.actors.job.workflow.messages import WorkflowOptions
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import KillCause, TaskGoals
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
-from peloton.chaos.cluster.servicing import OPERATOR, service_of, service_spec
-from peloton.chaos.cluster.workload import client_of, cluster_of, create_job
+from peloton.chaos.cluster.liveness import reach
+from peloton.chaos.cluster.servicing import (
+    OPERATOR,
+    service_of,
+    service_spec,
+    wanted_services,
+)
+from peloton.chaos.cluster.workload import client_of, cluster_of
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
@@ -35,8 +41,10 @@ from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key, members_of
 
 SHARE = 0.25
-ACTIONS = (5, 14)
+ACTIONS = (6, 16)
 SIZES = (2, 3, 5)
+BOUNDED_NAME, LASTS_S = "floor", (5.0, 60.0)
+"""Runs of such a service last longer than others: most of its instances are up."""
 MAINTAINED_S = 3.0
 """An operator looks so often whether a host is down, and may come back."""
 WANTED = frozenset(
@@ -156,7 +164,9 @@ def create_bounded(storm: Storm, action: StormAction) -> None:
     """A service of which so many may be down at once, in a pool that others may lend to."""
     storm.strike(action.name)
     spec = replace(service_spec(max(2, action.count)), maximum_unavailable=1 + action.other % 2)
-    create_job(cluster_of(storm), action, message=CreateJob(spec))
+    cluster = cluster_of(storm)
+    job = cluster.draw_job(f"{BOUNDED_NAME}{len(cluster.jobs) + 1}")
+    cluster.clients.create(client_of(action), job, message=CreateJob(spec))
 
 
 def replace_bounded(storm: Storm, action: StormAction) -> None:
@@ -206,6 +216,47 @@ def _bring_back(storm: Storm, cluster: SimulatedCluster, host: Key) -> None:
         _bring_back(storm, cluster, host)
 
     storm.world.later.at(storm.world.now + MAINTAINED_S, look)  # when the storm is over, too
+
+
+def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
+    """R7, in a calm: each service with a bound is updated, all of it at once as far as the bound
+    allows, while hosts go down one after the other: the updates end, and the hosts come back."""
+    bounded = [each for each in wanted_services(cluster) if _is_bounded(each)]
+    if not bounded:
+        return
+    for job in bounded:
+        assert job.spec is not None
+        abort = ControlWorkflow(WorkflowOrders.ABORT)
+        cluster.clients.command(OPERATOR, job.key, message=abort)
+        spec = replace(
+            service_spec(job.spec.instances, "calm"),
+            maximum_unavailable=job.spec.maximum_unavailable,
+        )
+        cluster.clients.command(OPERATOR, job.key, message=ReplaceJob(spec))
+    for host in cluster.hosts[:2]:
+        _go_down(cluster, host, within_s=within_s)
+    keys = [job.key for job in bounded]
+    reach(cluster, lambda: all(_is_over(cluster, each) for each in keys), within_s=within_s)
+
+
+def _go_down(cluster: SimulatedCluster, host: Key, *, within_s: float) -> None:
+    def phase() -> Maintenance | None:
+        state = cluster.cells("host").get(host)
+        return state.maintenance if state is not None else None
+
+    cluster.clients.command(OPERATOR, host, message=StartMaintenance(), keyed=False)
+    reach(cluster, lambda: phase() == Maintenance.DOWN, within_s=within_s)
+    cluster.clients.command(OPERATOR, host, message=CompleteMaintenance(), keyed=False)
+    reach(cluster, lambda: phase() == Maintenance.NONE, within_s=within_s)
+
+
+def _is_bounded(job: Job) -> bool:
+    return job.spec is not None and job.spec.maximum_unavailable > 0
+
+
+def _is_over(cluster: SimulatedCluster, job: Key) -> bool:
+    known: Job | None = cluster.cells("job").get(job)
+    return known is None or known.workflow is None or known.workflow.is_over
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {

@@ -246,6 +246,8 @@ def _fates(plan: ClusterPlan) -> RunFates:
         outcome = FAILURE if chance.random() < plan.failing else SUCCESS
         if larger.LARGE_NAME in run:
             return Fate(chance.choice((0.5, 1.0, plan.duration_s)), outcome)
+        if sparing.BOUNDED_NAME in run:
+            return Fate(chance.uniform(*sparing.LASTS_S), outcome)
         return Fate(chance.uniform(0.1, plan.duration_s), outcome)
 
     return fate
@@ -318,6 +320,7 @@ class StormRun:
         calm(self.cluster)
         self.checks.processes.calm(world.later)
         rolling.settle(self.cluster, within_s=REACHED_S_MAX)
+        sparing.settle(self.cluster, within_s=REACHED_S_MAX)
         servicing.end_all(self.cluster, within_s=REACHED_S_MAX)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         if scheduling.end_all(self.cluster, self.checks.promises.schedules):
