@@ -15,7 +15,7 @@ from peloton.actors.job.slice.budget_messages import DownTally, SparedFor
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import Task, is_available, is_wanted
-from peloton.runtime.vocabulary import Bits
+from peloton.runtime.vocabulary import Bits, counted
 
 Runs = tuple[tuple[int, Bits], ...]
 """Members by the number of their run."""
@@ -105,6 +105,23 @@ def down_tally(slice_: Slice, index: Any) -> DownTally | None:
     wished = slice_.wished + _for_rollout(slice_, up)
     wished += len(members_of_runs(tuple(pair for each in slice_.ends for pair in each.runs)) & up)
     return DownTally(down_of(slice_, index), min(wished, len(up)))
+
+
+def why_kept(slice_: Slice, index: Any) -> dict[int, str]:
+    """Members that are available and to give way, with why they have not been taken down."""
+    if slice_.budget is None or spare_of(slice_, index):
+        return {}
+    most = slice_.budget.most or slice_.budget.allowance
+    some = counted(most, "instance of its job", many="instances of its job")
+    rule = f"no more than {some} may be down at once"
+    up, found = available_of(slice_, index), dict[int, str]()
+    if _for_rollout(slice_, up) and slice_.rollout is not None:
+        for member in slice_.rollout.waiting & up:
+            found[member] = f"is to be changed by its workflow, and cannot be spared yet: {rule}"
+    for each in slice_.ends:
+        for member in members_of_runs(each.runs) & up:
+            found[member] = f"its host goes down, and it cannot be spared yet: {rule}"
+    return found
 
 
 def _for_rollout(slice_: Slice, up: Bits) -> int:

@@ -259,7 +259,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
     for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
     ("LIMIT"), for the throttle ("THROTTLE"), for its gang ("GANG") or for its workflow
-    ("WORKFLOW"); "NEW" before it requests admission, or "" when it runs or has ended.
+    ("WORKFLOW"); "NEW" before it requests admission, or "" when it runs or has ended. One that runs
+    and is to give way waits until it can be spared ("SPARE").
     """
 
     instance: int
