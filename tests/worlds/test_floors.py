@@ -14,9 +14,9 @@ import pytest
 
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
-from peloton.actors.job.messages import JobStates, ReplaceJob, RestartJob, StopJob
+from peloton.actors.job.messages import CreateJob, JobStates, ReplaceJob, RestartJob, StopJob
 from peloton.actors.job.slice.budget_messages import MemberRestarted, RestartIfSpared
-from peloton.actors.job.slice.messages import Command, slice_key
+from peloton.actors.job.slice.messages import Command, Override, TaskConfig, slice_key
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.respool.reclaims import PreemptionPolicy
@@ -28,7 +28,14 @@ from peloton.actors.task.messages import (
 )
 from peloton.actors.task.state import TaskStates
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import HOST_CAPACITY, STORM_POOL, ClusterSetup, job_spec
+from peloton.chaos.cluster.cluster import (
+    HOST_CAPACITY,
+    NEED,
+    STORM_POOL,
+    ClusterSetup,
+    job_id,
+    job_spec,
+)
 from peloton.chaos.cluster.machines import FAILURE, Fate
 from peloton.runtime.vocabulary import Key, Refused
 
@@ -283,6 +290,30 @@ def test_many_slices_share_one_budget(bound: int) -> None:
     assert restarted == {at for start, stop in ranges for at in range(start, stop)}
     assert not any(share.allowance for share in cluster.cells("job")[job].shares.values())
     quiet(cluster, job)
+
+
+def test_a_pool_gets_back_from_slices_that_share_a_budget() -> None:
+    cluster = cluster_of()
+    other = cluster.make_pool("q", HOST_CAPACITY.times(3))
+    count = 1100
+    own = TaskConfig(command=Command("z"), resources=NEED)
+    large = (
+        *((0, Override(at, own)) for at in (3, 4)),
+        *((1, Override(1000 + at, own)) for at in range(9)),
+    )
+    overrides = tuple((n, tuple(one for number, one in large if number == n)) for n in (0, 1))
+    job = job_id("s")
+    spec = msgspec.structs.replace(tiny(1, count), own_configs=len(large))
+    cluster.ask(job, CreateJob(spec, overrides=overrides))
+    cluster.run_until(lambda: runs_up(cluster, job, count) == count, within_s=300)
+    batch = cluster.create_job(job_spec(6, pool=other), "b")
+    least = least_up(
+        cluster, job, lambda: cluster.counts(batch).get("RUNNING", 0) >= 2, count=count
+    )
+    assert least >= count - 1
+    cluster.run_for(60.0)
+    assert runs_up(cluster, job, count) == count - 1
+    quiet(cluster, batch, job)
 
 
 def tiny(bound: int, count: int) -> JobSpec:

@@ -50,18 +50,46 @@ def evict(slice_: Slice, message: Evict, at: At) -> Decision:
     order = PendingEviction(
         lot, message.number, message.count, message.need, message.reason, message.min_run_s
     )
+    return _decided(slice_, order, at)
+
+
+def _decided(slice_: Slice, order: PendingEviction, at: At, *, last: bool = False) -> Decision:
+    """Choose now, or ask first: a placer, or the job where other slices share what may be down."""
     idle, running = _candidates(slice_, order, at)
     chosen = idle[: order.count]
     spare = spare_of(slice_, at.index)
+    if running and not spare and len(chosen) < order.count and not last and _shares(slice_):
+        count = max(min(order.count - len(chosen), len(running)), slice_.wished)
+        wish = (SpareWished(count),) if count > slice_.wished else ()
+        after = _noted(order, at, spare=True)
+        return Decision(facts=wish, because="asks its job whom it can spare", notes=after)
     if len(chosen) == order.count or not (running and spare) or order.need == Resources():
         most = min(order.count - len(chosen), spare)
         return _carry_out(slice_, order, at, chosen=chosen + running[:most])
-    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    others = tuple(each for each in notes.evicting if each.lot != lot)
     hosts = tuple(dict.fromkeys(_hosts(running, at)))
-    ask = Send(PLACER_ANY, AskRoom(at.key, lot, order.number, hosts))
-    after = msgspec.structs.replace(notes, evicting=(*others, order))
+    ask = Send(PLACER_ANY, AskRoom(at.key, order.lot, order.number, hosts))
+    after = _noted(order, at, spare=False)
     return Decision(sends=(ask,), because="asks what hosts have free", notes=after)
+
+
+def _shares(slice_: Slice) -> bool:
+    return slice_.budget is not None and slice_.budget.most > slice_.budget.allowance
+
+
+def _noted(order: PendingEviction, at: At, *, spare: bool) -> WishNotes:
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    others = tuple(each for each in notes.evicting if each.lot != order.lot)
+    order = msgspec.structs.replace(order, spare=spare)
+    return msgspec.structs.replace(notes, evicting=(*others, order))
+
+
+def spared_step(slice_: Slice, at: At, *, last: bool = False) -> Decision | None:
+    """Carry out an order that waited for the job; `last`: with what it has given, if anything."""
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    waiting = [each for each in notes.evicting if each.spare]
+    if not waiting or not (last or spare_of(slice_, at.index)):
+        return None
+    return _decided(slice_, waiting[0], at, last=True)
 
 
 def evict_nobody(message: Evict, at: At) -> Decision:
@@ -87,10 +115,7 @@ def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
     size = next(row.lot_shape.resources for row in slice_.specs if row.lot == order.lot)
     left = min(order.count - len(chosen), spare_of(slice_, at.index))
     chosen += gaining(victims, free, size=size, need=order.need, most=left)
-    others = tuple(each for each in notes.evicting if each.lot != order.lot)
-    after = msgspec.structs.replace(notes, evicting=others)
-    done = _carry_out(slice_, order, at, chosen=chosen)
-    return msgspec.structs.replace(done, notes=after)
+    return _carry_out(slice_, order, at, chosen=chosen)
 
 
 def gaining(
@@ -198,15 +223,18 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
     facts: tuple[Fact, ...] = (fact,)
     if slice_.budget is not None:
         facts = (*spared(slice_, members, by=SparedFor.PREEMPTION, index=at.index), fact)
-        if slice_.budget.most and order.count - len(chosen) > slice_.wished:
-            facts = (*facts, SpareWished(order.count - len(chosen)))
+        facts = (*facts, SpareWished(0)) if slice_.wished else facts
     if slice_.forming & members:
         # What is left of a gang could not start, and would keep others from starting: it is to be
         # admitted as one again.
         facts, left = (fact, GangFormed(slice_.gang_base)), slice_.forming - members
         sends += [Send(crowd, JoinGang(slice_.gang_round + 1), left)] if left else []
     text = because or counted(len(chosen), "instance is", many="instances are")
-    return Decision(facts=facts, sends=(answer, *sends), because=f"{text} preempted")
+    notes: WishNotes | None = at.notes
+    if notes is not None and notes.evicting:
+        others = tuple(each for each in notes.evicting if each.lot != order.lot)
+        notes = msgspec.structs.replace(notes, evicting=others)
+    return Decision(facts, (answer, *sends), because=f"{text} preempted", notes=notes)
 
 
 def _by_ticket(members: Bits, at: At) -> tuple[tuple[int, Bits], ...]:

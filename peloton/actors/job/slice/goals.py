@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from peloton.actors.job.slice.availability import reviving, unborn
+from peloton.actors.job.slice.evicting import spared_step
 from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
 from peloton.actors.job.slice.gang import gang_step, recall_at
 from peloton.actors.job.slice.looks import (
@@ -236,8 +237,8 @@ def pursue(slice_: Slice, at: At) -> Decision | Rest:
         rolled = rollout_step(slice_, at)
         if rolled is not None:
             return rolled
-    if slice_.ends:
-        ended = ends_step(slice_, at)
+    if slice_.ends or slice_.wished:
+        ended = ends_step(slice_, at) or spared_step(slice_, at)
         if ended is not None:
             return ended
     return TABLE[slice_state_of(slice_, at.index)][slice_.goal](slice_, at)

@@ -20,6 +20,7 @@ from peloton.actors.job.slice.availability import (
     spared,
     told,
 )
+from peloton.actors.job.slice.evicting import spared_step
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
@@ -136,11 +137,15 @@ def restart(slice_: Slice, message: b.RestartIfSpared, at: At) -> Decision:
     order = GiveWay(task.run, KillCause.SPARED_RESTART, RESTART_TEXT)
     first = spared(slice_, member, by=b.SparedFor.RESTART, index=at.index)
     return Decision(
-        facts=(*first, f.RestartGiven(message.member)),
+        facts=(*first, f.RestartGiven(message.member), *_used(slice_)),
         sends=(Send(_crowd(slice_), order, member),),
         reply=b.MemberRestarted(wanted=True),
         because=RESTART_TEXT,
     )
+
+
+def _used(slice_: Slice) -> tuple[Fact, ...]:
+    return (f.SpareWished(0),) if slice_.wished else ()
 
 
 def _refused(slice_: Slice) -> Decision:
@@ -163,6 +168,9 @@ def wish(slice_: Slice, message: b.WishToSpare, at: At) -> Decision:
 
 def wish_over(slice_: Slice, message: Due, at: At) -> Decision:
     """Nobody has used it: the job may give it to others."""
+    done = spared_step(slice_, at, last=True)
+    if done is not None:
+        return done
     return Decision(facts=(f.SpareWished(0),), because="nobody asked again")
 
 

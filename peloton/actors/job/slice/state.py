@@ -110,7 +110,7 @@ NO_MEMBERS = Bits()
 
 
 class PendingEviction(Value, frozen=True, gc=False, array_like=True):
-    """An order of a lot that waits for a placer to say what hosts have free."""
+    """An order of a lot that waits for a placer to say what hosts have free, or for the job."""
 
     lot: Key
     number: int
@@ -118,6 +118,7 @@ class PendingEviction(Value, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     min_run_s: float = 0.0
+    spare: bool = False  # it waits for the job to say whom it can spare, not for a placer
 
 
 class GangNotes(Value, frozen=True, gc=False, array_like=True):
