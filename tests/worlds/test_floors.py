@@ -307,11 +307,8 @@ def test_a_pool_gets_back_from_slices_that_share_a_budget() -> None:
     cluster.ask(job, CreateJob(spec, overrides=overrides))
     cluster.run_until(lambda: runs_up(cluster, job, count) == count, within_s=300)
     batch = cluster.create_job(job_spec(6, pool=other), "b")
-    least = least_up(
-        cluster, job, lambda: cluster.counts(batch).get("RUNNING", 0) >= 2, count=count
-    )
-    assert least >= count - 1
-    cluster.run_for(60.0)
+    cluster.run_for(12.0)
+    assert cluster.counts(batch).get("RUNNING", 0) == 2, "one was free, one was given back"
     assert runs_up(cluster, job, count) == count - 1
     quiet(cluster, batch, job)
 

@@ -48,7 +48,8 @@ def budget_of(job: Job, number: int) -> Budget | None:
         return None
     if job.slices == 1:
         return Budget(spec.maximum_unavailable)
-    return Budget(job.shares.get(number, Share()).allowance, spec.maximum_unavailable)
+    share = job.shares.get(number, Share())
+    return Budget(share.allowance, spec.maximum_unavailable, share.heard)
 
 
 def reshared(before: Job, after: Job) -> Job:
@@ -61,7 +62,9 @@ def reshared(before: Job, after: Job) -> Job:
         return after
     shares = after.shares
     for number in range(before.slices):
-        shares = shares.set(number, Share(0, _most(before, number), since=after.version))
+        heard = shares.get(number, Share()).heard
+        share = Share(0, _most(before, number), since=after.version, heard=heard)
+        shares = shares.set(number, share)
     awaited = after.awaited.update(dict.fromkeys(range(before.slices), after.version))
     touched = Bits.span(0, before.slices)
     return replace(after, shares=shares, awaited=awaited, confirmed=after.confirmed - touched)
@@ -136,7 +139,7 @@ def shared(job: Job, fact: f.BudgetShared) -> Job:
     for number, allowance in fact.allowances:
         known = shares.get(number, Share())
         if allowance < known.allowance:
-            share = Share(allowance, _most(job, number), since=version)
+            share = Share(allowance, _most(job, number), since=version, heard=known.heard)
             awaited = awaited.set(number, version)
         else:
             share = replace(known, allowance=allowance)
@@ -144,4 +147,16 @@ def shared(job: Job, fact: f.BudgetShared) -> Job:
     touched = Bits.of(*(number for number, _ in fact.allowances))
     return replace(
         job, version=version, shares=shares, awaited=awaited, confirmed=job.confirmed - touched
+    )
+
+
+def spare_heard(job: Job, fact: f.SpareHeard) -> Job:
+    """The job that waits for the tally of this slice."""
+    share = replace(job.shares.get(fact.number, Share()), heard=fact.asks)
+    return replace(
+        job,
+        version=job.version + 1,
+        shares=job.shares.set(fact.number, share),
+        awaited=job.awaited.set(fact.number, job.version + 1),
+        confirmed=job.confirmed - Bits.of(fact.number),
     )

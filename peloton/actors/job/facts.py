@@ -191,6 +191,13 @@ class BudgetShared(Fact, frozen=True, gc=False, array_like=True):
     allowances: tuple[tuple[int, int], ...]
 
 
+class SpareHeard(Fact, frozen=True, gc=False, array_like=True):
+    """A slice wishes that more of its members may be down: it is to tell how many, by a tally."""
+
+    number: int
+    asks: int
+
+
 FACTS: dict[int, type] = {
     1: OverridesGiven,
     2: JobMade,
@@ -219,4 +226,5 @@ FACTS: dict[int, type] = {
     25: LeavesRaised,
     26: OpaqueChanged,
     27: BudgetShared,
+    28: SpareHeard,
 }

@@ -10,11 +10,12 @@ from typing import Any
 
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
-from peloton.actors.job.budget import budget_of, share_budget
+from peloton.actors.job.budget import budget_of, is_shared, share_budget, spare_heard
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
-from peloton.actors.job.record import known_use, version_of
+from peloton.actors.job.record import Share, known_use, version_of
+from peloton.actors.job.slice.budget_messages import SpareAsked
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening, slice_key
 from peloton.actors.job.state import EVOLVE, Job, known_uses
 from peloton.actors.job.throttle import to_release
@@ -224,6 +225,17 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
 def _begins(job: Job, number: int) -> int | None:
     starts = job.throttled.slices.get(number) if job.throttled is not None else None
     return starts.released if starts is not None else None
+
+
+def spare_asked(job: Job, message: SpareAsked, at: At) -> Decision:
+    """A slice wishes for more: have it tell how many, and who is down by then."""
+    if not is_shared(job) or not job.is_wanted:
+        return Decision(because="nothing is shared")
+    if job.shares.get(message.number, Share()).heard >= message.asks:
+        return Decision(because="the wish is known")
+    fact = f.SpareHeard(message.number, message.asks)
+    sends = goals_of(spare_heard(job, fact), Bits.of(message.number))
+    return Decision(facts=(fact,), sends=sends, because="a slice wishes for more")
 
 
 def clipped(ranges: tuple[tuple[int, int], ...], instances: int) -> tuple[tuple[int, int], ...]:

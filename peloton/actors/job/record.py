@@ -35,11 +35,13 @@ class SliceReport(Value, frozen=True, gc=False, array_like=True):
 
 class Share(Value, frozen=True, gc=False, array_like=True):
     """How many members of one slice may be down. `carried`: how many might have been before it was
-    lowered, which holds until the slice reports under a goal of the version `since` or later."""
+    lowered, which holds until the slice reports under a goal of the version `since` or later.
+    `heard`: the number of its last wish."""
 
     allowance: int = 0
     carried: int = 0
     since: int = 0
+    heard: int = 0
 
 
 class Job(Value, frozen=True, gc=False, array_like=True):

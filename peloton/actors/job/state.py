@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from peloton.actors.job import facts as f
 from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
-from peloton.actors.job.budget import reshared
+from peloton.actors.job.budget import reshared, spare_heard
 from peloton.actors.job.budget import shared as budget_shared
 from peloton.actors.job.grants import (
     Use,
@@ -339,6 +339,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.JobForgotten: lambda job, fact: None,
     f.GrantsRaised: _raised,
     f.BudgetShared: budget_shared,
+    f.SpareHeard: spare_heard,
     f.InstancesStarted: _started,
     f.JobChanged: _changed,
     f.ChangePieceGiven: _piece,

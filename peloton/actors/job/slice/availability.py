@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.job.slice import facts as f
-from peloton.actors.job.slice.budget_messages import DownTally, SparedFor
-from peloton.actors.job.slice.state import NO_MEMBERS, Slice
+from peloton.actors.job.slice.budget_messages import DownTally, SpareAsked, SparedFor
+from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
 from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import Task, is_available, is_wanted
-from peloton.runtime.vocabulary import Bits, counted
+from peloton.runtime.vocabulary import Bits, Send, counted
 
 Runs = tuple[tuple[int, Bits], ...]
 """Members by the number of their run."""
@@ -105,6 +105,21 @@ def down_tally(slice_: Slice, index: Any) -> DownTally | None:
     wished = slice_.wished + _for_rollout(slice_, up)
     wished += len(members_of_runs(tuple(pair for each in slice_.ends for pair in each.runs)) & up)
     return DownTally(down_of(slice_, index), min(wished, len(up)))
+
+
+def asked(slice_: Slice) -> tuple[Send, ...]:
+    """That the job is to hear of a wish, where other slices share the budget; owed until it has."""
+    budget = slice_.budget
+    if budget is None or not budget.most or slice_.asks <= budget.heard:
+        return ()
+    return (Send(slice_.job, SpareAsked(slice_.number, slice_.asks)),)
+
+
+def asking(slice_: Slice, *facts: f.EndsAsked | f.SpareWished) -> tuple[Send, ...]:
+    """The same once these facts are journaled."""
+    for fact in facts:
+        slice_ = EVOLVE[type(fact)](slice_, fact) or slice_
+    return asked(slice_)
 
 
 def why_kept(slice_: Slice, index: Any) -> dict[int, str]:

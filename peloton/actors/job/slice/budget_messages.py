@@ -21,10 +21,12 @@ class Budget(Value, frozen=True, gc=False, array_like=True):
     """Job to slice, with each goal: how many members may be down at once.
 
     `most`: of the whole job, where several slices share it; 0 where this slice has all of it.
+    `heard`: the number of the last wish of the slice that the job has heard of.
     """
 
     allowance: int
     most: int = 0
+    heard: int = 0
 
 
 class DownTally(Value, frozen=True, gc=False, array_like=True):
@@ -53,6 +55,18 @@ class AskToEnd(Message, frozen=True, gc=False, array_like=True):
     delivery: ClassVar[Delivery] = Delivery.OWED
 
     runs: tuple[tuple[int, Bits], ...]
+
+
+class SpareAsked(Message, frozen=True, gc=False, array_like=True):
+    """Slice to job: there is a wish of this number; owed until a goal names it.
+
+    What is wished for, and who is down by then, is told by the tally that the job asks for.
+    """
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    number: int
+    asks: int
 
 
 class RestartIfSpared(Message, frozen=True, gc=False, array_like=True):

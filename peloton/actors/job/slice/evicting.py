@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from peloton.actors.job.slice.availability import members_of_runs, spare_of, spared, told
+from peloton.actors.job.slice.availability import asking, members_of_runs, spare_of, spared, told
 from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.facts import GangFormed, MembersEvicted, SpareWished
 from peloton.actors.job.slice.looks import ready_for_host
@@ -62,7 +62,8 @@ def _decided(slice_: Slice, order: PendingEviction, at: At, *, last: bool = Fals
         count = max(min(order.count - len(chosen), len(running)), slice_.wished)
         wish = (SpareWished(count),) if count > slice_.wished else ()
         after = _noted(order, at, spare=True)
-        return Decision(facts=wish, because="asks its job whom it can spare", notes=after)
+        sends, because = asking(slice_, *wish), "asks its job whom it can spare"
+        return Decision(facts=wish, sends=sends, because=because, notes=after)
     if len(chosen) == order.count or not (running and spare) or order.need == Resources():
         most = min(order.count - len(chosen), spare)
         return _carry_out(slice_, order, at, chosen=chosen + running[:most])

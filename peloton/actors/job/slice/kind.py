@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.availability import asked
 from peloton.actors.job.slice.budget_messages import MemberRestarted
 from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
@@ -79,6 +80,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         facts=FACTS,
         partition=_partition,
         deadline=deadline,
+        owed=asked,
         ended=_ended,
         follows=_follows,
         report=report,

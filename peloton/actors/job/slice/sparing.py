@@ -13,6 +13,7 @@ from peloton.actors.job.slice import budget_messages as b
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import (
     Runs,
+    asking,
     available_of,
     is_on,
     members_of_runs,
@@ -57,8 +58,9 @@ def ends_asked(slice_: Slice, message: b.AskToEnd, at: At) -> Decision:
         return Decision(because="this owner has not read the feature level yet: it is asked again")
     done = _end(slice_, host, message.runs, at=at, room=spare_of(slice_, at.index))
     known = next((each.runs for each in slice_.ends if each.host == host), ())
-    noted: tuple[Fact, ...] = (f.EndsAsked(host, done.left),) if done.left != known else ()
-    return Decision(facts=(*done.spared, *noted), sends=done.sends, because=done.because)
+    noted = (f.EndsAsked(host, done.left),) if done.left != known else ()
+    sends = (*done.sends, *(asking(slice_, *noted) if noted else ()))
+    return Decision(facts=(*done.spared, *noted), sends=sends, because=done.because)
 
 
 def ends_step(slice_: Slice, at: At) -> Decision | None:
@@ -163,7 +165,8 @@ def wish(slice_: Slice, message: b.WishToSpare, at: At) -> Decision:
     """Ask the job for a higher allowance, until it is used or the time is over."""
     if slice_.wished >= message.count:
         return Decision(because="the job is asked already")
-    return Decision(facts=(f.SpareWished(message.count),), because="asks its job for more")
+    fact = f.SpareWished(message.count)
+    return Decision(facts=(fact,), sends=asking(slice_, fact), because="asks its job for more")
 
 
 def wish_over(slice_: Slice, message: Due, at: At) -> Decision:

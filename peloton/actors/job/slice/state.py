@@ -69,6 +69,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     spared: tuple[tuple[int, Bits], ...] = ()  # by run: members taken down by the last such order
     ends: tuple[AskedEnds, ...] = ()  # by host
     wished: int = 0  # how many more are to be down for what does not wait
+    asks: int = 0  # how often there was something new to be wished of the job
 
     @property
     def waiting(self) -> Bits:
@@ -316,7 +317,14 @@ def _new_row(slice_: Slice, row: r.NewRow, *, groups: tuple[SpecRow, ...], versi
 def _asked(slice_: Slice, fact: f.EndsAsked) -> Slice:
     others = tuple(each for each in slice_.ends if each.host != fact.host)
     more = (AskedEnds(fact.host, fact.runs),) if fact.runs else ()
-    return msgspec.structs.replace(slice_, ends=(*others, *more))
+    before = sum(len(some) for each in slice_.ends for _, some in each.runs if each not in others)
+    grown = sum(len(some) for _, some in fact.runs) > before
+    return msgspec.structs.replace(slice_, ends=(*others, *more), asks=slice_.asks + grown)
+
+
+def _wished(slice_: Slice, fact: f.SpareWished) -> Slice:
+    asks = slice_.asks + (fact.count > slice_.wished)
+    return msgspec.structs.replace(slice_, wished=fact.count, asks=asks)
 
 
 def _rolled(slice_: Slice, fold: Callable[[r.Rollout], r.Rollout]) -> Slice:
@@ -342,7 +350,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.MembersSpared: lambda s, fact: msgspec.structs.replace(s, spared=(*fact.still, *fact.runs)),
     f.EndsAsked: _asked,
     f.RestartGiven: lambda s, fact: s,
-    f.SpareWished: lambda s, fact: msgspec.structs.replace(s, wished=fact.count),
+    f.SpareWished: _wished,
     f.MembersTaken: lambda s, fact: _rolled(s, lambda rollout: r.taken(rollout, fact.members)),
     f.MembersSettled: lambda s, fact: _rolled(
         s, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed)
