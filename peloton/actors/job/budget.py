@@ -109,7 +109,7 @@ def share_budget(job: Job) -> f.BudgetShared | None:
     bounds = bounds_of(job)
     free = max(spec.maximum_unavailable - sum(bounds.values()), 0)
     found: list[tuple[int, int]] = []
-    for number, target in _targets(job, spec.maximum_unavailable).items():
+    for number, target in _targets(job, bounds, most=spec.maximum_unavailable).items():
         known = job.shares.get(number, Share()).allowance
         if target > known:
             # Up to its bound costs nothing: the slice may have as many down already.
@@ -121,10 +121,10 @@ def share_budget(job: Job) -> f.BudgetShared | None:
     return f.BudgetShared(tuple(found)) if found else None
 
 
-def _targets(job: Job, most: int) -> dict[int, int]:
+def _targets(job: Job, bounds: Mapping[int, int], *, most: int) -> dict[int, int]:
     """What each slice should have: of those that wish, an even part of what the others leave."""
     tallies = {number: told_by(job, number) for number in range(job.slices)}
-    left = max(most - sum(one.down for one in tallies.values() if not one.wished), 0)
+    left = max(most - sum(bounds[at] for at, one in tallies.items() if not one.wished), 0)
     wanted = {number: one.down + one.wished for number, one in tallies.items() if one.wished}
     targets = dict.fromkeys(tallies, 0)
     for at, number in enumerate(sorted(wanted, key=lambda each: (wanted[each], each))):
