@@ -141,7 +141,7 @@ class WatchService:
             changes = await self._services.changes()
             changes.add(watch, scope.jobs)
             try:
-                await self._stream(watch, changes, sent.start_revision, call=call)
+                await self._stream(watch, changes, start=sent.start_revision, call=call)
             finally:
                 changes.remove(watch, scope.jobs)
         except OutOfReach as error:
@@ -160,7 +160,7 @@ class WatchService:
     # ---- inside ----
 
     async def _stream(
-        self, watch: ServiceWatch, changes: ServiceChanges, start: int, *, call: LongCall
+        self, watch: ServiceWatch, changes: ServiceChanges, *, start: int, call: LongCall
     ) -> None:
         rights_of = self._cluster_client.permissions.rights
         objects = self._reader(changes)
@@ -175,7 +175,7 @@ class WatchService:
         for some in _by_job(pair for pair in backlog if scope.covers(pair[0])):
             await stream.send(some)
         if start and not known:
-            await self._snapshot(stream, changes, start)
+            await self._snapshot(stream, changes, start=start)
             await stream.bookmark(now)
         elif not start and scope.jobs is not None:
             await stream.absent(now)
@@ -188,7 +188,7 @@ class WatchService:
             elif stream.revision < changes.revision:
                 await stream.bookmark(changes.revision)
 
-    async def _snapshot(self, stream: _Stream, changes: ServiceChanges, start: int) -> None:
+    async def _snapshot(self, stream: _Stream, changes: ServiceChanges, *, start: int) -> None:
         """Everything as it is now, under the revision that was asked for: a stream that breaks off
         begins anew."""
         scope = stream.watch.scope
