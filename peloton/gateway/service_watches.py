@@ -37,7 +37,7 @@ FROM_NOW, FROM_THE_BEGINNING = 0, 1
 MISSED = "changes may have been missed: watch from the last revision, or from 1"
 
 
-class WatchScope(NamedTuple):
+class ServiceScope(NamedTuple):
     """What is watched. None stands for any job, or for every pod of these."""
 
     pods: bool
@@ -68,7 +68,7 @@ class _Encoded(NamedTuple):
 class ServiceWatch:
     """One stream: what it has still to send, and whether it is over."""
 
-    def __init__(self, scope: WatchScope) -> None:
+    def __init__(self, scope: ServiceScope) -> None:
         self.watch_id = f"{'task' if scope.pods else 'job'}_{uuid.uuid4()}"
         self.scope = scope
         self.over: tuple[Code, str] | None = None
@@ -299,7 +299,7 @@ def too_old(start: int, oldest: int) -> str:
     )
 
 
-def scope_of(sent: svc.WatchRequest) -> WatchScope | None:
+def scope_of(sent: svc.WatchRequest) -> ServiceScope | None:
     """What a request wants to watch; None where it has no filter. That of pods wins."""
     if sent.HasField("pod_filter"):
         return _pods_of(sent.pod_filter)
@@ -309,7 +309,7 @@ def scope_of(sent: svc.WatchRequest) -> WatchScope | None:
     names = [one.value for one in wanted.job_ids]
     jobs = frozenset(found for found in map(canonical, names) if found is not None)
     strangers = tuple(name for name in names if canonical(name) is None)
-    return WatchScope(
+    return ServiceScope(
         pods=False,
         jobs=jobs if names else None,
         named=None,
@@ -318,7 +318,7 @@ def scope_of(sent: svc.WatchRequest) -> WatchScope | None:
     )
 
 
-def _pods_of(wanted: Any) -> WatchScope:
+def _pods_of(wanted: Any) -> ServiceScope:
     labels, only = _labels(wanted.labels), wanted.job_id.value
     job = canonical(only) if only else None
     named, strangers = set[Watched](), list[str]()
@@ -331,10 +331,10 @@ def _pods_of(wanted: Any) -> WatchScope:
             named.add(Watched(found, int(number)))
     if wanted.pod_names:
         jobs: frozenset[str] | None = frozenset(what.job for what in named)
-        return WatchScope(True, jobs, frozenset(named), labels, tuple(strangers))
+        return ServiceScope(True, jobs, frozenset(named), labels, tuple(strangers))
     if not only:
-        return WatchScope(True, None, None, labels)
-    return WatchScope(True, frozenset((job,) if job is not None else ()), None, labels)
+        return ServiceScope(True, None, None, labels)
+    return ServiceScope(True, frozenset((job,) if job is not None else ()), None, labels)
 
 
 def _labels(labels: Iterable[Any]) -> frozenset[tuple[str, str]]:
@@ -362,7 +362,7 @@ def _by_job(pairs: Iterable[tuple[Watched, int]]) -> list[list[tuple[Watched, in
     return found
 
 
-def _objects_of(job: str, view: JobView | None, *, scope: WatchScope) -> Iterator[list[Watched]]:
+def _objects_of(job: str, view: JobView | None, *, scope: ServiceScope) -> Iterator[list[Watched]]:
     """What a scope covers of a job, in parts."""
     if not scope.pods:
         yield [Watched(job)]
