@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
+from peloton.placement.gang_rooms import gang_room_of
 from peloton.placement.gang_wishes import GangWishes
 from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
@@ -28,6 +29,7 @@ from peloton.placement.kept_wishes import (
 from peloton.placement.labels import Ints
 from peloton.placement.lookups import Lookups
 from peloton.placement.messages import (
+    AskGangRoom,
     AskRoom,
     Declined,
     GangWish,
@@ -130,6 +132,7 @@ class Placer:
         self.gangs.expire(now)
         wishes: list[Wish] = []
         asked: list[AskRoom] = []
+        trials: list[AskGangRoom] = []
         gangs: list[GangWish] = []
         for _, message in messages:
             if isinstance(message, Wish):
@@ -144,12 +147,17 @@ class Placer:
                 self._decline(message)
             elif isinstance(message, AskRoom):
                 asked.append(message)
+            elif isinstance(message, AskGangRoom):
+                trials.append(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
         wishes, sends = self._reserved.serve(
             wishes, self.kept, shapes=self._shapes, index=self.index
         )
         sends += [room_of(self.index, each) for each in asked]
+        sends += [
+            gang_room_of(self.index, each, shapes=self._shapes, by=self, now=now) for each in trials
+        ]
         if self.gangs.busy or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
         for gang in gangs:

@@ -12,8 +12,13 @@ from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.actors.job.slice import evicting
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool import giving
-from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION
+from peloton.actors.respool.lot.messages import (
+    LEVEL_DISPLACEMENT,
+    LEVEL_GANG_PROOFS,
+    LEVEL_PREEMPTION,
+)
 from peloton.actors.respool.messages import ROOT, GetPool
+from peloton.actors.respool.proving import NOT_TOGETHER
 from peloton.actors.respool.reclaiming import NOT_PREEMPTIBLE
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import LEVEL_GANGS, PREEMPTED, crowd_key
@@ -314,3 +319,33 @@ def test_runs_that_have_just_begun_are_left_alone_until_they_are_old_enough() ->
     assert past_runs(cluster, new) == 0
     run_all(cluster, high, 4)
     assert past_runs(cluster, new) == 2
+
+
+def gang_between(cluster: CheckedCluster, q: Key, *, kept: int) -> tuple[Key, Key]:
+    """Tasks of three cpus that stay on so many hosts, others of one; and a gang of two times three
+    that its pool is entitled to."""
+    cluster.create_job(spec(kept, size=3, preemptible=False), "kept")
+    cluster.run_for(5.0)
+    lent = cluster.create_job(spec(ALL - 3 * kept), "a")
+    run_all(cluster, lent, ALL - 3 * kept)
+    return lent, cluster.create_job(spec(2, q, size=3, minimum_running=2), "gang")
+
+
+def test_nobody_is_ended_for_a_gang_that_does_not_go_on_the_hosts() -> None:
+    """There is room for one of its members on the host without such a task, and no other."""
+    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    lent, gang = gang_between(cluster, q, kept=2)
+    cluster.run_for(10 * SUSTAINED_S)
+    assert running(cluster, gang) == 0
+    assert past_runs(cluster, lent) == 0
+    views = cluster.ask(ROOT, GetPool(pool=q))
+    assert NOT_TOGETHER in views[0].because
+
+
+def test_as_many_as_it_takes_are_ended_for_one_that_does() -> None:
+    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    lent, gang = gang_between(cluster, q, kept=1)
+    run_all(cluster, gang, 2)
+    assert past_runs(cluster, lent) == 6, "three on each of two hosts"
+    cluster.run_for(10 * SUSTAINED_S)
+    assert past_runs(cluster, lent) == 6

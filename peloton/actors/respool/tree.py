@@ -35,6 +35,7 @@ from peloton.actors.respool.node import (
     slack_limit_of,
     terms_of,
 )
+from peloton.actors.respool.proofs import GangProofs
 from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.rations import RATIONS, Ration, ration, rations_of
 from peloton.actors.respool.reclaims import PreemptionPolicy, Reclaims
@@ -67,6 +68,7 @@ class Tree:
         self.waiting = Waiting(heads_noted=bool(policy.inside))
         self.reclaims = Reclaims()
         self.displacements = Displacements(policy)
+        self.proofs = GangProofs()
         self.releases = Releases()
         self.ledger = LendingLedger()
         self._nodes: dict[Key, Node] = {}

@@ -106,6 +106,7 @@ class PendingEviction(Value, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     min_run_s: float = 0.0
+    hosts: tuple[Key, ...] | None = None
 
 
 class GangNotes(Value, frozen=True, gc=False, array_like=True):
