@@ -349,3 +349,43 @@ def test_as_many_as_it_takes_are_ended_for_one_that_does() -> None:
     assert past_runs(cluster, lent) == 6, "three on each of two hosts"
     cluster.run_for(10 * SUSTAINED_S)
     assert past_runs(cluster, lent) == 6
+
+
+def test_what_several_jobs_hold_of_a_host_is_room_for_a_gang() -> None:
+    """Two of each have a host together, where none of them alone makes room for a member."""
+    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    jobs = [cluster.create_job(spec(6), f"{number}") for number in range(2)]
+    for job in jobs:
+        run_all(cluster, job, 6)
+    gang = cluster.create_job(spec(2, q, size=3, minimum_running=2), "gang")
+    run_all(cluster, gang, 2)
+    assert sum(past_runs(cluster, job) for job in jobs) == 6
+    assert all(past_runs(cluster, job) for job in jobs)
+
+
+@pytest.mark.parametrize("of", [ROOT, "lent", "gang"])
+def test_a_proof_that_is_lost_is_made_again(of: str) -> None:
+    """The owner of the pools, of the victims, or of the gang, is lost at each moment of the way."""
+    for moment in range(6):
+        cluster, q = cluster_of(seed=moment, level=LEVEL_GANG_PROOFS)
+        lent, gang = gang_between(cluster, q, kept=1)
+        cluster.run_for(SUSTAINED_S - 0.05 + moment * 0.02)
+        cluster.drop_shard({ROOT: ROOT, "lent": lent, "gang": gang}[of])
+        run_all(cluster, gang, 2)
+        cluster.run_for(3 * SUSTAINED_S)
+        assert past_runs(cluster, lent) == 6
+
+
+def test_a_gang_displaces_only_where_all_of_it_goes_on_the_hosts() -> None:
+    cluster, _ = cluster_of(INSIDE, level=LEVEL_GANG_PROOFS)
+    cluster.create_job(spec(2, size=3, preemptible=False), "kept")
+    cluster.run_for(5.0)
+    low = cluster.create_job(spec(6, priority=1), "low")
+    run_all(cluster, low, 6)
+    gang = cluster.create_job(spec(2, size=3, priority=5, minimum_running=2), "gang")
+    cluster.run_for(10 * SUSTAINED_S)
+    assert running(cluster, gang) == 0 and past_runs(cluster, low) == 0
+    cluster.ask(gang, StopJob())
+    gang = cluster.create_job(spec(2, size=2, priority=5, minimum_running=2), "small")
+    run_all(cluster, gang, 2)
+    assert past_runs(cluster, low) == 4

@@ -306,6 +306,9 @@ def orders_for(
 def _gain_text(tree: Tree, over: Overdrafts, *, cover: Cover) -> str:
     """What is gained, and how many lots that could be asked are not."""
     tasks = counted(sum(each.tasks for each in cover.gain), "task", many="tasks")
+    if cover.gain[0].gang:
+        members = sum(len(tree.lots[lot].waiting) for lot in cover.gain[0].gang)
+        tasks = f"a gang of {members}"
     able = sum(tree.reclaims.count_victims(each.pool) for each in over.pools)
     lots = able - len(cover.picked)
     spared = f"; {counted(lots, 'other lot is', many='other lots are')} spared" if lots > 0 else ""
