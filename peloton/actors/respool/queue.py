@@ -55,11 +55,12 @@ class Queue:
             self._ranking.drop(position)
         self._skipped.pop(key, None)
 
-    def skip(self, key: Key) -> None:
-        """Let an eligible lot block no other until `restore`."""
+    def skip(self, key: Key) -> QueuePosition:
+        """Let an eligible lot block no other until `restore`; returns where it stays."""
         position = self._positions.pop(key)
         self._skipped[key] = position, self._ranking.weight(position)
         self._ranking.drop(position)
+        return position
 
     def is_skipped(self, key: Key) -> bool:
         """Whether a lot is skipped."""
