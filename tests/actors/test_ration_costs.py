@@ -5,8 +5,6 @@ Must not test who is admitted: `test_rations.py` does.
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
