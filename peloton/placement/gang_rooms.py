@@ -38,16 +38,26 @@ class _Lent(NamedTuple):
     more: Ints
 
 
+class _Trial(NamedTuple):
+    """Who needs hosts, what would be free, and who finds them."""
+
+    hosts: HostIndex
+    parts: list[_Part]
+    lent: _Lent
+    by: Proposer
+    now: float
+
+
 def gang_room_of(
     index: HostIndex, ask: AskGangRoom, *, shapes: KnownShapes, by: Proposer, now: float
 ) -> Send:
     """The answer. What fits on free room first and fails may fit where all is tried at once."""
     parts = [_Part(shapes.of(part.shape), len(part.members)) for part in ask.parts]
     parts.sort(key=lambda part: (part.known.need.amounts, part.members), reverse=True)
-    lent = _lent(index, ask)
+    trial = _Trial(index, parts, _lent(index, ask), by, now)
     if all(part.known.strategy is not None for part in parts):
         for free_first in (True, False):
-            lack = _try(index, parts, lent=lent, by=by, free_first=free_first, now=now)
+            lack = _try(trial, free_first=free_first)
             if lack is not None:
                 hosts = tuple(index.names[row] for row in lack)
                 found = GangRoomFound(ask.number, True, hosts, tuple(lack.values()))
@@ -65,10 +75,9 @@ def _lent(index: HostIndex, ask: AskGangRoom) -> _Lent:
     return _Lent(np.array([*rooms], np.int64), more.T)
 
 
-def _try(
-    index: HostIndex, parts: list[_Part], *, lent: _Lent, by: Proposer, free_first: bool, now: float
-) -> dict[int, Resources] | None:
+def _try(trial: _Trial, *, free_first: bool) -> dict[int, Resources] | None:
     """What is lacking of each row, once all members have hosts; None if they have not."""
+    index, parts, lent, by, now = trial
     done: list[tuple[_Part, Proposed]] = []
     left = [part.members for part in parts]
 

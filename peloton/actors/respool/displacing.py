@@ -94,7 +94,7 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
         books.again(lane, later, verdict=COMING)
         return []
     if found.gain[0].gang and tree.proofs.in_force:
-        proven = prove(tree, lane, over, cover=found, now=now)
+        proven = prove(tree, lane, over=over, cover=found, now=now)
         if proven.cover is None:
             books.again(lane, proven.again_at, verdict=proven.verdict)
             return []

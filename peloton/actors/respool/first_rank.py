@@ -7,10 +7,9 @@ number of blocks, however many ranks there are. Must not know what a rank or an 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import Any, Generic, TypeVar
+from typing import Generic
 
-Rank = TypeVar("Rank", bound=tuple[Any, ...])
-"""Comparable values, no two of them equal."""
+from peloton.actors.respool.ranking import Rank
 
 BLOCK_MAX = 128
 

@@ -173,15 +173,15 @@ def cover(tree: Tree, over: Overdrafts, *, short: Shortfall, now: float) -> Cove
 
     Where there is no gain, those are picked who could give, but not enough.
     """
-    picked, gained = pick(tree, over, short=short, now=now)
+    picked, gained = pick_givers(tree, over, short=short, now=now)
     gain = fitting(short.wanted, short.free + gained)
     if gain and gain != short.wanted:
         short = short._replace(wanted=gain)
-        picked, _ = pick(tree, over, short=short, now=now)
+        picked, _ = pick_givers(tree, over, short=short, now=now)
     return Cover(short, gain, picked)
 
 
-def pick(
+def pick_givers(
     tree: Tree, over: Overdrafts, *, short: Shortfall, now: float, wide: bool = False
 ) -> tuple[list[LotShare], Resources]:
     """Members that cover what is missing, as far as they can, and what they give.
@@ -228,7 +228,7 @@ def _needed(wanted: Sequence[int], size: Sequence[int], *, kinds: Sequence[int])
 
 
 def may_lose(
-    tree: Tree, over: Overdrafts, shares: Sequence[LotShare], *, short: Shortfall, now: float
+    tree: Tree, over: Overdrafts, *, shares: Sequence[LotShare], short: Shortfall, now: float
 ) -> bool:
     """Whether pools, and those above them, may give all of this back together."""
     excess = {pool: list(kinds) for pool, kinds in over.excess.items()}

@@ -20,7 +20,14 @@ from typing import NamedTuple
 
 from peloton.actors.job.slice.messages import AskLeavers, ProveGang
 from peloton.actors.resources import Resources
-from peloton.actors.respool.giving import Cover, LotShare, Overdrafts, may_lose, pick, sizable
+from peloton.actors.respool.giving import (
+    Cover,
+    LotShare,
+    Overdrafts,
+    may_lose,
+    pick_givers,
+    sizable,
+)
 from peloton.actors.respool.messages import LeaversFound
 from peloton.actors.respool.node import KINDS, ZERO
 from peloton.actors.respool.proofs import PROVING, GangProof
@@ -50,7 +57,7 @@ class RunOn(NamedTuple):
     host: Key
 
 
-def prove(tree: Tree, lane: Key, over: Overdrafts, *, cover: Cover, now: float) -> Proven:
+def prove(tree: Tree, lane: Key, *, over: Overdrafts, cover: Cover, now: float) -> Proven:
     """The members that are to give back for a gang, once it is proven that it goes on the hosts."""
     (gang,), proofs = cover.gain, tree.proofs
     proof = proofs.open
@@ -64,11 +71,11 @@ def prove(tree: Tree, lane: Key, over: Overdrafts, *, cover: Cover, now: float) 
         return Proven(None, proof.until, PROVING)
     proofs.open = None
     shares = _shares(proof, cover.short.missing) if proof.room.fits else None
-    if shares is not None and may_lose(tree, over, shares, short=cover.short, now=now):
+    if shares is not None and may_lose(tree, over, shares=shares, short=cover.short, now=now):
         return Proven(cover._replace(picked=shares, proven=True))
     if proof.wide:
         return Proven(None, now + tree.policy.rest_s, NOT_TOGETHER)
-    picked, _ = pick(tree, over, short=cover.short, now=now, wide=True)
+    picked, _ = pick_givers(tree, over, short=cover.short, now=now, wide=True)
     return _begin(tree, lane, cover=cover._replace(picked=picked), wide=True, now=now)
 
 

@@ -81,7 +81,7 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
         books.again(lane, until, verdict=verdict)
         return []
     if found.gain[0].gang and tree.proofs.in_force:
-        proven = prove(tree, lane, over, cover=found, now=now)
+        proven = prove(tree, lane, over=over, cover=found, now=now)
         if proven.cover is None:
             books.again(lane, proven.again_at, verdict=proven.verdict)
             return []

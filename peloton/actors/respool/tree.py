@@ -45,7 +45,7 @@ from peloton.actors.respool.shortage import why_head_waits, why_lot_waits
 from peloton.actors.respool.skipped import SkippedLots
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.waiting import PoolResource, Waiting
-from peloton.runtime.vocabulary import Key, kind_of
+from peloton.runtime.vocabulary import Bits, Key, kind_of
 
 NO_LANE = Key("")
 
@@ -473,7 +473,7 @@ class Tree:
         if held < 0:
             self._released(node, need)
             # What was ended for others is theirs: nobody who waits here gets it.
-            left = len(old.leaving - new.leaving) if old is not None and new is not None else 0
+            left = len(_given_up(old, new)) if old is not None and new is not None else 0
             freed = max(0, -held - left)
             self.releases.add(pool, need.times(freed), tasks=freed)
         self._queue(key, new, lane=lane_of(lot.shape))
@@ -584,3 +584,10 @@ class Tree:
             self.releases.drop(node.key)
             self.ledger.drop(node.key)
             self.reclaims.forget(node.key)
+
+
+def _given_up(old: Lot, new: Lot) -> Bits:
+    """Members whose end frees nothing for who waits here: what was ended for others is theirs, and
+    slack of one that queues again was mostly taken back."""
+    taken_back = old.admitted & new.waiting if new.shape.on_slack else Bits()
+    return (old.leaving - new.leaving) | taken_back

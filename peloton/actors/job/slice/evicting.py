@@ -56,7 +56,7 @@ def evict(slice_: Slice, message: Evict, at: At) -> Decision:
         message.min_run_s,
         message.hosts,
     )
-    idle, running = _candidates(slice_, lot, order.min_run_s, at=at)
+    idle, running = _candidates(slice_, lot, min_run_s=order.min_run_s, at=at)
     if order.hosts is not None:
         chosen = idle[: order.count - len(order.hosts)] + _on_hosts(running, order.hosts, at)
         return _carry_out(slice_, order, at, chosen=chosen)
@@ -78,7 +78,7 @@ def evict_nobody(message: Evict, at: At) -> Decision:
 
 def say_leavers(slice_: Slice, message: AskLeavers, at: At) -> Decision:
     """Who could give back; nobody does yet."""
-    idle, running = _candidates(slice_, message.lot, message.min_run_s, at=at)
+    idle, running = _candidates(slice_, message.lot, min_run_s=message.min_run_s, at=at)
     left = max(0, message.count - len(idle))
     hosts = tuple(_hosts(running[:left], at))
     found = LeaversFound(message.lot, message.number, min(len(idle), message.count), hosts)
@@ -102,7 +102,7 @@ def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
         last.lot == order.lot and last.number >= order.number for last in slice_.evictions
     ):
         return Decision(because="no order waits for this")
-    idle, running = _candidates(slice_, order.lot, order.min_run_s, at=at)
+    idle, running = _candidates(slice_, order.lot, min_run_s=order.min_run_s, at=at)
     chosen = idle[: order.count]
     free = dict(zip(message.hosts, message.free, strict=True))
     victims = zip(running, _hosts(running, at), strict=True)
@@ -149,7 +149,7 @@ def gaining(
 
 
 def _candidates(
-    slice_: Slice, lot: Key, min_run_s: float, *, at: At
+    slice_: Slice, lot: Key, *, min_run_s: float, at: At
 ) -> tuple[list[int], list[int]]:
     """Members of the lot that wait for a host, and those that run; in the order of their turn.
 
@@ -203,7 +203,7 @@ def _hosts(members: Iterable[int], at: At) -> Iterator[Key]:
 def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[int]) -> Decision:
     because = ""
     if len(chosen) < order.count:
-        count = sum(map(len, _candidates(slice_, order.lot, order.min_run_s, at=at)))
+        count = sum(map(len, _candidates(slice_, order.lot, min_run_s=order.min_run_s, at=at)))
         why = NO_GAIN if count > len(chosen) else NO_MORE
         why = ENDED if order.hosts is not None else why
         if why == NO_MORE and order.min_run_s:
