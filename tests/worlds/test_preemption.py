@@ -389,3 +389,20 @@ def test_a_gang_displaces_only_where_all_of_it_goes_on_the_hosts() -> None:
     gang = cluster.create_job(spec(2, size=2, priority=5, minimum_running=2), "small")
     run_all(cluster, gang, 2)
     assert past_runs(cluster, low) == 4
+
+
+def test_two_gangs_do_not_count_on_the_same_room() -> None:
+    """Both wait for long enough at once; the second proof is made when the first gang has come."""
+    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    r = cluster.make_pool("r", HOST_CAPACITY.times(HOSTS))
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    gangs = [
+        cluster.create_job(spec(2, pool, size=2, minimum_running=2), name)
+        for pool, name in ((q, "b"), (r, "c"))
+    ]
+    for gang in gangs:
+        run_all(cluster, gang, 2)
+    assert cluster.world.elapsed_s < 3 * SUSTAINED_S, "no timer between them"
+    cluster.run_for(10 * SUSTAINED_S)
+    assert past_runs(cluster, lent) == 8

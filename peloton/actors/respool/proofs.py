@@ -33,6 +33,8 @@ class GangProofs:
     def __init__(self) -> None:
         self.in_force = False  # by the feature level
         self.open: GangProof | None = None
+        self.last: tuple[Key, float] | None = None  # who has one, and until when
+        self.next: dict[Key, bool] = {}  # lanes that wait for their turn; whether inside of a pool
         self.sends: list[Send] = []
         self._number = 0
 

@@ -7,9 +7,10 @@ back, and of the others only as many as the pools lack still. At first those are
 give if hosts did not matter; where the gang does not go on the hosts with them, all who may give
 anything; and where it still does not, nobody gives.
 
-One proof runs at a time, so that two gangs do not count on the same room. It is soft: what is lost
-is asked again after `PROOF_S`. Must not order anybody to give back: what is proven is checked
-against the pools as they are by then, and ordered by `reclaiming.py` and `displacing.py`.
+One proof runs at a time, and the next when the gang before it is admitted, so that two gangs do not
+count on the same room. It is soft: what is lost is asked again after `PROOF_S`. Must not order
+anybody to give back: what is proven is checked against the pools as they are by then, and ordered
+by `reclaiming.py` and `displacing.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from peloton.actors.respool.giving import (
 from peloton.actors.respool.messages import LeaversFound
 from peloton.actors.respool.node import KINDS, ZERO
 from peloton.actors.respool.proofs import PROVING, GangProof
-from peloton.actors.respool.reclaims import REST_S_MIN
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.messages import slice_of_crowd
 from peloton.placement.messages import GangRoomFound
@@ -40,6 +40,9 @@ from peloton.runtime.vocabulary import Key, Send
 NOT_TOGETHER = (
     "nobody gives back: with what they may give, all of the gang would not go together on the hosts"
 )
+
+
+NO_LANE = Key("")
 
 
 class Proven(NamedTuple):
@@ -60,10 +63,12 @@ class RunOn(NamedTuple):
 def prove(tree: Tree, lane: Key, *, over: Overdrafts, cover: Cover, now: float) -> Proven:
     """The members that are to give back for a gang, once it is proven that it goes on the hosts."""
     (gang,), proofs = cover.gain, tree.proofs
+    held_until = _held_until(tree, lane, gang=gang.gang, now=now)
+    if held_until > now:
+        proofs.next[lane] = cover.short.inside is not None
+        return Proven(None, held_until, PROVING)
     proof = proofs.open
     if proof is not None and (proof.lane, proof.gang) != (lane, gang.gang):
-        if now < proof.until:
-            return Proven(None, now + REST_S_MIN, PROVING)
         proof = None
     if proof is None or (proof.room is None and now >= proof.until):
         return _begin(tree, lane, cover=cover, wide=False, now=now)
@@ -72,11 +77,32 @@ def prove(tree: Tree, lane: Key, *, over: Overdrafts, cover: Cover, now: float) 
     proofs.open = None
     shares = _shares(proof, cover.short.missing) if proof.room.fits else None
     if shares is not None and may_lose(tree, over, shares=shares, short=cover.short, now=now):
+        proofs.last = lane, now + tree.policy.rest_s
         return Proven(cover._replace(picked=shares, proven=True))
     if proof.wide:
         return Proven(None, now + tree.policy.rest_s, NOT_TOGETHER)
     picked, _ = pick_givers(tree, over, short=cover.short, now=now, wide=True)
     return _begin(tree, lane, cover=cover._replace(picked=picked), wide=True, now=now)
+
+
+def wake_next(tree: Tree, now: float) -> None:
+    """Whoever waits for the proof of another has its turn, once that is over."""
+    proofs = tree.proofs
+    if not proofs.next or _held_until(tree, NO_LANE, gang=(), now=now) > now:
+        return
+    lanes, proofs.next = proofs.next, {}
+    for lane, inside in lanes.items():
+        (tree.displacements if inside else tree.reclaims).wake(lane)
+
+
+def _held_until(tree: Tree, lane: Key, *, gang: tuple[Key, ...], now: float) -> float:
+    """Until when a proof for another gang runs, or another gang may take what is proven for it."""
+    proof, last = tree.proofs.open, tree.proofs.last
+    if proof is not None and (proof.lane, proof.gang) != (lane, gang) and now < proof.until:
+        return proof.until
+    if last is not None and last[0] != lane and tree.waiting.head(last[0]) is not None:
+        return last[1]
+    return 0.0
 
 
 def _begin(tree: Tree, lane: Key, *, cover: Cover, wide: bool, now: float) -> Proven:

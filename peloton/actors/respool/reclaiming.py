@@ -30,7 +30,7 @@ from peloton.actors.respool.giving import (
 from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.messages import Reclaim
 from peloton.actors.respool.node import ZERO
-from peloton.actors.respool.proving import prove
+from peloton.actors.respool.proving import prove, wake_next
 from peloton.actors.respool.reclaims import REST_S_MIN
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
@@ -47,6 +47,7 @@ def reclaims(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
     """The orders to lots that are due now. They count as given once the lots have them."""
     books = tree.reclaims
     books.follow(tree.waiting, tree.policy, now)
+    wake_next(tree, now)
     found: list[tuple[Key, Reclaim]] = []
     for _ in range(POOLS_PER_TURN_MAX):
         lane = books.due(now)
