@@ -58,7 +58,7 @@ def evict(slice_: Slice, message: Evict, at: At) -> Decision:
         message.need,
         message.reason,
         message.min_run_s,
-        message.hosts,
+        hosts=message.hosts,
     )
     if order.hosts is not None:
         idle, running = _candidates(slice_, lot, min_run_s=order.min_run_s, at=at)
