@@ -133,8 +133,7 @@ class Placer:
         self.kept.expire(now)
         self.gangs.expire(now)
         wishes: list[Wish] = []
-        asked: list[AskRoom] = []
-        trials: list[AskGangRoom] = []
+        asked: list[AskRoom | AskGangRoom] = []
         gangs: list[GangWish] = []
         for _, message in messages:
             if isinstance(message, Wish):
@@ -149,10 +148,8 @@ class Placer:
                 self._decline(message)
             elif isinstance(message, LaunchesStopped):
                 self.stop_launches(message.text)
-            elif isinstance(message, AskRoom):
+            elif isinstance(message, AskRoom | AskGangRoom):
                 asked.append(message)
-            elif isinstance(message, AskGangRoom):
-                trials.append(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
         sends: list[Send] = []
@@ -160,9 +157,11 @@ class Placer:
             wishes, sends = self._reserved.serve(
                 wishes, self.kept, shapes=self._shapes, index=self.index
             )
-        sends += [room_of(self.index, each) for each in asked]
         sends += [
-            gang_room_of(self.index, each, shapes=self._shapes, by=self, now=now) for each in trials
+            room_of(self.index, each)
+            if isinstance(each, AskRoom)
+            else gang_room_of(self.index, each, shapes=self._shapes, by=self, now=now)
+            for each in asked
         ]
         if self.gangs.busy or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
