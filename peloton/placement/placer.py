@@ -157,12 +157,11 @@ class Placer:
             wishes, sends = self._reserved.serve(
                 wishes, self.kept, shapes=self._shapes, index=self.index
             )
-        sends += [
-            room_of(self.index, each)
-            if isinstance(each, AskRoom)
-            else gang_room_of(self.index, each, shapes=self._shapes, by=self, now=now)
-            for each in asked
-        ]
+        for ask in asked:
+            if isinstance(ask, AskRoom):
+                sends.append(room_of(self.index, ask))
+            else:
+                sends.append(gang_room_of(self.index, ask, shapes=self._shapes, by=self, now=now))
         if self.gangs.busy or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
         for gang in gangs:
