@@ -9,6 +9,7 @@ of its machine, until the operator completes the maintenance.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from peloton.actors.host import facts as f
@@ -30,7 +31,11 @@ from peloton.runtime.vocabulary import (
     Refused,
     Rest,
     Send,
+    counted,
 )
+
+JOBS_NAMED_MAX = 3
+"""Jobs that are named as what a drain waits for."""
 
 
 def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
@@ -77,6 +82,20 @@ def _asked(host: Host) -> tuple[Send, ...]:
         Send(slice_, AskToEnd(tuple(sorted(runs.items(), key=lambda each: each[0]))))
         for slice_, runs in asked.items()
     )
+
+
+def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
+    """What a host that goes down waits for: so many runs of crowds that cannot be spared yet."""
+    counts: dict[str, int] = {}
+    for crowd, count in waiting:
+        job = crowd.split("/")[1]
+        counts[job] = counts.get(job, 0) + count
+    if not counts:
+        return ""
+    runs = counted(sum(counts.values()), "run goes", many="runs go")
+    jobs = ", ".join(sorted(counts)[:JOBS_NAMED_MAX])
+    more = f" and {len(counts) - JOBS_NAMED_MAX} more" if len(counts) > JOBS_NAMED_MAX else ""
+    return f"{runs} on until services can spare them: {jobs}{more}"
 
 
 def waits_for_slice(some: RunSet | LedgerRun) -> bool:
