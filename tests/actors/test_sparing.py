@@ -22,6 +22,7 @@ from peloton.actors.job.slice.budget_messages import (
     SparedFor,
     WishToSpare,
 )
+from peloton.actors.job.slice.evicting import WISH_S
 from peloton.actors.job.slice.goals import pursue
 from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.messages import Evict, SetSliceGoal, SliceOpening, TaskConfig
@@ -33,7 +34,7 @@ from peloton.actors.task.messages import LEVEL_SERVICES, GiveWay, KillCause, Pol
 from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.turn import TurnOutcome, take_turn
-from peloton.runtime.vocabulary import At, Bits, Decision, Due, Key, Message, Refused
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, Message, Pursue, Refused
 from tests.actors import test_host as h
 
 JOB, SLICE, CROWD = Key("job/j"), Key("slice/j/0"), Key("task/j/0")
@@ -62,9 +63,15 @@ ALL = Bits.span(0, COUNT)
 
 
 def turn(
-    slice_: Slice | None, message: Message, tasks: Crowd, sender: Key = HOST, notes: object = None
+    slice_: Slice | None,
+    message: Message,
+    tasks: Crowd,
+    sender: Key = HOST,
+    *,
+    notes: object = None,
+    now: float = 9.0,
 ) -> TurnOutcome:
-    at = At(now=9.0, key=SLICE, sender=sender, index=tasks, level=LEVEL_SERVICES, notes=notes)
+    at = At(now=now, key=SLICE, sender=sender, index=tasks, level=LEVEL_SERVICES, notes=notes)
     return take_turn(KIND, slice_, message=message, at=at)
 
 
@@ -137,10 +144,10 @@ def test_a_restart_asks_the_job_for_a_time_and_gives_it_back() -> None:
     assert isinstance(refused.reply, Refused) and refused.reply.code == "ASKED_JOB"
     assert not refused.facts and [send.message for send in refused.sends] == [WishToSpare(1)]
     wished = turn(refused.state, WishToSpare(1), tasks, SLICE)
-    assert KIND.deadline(wished.state) is not None
+    assert KIND.recall_s(wished.notes) == 9.0 + WISH_S
     assert down_tally(wished.state, tasks) == DownTally(0, 1)
-    over = turn(wished.state, Due("wish"), tasks)
-    assert down_tally(over.state, tasks) == DownTally(0, 0) and KIND.deadline(over.state) is None
+    over = turn(wished.state, Pursue(), tasks, notes=wished.notes, now=9.0 + WISH_S)
+    assert down_tally(over.state, tasks) == DownTally(0, 0)
     more = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=Budget(1, 5, 1))
     spared = turn(turn(wished.state, more, tasks).state, RestartIfSpared(2), tasks)
     assert spared.reply == MemberRestarted(wanted=True) and not spared.state.wished
@@ -151,7 +158,7 @@ def test_an_order_to_give_back_waits_for_the_job_and_is_answered_in_any_case() -
     order = Evict(1, 3, Resources(), "for others")
     waits = turn(told(Budget(0, 5)), order, tasks, lot)
     assert not any(isinstance(send.message, Yielded) for send in waits.sends)
-    over = turn(waits.state, Due("wish"), tasks, notes=waits.notes)
+    over = turn(waits.state, Pursue(), tasks, notes=waits.notes, now=9.0 + WISH_S)
     (answer,) = [s.message for s in over.sends if isinstance(s.message, Yielded)]
     assert not answer.going and "no more of its instances may be down" in answer.because
     more = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=Budget(2, 5, 1))

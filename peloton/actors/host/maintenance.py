@@ -58,7 +58,7 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
     order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
     refusals, said = refused_at_maintenance(host, HOST_MAINTENANCE)
     started = (*refusals, f.MaintenanceStarted(HOST_MAINTENANCE))
-    asked = _asked(host)
+    asked = asked_to_end(host)
     return Decision(
         facts=started if host.hold is None else (_hold_ended(host.hold), *started),
         sends=(*said, *((Send(host.backend, order),) if stops else ()), *asked),
@@ -68,11 +68,7 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
 
 
 def asked_to_end(host: Host) -> tuple[Send, ...]:
-    """What slices are asked, until their runs are ending."""
-    return _asked(host) if host.maintenance == Maintenance.DRAINING else ()
-
-
-def _asked(host: Host) -> tuple[Send, ...]:
+    """What slices are asked while the host drains, until their runs are ending."""
     asked: dict[Key, dict[int, Bits]] = {}
     for crowd, some in host.runs.sets():
         if waits_for_slice(some):

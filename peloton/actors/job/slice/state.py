@@ -167,6 +167,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     gang: GangNotes | None = None
     holding: tuple[tuple[float, Bits], ...] = ()  # members without a host, by since when
     avoid: tuple[tuple[Key, float], ...] = ()  # hosts where a run did not start, and until when
+    wish_until: float = 0.0  # when what is wished of the job, and not used, is given back
 
 
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
