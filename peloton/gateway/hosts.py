@@ -12,9 +12,14 @@ from typing import Any
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
-from peloton.actors.host.maintenance import waits_for_slice, why_draining
 from peloton.actors.host.messages import GetHost, HostGone
-from peloton.actors.host.state import HostStates, Maintenance, room_left
+from peloton.actors.host.state import (
+    HostStates,
+    Maintenance,
+    room_left,
+    waits_for_slice,
+    why_draining,
+)
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end

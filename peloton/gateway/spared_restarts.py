@@ -26,7 +26,7 @@ TRIES_MAX, TRY_EVERY_S = 40, 0.05
 
 
 def restart_within_sla(
-    cluster_client: ClusterClient, job: Key, instance: int, *, context: Context
+    cluster_client: ClusterClient, job: Key, *, instance: int, context: Context
 ) -> None:
     """Restart it, or end the call: ABORTED where the service cannot spare it.
 

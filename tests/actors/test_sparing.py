@@ -14,7 +14,7 @@ from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import down_tally
 from peloton.actors.job.slice.budget_messages import (
     AskToEnd,
-    Budget,
+    DownBudget,
     DownTally,
     MemberRestarted,
     RestartIfSpared,
@@ -75,7 +75,7 @@ def turn(
     return take_turn(KIND, slice_, message=message, at=at)
 
 
-def told(budget: Budget | None) -> Slice:
+def told(budget: DownBudget | None) -> Slice:
     goal = SetSliceGoal(1, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=budget)
     return turn(None, goal, Crowd(TASK, CROWD)).state  # type: ignore[no-any-return]
 
@@ -87,7 +87,7 @@ def given_way(found: TurnOutcome | Decision) -> list[int]:
 
 def test_two_orders_before_the_tasks_learn_of_any_know_of_each_other() -> None:
     tasks = crowd(ALL)
-    first = turn(told(Budget(1)), RestartIfSpared(0), tasks)
+    first = turn(told(DownBudget(1)), RestartIfSpared(0), tasks)
     assert first.reply == MemberRestarted(wanted=True) and given_way(first) == [0]
     second = turn(first.state, RestartIfSpared(1), tasks)
     assert isinstance(second.reply, Refused) and not second.facts and not second.sends
@@ -97,7 +97,7 @@ def test_two_orders_before_the_tasks_learn_of_any_know_of_each_other() -> None:
 
 def test_who_is_down_gives_way_at_once_and_the_others_wait_their_turn() -> None:
     tasks = crowd(Bits.of(0, 1, 2), Bits.of(3))
-    found = turn(told(Budget(2)), AskToEnd(((3, ALL),)), tasks)
+    found = turn(told(DownBudget(2)), AskToEnd(((3, ALL),)), tasks)
     assert given_way(found) == [0, 3]
     assert found.facts == (
         f.MembersSpared(((3, Bits.of(0)),), SparedFor.MAINTENANCE),
@@ -114,7 +114,7 @@ def test_who_is_down_gives_way_at_once_and_the_others_wait_their_turn() -> None:
 
 
 def test_runs_of_another_number_and_unknown_ones_are_no_affair_of_the_slice() -> None:
-    found = turn(told(Budget(1)), AskToEnd(((2, ALL), (4, ALL))), crowd(ALL))
+    found = turn(told(DownBudget(1)), AskToEnd(((2, ALL), (4, ALL))), crowd(ALL))
     assert not found.facts and not found.sends
 
 
@@ -127,20 +127,20 @@ def test_without_a_bound_all_give_way_and_nothing_is_noted() -> None:
 
 def test_a_slice_that_shares_a_budget_asks_its_job_until_it_is_heard() -> None:
     tasks = crowd(ALL)
-    found = turn(told(Budget(0, 5)), AskToEnd(((3, Bits.of(0, 1)),)), tasks)
+    found = turn(told(DownBudget(0, 5)), AskToEnd(((3, Bits.of(0, 1)),)), tasks)
     asked = SpareAsked(0, 1)
     assert [send.message for send in found.sends] == [asked]
     assert [send.message for send in KIND.owed(found.state)] == [asked]
     assert down_tally(found.state, tasks) == DownTally(0, 2)
-    heard = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=Budget(0, 5, 1))
+    heard = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=DownBudget(0, 5, 1))
     assert not KIND.owed(turn(found.state, heard, tasks).state)
-    more = SetSliceGoal(3, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=Budget(1, 5, 1))
+    more = SetSliceGoal(3, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=DownBudget(1, 5, 1))
     assert given_way(turn(found.state, more, tasks)) == [0]
 
 
 def test_a_restart_asks_the_job_for_a_time_and_gives_it_back() -> None:
     tasks = crowd(ALL)
-    refused = turn(told(Budget(0, 5)), RestartIfSpared(2), tasks)
+    refused = turn(told(DownBudget(0, 5)), RestartIfSpared(2), tasks)
     assert isinstance(refused.reply, Refused) and refused.reply.code == "ASKED_JOB"
     assert not refused.facts and [send.message for send in refused.sends] == [WishToSpare(1)]
     wished = turn(refused.state, WishToSpare(1), tasks, SLICE)
@@ -148,7 +148,7 @@ def test_a_restart_asks_the_job_for_a_time_and_gives_it_back() -> None:
     assert down_tally(wished.state, tasks) == DownTally(0, 1)
     over = turn(wished.state, Pursue(), tasks, notes=wished.notes, now=9.0 + WISH_S)
     assert down_tally(over.state, tasks) == DownTally(0, 0)
-    more = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=Budget(1, 5, 1))
+    more = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=DownBudget(1, 5, 1))
     spared = turn(turn(wished.state, more, tasks).state, RestartIfSpared(2), tasks)
     assert spared.reply == MemberRestarted(wanted=True) and not spared.state.wished
 
@@ -156,12 +156,12 @@ def test_a_restart_asks_the_job_for_a_time_and_gives_it_back() -> None:
 def test_an_order_to_give_back_waits_for_the_job_and_is_answered_in_any_case() -> None:
     tasks, lot = crowd(ALL), Key("lot/j/0/0")
     order = Evict(1, 3, Resources(), "for others")
-    waits = turn(told(Budget(0, 5)), order, tasks, lot)
+    waits = turn(told(DownBudget(0, 5)), order, tasks, lot)
     assert not any(isinstance(send.message, Yielded) for send in waits.sends)
     over = turn(waits.state, Pursue(), tasks, notes=waits.notes, now=9.0 + WISH_S)
     (answer,) = [s.message for s in over.sends if isinstance(s.message, Yielded)]
     assert not answer.going and "no more of its instances may be down" in answer.because
-    more = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=Budget(2, 5, 1))
+    more = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=DownBudget(2, 5, 1))
     given = turn(waits.state, more, tasks, notes=waits.notes)
     (answer,) = [s.message for s in given.sends if isinstance(s.message, Yielded)]
     assert sum(len(some) for _, some in answer.going) == 2

@@ -51,7 +51,7 @@ class Call:
 
 def restart(slices: Slices, instance: int = 1002) -> None:
     client, call = cast(ClusterClient, slices), cast(Context, Call())
-    restart_within_sla(client, JOB, instance, context=call)
+    restart_within_sla(client, JOB, instance=instance, context=call)
 
 
 def test_a_slice_that_can_spare_it_is_asked_once() -> None:

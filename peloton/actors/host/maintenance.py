@@ -9,16 +9,15 @@ of its machine, until the operator completes the maintenance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.hold_messages import HostHold
-from peloton.actors.host.ledger import LedgerRun, RunPhase, RunSet, names_of
+from peloton.actors.host.ledger import RunPhase, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.state import Host, Maintenance, waits_for_slice
 from peloton.actors.job.slice.budget_messages import AskToEnd
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
 from peloton.runtime.vocabulary import (
@@ -31,11 +30,7 @@ from peloton.runtime.vocabulary import (
     Refused,
     Rest,
     Send,
-    counted,
 )
-
-JOBS_NAMED_MAX = 3
-"""Jobs that are named as what a drain waits for."""
 
 
 def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
@@ -78,25 +73,6 @@ def asked_to_end(host: Host) -> tuple[Send, ...]:
         Send(slice_, AskToEnd(tuple(sorted(runs.items(), key=lambda each: each[0]))))
         for slice_, runs in asked.items()
     )
-
-
-def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
-    """What a host that goes down waits for: so many runs of crowds that cannot be spared yet."""
-    counts: dict[str, int] = {}
-    for crowd, count in waiting:
-        job = crowd.split("/")[1]
-        counts[job] = counts.get(job, 0) + count
-    if not counts:
-        return ""
-    runs = counted(sum(counts.values()), "run goes", many="runs go")
-    jobs = ", ".join(sorted(counts)[:JOBS_NAMED_MAX])
-    more = f" and {len(counts) - JOBS_NAMED_MAX} more" if len(counts) > JOBS_NAMED_MAX else ""
-    return f"{runs} on until services can spare them: {jobs}{more}"
-
-
-def waits_for_slice(some: RunSet | LedgerRun) -> bool:
-    """Whether runs of a host that goes down go on until their slice ends them."""
-    return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
 
 
 def _hold_ended(hold: HostHold) -> f.HoldEnded:

@@ -25,9 +25,8 @@ from peloton.actors.host.inventory.messages import (
     OpenInventory,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.maintenance import waits_for_slice, why_draining
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.state import Host, Maintenance, waits_for_slice, why_draining
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted

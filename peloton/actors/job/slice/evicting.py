@@ -14,7 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from peloton.actors.job.slice.availability import asking, members_of_runs, spare_of, spared, told
+from peloton.actors.job.slice.availability import (
+    asking_for,
+    members_of_runs,
+    spare_of,
+    spared,
+    told,
+)
 from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.facts import GangFormed, MembersEvicted, SpareWished
 from peloton.actors.job.slice.looks import ready_for_host
@@ -64,7 +70,7 @@ def _decided(slice_: Slice, order: PendingEviction, at: At, *, last: bool = Fals
         count = max(min(order.count - len(chosen), len(running)), slice_.wished)
         wish = (SpareWished(count),) if count > slice_.wished else ()
         after = _noted(order, msgspec.structs.replace(at, notes=wishing(at)), spare=True)
-        sends, because = asking(slice_, *wish), "asks its job whom it can spare"
+        sends, because = asking_for(slice_, *wish), "asks its job whom it can spare"
         return Decision(facts=wish, sends=sends, because=because, notes=after)
     if len(chosen) == order.count or not (running and spare) or order.need == Resources():
         most = min(order.count - len(chosen), spare)

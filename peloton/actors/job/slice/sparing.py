@@ -15,7 +15,7 @@ from peloton.actors.job.slice import budget_messages as b
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import (
     Runs,
-    asking,
+    asking_for,
     available_of,
     is_on,
     members_of_runs,
@@ -55,10 +55,10 @@ def ends_asked(slice_: Slice, message: b.AskToEnd, at: At) -> Decision:
     assert host is not None
     if at.level < LEVEL_SERVICES:
         return Decision(because="this owner has not read the feature level yet: it is asked again")
-    done = _end(slice_, host, message.runs, at=at, room=spare_of(slice_, at.index))
+    done = _end(slice_, host, runs=message.runs, at=at, room=spare_of(slice_, at.index))
     known = next((each.runs for each in slice_.ends if each.host == host), ())
     noted = (f.EndsAsked(host, done.left),) if done.left != known else ()
-    sends = (*done.sends, *(asking(slice_, *noted) if noted else ()))
+    sends = (*done.sends, *(asking_for(slice_, *noted) if noted else ()))
     return Decision(facts=(*done.spared, *noted), sends=sends, because=done.because)
 
 
@@ -68,7 +68,7 @@ def ends_step(slice_: Slice, at: At) -> Decision | None:
     sends: list[Send] = []
     because, room, taken = "", spare_of(slice_, at.index), NO_MEMBERS
     for each in slice_.ends:
-        done = _end(slice_, each.host, each.runs, at=at, room=room - len(taken))
+        done = _end(slice_, each.host, runs=each.runs, at=at, room=room - len(taken))
         if done.left == each.runs:
             continue
         facts.append(f.EndsAsked(each.host, done.left))
@@ -89,7 +89,7 @@ class _Ended:
         self.because = ""
 
 
-def _end(slice_: Slice, host: Key, runs: Runs, *, at: At, room: int) -> _Ended:
+def _end(slice_: Slice, host: Key, *, runs: Runs, at: At, room: int) -> _Ended:
     up = available_of(slice_, at.index)
     learning = members_of_runs(told(slice_, at.index))
     sends: list[Send] = []
@@ -172,7 +172,7 @@ def wish(slice_: Slice, message: b.WishToSpare, at: At) -> Decision:
         return Decision(because="the job is asked already")
     fact, because = f.SpareWished(message.count), "asks its job for more"
     after = wishing(at)
-    return Decision(facts=(fact,), sends=asking(slice_, fact), because=because, notes=after)
+    return Decision(facts=(fact,), sends=asking_for(slice_, fact), because=because, notes=after)
 
 
 def wish_step(slice_: Slice, at: At) -> Decision | None:
