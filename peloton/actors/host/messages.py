@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from peloton.actors.host.containers import Container as Container
+from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
@@ -36,17 +38,10 @@ HOLDS_RUNS, NO_HOST = "HOLDS_RUNS", "NO_HOST"
 NOT_DOWN, LEVEL_TOO_LOW = "NOT_DOWN", "LEVEL_TOO_LOW"
 
 
-class Port(Value, frozen=True, gc=False, array_like=True):
-    """A port of a run: a fixed number, or 0 for one that the host picks and passes in `env`."""
-
-    name: str
-    number: int = 0
-    env: str = ""
-
-
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
 
+    With several `containers`, the command is that of the first which is no init container.
     `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
     runs of it than the launch allows."""
 
@@ -64,6 +59,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     constraint: Constraint | None = None
     apart: Label | None = None
     priority: int = 0  # of those on slack
+    containers: tuple[Container, ...] = ()
 
     @property
     def all_labels(self) -> tuple[Label, ...]:

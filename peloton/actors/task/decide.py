@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from peloton.actors.delays import throttle_s
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused, RunNotStarted
@@ -211,14 +213,15 @@ def _outcome(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
     if task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
         if reported.end == m.End.SUCCEEDED:
             return reported
-        code, signal = reported.exit_code, reported.signal
-        return m.RunOutcome(m.End.KILLED, code, signal, m.PREEMPTED, task.because)
+        return _killed(reported, m.PREEMPTED, task)
     too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
     if not too_long or reported.end == m.End.SUCCEEDED:
         return reported
-    return m.RunOutcome(
-        m.End.KILLED, reported.exit_code, reported.signal, m.DEADLINE_EXCEEDED, task.because
-    )
+    return _killed(reported, m.DEADLINE_EXCEEDED, task)
+
+
+def _killed(reported: m.RunOutcome, reason: str, task: Task) -> m.RunOutcome:
+    return replace(reported, end=m.End.KILLED, reason=reason, message=task.because, system=False)
 
 
 def gone(task: Task, message: m.RunGone, at: At) -> Decision:
