@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from . import processes
 from .accounts import Account
-from .kinds import KeeperRun
+from .kinds import KeeperRun, Record
 
 # Enough to find a shell, and no secret.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
@@ -35,8 +35,13 @@ def program_of(
         processes.RUN_MARK: run.run_id,
         processes.KEEPER_MARK: folder,
     }
-    value, arguments = run.command["value"], run.command["arguments"]
-    if run.command["shell"]:
-        shell = ["sh", "-c", value]
-        return processes.Program("/bin/sh", shell, environment, sandbox, account)
-    return processes.Program(value, arguments or [value], environment, sandbox, account)
+    value, arguments = called(run.command)
+    return processes.Program(value, arguments, environment, sandbox, account)
+
+
+def called(command: Record) -> tuple[str, list[str]]:
+    """The program of a command, and its arguments, of which the first is its name."""
+    value, arguments = command["value"], command["arguments"]
+    if command["shell"]:
+        return "/bin/sh", ["sh", "-c", value]
+    return value, arguments or [value]
