@@ -74,6 +74,15 @@ def to_task(sent: pod.PodSpec, field: str, *, several: bool = False) -> task.Tas
     return found
 
 
+def refuse_images(sent: pod.PodSpec, field: str) -> None:
+    """Refuse several containers of which one has an image, for a cluster that runs images."""
+    for name in (INIT, MAIN) if is_several(sent) else ():
+        for at, one in enumerate(getattr(sent, name)):
+            if one.image or _image_of(one.container):
+                text = f"running the images of several containers of a pod {LATER}"
+                raise NotBuilt(f"{field}.{name}[{at}].image", text)
+
+
 def _refuse_unbuilt(sent: pod.PodSpec, field: str) -> None:
     _refuse(sent, _UNBUILT, field=field)
     if sent.pod_name.value:

@@ -14,7 +14,7 @@ from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod
-from peloton.gateway.pod_specs import pod_spec_of, to_task
+from peloton.gateway.pod_specs import pod_spec_of, refuse_images, to_task
 from peloton.gateway.several_containers import is_several, whole_pod
 from peloton.gateway.translate_task import BadConfig
 
@@ -30,8 +30,9 @@ _OF_CONTAINER = ("name", "resource", "container", "command", "healthCheck", "por
 # ---- to the config of a job ----
 
 
-def to_config_v0(sent: stateless.JobSpec) -> job.JobConfig:
-    """The config of a service that is this job; raises BadConfig, naming the field."""
+def to_config_v0(sent: stateless.JobSpec, *, images_run: bool = False) -> job.JobConfig:
+    """The config of a service that is this job; raises BadConfig, naming the field. `images_run`:
+    the cluster runs images, and so far not those of several containers."""
     found = job.JobConfig(
         name=sent.name,
         type=job.SERVICE,
@@ -53,6 +54,8 @@ def to_config_v0(sent: stateless.JobSpec) -> job.JobConfig:
     if sent.HasField("default_spec"):
         field = "spec.default_spec"
         default = _on_slack(sent.default_spec, slack, field=field)
+        if images_run:
+            refuse_images(default, field)
         found.defaultConfig.CopyFrom(to_task(default, field))
     for instance in sorted(sent.instance_spec):
         field = f"spec.instance_spec[{instance}]"
@@ -60,6 +63,8 @@ def to_config_v0(sent: stateless.JobSpec) -> job.JobConfig:
         own = whole_pod(own, sent.default_spec)
         # Over several containers, also a single one replaces all of them.
         several = is_several(sent.default_spec) and len(own.containers) > 0
+        if images_run:
+            refuse_images(own, field)
         found.instanceConfig[instance].CopyFrom(to_task(own, field, several=several))
     return found
 

@@ -180,12 +180,15 @@ def bare(**fields: Any) -> pod.PodSpec:
 AT = "invalid job spec: spec.default_spec."
 IN = AT + "containers[0]."
 SECRET_VOLUME = {"container_path": "/s", "mode": 1, "source": {"type": 3}}
-TWO = {"containers": [{"name": "a"}, {"name": "b"}]}
+RUNS = {"entrypoint": {"value": "x"}}
+
+
+def several(*more: dict[str, Any], **fields: Any) -> pod.PodSpec:
+    """A pod of a good container and these."""
+    return pod.PodSpec(containers=[{"name": "a"} | RUNS, *more], **fields)
+
+
 UNFIT: list[tuple[pod.PodSpec, Any, str]] = [
-    (pod.PodSpec(**TWO), CODE.UNIMPLEMENTED,
-     "spec.default_spec.containers: more than one container is not supported yet"),
-    (pod_spec(init_containers=[{}]), CODE.UNIMPLEMENTED,
-     "spec.default_spec.init_containers: an init container is not supported yet"),
     (container(container={"type": 2, "volumes": [SECRET_VOLUME]}),
      CODE.INVALID_ARGUMENT, "input cannot contain secret volume: "
      "spec.default_spec.containers[0].container.volumes[0]: a secret is given beside the spec"),
@@ -232,6 +235,31 @@ UNFIT: list[tuple[pod.PodSpec, Any, str]] = [
         (container(executor={"executor_id": {"value": "x"}}), IN + "executor"),
         (bare(command={"uris": [{"value": "u"}], "value": "c"}),
          IN + "command.uris: fetching files is not supported yet"),
+        (several({"name": "b"}), AT + "containers[1].entrypoint: missing: each of several "),
+        (several(init_containers=[{"name": "i"}]), AT + "init_containers[0].entrypoint: missing"),
+        (pod.PodSpec(init_containers=[{"name": "i"} | RUNS]), AT + "containers: a pod needs one "
+         "beside its init containers"),
+        (several(RUNS), AT + "containers[1].name: each of several containers needs one of "
+         "letters, digits, `.`, `-` and `_`, got ''"),
+        (several({"name": "../b"} | RUNS), AT + "containers[1].name: each of several"),
+        (several({"name": "a"} | RUNS), AT + "containers[1].name: a is the name of another"),
+        (several(init_containers=[{"name": "a"} | RUNS]), AT + "containers[0].name: a is the name"),
+        (several(*({"name": f"c{at}"} | RUNS for at in range(32))),
+         AT + "containers: the limit of one pod is 32"),
+        (several({"name": "b", "environment": [{"name": "="}]} | RUNS),
+         AT + "containers[1].environment[0].name: '=' is not a valid variable name"),
+        (several({"name": "b", "command": {"value": "x", "user": "u"}}),
+         AT + "containers[1].command.user: differs from that of the first container"),
+        (several({"name": "b", "image": "!"} | RUNS), AT + "containers[1].image: not the name"),
+        (several({"name": "b", "ports": [{"name": "p", "value": 1}]} | RUNS,
+                 {"name": "c", "ports": [{"name": "p", "value": 2}]} | RUNS),
+         AT + "containers[2].ports[0].name: p is named twice in the pod"),
+        (several({"name": "b", "liveness_check": {}} | RUNS, {"name": "c", "liveness_check": {}}
+                 | RUNS), AT + "containers[2].liveness_check: the check of a second container"),
+        (several(init_containers=[{"name": "i", "liveness_check": {}} | RUNS]),
+         AT + "init_containers[0].liveness_check: an init container has none"),
+        (several({"name": "b", "volume_mounts": [{}]} | RUNS),
+         AT + "containers[1].volume_mounts: a volume is not supported yet"),
         (bare(name="x"), IN + "entrypoint: missing command info for instance 1"),
         (pod.PodSpec(), IN + "entrypoint: missing command info for instance 1"),
     )),
