@@ -20,7 +20,7 @@ from peloton.gateway.translate_task import BadConfig
 
 _PATH = re.compile(r"config(\.\w+(\[\d+\])?)*(?=: )", re.ASCII)
 _INSTANCE = re.compile(r"instanceConfig\[(\d+)\]")
-_ONE_OF_SEVERAL = re.compile(r"(init_containers|containers)\[(\d+)\]")
+_ONE_OF_SEVERAL = re.compile(r"(init_containers|containers)(?:\[(\d+)\])?")
 _CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
 _RENAMED = {"respoolID": "respool_id", "healthCheck": "liveness_check"}
 _OF_CONTAINER = ("name", "resource", "container", "command", "healthCheck", "ports", "executor")
@@ -108,8 +108,8 @@ def _in_pod(path: list[str], sent: pod.PodSpec) -> list[str]:
     one = _ONE_OF_SEVERAL.fullmatch(path[1]) if path[0] == "executor" and path[1:] else None
     if one is None:
         return ["containers[0]", *_in_container(path, sent.containers, at=0)]
-    among = getattr(sent, one[1])
-    return [path[1], *(_in_container(path[2:], among, at=int(one[2])) if path[2:] else ())]
+    among, at = getattr(sent, one[1]), int(one[2] or 0)
+    return [path[1], *(_in_container(path[2:], among, at=at) if path[2:] else ())]
 
 
 def _in_container(path: list[str], among: Sequence[pod.ContainerSpec], *, at: int) -> list[str]:

@@ -14,6 +14,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.container_status import container_statuses
 from peloton.gateway.pod_specs import NotBuilt, pod_spec_of, to_task
+from peloton.gateway.run_as import RunAs
 from peloton.gateway.several_containers import EXECUTOR_ID, containers_in
 from peloton.gateway.stateless_specs import to_config_v0
 from peloton.gateway.translate_task import BadConfig, merged, to_config
@@ -145,6 +146,20 @@ def test_what_cannot_be_read_is_refused() -> None:
     )
     with pytest.raises(BadConfig, match=r"^config\.executor\.data: cannot be read"):
         to_config(config, "config")
+
+
+def test_all_containers_run_as_one_account() -> None:
+    sent = pod.PodSpec(
+        containers=[
+            {"name": name, "command": {"value": "x", "user": user}}
+            for name, user in (("a", "ann"), ("b", "bob"))
+        ]
+    )
+    text = r"^config\.executor\.containers\[1\]\.command\.user: differs from that of the first"
+    with pytest.raises(BadConfig, match=text):
+        to_config(to_task(sent, "spec"), "config", by=RunAs(any_user=True))
+    sent.containers[1].command.user = "ann"
+    to_config(to_task(sent, "spec"), "config", by=RunAs(any_user=True))
 
 
 # ---- statuses ----
