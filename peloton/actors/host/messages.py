@@ -259,7 +259,8 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:
-        """The spec's variables, the ids under the original's names, and the ports.
+        """The spec's variables, the ids under the original's names, and the ports. Of several
+        containers each has variables of its own in place of the spec's.
 
         Computed on demand: in ten thousand queued orders it would take ten times their size.
         """
@@ -268,7 +269,7 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
         job, _, instance = task.rpartition("-")
         pairs = zip(self.spec.ports, self.ports, strict=True)
         return (
-            *self.spec.environment,
+            *(self.spec.environment if not self.spec.containers else ()),
             ("PELOTON_JOB_ID", job),
             ("PELOTON_INSTANCE_ID", instance),
             ("PELOTON_TASK_ID", task),
