@@ -54,7 +54,7 @@ def test_a_pod_goes_on_while_its_daemon_and_its_keeper_are_killed(tmp_path: Path
             sent = spec_of(pool, gate)
             job = jobs.CreateJob(svc.CreateJobRequest(spec=sent)).job_id
             c.wait_for(lambda: _found(cluster, "order"), "the first container")
-            assert set(_pods(jobs, job)) == {"POD_STATE_LAUNCHED"}
+            c.wait_for(lambda: _pods(jobs, job) == {"POD_STATE_LAUNCHED": 1}, "it to be launched")
             back = jobs.GetJob(svc.GetJobRequest(job_id=job)).job_info.spec.default_spec
             for one in (*back.containers, *back.init_containers):
                 one.ClearField("command")
@@ -77,7 +77,7 @@ def test_a_pod_goes_on_while_its_daemon_and_its_keeper_are_killed(tmp_path: Path
         with cluster.client() as client:
             c.wait_for(lambda: _ends(client, job.value), "the pod to end")
             event = _ends(client, job.value)[0]
-            assert event.actualState == "FAILED"
+            assert (event.actualState, event.reason) == ("FAILED", "exited")
             assert event.message == "container side: exit code 5"
 
 
