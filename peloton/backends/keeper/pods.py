@@ -33,7 +33,7 @@ _ARGUMENTS = [sys.executable, "-I", "-S", os.path.abspath(pod_run.__file__)]
 def parts_of(sent: Record) -> list[Record]:
     """The containers that a request names, checked: a name is that of files. Raises ValueError,
     LookupError, TypeError, AttributeError."""
-    parts = [
+    parts: list[Record] = [
         {
             "name": str(one["name"]),
             "init": bool(one["init"]),
@@ -142,13 +142,11 @@ class Pods:
     def _told(
         self, run: KeeperRun, part: Record, sandbox: str, *, base: Mapping[str, str]
     ) -> Record:
-        whole = program_of(run, sandbox, folder=self._folder, base=base).environment
-        own = {**part["environment"], NAME_VARIABLE: part["name"]}
-        marks = {name: whole[name] for name in (processes.RUN_MARK, processes.KEEPER_MARK)}
+        program = program_of(run, sandbox, folder=self._folder, base=base, own=part["environment"])
         value, arguments = called(part)
         return {
             "name": part["name"], "init": part["init"], "value": value, "arguments": arguments,
-            "environment": {**whole, **own, **marks},
+            "environment": {**program.environment, NAME_VARIABLE: part["name"]},
         }  # fmt: skip
 
     def _spawn(self, told: Record, run: KeeperRun) -> int:

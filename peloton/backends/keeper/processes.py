@@ -121,7 +121,7 @@ class Spawner:
     def spawn_part(self, program: Program, outputs: tuple[int, int]) -> int:
         """One of several programs of this session, in a group of its own and in the working
         folder, writing to these descriptors. The pid; raises SpawnFailed."""
-        actions = [_FILE_ACTIONS[0]]
+        actions: list[Any] = [_FILE_ACTIONS[0]]
         actions += [(os.POSIX_SPAWN_DUP2, found, at) for at, found in enumerate(outputs, 1)]
         try:
             if program.account is not None:

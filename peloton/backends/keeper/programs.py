@@ -13,6 +13,7 @@ from . import processes
 from .accounts import Account
 from .kinds import KeeperRun, Record
 
+_NONE: Mapping[str, str] = {}
 # Enough to find a shell, and no secret.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
@@ -23,14 +24,21 @@ def inherited() -> dict[str, str]:
 
 
 def program_of(
-    run: KeeperRun, sandbox: str, *, folder: str, base: Mapping[str, str]
+    run: KeeperRun,
+    sandbox: str,
+    *,
+    folder: str,
+    base: Mapping[str, str],
+    own: Mapping[str, str] = _NONE,
 ) -> processes.Program:
-    """`sandbox` is its folder within the keeper's `folder`."""
+    """`sandbox` is its folder within the keeper's `folder`; `own` are variables of one container
+    of several, and what the run has for all of them counts more."""
     account: Account | None = run.command.get("account")
     environment = {
         **base,
         **(account.environment if account is not None else {}),
         "MESOS_SANDBOX": f"{folder}/{sandbox}",
+        **own,
         **run.command["environment"],
         processes.RUN_MARK: run.run_id,
         processes.KEEPER_MARK: folder,

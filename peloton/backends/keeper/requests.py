@@ -40,9 +40,9 @@ def run_of(host: str, request: Record) -> KeeperRun:
     run.limits = limits
     run.container = container_of(container) if container else {}
     if pod:
-        command["parts"] = parts_of(pod)
-        command["grace_s"] = amount_of(pod["grace_s"])
-        run.pod = [[part["name"], part["init"]] for part in command["parts"]]
+        parts = parts_of(pod)
+        command |= {"parts": parts, "grace_s": amount_of(pod["grace_s"])}
+        run.pod = [[part["name"], part["init"]] for part in parts]
     return run
 
 

@@ -104,7 +104,7 @@ def test_each_has_its_output_and_its_variables(daemon: Any) -> None:
     )
     assert daemon.end("r-0-1").outcome == "SUCCEEDED"
     box = daemon.sandbox("r-0-1")
-    assert daemon.output("r-0-1", "a.stdout") == "a mine 1\n"
+    assert daemon.output("r-0-1", "a.stdout") == "a all 1\n"
     assert daemon.output("r-0-1", "b.stdout") == "b all 2\n"
     assert daemon.output("r-0-1", "b.stderr") == "err\n"
     assert (box / "1.pwd").read_text() == (box / "2.pwd").read_text() == f"{box}\n"
