@@ -225,7 +225,7 @@ def listed(run: KeeperRun) -> Record:
     """An end that is not safe yet is listed as running: a successor may not know it."""
     if run.end_safe:
         state = "ended"
-    elif run.pid and run.begun_at:
+    elif run.pid and (run.ready_at or not run.pod):
         state = "running"
     else:
         state = "queued"

@@ -142,7 +142,7 @@ class Runs:
     def _report_again(self, run: KeeperRun) -> None:
         if run.end_safe and run.end is not None:
             self.events.append((run.host, kinds.ended_event(run.run_id, run.end)))
-        elif run.live and run.begun_at:
+        elif run.live and (run.ready_at or not run.pod):
             self.events.append((run.host, kinds.started_event(run)))
 
     # What the loop calls.
