@@ -86,6 +86,40 @@ def test_a_service_is_created_runs_and_gives_its_spec_back(
         gone(deployment, jobs, one)
 
 
+def test_a_service_of_several_containers_runs_and_gives_its_spec_back(
+    deployment: Deployment, jobs: Any
+) -> None:
+    default = pod_spec(init_containers=[{"name": "first"} | RUNS])
+    default.containers[0].name = "main"
+    default.containers.add(name="beside", **RUNS)
+    spec = service_spec(deployment.pool, default_spec=default)
+    spec.instance_spec[1].containers.add(name="alone", **RUNS)
+    made = jobs.CreateJob(creation(spec))
+    job = made.job_id.value
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == 2)
+    back = got(jobs, job).job_info.spec
+    sent = [*default.init_containers, *default.containers]
+    seen = [*back.default_spec.init_containers, *back.default_spec.containers]
+    for one in seen:
+        one.ClearField("command")  # the older form
+    assert seen == sent
+    own = back.instance_spec[1]
+    assert [one.name for one in (*own.init_containers, *own.containers)] == ["first", "alone"]
+    assert diff(jobs, made, spec) == diff(jobs, made, got(jobs, job).job_info.spec) == [], "same"
+    spec.default_spec.containers[1].entrypoint.value = "another"
+    assert diff(jobs, made, spec) == [(0, 0)], "the other instance has containers of its own"
+    spec.default_spec.init_containers[0].entrypoint.value = "another"
+    assert diff(jobs, made, spec) == [(0, 1)]
+    gone(deployment, jobs, job)
+
+
+def diff(jobs: Any, made: Any, spec: stateless.JobSpec) -> list[tuple[int, int]]:
+    """The instances that this spec would change."""
+    asked = svc.GetReplaceJobDiffRequest(job_id=made.job_id, version=made.version, spec=spec)
+    found = jobs.GetReplaceJobDiff(asked).instances_updated
+    return [(getattr(one, "from"), one.to) for one in found]
+
+
 def test_a_spec_is_given_back_by_its_version(deployment: Deployment, jobs: Any) -> None:
     job = jobs.CreateJob(creation(service_spec(deployment.pool, 1))).job_id.value
     found = got(jobs, job, version={"value": "1-7-9"})  # only its first part counts
