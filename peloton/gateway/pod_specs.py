@@ -70,7 +70,8 @@ def to_task(sent: pod.PodSpec, field: str, *, several: bool = False) -> task.Tas
     if several or is_several(sent):
         _put_several(found, sent, field=field)
     elif sent.containers:
-        _put_container(found, sent, sent.containers[0], field=f"{field}.containers[0]")
+        only = sent.containers[0]
+        _put_container(found, sent, container=only, field=f"{field}.containers[0]")
     return found
 
 
@@ -142,7 +143,7 @@ def _put_several(found: task.TaskConfig, sent: pod.PodSpec, *, field: str) -> No
 def _part(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> task.TaskConfig:
     """The config of a task that were this container alone."""
     found = task.TaskConfig()
-    _put_container(found, sent, container, field=field)
+    _put_container(found, sent, container=container, field=field)
     if found.HasField("executor"):
         raise BadConfig(f"{field}.executor", "an executor is not supported: a pod is a command")
     if not found.HasField("command"):
@@ -188,7 +189,7 @@ def _put_ports_and_check(
 
 
 def _put_container(
-    found: task.TaskConfig, sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
+    found: task.TaskConfig, sent: pod.PodSpec, *, container: pod.ContainerSpec, field: str
 ) -> None:
     _refuse(container, _UNBUILT_IN_CONTAINER, field=field)
     for at, volume in enumerate(container.container.volumes):

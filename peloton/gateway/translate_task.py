@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 
-from peloton.actors.host.containers import Container, Port
+from peloton.actors.host.messages import Container, Port
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import UNIT, BadAmount, Resources, millionths
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
@@ -66,7 +66,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         constraint=_constraint_of(sent, field),
         max_failures=sent.restartPolicy.maxFailures if sent.HasField("restartPolicy") else None,
         kill_grace_s=float(sent.killGracePeriodSeconds) or None,
-        image=_image_of_all(sent, field, containers),
+        image=_image_of_all(sent, field, among=containers),
         controller=sent.controller,
         revocable=sent.revocable,
         health_check=sent.HasField("healthCheck"),
@@ -117,10 +117,10 @@ def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Conta
     return tuple(found)
 
 
-def _image_of_all(sent: task.TaskConfig, field: str, containers: tuple[Container, ...]) -> str:
+def _image_of_all(sent: task.TaskConfig, field: str, *, among: tuple[Container, ...]) -> str:
     """The image of a task; of several containers, one that any of them has."""
     found = _image(sent.container, f"{field}.container")
-    return found or next((one.image for one in containers if one.image), "")
+    return found or next((one.image for one in among if one.image), "")
 
 
 def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:

@@ -128,7 +128,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     ended, _ = by_crowd(end.run for end in message.ends)
     late = late_starts(message.running, message.started, now=at.now)
     told = _Listed(running, ended, late, _not_started(message))
-    compared = _compared(message, host, told)
+    compared = _compared(message, host, told=told)
     orphans = [*strange, *_unowned(host, running)]
     all_ends = joined(ends, compared.missing)
     facts = _reconciled(host, message, now=at.now, agreed=not orphans and compared.all)
@@ -179,7 +179,7 @@ class _Compared(NamedTuple):
     all: bool
 
 
-def _compared(message: m.RunsListed, host: Host, told: _Listed) -> _Compared:
+def _compared(message: m.RunsListed, host: Host, *, told: _Listed) -> _Compared:
     outcome = lost_outcome("the backend does not know the run any more")
     again: list[tuple[Key, RunSet]] = []
     missing: Ends = {}

@@ -220,14 +220,14 @@ def _outcome(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
     if task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
         if reported.end == m.End.SUCCEEDED:
             return reported
-        return _killed(reported, m.PREEMPTED, task)
+        return _killed(task, reported, reason=m.PREEMPTED)
     too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
     if not too_long or reported.end == m.End.SUCCEEDED:
         return reported
-    return _killed(reported, m.DEADLINE_EXCEEDED, task)
+    return _killed(task, reported, reason=m.DEADLINE_EXCEEDED)
 
 
-def _killed(reported: m.RunOutcome, reason: str, task: Task) -> m.RunOutcome:
+def _killed(task: Task, reported: m.RunOutcome, *, reason: str) -> m.RunOutcome:
     return replace(reported, end=m.End.KILLED, reason=reason, message=task.because, system=False)
 
 

@@ -78,7 +78,9 @@ class Pods:
             "sandbox": f"{self._folder}/{sandbox}",
             "account": account,
             "grace_s": run.command["grace_s"],
-            "containers": [self._told(run, part, sandbox, base=base) for part in _parts(run)],
+            "containers": [
+                self._told(run, part, sandbox=sandbox, base=base) for part in _parts(run)
+            ],
         }
         try:
             if not self._made:
@@ -140,7 +142,7 @@ class Pods:
         return f"{self._folder}/{FOLDER}/{run.run_id}"
 
     def _told(
-        self, run: KeeperRun, part: Record, sandbox: str, *, base: Mapping[str, str]
+        self, run: KeeperRun, part: Record, *, sandbox: str, base: Mapping[str, str]
     ) -> Record:
         program = program_of(run, sandbox, folder=self._folder, base=base, own=part["environment"])
         value, arguments = called(part)

@@ -188,7 +188,8 @@ def test_a_watcher_that_does_not_obey_is_killed_with_all_it_watches(
     procs.until(lambda: not procs.marked(folder), "all it started to be gone")
 
 
-def test_a_watcher_that_is_killed_leaves_nothing(daemon: Any, folder: Path, procs: Any) -> None:
+def test_a_watcher_that_is_killed_leaves_nothing(daemon_of: Any, folder: Path, procs: Any) -> None:
+    daemon = daemon_of(round_s=1000.0)  # which would find what is left
     launch(daemon, init("first", "true"), PodPart("web", STUBBORN))
     procs.until(up(daemon, "web"), "it to run")
     os.kill(daemon.log.next_report(RunStarted, run_id="r-0-1").pid, signal.SIGKILL)

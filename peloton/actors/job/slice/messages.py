@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from peloton.actors.host.containers import Container, Port
+from peloton.actors.host.messages import Container, Port
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
