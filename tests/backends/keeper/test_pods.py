@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from peloton.backends.keeper import kinds
+from peloton.backends.keeper.group_places import find_place
 from peloton.backends.keeper_messages import (
     EARLIER_PODS,
     KeeperDown,
@@ -29,6 +30,8 @@ from peloton.backends.keeper_messages import (
 LIVE = "trap 'exit 9' TERM; touch $PELOTON_CONTAINER_NAME.up; while :; do sleep 0.05; done"
 STUBBORN = "trap '' TERM; touch $PELOTON_CONTAINER_NAME.up; while :; do sleep 0.05; done"
 ACCOUNT = "games"
+ENFORCED = RunLimits("enforce", cpu=0.5, pids=64)
+grouped = pytest.mark.skipif(find_place("any").place is None, reason="no control groups here")
 
 
 def init(name: str, value: str, **more: Any) -> PodPart:
@@ -254,13 +257,24 @@ def test_memory_is_that_of_the_whole_pod(daemon: Any) -> None:
     assert len(end.containers) == 2
 
 
-def test_limits_hold_the_whole_pod(daemon: Any) -> None:
-    """In a control group where the machine has them; without one it runs all the same."""
-    limits = RunLimits("try", cpu=0.5, pids=64)
-    launch(daemon, PodPart("a", "true"), PodPart("b", "cat /proc/self/cgroup"), limits=limits)
+@grouped
+def test_one_group_holds_the_whole_pod(daemon: Any) -> None:
+    show = "cat /proc/self/cgroup"
+    launch(daemon, init("i", show), PodPart("a", show), limits=ENFORCED, memory_mb=64.0)
     assert daemon.end("r-0-1").outcome == "SUCCEEDED"
-    if (daemon.runs.folder / "groups").exists():
-        assert "r-0-1" in daemon.output("r-0-1", "b.stdout")
+    for name in ("i", "a"):
+        assert "/r-0-1\n" in daemon.output("r-0-1", f"{name}.stdout")
+
+
+@grouped
+def test_memory_beyond_the_limit_ends_all_of_it(daemon: Any, folder: Path, procs: Any) -> None:
+    eats = f"exec {sys.executable} -c 'x = bytearray(300 << 20)'"
+    launch(daemon, PodPart("web", LIVE), PodPart("a", eats), limits=ENFORCED, memory_mb=64.0)
+    end = daemon.end("r-0-1")
+    assert (end.outcome, end.reason) == ("FAILED", kinds.OOM)
+    assert end.message.startswith("out of memory: limit 80 MB, peak "), end.message
+    assert [one.name for one in end.containers] == ["web", "a"]
+    procs.until(lambda: not procs.marked(folder), "all it started to be gone")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts programs as others")
