@@ -356,6 +356,7 @@ class Runs:
             self._watcher_ended(run)
             return
         self.limits.ended(run)
+        self.look_at_pods()
         told = self.pods.ended(run) if run.pod else {}
         if told.get("over"):
             self._pod_ended(run, told)
@@ -403,6 +404,7 @@ class Runs:
             return
         self.limits.ended(run)
         if run.pod:
+            self.look_at_pods()  # it may have started just before
             self._pod_ended(run, self.pods.ended(run))
         else:
             self._finish(run, exit_of(run, status), status=status)
