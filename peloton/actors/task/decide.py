@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from peloton.actors.delays import throttle_s
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused, RunNotStarted
@@ -25,6 +23,7 @@ from peloton.actors.task.admitting import (
     queued,
     released,
 )
+from peloton.actors.task.giving_way import give_way, outcome_of, preempt
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
 from peloton.actors.task.state import (
     HOLDS,
@@ -147,20 +146,6 @@ def join_gang(task: Task, message: m.JoinGang, at: At) -> Decision:
     return Decision(because="it does not wait for its gang")
 
 
-def preempt(task: Task, message: m.Preempt, at: At) -> Decision:
-    """Give up what it holds: the run ends with its grace, one that waits for a host queues anew."""
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state == TaskStates.RUNNING and wanted:
-        cause = m.KillCause.PREEMPTED_FOR_GOOD if message.for_good else m.KillCause.PREEMPTED
-        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s, message.reason))
-        fact = f.TaskKilling(message.reason, cause)
-        return Decision(facts=(fact,), sends=(kill,), because=message.reason)
-    if task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted:
-        ticket = Send(LOT, Enqueue(task.ticket + 1))
-        return Decision(facts=(f.AdmissionRequested(),), sends=(ticket,), because=message.reason)
-    return Decision(because="preempted when it held nothing that it could give up")
-
-
 def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
     """The host granted resources."""
     if message.run != task.run or task.state not in ON_HOST:
@@ -194,7 +179,7 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="end of another run")
-    outcome = _outcome(task, message.outcome)
+    outcome = outcome_of(task, message.outcome)
     because = outcome.message or outcome.reason
     if task.state in HOLDS or _gives_back(task):
         report = Send(PARENT, HostRefused(because))  # nothing was started: no attempt was made
@@ -213,22 +198,6 @@ def _had_started(outcome: m.RunOutcome) -> bool:
     if outcome.containers:
         return any(one.started_at and not one.init for one in outcome.containers)
     return outcome.exit_code is not None or bool(outcome.signal)
-
-
-def _outcome(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
-    """As reported, but for a run that was killed because it ran too long, or for another pool."""
-    if task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
-        if reported.end == m.End.SUCCEEDED:
-            return reported
-        return _killed(task, reported, reason=m.PREEMPTED)
-    too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
-    if not too_long or reported.end == m.End.SUCCEEDED:
-        return reported
-    return _killed(task, reported, reason=m.DEADLINE_EXCEEDED)
-
-
-def _killed(task: Task, reported: m.RunOutcome, *, reason: str) -> m.RunOutcome:
-    return replace(reported, end=m.End.KILLED, reason=reason, message=task.because, system=False)
 
 
 def gone(task: Task, message: m.RunGone, at: At) -> Decision:
@@ -305,6 +274,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.ParkAdmission: park_admission,
     m.TicketParked: parked,
     m.Renew: renew,
+    m.GiveWay: give_way,
     Due: due,
 }
 
@@ -350,6 +320,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ParkAdmission: _nothing,
     m.TicketParked: _nothing,
     m.Renew: _nothing,
+    m.GiveWay: _nothing,
     Due: _nothing,
 }
 
