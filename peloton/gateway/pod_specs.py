@@ -79,7 +79,7 @@ def refuse_images(sent: pod.PodSpec, field: str) -> None:
     """Refuse several containers of which one has an image, for a cluster that runs images."""
     for name in (INIT, MAIN) if is_several(sent) else ():
         for at, one in enumerate(getattr(sent, name)):
-            if one.image or _image_of(one.container):
+            if one.image or image_of(one.container):
                 text = f"running the images of several containers of a pod {LATER}"
                 raise NotBuilt(f"{field}.{name}[{at}].image", text)
 

@@ -14,6 +14,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.container_status import container_statuses
 from peloton.gateway.pod_specs import NotBuilt, pod_spec_of, to_task
+from peloton.gateway.pod_status import pod_status_of
 from peloton.gateway.run_as import RunAs
 from peloton.gateway.several_containers import EXECUTOR_ID, containers_in
 from peloton.gateway.stateless_specs import to_config_v0
@@ -249,6 +250,15 @@ def test_a_killed_pod_has_killed_containers() -> None:
     found = shown("KILLED", outcome, message="m", terminationStatus={"reason": 1})
     assert states(found) == ["SUCCEEDED", "SUCCEEDED", "KILLED", "SUCCEEDED"]
     assert found["web"].message == "m" and found["web"].terminationStatus.reason == 1
+
+
+def test_the_status_of_a_pod_has_one_for_each_container() -> None:
+    info = task.TaskInfo(config=to_task(POD, "spec"), runtime={"state": task.RUNNING})
+    found = pod_status_of(info)
+    assert [one.name for one in found.init_containers_status] == ["first", "second"]
+    assert [one.name for one in found.containers_status] == ["web", "db"]
+    (only,) = pod_status_of(task.TaskInfo(config=to_task(ONE, "spec"))).containers_status
+    assert only.name == "one"
 
 
 def test_a_pod_of_one_container_has_none_of_these() -> None:
