@@ -61,8 +61,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     """The config of an instance, or the default of all. None and empty mean "not given".
 
     `controller` and `revocable` have no such value: an instance's own config always decides
-    them, as in the original. A pod has `containers` if there are several; its command and image
-    are then those of the first which is no init container, its resources and ports those of all.
+    them, as in the original. With several `containers`, the command is the first one's.
     """
 
     name: str = ""
@@ -341,19 +340,16 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
     """The config of an instance: each field is its own if given, else the default's."""
     if own is None:
         return default
-    # They belong to the command: another one has containers of its own, or none.
-    containers = own.containers if own.command is not None else default.containers
-    several = bool(own.containers)
     return TaskConfig(
         name=own.name or default.name,
         resources=own.resources if own.resources is not None else default.resources,
         command=own.command if own.command is not None else default.command,
-        ports=own.ports if several else own.ports or default.ports,
+        ports=own.ports or (() if own.containers else default.ports),
         labels=own.labels or default.labels,
         constraint=own.constraint if own.constraint is not None else default.constraint,
         max_failures=own.max_failures if own.max_failures is not None else default.max_failures,
         kill_grace_s=own.kill_grace_s if own.kill_grace_s is not None else default.kill_grace_s,
-        image=own.image if several else own.image or default.image,
+        image=own.image or ("" if own.containers else default.image),
         controller=own.controller,
         revocable=own.revocable,
         health_check=own.health_check or default.health_check,
@@ -364,7 +360,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         kill_on_preempt=(
             own.kill_on_preempt if own.kill_on_preempt is not None else default.kill_on_preempt
         ),
-        containers=containers,
+        containers=own.containers if own.command is not None else default.containers,
     )
 
 
