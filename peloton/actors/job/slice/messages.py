@@ -59,7 +59,6 @@ class Command(Value, frozen=True, gc=False, array_like=True):
 
 class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     """The config of an instance, or the default of all. None and empty mean "not given".
-
     `controller` and `revocable` have no such value: an instance's own config always decides
     them, as in the original. With several `containers`, the command is the first one's.
     """
