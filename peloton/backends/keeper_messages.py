@@ -38,6 +38,13 @@ EARLIER_IMAGES = (
 """The same for runs that are containers."""
 
 
+EARLIER_PODS = (
+    "this keeper is of an earlier version and would start one container of several: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""The same for runs of several containers."""
+
+
 class BadRun(Exception):
     """A run that cannot be requested, and why."""
 
@@ -69,12 +76,33 @@ class RunContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class PodPart:
+    """One of several containers: its command as in a request, and its own variables."""
+
+    name: str
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    init: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunPod:
+    """The containers of a run with several. `grace_s`: what the others have to end in, once one
+    has failed."""
+
+    containers: tuple[PodPart, ...]
+    grace_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
     (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
     `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
     Without `limits` it is in no control group, and its memory alone is watched. With `container`
-    it is one."""
+    it is one; with `pod` it consists of several, and its own command is not run."""
 
     run_id: str
     host: str
@@ -88,6 +116,19 @@ class RunRequest:
     task_user: str = ""
     limits: RunLimits | None = None
     container: RunContainer | None = None
+    pod: RunPod | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedContainer:
+    """One of several containers of a run that has ended, as far as it came."""
+
+    name: str
+    init: bool
+    started_at: float
+    ended_at: float
+    exit_code: int | None
+    signal: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +156,7 @@ class KeeperRunEnded:
     at: float
     cpu_s: float = 0.0
     peak_mb: float = 0.0
+    containers: tuple[EndedContainer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +251,10 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
                 # A keeper that knows limits and no containers would read them elsewhere.
                 "limits": form.pop("limits", None),
             }
+        if run.pod is not None:
+            form |= {"memory_mb": EARLIER_PODS, "limit_mb": EARLIER_PODS}
+            limits = form.pop("limits", None)
+            form["pod"] = {**asdict(run.pod), "memory_mb": run.memory_mb, "limits": limits}
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble
@@ -248,6 +294,7 @@ def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> KeeperRunEnded:
         end["at"],
         end.get("cpu_s", 0.0),
         end.get("peak_mb", 0.0),
+        tuple(EndedContainer(**one) for one in end.get("containers", ())),
     )
 
 

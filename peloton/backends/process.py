@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.resources import Resources, amount
-from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
 from peloton.backends import keeper_folder
 from peloton.backends import keeper_messages as km
 from peloton.backends.cpu_use import OWN_CPUS
@@ -44,6 +44,7 @@ from peloton.runtime.vocabulary import Key, key
 
 IGNORE, RUN, REFUSE = "ignore", "run", "refuse"
 """What to do with the container image of a run."""
+NO_IMAGES_OF_SEVERAL = "this daemon runs images, and none of a pod with several containers"
 PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take until it is reported."""
@@ -252,6 +253,8 @@ class ProcessBackend:
         spec, root = run.spec, os.geteuid() == 0
         container = self.limits.container_of(spec.image)
         contained = container is not None
+        if container is not None and spec.containers:
+            raise ValueError(f"image {spec.image}: {NO_IMAGES_OF_SEVERAL}")
         if container is not None and run.devices:
             container = dataclasses.replace(container, gpus=run.devices)
         request = km.RunRequest(
@@ -270,6 +273,7 @@ class ProcessBackend:
             task_user=self.accounts.task_user,
             limits=self.limits.of(spec.resources),
             container=container,
+            pod=_pod(spec),
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()
@@ -385,6 +389,7 @@ class ProcessBackend:
             reason=report.reason,
             message=report.message,
             system=report.outcome == "LOST",
+            containers=tuple(_container_end(one) for one in report.containers),
         )
         return m.RunEnd(self._ids.name(report.run_id), outcome, report.at)
 
@@ -413,6 +418,28 @@ class ProcessBackend:
     def _send(self, envelope: Envelope) -> None:
         if self._tell is not None:
             self._tell([envelope])
+
+
+def _pod(spec: m.RunSpec) -> km.RunPod | None:
+    """The containers of a run with several."""
+    if not spec.containers:
+        return None
+    parts = [
+        km.PodPart(one.name, one.value, one.shell, one.arguments, dict(one.environment), one.init)
+        for one in spec.containers
+    ]
+    return km.RunPod(tuple(parts), spec.kill_grace_s)
+
+
+def _container_end(ended: km.EndedContainer) -> ContainerEnd:
+    return ContainerEnd(
+        name=ended.name,
+        init=ended.init,
+        started_at=ended.started_at,
+        ended_at=ended.ended_at,
+        exit_code=ended.exit_code,
+        signal=_signal_name(ended.signal) if ended.signal else "",
+    )
 
 
 def _image_refused(run: m.StartRun) -> m.RunEnd:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.actors.task.messages import RunOutcome
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.container_status import container_statuses
 from peloton.gateway.pod_specs import image_of, pod_spec_of
 from peloton.gateway.texts import pod_name
 
@@ -31,22 +33,25 @@ def pod_state_of(state: Any) -> Any:
     return pod.PodState.Value(name) if name in _POD_STATES else pod.POD_STATE_INVALID
 
 
-def pod_info_of(info: task.TaskInfo, *, status_only: bool = False) -> pod.PodInfo:
-    """A run of a pod; with `status_only` without its spec."""
-    found = pod.PodInfo(status=pod_status_of(info))
+def pod_info_of(
+    info: task.TaskInfo, outcome: RunOutcome | None = None, *, status_only: bool = False
+) -> pod.PodInfo:
+    """A run of a pod, with its outcome if it has ended; with `status_only` without its spec."""
+    found = pod.PodInfo(status=pod_status_of(info, outcome))
     if not status_only:
         found.spec.CopyFrom(pod_spec_of(info.config, pod_name(info.jobId.value, info.instanceId)))
     return found
 
 
-def pod_summary_of(info: task.TaskInfo) -> pod.PodSummary:
+def pod_summary_of(info: task.TaskInfo, outcome: RunOutcome | None = None) -> pod.PodSummary:
     """What a listing says of a pod."""
     name = pod_name(info.jobId.value, info.instanceId)
-    return pod.PodSummary(pod_name={"value": name}, status=pod_status_of(info))
+    return pod.PodSummary(pod_name={"value": name}, status=pod_status_of(info, outcome))
 
 
-def pod_status_of(info: task.TaskInfo) -> pod.PodStatus:
-    """What has become of a run."""
+def pod_status_of(info: task.TaskInfo, outcome: RunOutcome | None = None) -> pod.PodStatus:
+    """What has become of a run; of several containers by its outcome, if it has ended."""
+    several = container_statuses(info, outcome)
     runtime = info.runtime
     found = pod.PodStatus(
         state=pod_state_of(runtime.state),
@@ -54,7 +59,8 @@ def pod_status_of(info: task.TaskInfo) -> pod.PodStatus:
         start_time=runtime.startTime,
         completion_time=runtime.completionTime,
         host=runtime.host,
-        containers_status=[_container_of(info)],
+        init_containers_status=several.init if several is not None else (),
+        containers_status=several.main if several is not None else [_container_of(info)],
         desired_state=pod_state_of(runtime.goalState),
         message=runtime.message,
         reason=runtime.reason,

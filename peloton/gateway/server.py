@@ -119,6 +119,7 @@ def build_server(
         options.permissions,
         notify=options.notify,
         strategies=options.strategies,
+        images_run=options.images_run,
     )
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)

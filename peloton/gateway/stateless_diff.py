@@ -36,7 +36,7 @@ def replace_diff(
     if sent.instance_count > INSTANCES_MAX:
         text = f"must be ≤ {INSTANCES_MAX}, got {sent.instance_count}"
         end(context, Code.INVALID_ARGUMENT, text=text, field="spec.instance_count")
-    config = replacing_config(sent, view=view, context=context)
+    config = replacing_config(cluster_client, sent, view=view, context=context)
     try:
         wanted = _Wanted(config)
     except (BadConfig, BadAmount) as error:

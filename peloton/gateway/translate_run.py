@@ -155,7 +155,9 @@ class Translator:
             view.outcome,
             launched_at=view.launched_at,
         )
-        return self._of_run(view, run, end=view.state, begun_at=began_at)
+        # Between two runs the instance waits; how the last one ended is its outcome.
+        end = view.outcome.end.name if view.outcome is not None else view.state
+        return self._of_run(view, run, end=end, begun_at=began_at)
 
     def _then(self, view: InstanceView, past: PastRun) -> Iterator[task.PodEvent]:
         before = [run.ended_at for run in view.runs if run.run < past.run]

@@ -27,6 +27,7 @@ from tests.contracts.backends import (
     ContainerRig,
     ProcessRig,
     SimulatedRig,
+    pod,
     run,
 )
 
@@ -69,6 +70,21 @@ def test_every_host_is_told_that_it_can_ask(rig: BackendRig) -> None:
     rig.order(m.PingBackend(HOST), m.PingBackend(OTHER))
     rig.next_report(m.BackendUp)
     rig.next_report(m.BackendUp, OTHER)
+
+
+def test_several_containers_start_and_end_as_one_run(rig: BackendRig) -> None:
+    rig.order(m.StartRuns(HOST, 1, (pod("r-0-1", 0.01, 3), pod("r-1-1", 0.01))))
+    if rig.contains:
+        ends = rig.ends("r-0-1", "r-1-1")
+        assert {end.outcome.end for end in ends.values()} == {End.FAILED}
+        assert "none of a pod with several containers" in ends["r-0-1"].outcome.message
+        return
+    ends = rig.ends("r-0-1", "r-1-1")
+    failed, well = ends["r-0-1"].outcome, ends["r-1-1"].outcome
+    assert (failed.end, failed.exit_code) == (End.FAILED, 3)
+    assert (well.end, well.exit_code) == (End.SUCCEEDED, 0)
+    told = [one.runs for _, one in rig.reports if isinstance(one, m.RunsStarted)]
+    assert sorted(name for names in told for name in names) == ["r-0-1", "r-1-1"]
 
 
 def test_a_run_is_started_and_ends_with_its_exit_code(rig: BackendRig) -> None:

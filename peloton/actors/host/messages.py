@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from peloton.actors.host.containers import Container as Container
+from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
@@ -35,16 +37,10 @@ HOLDS_RUNS, NO_HOST = "HOLDS_RUNS", "NO_HOST"
 NOT_DOWN, LEVEL_TOO_LOW = "NOT_DOWN", "LEVEL_TOO_LOW"
 
 
-class Port(Value, frozen=True, gc=False, array_like=True):
-    """A port of a run: a fixed number, or 0 for one that the host picks and passes in `env`."""
-
-    name: str
-    number: int = 0
-    env: str = ""
-
-
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
+
+    With several `containers`, the command is that of the first which is no init container.
     `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
     runs of it than the launch allows. `asks`: its slice ends it where the host goes down.
     """
@@ -64,6 +60,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     apart: Label | None = None
     priority: int = 0  # of those on slack
     asks: bool = False
+    containers: tuple[Container, ...] = ()
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -263,7 +260,8 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:
-        """The spec's variables, the ids under the original's names, and the ports.
+        """The spec's variables, the ids under the original's names, and the ports. Of several
+        containers each has variables of its own in place of the spec's.
 
         Computed on demand: in ten thousand queued orders it would take ten times their size.
         """
@@ -272,7 +270,7 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
         job, _, instance = task.rpartition("-")
         pairs = zip(self.spec.ports, self.ports, strict=True)
         return (
-            *self.spec.environment,
+            *(self.spec.environment if not self.spec.containers else ()),
             ("PELOTON_JOB_ID", job),
             ("PELOTON_INSTANCE_ID", instance),
             ("PELOTON_TASK_ID", task),

@@ -317,7 +317,7 @@ def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
         found = {
             "healthCheck": (config.health_check, "Batch job task should not set health check "),
             "executor": (
-                config.executor,
+                config.executor or bool(config.containers),
                 "Batch job task should not include executor config",
             ),
         }

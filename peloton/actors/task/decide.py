@@ -186,11 +186,18 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
         return Decision(facts=(f.LaunchRefused(because),), sends=(*seen, report), because=because)
     sends = (*seen, *_not_started(task, outcome))
     facts: tuple[Fact, ...] = (f.RunEnded(outcome, message.at),)
-    if task.state in _WAITS_FOR_START and (outcome.exit_code is not None or outcome.signal):
+    if task.state in _WAITS_FOR_START and _had_started(outcome):
         # So short that the end overtook the report of its start: it has started nevertheless.
         known = message.started_at is not None
         facts = (f.TaskStarted(message.started_at if known else message.at), *facts)
     return Decision(facts=facts, sends=sends, because=because)
+
+
+def _had_started(outcome: m.RunOutcome) -> bool:
+    """Of several containers: one that is no init container had."""
+    if outcome.containers:
+        return any(one.started_at and not one.init for one in outcome.containers)
+    return outcome.exit_code is not None or bool(outcome.signal)
 
 
 def gone(task: Task, message: m.RunGone, at: At) -> Decision:

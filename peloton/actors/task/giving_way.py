@@ -6,6 +6,8 @@ kept. Who is chosen, and whether their job can spare them, is decided by their s
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from peloton.actors.host.messages import KillRun
 from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import facts as f
@@ -52,14 +54,15 @@ def outcome_of(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
     if task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
         if reported.end == m.End.SUCCEEDED:
             return reported
-        code, signal = reported.exit_code, reported.signal
-        return m.RunOutcome(m.End.KILLED, code, signal, m.PREEMPTED, task.because)
+        return _killed(task, reported, reason=m.PREEMPTED)
     too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
     if not too_long or reported.end == m.End.SUCCEEDED:
         return reported
-    return m.RunOutcome(
-        m.End.KILLED, reported.exit_code, reported.signal, m.DEADLINE_EXCEEDED, task.because
-    )
+    return _killed(task, reported, reason=m.DEADLINE_EXCEEDED)
+
+
+def _killed(task: Task, reported: m.RunOutcome, *, reason: str) -> m.RunOutcome:
+    return replace(reported, end=m.End.KILLED, reason=reason, message=task.because, system=False)
 
 
 def _moved(reported: m.RunOutcome) -> m.RunOutcome:
@@ -67,5 +70,4 @@ def _moved(reported: m.RunOutcome) -> m.RunOutcome:
     if reported.end in (m.End.SUCCEEDED, m.End.LOST):
         return reported
     text = f"ended by the maintenance of its host: {reported.message or 'killed'}"
-    code, signal = reported.exit_code, reported.signal
-    return m.RunOutcome(m.End.KILLED, code, signal, m.HOST_MAINTENANCE, text, system=True)
+    return replace(reported, end=m.End.KILLED, reason=m.HOST_MAINTENANCE, message=text, system=True)

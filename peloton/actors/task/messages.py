@@ -74,8 +74,24 @@ SLACK_TAKEN = "slack taken back"
 """The reason of a run on slack that was ended because its host has less of it."""
 
 
+class ContainerEnd(Value, frozen=True, gc=False, array_like=True):
+    """One of several containers of a run that has ended: 0 for what it has not reached.
+
+    Without exit code and signal nobody knows how it ended, if it began.
+    """
+
+    name: str
+    init: bool = False
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    exit_code: int | None = None
+    signal: str = ""
+
+
 class RunOutcome(Value, frozen=True, gc=False, array_like=True):
-    """How a run ended on its host. `reason` is a short name, `message` is for people."""
+    """How a run ended on its host. `reason` is a short name, `message` is for people.
+
+    `containers` are told of runs with several."""
 
     end: End
     exit_code: int | None = None
@@ -83,6 +99,7 @@ class RunOutcome(Value, frozen=True, gc=False, array_like=True):
     reason: str = ""
     message: str = ""
     system: bool = False  # not the program's fault: it uses up no attempt
+    containers: tuple[ContainerEnd, ...] = ()
 
 
 class PastRun(Value, frozen=True, gc=False, array_like=True):

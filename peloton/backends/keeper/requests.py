@@ -9,6 +9,7 @@ from . import accounts, kinds
 from .engine import container_of
 from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
+from .pods import parts_of
 
 
 class BadRequest(Exception):
@@ -30,22 +31,27 @@ def run_of(host: str, request: Record) -> KeeperRun:
         "arguments": [str(argument) for argument in request["arguments"]],
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
-    container = request.get("container", {})
-    asked = container.get("limits") if container else request.get("limits")
+    container, pod = request.get("container", {}), request.get("pod", {})
+    asked = (container or pod or request).get("limits")
     limits = read_limits(asked) if asked is not None else {}
     if "as" in request:
         command["as"] = accounts.wanted_of(request["as"])
     run = KeeperRun(run_id, host, command=command, memory_mb=_memory_mb(request))
     run.limits = limits
     run.container = container_of(container) if container else {}
+    if pod:
+        parts = parts_of(pod)
+        command |= {"parts": parts, "grace_s": amount_of(pod["grace_s"])}
+        run.pod = [[part["name"], part["init"]] for part in parts]
     return run
 
 
 def _memory_mb(request: Record) -> float:
     """Where a request must not be obeyed by keepers of earlier versions, the fields that they read
     have a text, which they refuse."""
-    if request.get("container"):
-        return amount_of(request["container"]["memory_mb"])
+    for form in ("container", "pod"):
+        if request.get(form):
+            return amount_of(request[form]["memory_mb"])
     if "limits" in request:
         return amount_of(request["limits"]["memory_mb"])
     return amount_of(request["limit_mb"] if "as" in request else request["memory_mb"])

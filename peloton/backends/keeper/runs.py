@@ -14,22 +14,29 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from . import accounts, kinds, processes
+from . import accounts, adoption, kinds, processes
 from .accounts import AccountUnusable
 from .containers import Containers
 from .disk_use import DiskUse
-from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of
+from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of, pod_exit_of
 from .engine import ContainerRefused
 from .journal import KeeperJournal, KeeperJournalFailed
 from .kinds import KeeperRun, Memory, Record
 from .limits import InsideGroup, Limits, LimitsUnavailable
 from .notices import Notices
+from .pods import Pods, container_ends, ended_at
 from .programs import inherited, program_of
 from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
 
+_NEEDED_ONCE = ("environment", "account", "parts")
+"""Of a command: to start it, and never again."""
 # So many launches share one sync of the journal; kills and ends are served between batches.
 LAUNCH_BATCH_MAX = 64
+
+
+KILL_AGAIN_S = 2.0
+"""What a pod's watcher that is asked to kill its containers may take for it."""
 
 
 class EpochRefused(Exception):
@@ -59,6 +66,7 @@ class Runs:
         self.limits = limits or Limits(folder)
         self.disk_use = DiskUse(boxes.path)
         self.containers = Containers(folder)
+        self.pods = Pods(folder)
         self.events: list[tuple[str, Record]] = []
         self.by_pid: dict[int, KeeperRun] = {}
         self.adopted: dict[str, KeeperRun] = {}
@@ -134,7 +142,7 @@ class Runs:
     def _report_again(self, run: KeeperRun) -> None:
         if run.end_safe and run.end is not None:
             self.events.append((run.host, kinds.ended_event(run.run_id, run.end)))
-        elif run.live:
+        elif run.live and (run.ready_at or not run.pod):
             self.events.append((run.host, kinds.started_event(run)))
 
     # What the loop calls.
@@ -199,6 +207,7 @@ class Runs:
         for run in ended:
             run.end_safe = True
             self.containers.forget(run)
+            self.pods.forget(run)
             self.events.append((run.host, kinds.ended_event(run.run_id, run.end or {})))
         self._start(batch)
 
@@ -247,8 +256,8 @@ class Runs:
                     self._finish(run, RunExit(kinds.KILLED, kinds.KILL_REQUESTED, message))
                 if run.end is None and self._spawn(run):
                     started.append(run)
-                run.command.pop("environment", None)
-                run.command.pop("account", None)
+                for name in _NEEDED_ONCE:
+                    run.command.pop(name, None)
         if not started:
             return
         try:
@@ -284,8 +293,15 @@ class Runs:
         self.by_pid[run.pid] = run
         if run.limits.get("disk_mb"):
             self.disk_use.add(run.run_id)
-        self.events.append((run.host, kinds.started_event(run)))
+        if run.begun_at:
+            self.events.append((run.host, kinds.started_event(run)))
         return True
+
+    def look_at_pods(self) -> None:
+        """Report those of which all containers have started."""
+        if self.pods.unready:
+            for run in self.pods.look():
+                self.events.append((run.host, kinds.started_event(run)))
 
     def _spawn_one(self, run: KeeperRun) -> int:
         """A container has no group of ours: its engine holds it to its limits."""
@@ -293,6 +309,8 @@ class Runs:
         if run.container:
             return self.containers.start(run, sandbox)
         self.limits.enter(run)
+        if run.pod:
+            return self.pods.start(run, sandbox, base=self._inherited)
         program = program_of(run, sandbox, folder=self.folder, base=self._inherited)
         return self._spawner.spawn(program)
 
@@ -317,7 +335,7 @@ class Runs:
                 return
             run = self.by_pid.pop(dead.si_pid, None)
             if run is not None:
-                self.signal_group(run.pid, signal.SIGKILL)
+                self._kill_rest(run)
             _, status, used = os.wait4(dead.si_pid, 0)
             if run is not None:
                 run.peak_mb, run.cpu_s = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
@@ -338,7 +356,12 @@ class Runs:
             self._watcher_ended(run)
             return
         self.limits.ended(run)
-        self._finish(run, adopted_exit_of(run))
+        self.look_at_pods()
+        told = self.pods.ended(run) if run.pod else {}
+        if told.get("over"):
+            self._pod_ended(run, told)
+        else:
+            self._finish(run, adopted_exit_of(run), told=told)
 
     def write_acks(self) -> None:
         """Afterwards only the folders know that these ids are taken, so they are synced first."""
@@ -380,7 +403,22 @@ class Runs:
             self._start_failed(run, failure)
             return
         self.limits.ended(run)
-        self._finish(run, exit_of(run, status), status=status)
+        if run.pod:
+            self.look_at_pods()  # it may have started just before
+            self._pod_ended(run, self.pods.ended(run))
+        else:
+            self._finish(run, exit_of(run, status), status=status)
+
+    def _pod_ended(self, run: KeeperRun, told: Record) -> None:
+        found, status = pod_exit_of(run, told)
+        self._finish(run, found, status=status, told=told)
+
+    def _kill_rest(self, run: KeeperRun) -> None:
+        """What the leader has left, while its pid is still taken: of a pod whose watcher was
+        killed, that is all of its containers."""
+        if run.pod and not self.pods.told(run).get("over"):
+            adoption.kill_session(run.pid)
+        self.signal_group(run.pid, signal.SIGKILL)
 
     def _watcher_ended(self, run: KeeperRun) -> None:
         """With the end of its container; or too early, and then another one goes on."""
@@ -408,15 +446,29 @@ class Runs:
         if run.end is None:
             self._finish(run, RunExit(kinds.LOST, kinds.NOT_STARTED, message))
 
-    def _finish(self, run: KeeperRun, found: RunExit, *, status: int | None = None) -> None:
+    def _finish(
+        self,
+        run: KeeperRun,
+        found: RunExit,
+        *,
+        status: int | None = None,
+        told: Record | None = None,
+    ) -> None:
         message = f"{found.message}; {run.note}" if run.note else found.message
         self._notices.drop(run.run_id)
         run.end = kinds.end_of(
-            found.outcome, reason=found.reason, message=message, status=status, at=time.time()
+            found.outcome,
+            reason=found.reason,
+            message=message,
+            status=status,
+            at=ended_at(told) or time.time(),
         )
         if run.cpu_s or run.peak_mb:
             run.end |= {"cpu_s": round(run.cpu_s, 3), "peak_mb": round(run.peak_mb, 1)}
+        if run.pod:
+            run.end["containers"] = container_ends(run, told or {})
         run.command.pop("environment", None)
+        run.command.pop("parts", None)
         self._ending.append(run)
 
     def _signal(self, run: KeeperRun, number: int) -> None:
@@ -425,6 +477,12 @@ class Runs:
             if run.container:
                 self.containers.signal(run, number)
                 return
+            if run.pod and self.pods.asks(run, number):
+                if number == signal.SIGKILL:
+                    heapq.heappush(self._kills, (time.monotonic() + KILL_AGAIN_S, run.run_id))
+                return
+            if run.pod:
+                adoption.kill_session(run.pid)
             self.signal_group(run.pid, number)
             if number == signal.SIGKILL:
                 self.limits.kill(run)

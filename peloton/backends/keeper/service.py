@@ -111,6 +111,7 @@ class Service:
                 self._accept()
             elif key.fd == self._alarm:
                 _drain(self._alarm)
+                self._runs.look_at_pods()
             elif mask & selectors.EVENT_READ:
                 self._read(key.data)
         now = time.monotonic()

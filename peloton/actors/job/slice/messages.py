@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from peloton.actors.host.messages import Port
+from peloton.actors.host.messages import Container, Port
 from peloton.actors.job.slice.budget_messages import (
     AskToEnd,
     DownBudget,
@@ -59,9 +59,8 @@ class Command(Value, frozen=True, gc=False, array_like=True):
 
 class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     """The config of an instance, or the default of all. None and empty mean "not given".
-
     `controller` and `revocable` have no such value: an instance's own config always decides
-    them, as in the original.
+    them, as in the original. With several `containers`, the command is the first one's.
     """
 
     name: str = ""
@@ -81,6 +80,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     raw: bytes = b""
     max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
     kill_on_preempt: bool | None = None  # one that is preempted is not run again
+    containers: tuple[Container, ...] = ()
 
     def on_slack(self) -> TaskConfig:
         """The same of an instance of a revocable job: its cpu is slack."""
@@ -343,12 +343,12 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         name=own.name or default.name,
         resources=own.resources if own.resources is not None else default.resources,
         command=own.command if own.command is not None else default.command,
-        ports=own.ports or default.ports,
+        ports=own.ports or (() if own.containers else default.ports),
         labels=own.labels or default.labels,
         constraint=own.constraint if own.constraint is not None else default.constraint,
         max_failures=own.max_failures if own.max_failures is not None else default.max_failures,
         kill_grace_s=own.kill_grace_s if own.kill_grace_s is not None else default.kill_grace_s,
-        image=own.image or default.image,
+        image=own.image or ("" if own.containers else default.image),
         controller=own.controller,
         revocable=own.revocable,
         health_check=own.health_check or default.health_check,
@@ -359,6 +359,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         kill_on_preempt=(
             own.kill_on_preempt if own.kill_on_preempt is not None else default.kill_on_preempt
         ),
+        containers=own.containers if own.command is not None else default.containers,
     )
 
 
