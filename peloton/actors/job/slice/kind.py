@@ -82,7 +82,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
         queries={501: m.ListInstances, 502: m.FindInstances},
         answers={501: m.InstanceView, 502: m.InstancesFound, 503: m.InstanceEventsDropped},
-        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
+        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.DropInstanceRunEvents)),
         fresh=_fresh,
         since={
             **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
