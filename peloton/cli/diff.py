@@ -42,7 +42,7 @@ def diff(job: str, spec: str) -> int:
 
     with spec_in(spec) as given, connected() as peloton, refusal_texts(TEXTS, job=job):
         found = of_pods if is_of_v1alpha(given) else of_instances
-        instances, fields = found(peloton, job, given)
+        instances, fields = found(peloton, job, given=given)
     show(
         OutputForms(
             as_data(job, instances, fields=fields),
@@ -53,10 +53,11 @@ def diff(job: str, spec: str) -> int:
     return exits.OK if instances.is_none and not fields else exits.DIFFERS
 
 
-def of_pods(peloton: Client, job: str, given: Any) -> tuple[InstanceChanges, Sequence[FieldChange]]:
+def of_pods(
+    peloton: Client, job: str, *, given: Any
+) -> tuple[InstanceChanges, Sequence[FieldChange]]:
     """By a spec of v1alpha: the server says which pods would get new runs."""
-    from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
-    from peloton.sdk import specs
+    from peloton.sdk.services import built_spec
     from peloton.sdk.spec_diff import InstanceChanges, field_changes
 
     answer = peloton.services.diff(job, given)
@@ -67,11 +68,11 @@ def of_pods(peloton: Client, job: str, given: Any) -> tuple[InstanceChanges, Seq
         unchanged=closed(answer.instances_unchanged),
     )
     known = peloton.services.get(job).job_info.spec
-    return changes, field_changes(known, specs.build(stateless.JobSpec, given))
+    return changes, field_changes(known, built_spec(given))
 
 
 def of_instances(
-    peloton: Client, job: str, given: Any
+    peloton: Client, job: str, *, given: Any
 ) -> tuple[InstanceChanges, Sequence[FieldChange]]:
     """By a config of v0, compared here with the newest one of the job."""
     from peloton.sdk.jobs import built

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from peloton.cli import ops, task_texts
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import TEXTS
 from peloton.cli.stateless_rows import short
-from peloton.cli.task_texts import moment
 from peloton.cli.watching import watched
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ class HistoryRow(NamedTuple):
 
     @property
     def cells(self) -> Sequence[object]:
-        from peloton.cli.ops import moment as text_of
-
-        return (text_of(self.at), *self[1:])
+        return (ops.moment(self.at), *self[1:])
 
 
 @click.command(cls=OwnCommand)
@@ -82,7 +80,7 @@ def found(peloton: Client, job: str) -> Iterator[HistoryRow]:
     """What the workflows and the story say, in no order."""
     infos = peloton.services.workflows(job).workflow_infos
     told = [line for line in peloton.ops.story(f"job/{job}").lines if line.cause in ORDERS]
-    begun = [moment(info.status.creation_time).timestamp() for info in infos]
+    begun = [task_texts.moment(info.status.creation_time).timestamp() for info in infos]
     for info, at in zip(infos, begun, strict=True):
         who = [line.who for line in told if line.cause in BEGINS and abs(line.at - at) < NEAR_S]
         yield of_workflow(info, at, who=who[0] if who else "")

@@ -51,7 +51,7 @@ Examples:
 )
 
 
-def name_of(peloton: Any, typed: str) -> str:
+def pod_named(peloton: Any, typed: str) -> str:
     """The name of a pod, whose job was typed by id, name or the beginning of its id."""
     job, dash, number = typed.rpartition("-")
     return f"{names.id_of(peloton, job)}{dash}{number}" if job else typed
@@ -68,7 +68,7 @@ def get(name: str, status_only: bool, limit: int) -> None:
     peloton pod get web-0 --statusonly --limit 1
     """
     with connected() as peloton, refusal_texts(TEXTS, pod=name):
-        answer = peloton.pods.get(name_of(peloton, name), status_only=status_only, limit=limit)
+        answer = peloton.pods.get(pod_named(peloton, name), status_only=status_only, limit=limit)
     runs = [answer.current, *answer.previous]
     ids = [one.status.pod_id.value for one in runs]
     show(OutputForms(answer, default="yaml", names=lambda: ids))
@@ -79,7 +79,7 @@ def get(name: str, status_only: bool, limit: int) -> None:
 def cache(name: str) -> None:
     """Print the status and the labels of POD."""
     with connected() as peloton, refusal_texts(TEXTS, pod=name):
-        answer = peloton.pods.cache(name_of(peloton, name))
+        answer = peloton.pods.cache(pod_named(peloton, name))
     show(OutputForms(answer, default="yaml", names=lambda: [answer.status.pod_id.value]))
 
 
@@ -89,7 +89,7 @@ def cache(name: str) -> None:
 def events(name: str, run: str) -> None:
     """What happened to the newest run of POD, or to one, the newest event first."""
     with connected() as peloton, refusal_texts(TEXTS, pod=name):
-        found = name_of(peloton, name)
+        found = pod_named(peloton, name)
         answer = peloton.pods.events(found, run=run_of(found, run))
     show(stateless_rows.events_view(answer))
 
@@ -110,7 +110,7 @@ def delete_events(name: str, run: str, dry_run: bool) -> None:
     peloton pod delete-events web-0 1
     """
     with connected() as peloton, refusal_texts(TEXTS, pod=name):
-        found = name_of(peloton, name)
+        found = pod_named(peloton, name)
         wanted = run_of(found, run)
         if dry_run:
             count = len(peloton.pods.events(found, run=wanted).events)
@@ -123,10 +123,10 @@ def delete_events(name: str, run: str, dry_run: bool) -> None:
 def changed(name: str, verb: str, *, dry_run: bool) -> None:
     """Start, stop, restart or refresh a pod; or say what it is now."""
     with connected() as peloton, refusal_texts(TEXTS, pod=name):
-        found = name_of(peloton, name)
+        found = pod_named(peloton, name)
         if dry_run:
             status = peloton.pods.get(found, status_only=True, limit=1).current.status
-            state = stateless_rows.name_of(status, "state").removeprefix("POD_STATE_")
+            state = stateless_rows.enum_text(status, "state").removeprefix("POD_STATE_")
             would(f"would {verb} pod {found}, which is {state}", names=[found])
             return
         answer = getattr(peloton.pods, verb)(found)
@@ -180,7 +180,7 @@ def logs(name: str, filename: str, run: str) -> None:
     peloton pod logs web-0 -f stderr
     """
     with connected() as peloton, refusal_texts(TEXTS, pod=name):
-        found = name_of(peloton, name)
+        found = pod_named(peloton, name)
         for piece in peloton.pods.logs(found, run=run_of(found, run), filename=filename):
             sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()

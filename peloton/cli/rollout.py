@@ -83,7 +83,7 @@ def follow(
                 hint(f"the time is over; it goes on: {command(*STATUS, job)}")
                 return exits.WAIT_OVER
             pause(PAUSE_S)
-            found = begun_at(peloton, job, begun)
+            found = begun_at(peloton, job, begun=begun)
             if found is None:
                 hint("it is not kept any more: others came after it")
                 return exits.NO_EXIT_CODE
@@ -102,7 +102,7 @@ def newest(peloton: Client, job: str) -> Any:
     return found[0] if found else None
 
 
-def begun_at(peloton: Client, job: str, begun: str) -> Any:
+def begun_at(peloton: Client, job: str, *, begun: str) -> Any:
     """The workflow that began at this time, by which it is known among those of its service."""
     found = peloton.services.workflows(job).workflow_infos
     return next((one for one in found if one.status.creation_time == begun), None)

@@ -125,11 +125,11 @@ def create(
         "INVALID_ARGUMENT": "Invalid job spec: {m}",
     }
     with connected() as peloton:
-        from peloton.sdk.client import Rollout
+        from peloton.sdk.client import RolloutOptions
 
         with spec_in(spec) as given, refusal_texts(texts):
             answer = peloton.services.create(
-                respool, given, how=Rollout(batch, **how), wanted_id=wanted_id,
+                respool, given, how=RolloutOptions(batch, **how), wanted_id=wanted_id,
                 request_key=request_key,
             )  # fmt: skip
         made = answer.job_id.value

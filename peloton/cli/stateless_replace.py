@@ -67,11 +67,11 @@ def replace(
       --maxTolerableInstanceFailures 1 --rollbackOnFailure --wait
     """
     with connected() as peloton:
-        from peloton.sdk.client import Rollout
+        from peloton.sdk.client import RolloutOptions
 
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
             answer = peloton.services.replace(
-                job, given, pool=respool, version=version, how=Rollout(batch, **how)
+                job, given, pool=respool, version=version, how=RolloutOptions(batch, **how)
             )
         show_version(answer, NEW_VERSION, job=job)
         return rollout.after(peloton, job, wait=wait, within_s=within_s)
@@ -106,10 +106,10 @@ def rollback(
     peloton job stateless rollback web 2 1-1-1
     """
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        from peloton.sdk.client import Rollout
+        from peloton.sdk.client import RolloutOptions
 
         spec = peloton.services.get(job, version=version).job_info.spec
-        answer = peloton.services.replace(job, spec, how=Rollout(batch, **how))
+        answer = peloton.services.replace(job, spec, how=RolloutOptions(batch, **how))
         show_version(answer, NEW_VERSION, job=job)
         return rollout.after(peloton, job, wait=wait, within_s=within_s)
 
@@ -136,11 +136,13 @@ def restart(
     """
     with connected() as peloton, refusal_texts(TEXTS, job=job):
         from peloton.cli.dry_run import instances_text
-        from peloton.sdk.client import Rollout
+        from peloton.sdk.client import RolloutOptions
 
         if dry_run:
             would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
             return exits.OK
-        answer = peloton.services.restart(job, ranges, version=version, how=Rollout(batch, **how))
+        answer = peloton.services.restart(
+            job, ranges, version=version, how=RolloutOptions(batch, **how)
+        )
         show_version(answer, "Job restarted. New EntityVersion: {v}", job=job)
         return rollout.after(peloton, job, wait=wait, within_s=within_s)

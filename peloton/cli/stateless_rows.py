@@ -35,7 +35,7 @@ WORKFLOWS_HEADER = (
 )  # fmt: skip
 
 
-def name_of(message: Any, field: str) -> str:
+def enum_text(message: Any, field: str) -> str:
     """The name of a state as the contract has it."""
     from peloton.sdk.render import enum_name
 
@@ -44,7 +44,7 @@ def name_of(message: Any, field: str) -> str:
 
 def short(message: Any, field: str) -> str:
     """The last words of such a name: `ROLLING_FORWARD` of `WORKFLOW_STATE_ROLLING_FORWARD`."""
-    text = name_of(message, field)
+    text = enum_text(message, field)
     for prefix in ("WORKFLOW_STATE_", "WORKFLOW_TYPE_", "HEALTH_STATE_"):
         text = text.removeprefix(prefix)
     return text
@@ -60,11 +60,11 @@ def job_row(summary: Any) -> Sequence[object]:
         summary.job_id.value,
         summary.name,
         summary.owning_team,
-        name_of(status, "state"),
+        enum_text(status, "state"),
         time_of(status.creation_time),
         summary.instance_count,
         *(status.pod_stats.get(f"POD_STATE_{state}", 0) for state in COUNTED_STATES),
-        name_of(workflow, "state") if has else "",
+        enum_text(workflow, "state") if has else "",
         workflow.num_instances_completed if has else "",
         workflow.num_instances_failed if has else "",
         len(workflow.instances_current) if has else "",
@@ -108,14 +108,13 @@ def workflow_row(info: Any) -> Sequence[object]:
 
 def container_of(status: Any) -> Any:
     """The one container of a pod, as far as it is known."""
-    from peloton.api.v1alpha.pod import pod_pb2
+    from peloton.sdk import pods
 
-    found = status.containers_status
-    return found[0] if found else pod_pb2.ContainerStatus()
+    return pods.container_of(status)
 
 
 def health_of(status: Any) -> str:
-    return name_of(container_of(status).healthy, "state")
+    return enum_text(container_of(status).healthy, "state")
 
 
 def pod_row(summary: Any) -> Sequence[object]:
@@ -123,7 +122,7 @@ def pod_row(summary: Any) -> Sequence[object]:
     return (
         summary.pod_name.value,
         status.pod_id.value,
-        name_of(status, "state"),
+        enum_text(status, "state"),
         health_of(status),
         time_of(status.start_time),
         status.host,
@@ -157,9 +156,9 @@ def found_row(info: Any) -> Sequence[object]:
     return (
         status.pod_id.value,
         info.spec.pod_name.value,
-        name_of(status, "state"),
+        enum_text(status, "state"),
         container.name,
-        name_of(container, "state"),
+        enum_text(container, "state"),
         health_of(status),
         time_of(status.start_time),
         run_time(status.start_time, status.completion_time, now=datetime.now(UTC)),

@@ -138,14 +138,19 @@ def create(
       --rollbackOnFailure --wait
     """
     with connected() as peloton:
-        from peloton.sdk.client import Rollout
+        from peloton.sdk.client import RolloutOptions
 
         with spec_in(config) as spec, refusal_texts(TEXTS, job=job):
             job_checks.check(spec)
             if not override:
                 refuse_second(peloton, job)
             answer = sent(
-                peloton, job, spec, pool=respool, version=version, how=Rollout(batch, **how)
+                peloton,
+                job,
+                spec=spec,
+                pool=respool,
+                version=version,
+                how=RolloutOptions(batch, **how),
             )
         made = answer.updateID.value
         show(OutputForms(answer, text=f"Job update {made} created", names=lambda: [made]))
@@ -163,7 +168,7 @@ def refuse_second(peloton: Client, job: str) -> None:
             raise Conflict(text)
 
 
-def sent(peloton: Client, job: str, spec: Any, *, version: int, **how: Any) -> Any:
+def sent(peloton: Client, job: str, *, spec: Any, version: int, **how: Any) -> Any:
     """Send the update; without a version again, if somebody else was first."""
     for turn in range(1, TRIES + 1):
         try:

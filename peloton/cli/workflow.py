@@ -16,7 +16,7 @@ from peloton.cli.options import OwnCommand, PelotonCommand
 from peloton.cli.output import OutputForms, as_yaml, plain, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import TEXTS, VERSION, is_plain, show_version
-from peloton.cli.stateless_rows import WORKFLOWS_HEADER, name_of, workflow_row
+from peloton.cli.stateless_rows import WORKFLOWS_HEADER, enum_text, workflow_row
 from peloton.cli.task import INSTANCE
 from peloton.cli.values import COUNT, duration
 from peloton.cli.watching import watched
@@ -88,7 +88,7 @@ def events(job: str, instance: int) -> None:
             answer,
             header=("Workflow State", "Workflow Type", "Timestamp"),
             rows=lambda: [
-                (name_of(one, "state"), name_of(one, "type"), one.timestamp)
+                (enum_text(one, "state"), enum_text(one, "type"), one.timestamp)
                 for one in answer.events
             ],
             names=lambda: [f"{job}-{instance}"],
@@ -166,6 +166,7 @@ def print_whole(index: int, info: Any) -> None:
     click.echo(f"Index {index}:")
     click.echo(as_yaml(whole), nl=False)
     rows = [
-        (name_of(one, "type"), time_of(one.timestamp), name_of(one, "state")) for one in info.events
+        (enum_text(one, "type"), time_of(one.timestamp), enum_text(one, "state"))
+        for one in info.events
     ]
     click.echo(table.render(("Type", "Timestamp", "State"), rows))

@@ -72,19 +72,19 @@ class Instances:
         """What happened to the newest runs of an instance, or to one, the newest event first."""
         return self._translator(job).events(view, runs_max=runs_max, only=only)
 
-    def drop_events(self, job: JobView, instance: int, run: int, *, context: Context) -> Any:
+    def drop_events(self, job: JobView, instance: int, *, run: int, context: Context) -> Any:
         """Show nobody what happened until now to the runs 1 to `run`; the answer of the slice."""
         member = instance % SLICE_SIZE
         # An instance never has so many runs; what is beyond is all of them.
         order = DropInstanceEvents(member, min(run, RUN_MAX))
         return self._cluster_client.ask(_slice(job, instance), order, context=context)
 
-    def drop_run_events(self, job: JobView, instance: int, run: int, *, context: Context) -> Any:
+    def drop_run_events(self, job: JobView, instance: int, *, run: int, context: Context) -> Any:
         """The same of one run alone."""
         order = DropInstanceRunEvents(instance % SLICE_SIZE, run)
         return self._cluster_client.ask(_slice(job, instance), order, context=context)
 
-    def stop(self, job: Key, ranges: Ranges, ended: Bits, *, sent: Any, context: Context) -> Any:
+    def stop(self, job: Key, ranges: Ranges, *, ended: Bits, sent: Any, context: Context) -> Any:
         """End instances, of which `ended` have nothing left to stop; the answer of the job."""
         command, request = StopJob(ranges, ended), request_of(sent, context)
         return self._cluster_client.ask(job, command, context=context, request=request)

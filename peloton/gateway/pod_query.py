@@ -66,7 +66,7 @@ def to_query_v0(sent: pod.QuerySpec) -> task.QuerySpec:
 
 
 async def stream_pods(
-    cluster_client: ClusterClient, sent: svc.ListPodsRequest, call: LongCall
+    cluster_client: ClusterClient, sent: svc.ListPodsRequest, *, call: LongCall
 ) -> None:
     """Write the pods of a job in a range, all by default, each in a message."""
     stream = _PodStream(cluster_client)

@@ -18,7 +18,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.instances import Instances
 from peloton.gateway.named_jobs import NOT_FOUND, refresh, refuse
 from peloton.gateway.pod_status import pod_event_of, pod_info_of, pod_status_of
-from peloton.gateway.run_files import Missing, files_of
+from peloton.gateway.run_files import NoFiles, files_of
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.texts import known_job, pod_name, pod_parts
 from peloton.runtime.vocabulary import Bits, Key, Refused
@@ -80,7 +80,9 @@ class PodService:
         """A pod ends, and stays so until it is started."""
         place = _placed(sent, context)
         self._existing(place, context)
-        answer = self._instances.stop(place.job, place.ranges, Bits(), sent=sent, context=context)
+        answer = self._instances.stop(
+            place.job, place.ranges, ended=Bits(), sent=sent, context=context
+        )
         if not isinstance(answer, JobStopped):
             refuse(context, answer)
         return svc.StopPodResponse()
@@ -124,7 +126,7 @@ class PodService:
     def GetPodEvents(self, sent: svc.GetPodEventsRequest, context: Context) -> Any:
         """What happened to one run of a pod, the newest by default; of an unknown pod, nothing."""
         place = _placed(sent, context)
-        only = _run(sent, place, context) if sent.pod_id.value else None
+        only = _run(sent, place, context=context) if sent.pod_id.value else None
         pod = self._found(place, context)
         if pod is None:
             return svc.GetPodEventsResponse()
@@ -134,9 +136,9 @@ class PodService:
     def DeletePodEvents(self, sent: svc.DeletePodEventsRequest, context: Context) -> Any:
         """Nobody is shown what happened until now to one run of a pod."""
         place = _placed(sent, context)
-        run = _run(sent, place, context)
+        run = _run(sent, place, context=context)
         pod = self._existing(place, context)
-        answer = self._instances.drop_run_events(pod.job, place.instance, run, context=context)
+        answer = self._instances.drop_run_events(pod.job, place.instance, run=run, context=context)
         if isinstance(answer, Refused):
             end(context, Code.FAILED_PRECONDITION, text=answer.text)
         return svc.DeletePodEventsResponse()
@@ -154,9 +156,9 @@ class PodService:
         pod = self._existing(place, context)
         runs = self._instances.runs(pod.job, pod.view)
         found = files_of(
-            self._sandboxes, place.job_id, pod.view, runs=runs, named=sent.pod_id.value
+            self._sandboxes, place.job_id, view=pod.view, runs=runs, named=sent.pod_id.value
         )
-        if found.missing is Missing.NOT_RUN:
+        if found.missing is NoFiles.NOT_RUN:
             end(context, Code.ABORTED, text=f"pod has not been run: {found.text}")
         if found.missing is not None:
             end(context, Code.NOT_FOUND, text=found.text)
@@ -222,7 +224,7 @@ def _placed(sent: Any, context: Context) -> PodPlace:
     return found
 
 
-def _run(sent: Any, place: PodPlace, context: Context) -> int:
+def _run(sent: Any, place: PodPlace, *, context: Context) -> int:
     """The number of the run that a request names; ends the call if it is no run of this pod."""
     named = sent.pod_id.value
     parts = parse_pod(named)

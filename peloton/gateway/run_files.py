@@ -16,7 +16,7 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.sandboxes import SandboxFiles
 
 
-class Missing(enum.Enum):
+class NoFiles(enum.Enum):
     """Why there are no files."""
 
     NO_RUN = enum.auto()  # the instance had no such run
@@ -30,12 +30,12 @@ class RunFiles(NamedTuple):
     hostname: str = ""
     port: str = ""
     paths: Sequence[str] = ()
-    missing: Missing | None = None
+    missing: NoFiles | None = None
     text: str = ""
 
 
 def files_of(
-    sandboxes: SandboxFiles, job_id: str, view: InstanceView, *, runs: list[task.TaskInfo],
+    sandboxes: SandboxFiles, job_id: str, *, view: InstanceView, runs: list[task.TaskInfo],
     named: str,
 ) -> RunFiles:  # fmt: skip
     """The files of the run of that name, of the newest one if it is empty.
@@ -43,18 +43,18 @@ def files_of(
     `runs`: those of the instance that are listed, the newest first.
     """
     info = _named(runs, named)
-    run = info.runtime.mesosTaskId.value if info is not None else _earlier(named, job_id, view)
+    run = info.runtime.mesosTaskId.value if info is not None else _earlier(named, job_id, view=view)
     if not run:
-        return RunFiles(missing=Missing.NO_RUN, text=f"{named!r} is no run of this instance")
+        return RunFiles(missing=NoFiles.NO_RUN, text=f"{named!r} is no run of this instance")
     if info is not None and not info.runtime.host:
         state = task.TaskState.Name(info.runtime.state)
         text = f"instance {view.instance} is {state}: there are no files before it runs"
-        return RunFiles(missing=Missing.NOT_RUN, text=text)
+        return RunFiles(missing=NoFiles.NOT_RUN, text=text)
     removed = sandboxes.why_removed(run)
     if info is None and not removed and not sandboxes.has(run):
         removed = f"the files of run {run} are not here any more, nor is it listed"
     if removed:
-        return RunFiles(missing=Missing.GONE, text=removed)
+        return RunFiles(missing=NoFiles.GONE, text=removed)
     host, port = sandboxes.address
     return RunFiles(host, str(port), sandboxes.paths(run))
 
@@ -65,7 +65,7 @@ def _named(runs: list[task.TaskInfo], run: str) -> task.TaskInfo | None:
     return found[0] if found else None
 
 
-def _earlier(named: str, job_id: str, view: InstanceView) -> str:
+def _earlier(named: str, job_id: str, *, view: InstanceView) -> str:
     """A run of the instance that is not listed any more: its files may be there for longer."""
     parts = parse_pod(named)
     if parts is None:

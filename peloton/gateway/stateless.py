@@ -209,7 +209,7 @@ class StatelessJobs:
 
     async def ListPods(self, sent: svc.ListPodsRequest, call: LongCall) -> None:
         """The pods of a job, as a stream; see `pod_query`."""
-        await stream_pods(self._cluster_client, sent, call)
+        await stream_pods(self._cluster_client, sent, call=call)
 
     async def ListJobs(self, sent: svc.ListJobsRequest, call: LongCall) -> None:
         """Every job, as a stream; see `stateless_query`."""

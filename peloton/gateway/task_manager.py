@@ -22,7 +22,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.instances import Instances
 from peloton.gateway.job_query import BadQuery
 from peloton.gateway.named_jobs import NOT_FOUND, refuse
-from peloton.gateway.run_files import Missing, files_of
+from peloton.gateway.run_files import NoFiles, files_of
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.task_query import TaskListing
 from peloton.gateway.texts import client_name, known_job
@@ -107,7 +107,7 @@ class TaskManager:
         ended = Bits()
         if job is not None and not _is_whole(ranges, job):
             ended = self._instances.ended(job, context)
-        answer = self._instances.stop(key, ranges, ended, sent=sent, context=context)
+        answer = self._instances.stop(key, ranges, ended=ended, sent=sent, context=context)
         if not isinstance(answer, JobStopped):
             return task.StopResponse(error=Error(notFound=_missing(sent)))
         # From the answer, not from the read above: a repeated request gets the first answer, with
@@ -175,7 +175,9 @@ class TaskManager:
         if job is None or sent.instanceId >= job.spec.instances:
             end(context, Code.NOT_FOUND, text=NOT_FOUND if job is None else "no such instance")
         if sent.runId:
-            answer = self._instances.drop_events(job, sent.instanceId, sent.runId, context=context)
+            answer = self._instances.drop_events(
+                job, sent.instanceId, run=sent.runId, context=context
+            )
             if isinstance(answer, Refused):
                 end(context, Code.FAILED_PRECONDITION, text=answer.text)
         return task.DeletePodEventsResponse()
@@ -191,15 +193,15 @@ class TaskManager:
             return task.BrowseSandboxResponse(error=Error(outOfRange=_outside(sent, job)))
         runs = self._instances.runs(job, view)
         job_id = client_name(job.summary.job)
-        found = files_of(self._sandboxes, job_id, view, runs=runs, named=sent.taskId)
-        if found.missing is Missing.NO_RUN:
+        found = files_of(self._sandboxes, job_id, view=view, runs=runs, named=sent.taskId)
+        if found.missing is NoFiles.NO_RUN:
             return task.BrowseSandboxResponse(error=Error(outOfRange=_outside(sent, job)))
-        if found.missing is Missing.NOT_RUN:
+        if found.missing is NoFiles.NOT_RUN:
             # The second half is the original's, and known to its clients.
             text = f"{found.text}; taskinfo does not have hostname or agentID"
             error = Error(notRunning=task.TaskNotRunning(message=text))
             return task.BrowseSandboxResponse(error=error)
-        if found.missing is Missing.GONE:
+        if found.missing is NoFiles.GONE:
             failure = task.BrowseSandboxFailure(message=found.text)
             return task.BrowseSandboxResponse(error=Error(failure=failure))
         return task.BrowseSandboxResponse(

@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.sdk import sandbox
 from peloton.sdk.wire import ONCE, READ, How, RpcName, Wire, keyed
+
+
+def container_of(status: pod.PodStatus) -> pod.ContainerStatus:
+    """The one container of a pod, as far as it is known."""
+    return status.containers_status[0] if status.containers_status else pod.ContainerStatus()
 
 
 class PodCalls:

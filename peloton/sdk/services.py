@@ -25,14 +25,14 @@ from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
 
 JOB_STATE, POD_STATE = "JOB_STATE_", "POD_STATE_"
 WORKFLOW_STATE = "WORKFLOW_STATE_"
-OVER = ("SUCCEEDED", "ABORTED", "FAILED", "ROLLED_BACK")
+ENDED_WORKFLOWS = ("SUCCEEDED", "ABORTED", "FAILED", "ROLLED_BACK")
 """The states in which a workflow has ended."""
 _IN_SPEC = re.compile(
     r"invalid job spec: spec\.(?P<path>\w+(?:\.\w+|\[\w+\])*): (?P<text>.+)", re.S
 )
 
 
-class Rollout(NamedTuple):
+class RolloutOptions(NamedTuple):
     """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores."""
 
     batch: int = 0
@@ -45,7 +45,7 @@ class Rollout(NamedTuple):
     opaque: str = ""
 
 
-AT_ONCE = Rollout()
+AT_ONCE = RolloutOptions()
 
 
 def method(name: str) -> RpcName:
@@ -55,6 +55,13 @@ def method(name: str) -> RpcName:
 def named(value: str) -> Any:
     """A message that has nothing but a value: an id, a version."""
     return {"value": value}
+
+
+def built_spec(spec: Any) -> stateless.JobSpec:
+    """The message of a spec."""
+    made = stateless.JobSpec()
+    made.CopyFrom(specs.build(stateless.JobSpec, spec))
+    return made
 
 
 def pod_range(pair: Range) -> pod.InstanceIDRange:
@@ -69,7 +76,7 @@ def state_of(status: Any) -> str:
 
 def is_over(status: Any) -> bool:
     """Whether a workflow has ended."""
-    return state_of(status) in OVER
+    return state_of(status) in ENDED_WORKFLOWS
 
 
 @contextmanager
@@ -97,7 +104,7 @@ class ServiceCalls:
         pool: str,
         spec: Any,
         *,
-        how: Rollout = AT_ONCE,
+        how: RolloutOptions = AT_ONCE,
         wanted_id: str = "",
         request_key: str | None = None,
     ) -> svc.CreateJobResponse:
@@ -122,7 +129,13 @@ class ServiceCalls:
             return self._call("CreateJob", request, how=keyed(request_key))
 
     def replace(
-        self, job: str, spec: Any, *, pool: str = "", version: str = "", how: Rollout = AT_ONCE
+        self,
+        job: str,
+        spec: Any,
+        *,
+        pool: str = "",
+        version: str = "",
+        how: RolloutOptions = AT_ONCE,
     ) -> svc.ReplaceJobResponse:
         """Gives a service another spec, a batch of pods at a time. Without a pool it keeps its own.
 
@@ -159,7 +172,12 @@ class ServiceCalls:
             return self._call("GetReplaceJobDiff", request)
 
     def restart(
-        self, job: str, ranges: Sequence[Range] = (), *, version: str = "", how: Rollout = AT_ONCE
+        self,
+        job: str,
+        ranges: Sequence[Range] = (),
+        *,
+        version: str = "",
+        how: RolloutOptions = AT_ONCE,
     ) -> svc.RestartJobResponse:
         """New runs of pods, a batch at a time; without ranges, of all."""
         request = svc.RestartJobRequest(
@@ -174,27 +192,33 @@ class ServiceCalls:
 
     def start(self, job: str, *, version: str = "") -> svc.StartJobResponse:
         """All pods that were stopped begin new runs."""
-        return self._versioned("StartJob", job, version)
+        return self._versioned("StartJob", job, version=version)
 
     def stop(self, job: str, *, version: str = "") -> svc.StopJobResponse:
         """All pods end, and stay so until the service is started."""
-        return self._versioned("StopJob", job, version)
+        return self._versioned("StopJob", job, version=version)
 
     def delete(self, job: str, *, version: str = "", force: bool = False) -> svc.DeleteJobResponse:
         """Deletes a service that is stopped, or with `force` any."""
-        return self._versioned("DeleteJob", job, version, force=force)
+        return self._versioned("DeleteJob", job, version=version, force=force)
 
     def pause(self, job: str, *, version: str = "", opaque: str = "") -> Any:
         """The workflow begins with no more pods until it is resumed."""
-        return self._versioned("PauseJobWorkflow", job, version, opaque_data={"data": opaque})
+        return self._versioned(
+            "PauseJobWorkflow", job, version=version, opaque_data={"data": opaque}
+        )
 
     def resume(self, job: str, *, version: str = "", opaque: str = "") -> Any:
         """The workflow goes on as before the pause."""
-        return self._versioned("ResumeJobWorkflow", job, version, opaque_data={"data": opaque})
+        return self._versioned(
+            "ResumeJobWorkflow", job, version=version, opaque_data={"data": opaque}
+        )
 
     def abort(self, job: str, *, version: str = "", opaque: str = "") -> Any:
         """The workflow ends; what was changed stays so."""
-        return self._versioned("AbortJobWorkflow", job, version, opaque_data={"data": opaque})
+        return self._versioned(
+            "AbortJobWorkflow", job, version=version, opaque_data={"data": opaque}
+        )
 
     def workflows(self, job: str, *, limit: int = 0) -> svc.ListJobWorkflowsResponse:
         """The workflows of a service that are kept, the newest first; 0 for all."""
@@ -267,13 +291,12 @@ class ServiceCalls:
     # ---- inside ----
 
     def _built(self, spec: Any, pool: str) -> stateless.JobSpec:
-        made = stateless.JobSpec()
-        made.CopyFrom(specs.build(stateless.JobSpec, spec))
+        made = built_spec(spec)
         if pool:
             made.respool_id.value = self._pools.lookup(pool)
         return made
 
-    def _versioned(self, name: str, job: str, version: str, **more: Any) -> Any:
+    def _versioned(self, name: str, job: str, *, version: str, **more: Any) -> Any:
         request = getattr(svc, f"{name}Request")(
             job_id=named(job), version=named(version or self.version(job)), **more
         )

@@ -77,10 +77,10 @@ def _plain(spec: Message) -> dict[str, Any]:
     return found
 
 
-def _fields(data: Any, path: str = "", name: str = "") -> Iterator[tuple[str, str]]:
+def _fields(data: Any, path: str = "", *, name: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(data, dict):
         for key, value in data.items():
-            yield from _fields(value, specs.below(path, key), str(key))
+            yield from _fields(value, specs.below(path, key), name=str(key))
     elif isinstance(data, list):
         told = _BY_NAME.get(name)
         for at, item in enumerate(data):

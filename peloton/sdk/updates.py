@@ -10,11 +10,9 @@ from typing import Any
 from peloton.api.v0.update import update_pb2 as update
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
-from peloton.sdk import specs
-from peloton.sdk.jobs import built, get_request, job_id
-from peloton.sdk.jobs import method as of_jobs
+from peloton.sdk import jobs, specs
 from peloton.sdk.pools import PoolCalls
-from peloton.sdk.services import AT_ONCE, OVER, Rollout
+from peloton.sdk.services import AT_ONCE, ENDED_WORKFLOWS, RolloutOptions
 from peloton.sdk.translate import inside
 from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
 
@@ -30,7 +28,7 @@ def state_of(status: update.UpdateStatus) -> str:
 
 def is_over(status: update.UpdateStatus) -> bool:
     """Whether an update has ended."""
-    return state_of(status) in OVER
+    return state_of(status) in ENDED_WORKFLOWS
 
 
 class UpdateCalls:
@@ -41,18 +39,24 @@ class UpdateCalls:
         self._pools = pools
 
     def create(
-        self, wanted: str, config: Any, *, pool: str = "", version: int = 0, how: Rollout = AT_ONCE
+        self,
+        wanted: str,
+        config: Any,
+        *,
+        pool: str = "",
+        version: int = 0,
+        how: RolloutOptions = AT_ONCE,
     ) -> svc.CreateUpdateResponse:
         """Gives a service another config; `config` is a spec, see `specs`.
 
         Without a `version` it is made for the config that the job has now.
         """
-        message = built(config)
+        message = jobs.built(config)
         if pool:
             message.respoolID.value = self._pools.lookup(pool)
         message.changeLog.version = version or self.config_version(wanted)
         request = svc.CreateUpdateRequest(
-            jobId=job_id(wanted),
+            jobId=jobs.job_id(wanted),
             jobConfig=message,
             updateConfig=update.UpdateConfig(
                 batchSize=how.batch,
@@ -70,7 +74,7 @@ class UpdateCalls:
 
     def config_version(self, wanted: str) -> int:
         """The version of the config that a job has now."""
-        answer = inside(self._wire.call(of_jobs("Get"), get_request(wanted)))
+        answer = inside(self._wire.call(jobs.method("Get"), jobs.get_request(wanted)))
         return int(answer.jobInfo.config.changeLog.version)
 
     def get(self, update_id: str, *, status_only: bool = False) -> svc.GetUpdateResponse:
@@ -80,7 +84,7 @@ class UpdateCalls:
 
     def list(self, wanted: str, *, limit: int = 0) -> svc.ListUpdatesResponse:
         """The updates of a job that are kept, the newest first; 0 for all."""
-        request = svc.ListUpdatesRequest(jobID=job_id(wanted), limit=limit)
+        request = svc.ListUpdatesRequest(jobID=jobs.job_id(wanted), limit=limit)
         return self._call("ListUpdates", request)
 
     def cache(self, update_id: str) -> svc.GetUpdateCacheResponse:
