@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
@@ -103,24 +104,34 @@ def newer_form(spec: stateless.JobSpec) -> stateless.JobSpec:
 
 
 def _renew(one: pod.PodSpec, container: pod.ContainerSpec) -> None:
-    shell = one.mesos_spec.shell if one.HasField("mesos_spec") else True
+    spec = one.mesos_spec
+    shell = spec.shell if one.HasField("mesos_spec") else True
     if container.HasField("command"):
-        command, shell = container.command, container.command.shell
+        command = container.command
+        shell = command.shell
         container.entrypoint.value = command.value
-        container.ClearField("environment")
         del container.entrypoint.arguments[:]
         container.entrypoint.arguments.extend(command.arguments)
+        container.ClearField("environment")
         for variable in command.environment.variables:
             container.environment.add(name=variable.name, value=variable.value)
     if container.HasField("container"):
         older = container.container
+        is_docker = older.type == mesos.ContainerInfo.DOCKER
+        spec.type = spec.CONTAINER_TYPE_DOCKER if is_docker else spec.CONTAINER_TYPE_MESOS
         container.image = older.docker.image or older.mesos.image.docker.name
     for older_form in ("command", "container"):
         container.ClearField(older_form)
-    # The server says the type of an image, and whether there is a shell, in any case.
+    for port in container.ports:
+        port.ClearField("type")  # the number says it
+    # The server fills these in: mesos runs an image without a type, and the job decides for all
+    # pods whether they run on slack.
+    spec.shell = shell
     if not container.image:
-        one.mesos_spec.ClearField("type")
-    one.mesos_spec.shell = shell
+        spec.ClearField("type")
+    elif not spec.type:
+        spec.type = spec.CONTAINER_TYPE_MESOS
+    one.ClearField("revocable")
 
 
 # ---- instances ----
