@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from peloton.cli import rollout, stateless_rows
+from peloton.cli import stateless_rows, workflow_wait
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings, PelotonCommand
@@ -107,7 +107,7 @@ def show_version(answer: Any, text: str, *, job: str) -> None:
     type=header_text,
     help="Repeat a create under its key: no second service is made.",
 )
-@rollout.wait_options
+@workflow_wait.wait_options
 def create(
     respool: str, spec: str, batch: int, wanted_id: str, secret_path: str, secret_data: str,
     request_key: str | None, wait: bool, within_s: float | None, **how: Any,
@@ -125,19 +125,23 @@ def create(
         "INVALID_ARGUMENT": "Invalid job spec: {m}",
     }
     with connected() as peloton:
-        from peloton.sdk.client import RolloutOptions
+        from peloton.sdk.client import BatchOptions
 
         with spec_in(spec) as given, refusal_texts(texts):
             answer = peloton.services.create(
-                respool, given, how=RolloutOptions(batch, **how), wanted_id=wanted_id,
+                respool, given, how=BatchOptions(batch, **how), wanted_id=wanted_id,
                 request_key=request_key,
             )  # fmt: skip
         made = answer.job_id.value
         text = f"Job {made} created. Entity Version: {answer.version.value}"
         show(OutputForms(answer, text=text, names=lambda: [made]))
-        code = rollout.after(peloton, made, wait=wait, within_s=within_s)
+        code = workflow_wait.after(peloton, made, wait=wait, within_s=within_s)
     if is_plain() and not wait:
-        steps = (("job", "stateless", "list-pods", made), (*rollout.STATUS, made), ("why", made))
+        steps = (
+            ("job", "stateless", "list-pods", made),
+            (*workflow_wait.STATUS, made),
+            ("why", made),
+        )
         hint("next: " + ", ".join(command(*args) for args in steps))
     return code
 

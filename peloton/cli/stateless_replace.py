@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from peloton.cli import exits, rollout
+from peloton.cli import exits, workflow_wait
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, show
@@ -22,7 +22,7 @@ NEW_VERSION = "New EntityVersion: {v}"
 SPEC_TEXTS = {"INVALID_ARGUMENT": "Invalid job spec: {m}", **TEXTS}
 
 
-def rollout_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """How an update goes about it."""
     for option in (
         click.option("--start-pods", is_flag=True, help="Start stopped pods, too."),
@@ -52,8 +52,8 @@ def rollout_options(function: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="Give the pods the spec before, if it fails.",
 )
-@rollout_options
-@rollout.wait_options
+@batch_options
+@workflow_wait.wait_options
 def replace(
     job: str, spec: str, batch: int, respool: str, version: str, override: bool, wait: bool,
     within_s: float | None, **how: Any,
@@ -67,14 +67,14 @@ def replace(
       --maxTolerableInstanceFailures 1 --rollbackOnFailure --wait
     """
     with connected() as peloton:
-        from peloton.sdk.client import RolloutOptions
+        from peloton.sdk.client import BatchOptions
 
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
             answer = peloton.services.replace(
-                job, given, pool=respool, version=version, how=RolloutOptions(batch, **how)
+                job, given, pool=respool, version=version, how=BatchOptions(batch, **how)
             )
         show_version(answer, NEW_VERSION, job=job)
-        return rollout.after(peloton, job, wait=wait, within_s=within_s)
+        return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
 
 
 @click.command("replace-diff", cls=PelotonCommand)
@@ -95,8 +95,8 @@ def replace_diff(job: str, spec: str, respool: str, version: str) -> None:
 @click.argument("job")
 @click.argument("batch", metavar="BATCH-SIZE", type=COUNT)
 @click.argument("version", metavar="ENTITYVERSION")
-@rollout_options
-@rollout.wait_options
+@batch_options
+@workflow_wait.wait_options
 def rollback(
     job: str, batch: int, version: str, wait: bool, within_s: float | None, **how: Any
 ) -> int:
@@ -106,12 +106,12 @@ def rollback(
     peloton job stateless rollback web 2 1-1-1
     """
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        from peloton.sdk.client import RolloutOptions
+        from peloton.sdk.client import BatchOptions
 
         spec = peloton.services.get(job, version=version).job_info.spec
-        answer = peloton.services.replace(job, spec, how=RolloutOptions(batch, **how))
+        answer = peloton.services.replace(job, spec, how=BatchOptions(batch, **how))
         show_version(answer, NEW_VERSION, job=job)
-        return rollout.after(peloton, job, wait=wait, within_s=within_s)
+        return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
 
 
 @click.command(cls=PelotonCommand)
@@ -122,7 +122,7 @@ def rollback(
 @click.option("--batch-size", "batch", default=0, type=COUNT, help="So many pods at a time.")
 @click.option("--in-place", is_flag=True, help="Keep pods on their hosts.")
 @dry_run_option
-@rollout.wait_options
+@workflow_wait.wait_options
 def restart(
     job: str, version: str, ranges: tuple[tuple[int, int], ...], batch: int, dry_run: bool,
     wait: bool, within_s: float | None, **how: Any,
@@ -136,13 +136,13 @@ def restart(
     """
     with connected() as peloton, refusal_texts(TEXTS, job=job):
         from peloton.cli.dry_run import instances_text
-        from peloton.sdk.client import RolloutOptions
+        from peloton.sdk.client import BatchOptions
 
         if dry_run:
             would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
             return exits.OK
         answer = peloton.services.restart(
-            job, ranges, version=version, how=RolloutOptions(batch, **how)
+            job, ranges, version=version, how=BatchOptions(batch, **how)
         )
         show_version(answer, "Job restarted. New EntityVersion: {v}", job=job)
-        return rollout.after(peloton, job, wait=wait, within_s=within_s)
+        return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peloton.cli import job_checks, rollout
+from peloton.cli import job_checks, workflow_wait
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
@@ -124,7 +124,7 @@ def view(answer: Any, infos: Iterable[Any]) -> OutputForms:
 @click.option("--start-paused", is_flag=True, help="Begin with no instance until it is resumed.")
 @opaque_option
 @click.option("--in-place", is_flag=True, help="Keep instances on their hosts.")
-@rollout.wait_options
+@workflow_wait.wait_options
 def create(
     job: str, config: str, batch: int, respool: str, version: int, override: bool, wait: bool,
     within_s: float | None, **how: Any,
@@ -138,7 +138,7 @@ def create(
       --rollbackOnFailure --wait
     """
     with connected() as peloton:
-        from peloton.sdk.client import RolloutOptions
+        from peloton.sdk.client import BatchOptions
 
         with spec_in(config) as spec, refusal_texts(TEXTS, job=job):
             job_checks.check(spec)
@@ -150,11 +150,11 @@ def create(
                 spec=spec,
                 pool=respool,
                 version=version,
-                how=RolloutOptions(batch, **how),
+                how=BatchOptions(batch, **how),
             )
         made = answer.updateID.value
         show(OutputForms(answer, text=f"Job update {made} created", names=lambda: [made]))
-        return rollout.after(peloton, job, wait=wait, within_s=within_s)
+        return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
 
 
 def refuse_second(peloton: Client, job: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from peloton.cli import exits, rollout, table
+from peloton.cli import exits, table, workflow_wait
 from peloton.cli.job_rows import time_of
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand, PelotonCommand
@@ -111,11 +111,11 @@ def status(job: str, follow: bool, within_s: float | None) -> int:
     """
     with connected() as peloton, refusal_texts(TEXTS, job=job):
         if follow:
-            return rollout.follow(
+            return workflow_wait.follow(
                 peloton, job, within_s=within_s, say=lambda text: click.echo(escaped(text))
             )
-        info = rollout.newest(peloton, job)
-    text = "no workflow: nothing is under way" if info is None else rollout.text_of(info)
+        info = workflow_wait.newest(peloton, job)
+    text = "no workflow: nothing is under way" if info is None else workflow_wait.text_of(info)
     show(OutputForms({} if info is None else info, text=text, names=lambda: [job]))
     return exits.OK
 

@@ -24,14 +24,14 @@ from peloton.sdk.plans import PlanCalls
 from peloton.sdk.pods import PodCalls
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.schedules import ScheduleCalls
-from peloton.sdk.services import RolloutOptions, ServiceCalls
+from peloton.sdk.services import BatchOptions, ServiceCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
 from peloton.sdk.updates import UpdateCalls
 from peloton.sdk.wire import SERVICES, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 
 __all__ = [
-    "Client", "ClientTlsFiles", "Credentials", "JobQuery", "Login", "RolloutOptions", "TaskQuery",
+    "Client", "ClientTlsFiles", "Credentials", "JobQuery", "Login", "BatchOptions", "TaskQuery",
     "WaitResult",
 ]  # fmt: skip
 

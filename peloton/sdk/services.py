@@ -32,7 +32,7 @@ _IN_SPEC = re.compile(
 )
 
 
-class RolloutOptions(NamedTuple):
+class BatchOptions(NamedTuple):
     """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores."""
 
     batch: int = 0
@@ -45,7 +45,7 @@ class RolloutOptions(NamedTuple):
     opaque: str = ""
 
 
-AT_ONCE = RolloutOptions()
+AT_ONCE = BatchOptions()
 
 
 def method(name: str) -> RpcName:
@@ -104,7 +104,7 @@ class ServiceCalls:
         pool: str,
         spec: Any,
         *,
-        how: RolloutOptions = AT_ONCE,
+        how: BatchOptions = AT_ONCE,
         wanted_id: str = "",
         request_key: str | None = None,
     ) -> svc.CreateJobResponse:
@@ -135,7 +135,7 @@ class ServiceCalls:
         *,
         pool: str = "",
         version: str = "",
-        how: RolloutOptions = AT_ONCE,
+        how: BatchOptions = AT_ONCE,
     ) -> svc.ReplaceJobResponse:
         """Gives a service another spec, a batch of pods at a time. Without a pool it keeps its own.
 
@@ -177,7 +177,7 @@ class ServiceCalls:
         ranges: Sequence[Range] = (),
         *,
         version: str = "",
-        how: RolloutOptions = AT_ONCE,
+        how: BatchOptions = AT_ONCE,
     ) -> svc.RestartJobResponse:
         """New runs of pods, a batch at a time; without ranges, of all."""
         request = svc.RestartJobRequest(

@@ -12,7 +12,7 @@ from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.sdk import jobs, specs
 from peloton.sdk.pools import PoolCalls
-from peloton.sdk.services import AT_ONCE, ENDED_WORKFLOWS, RolloutOptions
+from peloton.sdk.services import AT_ONCE, ENDED_WORKFLOWS, BatchOptions
 from peloton.sdk.translate import inside
 from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
 
@@ -45,7 +45,7 @@ class UpdateCalls:
         *,
         pool: str = "",
         version: int = 0,
-        how: RolloutOptions = AT_ONCE,
+        how: BatchOptions = AT_ONCE,
     ) -> svc.CreateUpdateResponse:
         """Gives a service another config; `config` is a spec, see `specs`.
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from peloton.cli import rollout
+from peloton.cli import workflow_wait
 from tests.cli.terminal import Printed, typed
 from tests.gateway.fleet_fixture import Deployment, running, until
 
@@ -415,12 +415,12 @@ def test_the_history_of_a_service(shell: Shell) -> None:
     assert table[0][:4] == ["Time", "What", "Version", "State"] and len(table) == 5
 
 
-def test_the_lines_of_a_rollout_come_when_something_changes() -> None:
+def test_the_lines_of_a_workflow_come_when_something_changes() -> None:
     lines: list[str] = []
     states = iter([(2, 0), (2, 0), (2, 1), (4, 2)])
 
     class Calls:
-        """What a rollout asks, answered one state after another."""
+        """What is asked of a workflow, answered one state after another."""
 
         def workflows(self, job: str, limit: int = 0) -> Any:
             from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
@@ -436,7 +436,7 @@ def test_the_lines_of_a_rollout_come_when_something_changes() -> None:
     class Client:
         services = Calls()
 
-    code = rollout.follow(Client(), "job", say=lines.append, pause=lambda _: None)  # type: ignore[arg-type]
+    code = workflow_wait.follow(Client(), "job", say=lines.append, pause=lambda _: None)  # type: ignore[arg-type]
     assert code == 0
     assert lines == [
         "UPDATE to version 2 ROLLING_FORWARD: 0 of 2 pods done",

@@ -18,7 +18,7 @@ CODES = {"diff": 83}
 """Exit codes of commands that are not there to succeed."""
 
 
-def test_from_a_create_to_a_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_a_create_to_an_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     lines = [shlex.split(line, comments=True) for line in commands(PAGE)]
     assert len(lines) == 10
