@@ -57,17 +57,17 @@ def of_pods(
     peloton: Client, job: str, *, given: Any
 ) -> tuple[InstanceChanges, Sequence[FieldChange]]:
     """By a spec of v1alpha: the server says which pods would get new runs."""
-    from peloton.sdk.services import built_spec
     from peloton.sdk.spec_diff import InstanceChanges, field_changes
+    from peloton.sdk.stateless import built_spec
 
-    answer = peloton.services.diff(job, given)
+    answer = peloton.stateless.diff(job, given)
     changes = InstanceChanges(
         updated=closed(answer.instances_updated),
         added=closed(answer.instances_added),
         removed=closed(answer.instances_removed),
         unchanged=closed(answer.instances_unchanged),
     )
-    known = peloton.services.get(job).job_info.spec
+    known = peloton.stateless.get(job).job_info.spec
     return changes, field_changes(known, built_spec(given))
 
 

@@ -78,7 +78,7 @@ def history(job: str) -> None:
 
 def found(peloton: Client, job: str) -> Iterator[HistoryRow]:
     """What the workflows and the story say, in no order."""
-    infos = peloton.services.workflows(job).workflow_infos
+    infos = peloton.stateless.workflows(job).workflow_infos
     told = [line for line in peloton.ops.story(f"job/{job}").lines if line.cause in ORDERS]
     begun = [task_texts.moment(info.status.creation_time).timestamp() for info in infos]
     for info, at in zip(infos, begun, strict=True):

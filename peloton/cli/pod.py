@@ -207,7 +207,7 @@ def list_(job: str, only: tuple[int, int]) -> None:
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         from peloton.sdk.render import to_dict
 
-        found = [*peloton.services.pods(job, only=only)]
+        found = [*peloton.stateless.pods(job, only=only)]
     show(stateless_rows.pods_view({"pods": [to_dict(one) for one in found]}, found))
 
 
@@ -230,7 +230,7 @@ def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         from peloton.sdk.client import TaskQuery
 
-        answer = peloton.services.query_pods(job, TaskQuery(page=(offset, limit), **wanted))
+        answer = peloton.stateless.query_pods(job, TaskQuery(page=(offset, limit), **wanted))
     show(stateless_rows.found_view(answer))
     seen = offset + len(answer.pods)
     if answer.pods and seen < answer.pagination.total:

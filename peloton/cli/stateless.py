@@ -128,7 +128,7 @@ def create(
         from peloton.sdk.client import BatchOptions
 
         with spec_in(spec) as given, refusal_texts(texts):
-            answer = peloton.services.create(
+            answer = peloton.stateless.create(
                 respool, given, how=BatchOptions(batch, **how), wanted_id=wanted_id,
                 request_key=request_key,
             )  # fmt: skip
@@ -168,7 +168,7 @@ def get(job: str, version: str, summary_only: bool) -> None:
     peloton job stateless get web --jobversion 1-1-1
     """
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        answer = peloton.services.get(job, version=version, summary_only=summary_only)
+        answer = peloton.stateless.get(job, version=version, summary_only=summary_only)
     show(OutputForms(answer, default="yaml", names=lambda: [job]))
 
 
@@ -177,7 +177,7 @@ def get(job: str, version: str, summary_only: bool) -> None:
 def cache(job: str) -> None:
     """Print the status of JOB and the parts of its spec that are kept with it."""
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        answer = peloton.services.cache(job)
+        answer = peloton.stateless.cache(job)
     show(OutputForms(answer, default="yaml", names=lambda: [job]))
 
 
@@ -190,7 +190,7 @@ def refresh(job: str, dry_run: bool) -> None:
         if dry_run:
             would(f"job {job}, {now_of(peloton, job)}, would look at its goal again", names=[job])
             return
-        answer = peloton.services.refresh(job)
+        answer = peloton.stateless.refresh(job)
     show(OutputForms(answer, default="yaml", names=lambda: [job]))
 
 
@@ -224,7 +224,7 @@ def query(**wanted: Any) -> None:
     with connected() as peloton:
         from peloton.sdk.client import JobQuery
 
-        answer = peloton.services.query(JobQuery(**wanted))
+        answer = peloton.stateless.query(JobQuery(**wanted))
     show(stateless_rows.jobs_view(answer, answer.records))
     seen = wanted["offset"] + len(answer.records)
     if answer.records and seen < answer.pagination.total:
@@ -238,7 +238,7 @@ def list_() -> None:
     with connected() as peloton:
         from peloton.sdk.render import to_dict
 
-        found = [*peloton.services.list()]
+        found = [*peloton.stateless.list()]
     show(stateless_rows.jobs_view({"jobs": [to_dict(one) for one in found]}, found))
 
 
@@ -256,7 +256,7 @@ def start(job: str, version: str, dry_run: bool) -> None:
         if dry_run:
             would(f"would start what was stopped of job {job}, {now_of(peloton, job)}", names=[job])
             return
-        answer = peloton.services.start(job, version=version)
+        answer = peloton.stateless.start(job, version=version)
     show_version(answer, "Job started. New EntityVersion: {v}", job=job)
 
 
@@ -274,7 +274,7 @@ def stop(job: str, version: str, dry_run: bool) -> None:
         if dry_run:
             would(f"would stop all pods of job {job}, {now_of(peloton, job)}", names=[job])
             return
-        answer = peloton.services.stop(job, version=version)
+        answer = peloton.stateless.stop(job, version=version)
     show_version(answer, "Job stopped. New EntityVersion: {v}", job=job)
 
 
@@ -294,7 +294,7 @@ def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
         if dry_run:
             would(f"would delete job {job}, {now_of(peloton, job)}", names=[job])
             return
-        answer = peloton.services.delete(job, version=version, force=force)
+        answer = peloton.stateless.delete(job, version=version, force=force)
     show(OutputForms(answer, text="Job deleted", names=lambda: [job]))
 
 
@@ -302,6 +302,6 @@ def now_of(peloton: Any, job: str) -> str:
     """What a service is now, for a sentence."""
     from peloton.sdk.render import enum_name
 
-    status = peloton.services.get(job, summary_only=True).summary.status
+    status = peloton.stateless.get(job, summary_only=True).summary.status
     state = enum_name(status, "state").removeprefix("JOB_STATE_")
     return f"which is {state} at version {status.version.value}"

@@ -70,7 +70,7 @@ def replace(
         from peloton.sdk.client import BatchOptions
 
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
-            answer = peloton.services.replace(
+            answer = peloton.stateless.replace(
                 job, given, pool=respool, version=version, how=BatchOptions(batch, **how)
             )
         show_version(answer, NEW_VERSION, job=job)
@@ -87,7 +87,7 @@ def replace_diff(job: str, spec: str, respool: str, version: str) -> None:
     are pods. `peloton diff` says the same for people, and which fields differ.
     """
     with connected() as peloton, spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
-        answer = peloton.services.diff(job, given, pool=respool, version=version)
+        answer = peloton.stateless.diff(job, given, pool=respool, version=version)
     show(OutputForms(answer, default="json", names=lambda: [job]))
 
 
@@ -108,8 +108,8 @@ def rollback(
     with connected() as peloton, refusal_texts(TEXTS, job=job):
         from peloton.sdk.client import BatchOptions
 
-        spec = peloton.services.get(job, version=version).job_info.spec
-        answer = peloton.services.replace(job, spec, how=BatchOptions(batch, **how))
+        spec = peloton.stateless.get(job, version=version).job_info.spec
+        answer = peloton.stateless.replace(job, spec, how=BatchOptions(batch, **how))
         show_version(answer, NEW_VERSION, job=job)
         return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
 
@@ -141,7 +141,7 @@ def restart(
         if dry_run:
             would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
             return exits.OK
-        answer = peloton.services.restart(
+        answer = peloton.stateless.restart(
             job, ranges, version=version, how=BatchOptions(batch, **how)
         )
         show_version(answer, "Job restarted. New EntityVersion: {v}", job=job)

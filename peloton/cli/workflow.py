@@ -50,7 +50,7 @@ def pause(job: str, version: str, opaque: str) -> None:
     peloton job stateless workflow pause web
     """
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        answer = peloton.services.pause(job, version=version, opaque=opaque)
+        answer = peloton.stateless.pause(job, version=version, opaque=opaque)
     show_version(answer, "Workflow paused. New EntityVersion: {v}", job=job)
 
 
@@ -61,7 +61,7 @@ def pause(job: str, version: str, opaque: str) -> None:
 def resume(job: str, version: str, opaque: str) -> None:
     """Go on with the pods of JOB as before the pause."""
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        answer = peloton.services.resume(job, version=version, opaque=opaque)
+        answer = peloton.stateless.resume(job, version=version, opaque=opaque)
     show_version(answer, "Workflow resumed. New EntityVersion: {v}", job=job)
 
 
@@ -72,7 +72,7 @@ def resume(job: str, version: str, opaque: str) -> None:
 def abort(job: str, version: str, opaque: str) -> None:
     """End the workflow of JOB; what was changed stays so."""
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        answer = peloton.services.abort(job, version=version, opaque=opaque)
+        answer = peloton.stateless.abort(job, version=version, opaque=opaque)
     show_version(answer, "Workflow aborted. New EntityVersion: {v}", job=job)
 
 
@@ -82,7 +82,7 @@ def abort(job: str, version: str, opaque: str) -> None:
 def events(job: str, instance: int) -> None:
     """What the newest workflow of JOB did to one INSTANCE, the newest first."""
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        answer = peloton.services.workflow_events(job, instance)
+        answer = peloton.stateless.workflow_events(job, instance)
     show(
         OutputForms(
             answer,
@@ -131,7 +131,7 @@ def list_workflows(job: str, limit: int) -> None:
     peloton job stateless list-workflows web
     """
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        answer = peloton.services.workflows(job, limit=limit)
+        answer = peloton.stateless.workflows(job, limit=limit)
     show(
         OutputForms(
             answer,
@@ -149,7 +149,7 @@ def list_workflows(job: str, limit: int) -> None:
 def list_updates(job: str, limit: int) -> None:
     """Print the updates and restarts of JOB whole, the newest first."""
     with connected() as peloton, refusal_texts(TEXTS, job=job):
-        answer = peloton.services.workflows(job, limit=limit)
+        answer = peloton.stateless.workflows(job, limit=limit)
     if not is_plain():
         show(OutputForms(answer, names=lambda: [job]))
         return

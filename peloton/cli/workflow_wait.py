@@ -98,23 +98,23 @@ STATUS = ("job", "stateless", "workflow", "status")
 
 def newest(peloton: Client, job: str) -> Any:
     """The newest workflow of a service; None where it had none."""
-    found = peloton.services.workflows(job, limit=1).workflow_infos
+    found = peloton.stateless.workflows(job, limit=1).workflow_infos
     return found[0] if found else None
 
 
 def begun_at(peloton: Client, job: str, *, begun: str) -> Any:
     """The workflow that began at this time, by which it is known among those of its service."""
-    found = peloton.services.workflows(job).workflow_infos
+    found = peloton.stateless.workflows(job).workflow_infos
     return next((one for one in found if one.status.creation_time == begun), None)
 
 
 def is_over(info: Any) -> bool:
-    from peloton.sdk import services
+    from peloton.sdk import stateless
 
-    return services.is_over(info.status)
+    return stateless.is_over(info.status)
 
 
 def is_well(info: Any) -> bool:
-    from peloton.sdk import services
+    from peloton.sdk import stateless
 
-    return services.state_of(info.status) == "SUCCEEDED"
+    return stateless.state_of(info.status) == "SUCCEEDED"

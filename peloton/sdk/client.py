@@ -24,7 +24,8 @@ from peloton.sdk.plans import PlanCalls
 from peloton.sdk.pods import PodCalls
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.schedules import ScheduleCalls
-from peloton.sdk.services import BatchOptions, ServiceCalls
+from peloton.sdk.services import ServiceCalls
+from peloton.sdk.stateless import BatchOptions, StatelessCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
 from peloton.sdk.updates import UpdateCalls
 from peloton.sdk.wire import SERVICES, Wire
@@ -75,10 +76,11 @@ class Client:
         self.ops = OpsCalls(self._wire)
         self.schedules = ScheduleCalls(self._wire)
         self.plans = PlanCalls(self._wire, self.pools)
-        self.services = ServiceCalls(self._wire, self.pools)
+        self.stateless = StatelessCalls(self._wire, self.pools)
         self.pods = PodCalls(self._wire)
         self.updates = UpdateCalls(self._wire, self.pools)
         self.internals = InternalCalls(self._wire)
+        self.services = ServiceCalls(self._wire)
 
     @classmethod
     def found(

@@ -12,7 +12,7 @@ from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.sdk import jobs, specs
 from peloton.sdk.pools import PoolCalls
-from peloton.sdk.services import AT_ONCE, ENDED_WORKFLOWS, BatchOptions
+from peloton.sdk.stateless import AT_ONCE, ENDED_WORKFLOWS, BatchOptions
 from peloton.sdk.translate import inside
 from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
 

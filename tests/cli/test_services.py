@@ -434,7 +434,7 @@ def test_the_lines_of_a_workflow_come_when_something_changes() -> None:
             return svc.ListJobWorkflowsResponse(workflow_infos=[{"status": status}])
 
     class Client:
-        services = Calls()
+        stateless = Calls()
 
     code = workflow_wait.follow(Client(), "job", say=lines.append, pause=lambda _: None)  # type: ignore[arg-type]
     assert code == 0
