@@ -13,6 +13,7 @@ from typing import Any
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.job.messages import JobView, StartInstances, StopJob
+from peloton.actors.job.slice.budget_messages import RestartIfSpared
 from peloton.actors.job.slice.messages import (
     DropInstanceEvents,
     DropInstanceRunEvents,
@@ -93,6 +94,13 @@ class Instances:
         """Begin new runs of stopped instances, or with `again` of all; the answer of the job."""
         command, request = StartInstances(ranges, again), request_of(sent, context)
         return self._cluster_client.ask(job, command, context=context, request=request)
+
+    def restart_if_spared(self, job: JobView, instance: int, *, sent: Any, context: Context) -> Any:
+        """A new run of an instance, if enough others of its job are available; the answer of the
+        slice."""
+        command, request = RestartIfSpared(instance % SLICE_SIZE), request_of(sent, context)
+        slice_ = _slice(job, instance)
+        return self._cluster_client.ask(slice_, command, context=context, request=request)
 
     def ended(self, job: JobView, context: Context) -> Bits:
         """The instances of which there is nothing left to stop."""

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, NoReturn
 
 from peloton.actors.job.changes import NONE_TO_START, TERMINATED
 from peloton.actors.job.messages import InstancesOrdered, JobStopped, JobView
+from peloton.actors.job.slice.budget_messages import ASKED_JOB, VIOLATES_SLA
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.task.messages import TaskGoals, parse_pod
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.gateway.actor_keys import parse_number
-from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.gateway.instances import Instances
 from peloton.gateway.named_jobs import NOT_FOUND, refresh, refuse
 from peloton.gateway.pod_status import pod_event_of, pod_info_of, pod_status_of
@@ -24,10 +25,7 @@ from peloton.gateway.texts import known_job, pod_name, pod_parts
 from peloton.runtime.vocabulary import Bits, Key, Refused
 
 NO_SUCH_POD = "pod not found"
-SLA_NOT_CHECKED = (
-    "check_sla is not supported yet: nothing counts the pods that are unavailable; "
-    "restart without it"
-)
+VIOLATES = "pod restart would violate SLA"
 
 
 class PodPlace(NamedTuple):
@@ -92,9 +90,10 @@ class PodService:
         place = _place(sent.pod_name.value)
         if isinstance(place, str):
             end(context, Code.INVALID_ARGUMENT, text="invalid pod name")
-        if sent.check_sla:
-            end(context, Code.UNIMPLEMENTED, text=SLA_NOT_CHECKED, field="check_sla")
-        self._existing(place, context)
+        pod = self._existing(place, context)
+        if sent.check_sla and pod.job.spec.is_service:
+            self._restart_if_spared(pod, sent, context=context)
+            return svc.RestartPodResponse()
         self._order(place, again=True, sent=sent, context=context)
         return svc.RestartPodResponse()
 
@@ -184,6 +183,19 @@ class PodService:
         if view is None:
             end(context, Code.NOT_FOUND, text=NO_SUCH_POD)
         return Pod(job, view)
+
+    def _restart_if_spared(self, pod: Pod, sent: Any, *, context: Context) -> None:
+        """Restart a pod if its service has enough others; ends the call if it has not."""
+        instance = pod.view.instance
+        answer = self._instances.restart_if_spared(pod.job, instance, sent=sent, context=context)
+        if not isinstance(answer, Refused):
+            return
+        if answer.code == VIOLATES_SLA:
+            end(context, Code.ABORTED, text=VIOLATES)
+        if answer.code == ASKED_JOB:
+            # The slice has asked the job for what other slices do not use.
+            end(context, Code.UNAVAILABLE, text=VIOLATES, retry_s=RETRY_S)
+        refuse(context, answer)
 
     def _order(self, place: PodPlace, *, again: bool, sent: Any, context: Context) -> None:
         answer = self._instances.start(

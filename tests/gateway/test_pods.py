@@ -229,10 +229,35 @@ def test_a_pod_that_is_going_to_be_deleted_is_not_started() -> None:
 
 
 def test_a_restart_that_is_to_heed_the_sla(deployment: Deployment, pods: Any) -> None:
-    job = service(deployment, 1)
-    code, text = refused(pods.RestartPod, of("RestartPod", f"{job}-0", check_sla=True))
-    assert code is CODE.UNIMPLEMENTED and text.startswith("check_sla: check_sla is not supported")
-    assert status(pods, f"{job}-0").pod_id.value == f"{job}-0-1"
+    sla = job_pb2.SlaConfig(maximumUnavailableInstances=1)
+    job = service(deployment, 2, sla=sla)
+    name = f"{job}-0"
+    assert pods.RestartPod(of("RestartPod", name, check_sla=True)) == svc.RestartPodResponse()
+    deployment.until(lambda: status(pods, name).pod_id.value == f"{name}-2")
+    deployment.until(lambda: status(pods, name).state == pod.POD_STATE_RUNNING)
+    # Without a maximum any pod may go.
+    free = f"{service(deployment, 1)}-0"
+    pods.RestartPod(of("RestartPod", free, check_sla=True))
+    deployment.until(lambda: status(pods, free).pod_id.value == f"{free}-2")
+
+
+def test_a_restart_beyond_the_sla_is_refused(deployment: Deployment, pods: Any) -> None:
+    own = default_config(600.0)
+    own.resource.cpuLimit = 100.0  # no host has so much: it is unavailable
+    sla = job_pb2.SlaConfig(maximumUnavailableInstances=1)
+    request = deployment.request(
+        2, defaultConfig=default_config(600.0), instanceConfig={1: own}, sla=sla
+    )
+    request.config.type = job_pb2.SERVICE
+    job = deployment.create(request)
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == 1)
+    name = f"{job}-0"
+    assert refused(pods.RestartPod, of("RestartPod", name, check_sla=True)) == (
+        CODE.ABORTED, "pod restart would violate SLA",
+    )  # fmt: skip
+    assert status(pods, name).pod_id.value == f"{name}-1"
+    pods.RestartPod(of("RestartPod", name))  # who does not ask is not refused
+    deployment.until(lambda: status(pods, name).pod_id.value == f"{name}-2")
 
 
 def test_the_run_has_to_be_one_of_the_pod(deployment: Deployment, pods: Any) -> None:
