@@ -191,7 +191,8 @@ def test_another_spec_is_rolled_out_and_back(shell: Shell) -> None:
 
 def test_a_workflow_is_paused_resumed_and_aborted(shell: Shell) -> None:
     shell.service("paused")
-    other = shell.file(SPEC, "paused", web="db")
+    # No host has so much, so it is not over before it is told what to do.
+    other = shell.file(SPEC, "paused", **{"cpu_limit: 0.1": "cpu_limit: 100"})
     shell.done("job", "stateless", "replace", "paused", other, "1", "/work", "--start-paused")
     status = ("job", "stateless", "workflow", "status", "paused")
     assert shell.done(*status) == "UPDATE to version 2 PAUSED: 0 of 2 pods done\n"
