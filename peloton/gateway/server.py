@@ -27,6 +27,7 @@ from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.gateway.access_table import ACCESS_TABLE
@@ -48,6 +49,7 @@ from peloton.gateway.lockdowns import FollowedLocks, NoLocks, refusing
 from peloton.gateway.ops import Ops
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.plans import Plans
+from peloton.gateway.pods import PodService
 from peloton.gateway.private_services import private_services
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
@@ -168,6 +170,10 @@ def _services(
         (
             stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"],
             StatelessJobs(cluster_client),
+        ),
+        (
+            pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"],
+            PodService(cluster_client, boxes, images_run=images_run),
         ),
         (
             update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"],

@@ -33,6 +33,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
+from peloton.gateway.pod_query import query_pods, stream_pods
 from peloton.gateway.requests import request_of
 from peloton.gateway.stateless_create import ServiceCreation
 from peloton.gateway.stateless_diff import replace_diff
@@ -201,6 +202,14 @@ class StatelessJobs:
     def QueryJobs(self, sent: svc.QueryJobsRequest, context: Context) -> Any:
         """The jobs that match; see `stateless_query`."""
         return query_jobs(self._cluster_client, sent, context=context)
+
+    def QueryPods(self, sent: svc.QueryPodsRequest, context: Context) -> Any:
+        """The pods of a job that match; see `pod_query`."""
+        return query_pods(self._cluster_client, sent, context=context)
+
+    async def ListPods(self, sent: svc.ListPodsRequest, call: LongCall) -> None:
+        """The pods of a job, as a stream; see `pod_query`."""
+        await stream_pods(self._cluster_client, sent, call=call)
 
     async def ListJobs(self, sent: svc.ListJobsRequest, call: LongCall) -> None:
         """Every job, as a stream; see `stateless_query`."""

@@ -138,8 +138,9 @@ class Translator:
         found: list[task.PodEvent] = []
         for run, events in runs[:runs_max]:
             shown = list(events)
-            if view.dropped is not None and run <= view.dropped[0]:
-                dropped_at = rfc3339(view.dropped[1])
+            until = _dropped_until(view, run)
+            if until is not None:
+                dropped_at = rfc3339(until)
                 shown = [event for event in shown if event.timestamp > dropped_at]
             found += reversed(shown)
         return found
@@ -218,6 +219,14 @@ class Translator:
             healthy="DISABLED",
             desriedTaskId=self._run_id(view, run),
         )
+
+
+def _dropped_until(view: InstanceView, run: int) -> float | None:
+    """Until when the events of a run are shown to nobody."""
+    times = [at for dropped, at in view.dropped_runs if dropped == run]
+    if view.dropped is not None and run <= view.dropped[0]:
+        times.append(view.dropped[1])
+    return max(times, default=None)
 
 
 def _usage(view: InstanceView, seconds: float) -> dict[str, float]:

@@ -76,6 +76,13 @@ def drop_events(task: Task, message: m.DropEvents, at: At) -> Decision:
     return Decision(facts=(f.EventsDropped(min(message.run, task.run)),))
 
 
+def drop_run_events(task: Task, message: m.DropRunEvents, at: At) -> Decision:
+    """Show nobody any more what happened to one run."""
+    if not 0 < message.run <= task.run:
+        return Decision(because="there was no such run")
+    return Decision(facts=(f.RunEventsDropped(message.run),))
+
+
 def created(message: m.SetTaskGoal, at: At) -> Decision:
     """The slice opens: the instance begins to exist, unless its goal is deletion."""
     if message.goal == m.TaskGoals.DELETED:
@@ -265,6 +272,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.MarkUnschedulable: mark_unschedulable,
     m.SetRunLimit: limit_set,
     m.DropEvents: drop_events,
+    m.DropRunEvents: drop_run_events,
     m.Preempt: preempt,
     m.StartHeld: start_held,
     m.DropHold: drop_hold,
@@ -311,6 +319,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.MarkUnschedulable: _nothing,
     m.SetRunLimit: _nothing,
     m.DropEvents: _nothing,
+    m.DropRunEvents: _nothing,
     m.Preempt: _nothing,
     m.StartHeld: _nothing,
     m.DropHold: _nothing,

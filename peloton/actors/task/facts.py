@@ -118,6 +118,12 @@ class EventsDropped(Fact, frozen=True, gc=False, array_like=True):
     run: int
 
 
+class RunEventsDropped(Fact, frozen=True, gc=False, array_like=True):
+    """Nobody is shown any more what happened until now to this run."""
+
+    run: int
+
+
 class TaskHolding(Fact, frozen=True, gc=False, array_like=True):
     """A host is to hold room for the run; its name is in a column."""
 
@@ -198,4 +204,5 @@ FACTS: dict[int, type] = {
     28: AdmissionParked,
     29: RenewalOrdered,
     30: TaskRenewed,
+    61: RunEventsDropped,
 }

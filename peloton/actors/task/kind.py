@@ -26,6 +26,7 @@ from peloton.actors.task.facts import (
     LaunchAccepted,
     RenewalOrdered,
     RoomHeld,
+    RunEventsDropped,
     RunLimitSet,
     TaskHolding,
     TaskLaunching,
@@ -76,7 +77,7 @@ KIND = Kind(
             (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
         ),
         **dict.fromkeys((AdmissionParking, AdmissionParked), m.LEVEL_PARKING),
-        **dict.fromkeys((RenewalOrdered, TaskRenewed), m.LEVEL_SERVICES),
+        **dict.fromkeys((RenewalOrdered, TaskRenewed, RunEventsDropped), m.LEVEL_SERVICES),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.

@@ -250,6 +250,12 @@ class DropEvents(Message, frozen=True, gc=False, array_like=True):
     run: int
 
 
+class DropRunEvents(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: what happened to this run is not to be shown any more."""
+
+    run: int
+
+
 class Preempt(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: give up what you hold; a run is ended with its grace.
 
@@ -350,6 +356,7 @@ MESSAGES: dict[int, type] = {
     21: TicketParked,
     22: Renew,
     23: GiveWay,
+    53: DropRunEvents,
 }
 
 

@@ -308,6 +308,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskForgotten: lambda task, fact: None,
     f.RunLimitSet: _limited,
     f.EventsDropped: lambda task, fact: task,
+    f.RunEventsDropped: lambda task, fact: task,
     f.TaskHolding: lambda t, fact: replace(t, state=TaskStates.HOLDING, because=""),
     f.RoomHeld: _state(TaskStates.HELD),
     f.HeldLaunching: _state(TaskStates.LAUNCHING),
@@ -330,6 +331,8 @@ COLUMNS: Mapping[str, Any] = {
     "begun_at": float | None,  # of the present run, where it is not the first
     "ran_s": float | None,  # seconds of all earlier runs, also of those that are not kept
     "dropped": tuple[int, float] | None,  # up to which run events are not shown, and until when
+    "dropped_run": tuple[int, float] | None,  # of which single run they are not, and until when
+    "dropped_before": tuple[tuple[int, float], ...] | None,  # other single runs, by number
 }
 
 _FRESH = {"launched_at": None, "started_at": None, "ended_at": None, "outcome": None, "host": None}
@@ -350,6 +353,7 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
     f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
     f.EventsDropped: lambda fact, now: {"dropped": (fact.run, now)},
+    f.RunEventsDropped: lambda fact, now: {"dropped_run": (fact.run, now)},
     f.TaskRenewed: lambda fact, now: {"spec": fact.renewal.spec, "lot": fact.renewal.lot},
 }
 
@@ -365,7 +369,22 @@ def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
     return {**kept, "ran_s": (read("ran_s") or 0.0) + max(ended_at - started_at, 0.0)}
 
 
+def dropped_runs(read: Callable[[str], Any]) -> tuple[tuple[int, float], ...]:
+    """The single runs whose events are not shown, by number, and until when; the newest ones."""
+    known = dict(read("dropped_before") or ())
+    if newest := read("dropped_run"):
+        known[newest[0]] = newest[1]
+    # Of no more runs than these is anything kept that could be shown.
+    return tuple(sorted(known.items()))[-RUNS_KEPT_MAX - 1 :]
+
+
+def _archive_dropped(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+    found = dropped_runs(read)
+    return {"dropped_before": found} if found else {}
+
+
 ARCHIVE: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {
     f.TaskRetried: _archive_run,
     f.TaskRestarted: _archive_run,
+    f.RunEventsDropped: _archive_dropped,
 }

@@ -46,7 +46,9 @@ from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
     LEVEL_DROPPED_EVENTS,
+    LEVEL_SERVICES,
     DropEvents,
+    DropRunEvents,
     Policy,
     SetRunLimit,
     SetTaskGoal,
@@ -255,22 +257,27 @@ def _reason(goal: TaskGoals) -> str:
     return "deleted" if goal == TaskGoals.DELETED else ""
 
 
-def drop_events(slice_: Slice, message: m.DropInstanceEvents, at: At) -> Decision:
-    """Have a member forget its events."""
-    if at.level < LEVEL_DROPPED_EVENTS:
+def drop_events(
+    slice_: Slice, message: m.DropInstanceEvents | m.DropInstanceRunEvents, at: At
+) -> Decision:
+    """Have a member forget its events up to a run, or those of one run."""
+    alone = isinstance(message, m.DropInstanceRunEvents)
+    level = LEVEL_SERVICES if alone else LEVEL_DROPPED_EVENTS
+    if at.level < level:
         text = (
-            f"deleting events needs feature level {LEVEL_DROPPED_EVENTS}, the cluster's is "
-            f"{at.level}: upgrade every daemon, then `peloton features raise`"
+            f"deleting events{' of one run' if alone else ''} needs feature level {level}, the "
+            f"cluster's is {at.level}: upgrade every daemon, then `peloton features raise`"
         )
         return Decision(reply=Refused(LEVEL_TOO_LOW, text, again=True), because=text)
     member = Bits.of(message.member)
     if not member.raw & at.index.present:
         return Decision(reply=m.InstanceEventsDropped(known=False), because="no such member")
-    order = Send(crowd_of(slice_), DropEvents(message.run), member)
+    run = message.run
+    order = Send(crowd_of(slice_), DropRunEvents(run) if alone else DropEvents(run), member)
     return Decision(sends=(order,), reply=m.InstanceEventsDropped(known=True))
 
 
-def _no_events(message: m.DropInstanceEvents, at: At) -> Decision:
+def _no_events(message: m.DropInstanceEvents | m.DropInstanceRunEvents, at: At) -> Decision:
     return Decision(reply=m.InstanceEventsDropped(known=False), because="no such slice")
 
 
@@ -281,6 +288,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     Placed: take_hosts,
     Unplaced: keep_wish,
     m.DropInstanceEvents: drop_events,
+    m.DropInstanceRunEvents: drop_events,
     m.Evict: evict,
     m.AskLeavers: say_leavers,
     m.ProveGang: prove_gang,
@@ -303,6 +311,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     Placed: decline_all,
     Unplaced: _nothing,
     m.DropInstanceEvents: _no_events,
+    m.DropInstanceRunEvents: _no_events,
     m.Evict: evict_nobody,
     m.AskLeavers: no_leavers,
     m.ProveGang: _nothing,

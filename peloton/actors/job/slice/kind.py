@@ -94,7 +94,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             503: m.InstanceEventsDropped,
             504: MemberRestarted,
         },
-        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
+        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.DropInstanceRunEvents)),
         fresh=_fresh,
         since={
             **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),

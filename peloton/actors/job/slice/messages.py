@@ -310,6 +310,7 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     begun_at: float | None = None  # when the present run began, where it is not the first
     config_version: int = 1
     dropped: tuple[int, float] | None = None  # the run up to which events are gone, and until when
+    dropped_runs: tuple[tuple[int, float], ...] = ()  # single runs whose events are, and until when
 
 
 class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):
@@ -322,8 +323,15 @@ class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):
     run: int
 
 
+class DropInstanceRunEvents(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to slice: as `DropInstanceEvents`, of this run alone."""
+
+    member: int
+    run: int
+
+
 class InstanceEventsDropped(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `DropInstanceEvents`; an instance that has not begun had no events."""
+    """Answer to these two; an instance that has not begun had no events."""
 
     known: bool
 
@@ -376,6 +384,7 @@ MESSAGES: dict[int, type] = {
     10: AskToEnd,
     11: RestartIfSpared,
     12: WishToSpare,
+    40: DropInstanceRunEvents,
     80: AskLeavers,
     81: ProveGang,
 }

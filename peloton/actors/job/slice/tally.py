@@ -31,6 +31,7 @@ from peloton.actors.task.state import (
     Admission,
     Task,
     TaskStates,
+    dropped_runs,
     waits_for_gang,
 )
 from peloton.runtime.vocabulary import At, Bits, Key, Send
@@ -117,6 +118,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         begun_at=read("begun_at"),
         config_version=row.config_version,
         dropped=read("dropped"),
+        dropped_runs=dropped_runs(read),
     )
 
 
