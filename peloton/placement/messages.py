@@ -130,7 +130,8 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     of this slice, with what they had free at that time: newer than any delta. Of the wishes that a
     placer keeps, those of higher `priority` are tried first. `keeps`: the slice takes proposals at
     any time after; those of earlier versions take only the first answer, so that nothing of theirs
-    is kept. `avoid`: hosts where a run of this slice did not start: they are used last.
+    is kept. `avoid`: hosts where a run of this slice did not start: they are used last. `hosts`: the
+    only host of each member, ascending, where there is but one for each.
     """
 
     slice: Key
@@ -141,6 +142,7 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     priority: int = 0
     keeps: bool = False
     avoid: tuple[Key, ...] = ()
+    hosts: tuple[Key, ...] = ()
 
 
 class Placed(Message, frozen=True, gc=False, array_like=True):

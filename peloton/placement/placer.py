@@ -36,6 +36,7 @@ from peloton.placement.messages import (
     SnapshotWanted,
     Wish,
 )
+from peloton.placement.pinned import PinnedWishes
 from peloton.placement.proposals import Proposed, placed, unplaced
 from peloton.placement.proposer import HostProposals
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
@@ -111,6 +112,9 @@ class Placer:
             self.index, self._checks, lookups=Lookups(self.index, self._checks), shapes=self._shapes
         )
         self._reserved = ReservedHosts()
+        self.pinned = PinnedWishes(
+            self.index, self._checks, shapes=self._shapes, reserved=self._reserved
+        )
         self.gangs = GangWishes(self.index, checks=self._checks, shapes=self._shapes)
         self._freed: deque[FreedRows] = deque()
         self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
@@ -146,9 +150,14 @@ class Placer:
                 asked.append(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
+        pinned = [wish for wish in wishes if wish.hosts]
+        if pinned:
+            wishes = [wish for wish in wishes if not wish.hosts]
+        first = self.pinned.serve(pinned, now)
         wishes, sends = self._reserved.serve(
             wishes, self.kept, shapes=self._shapes, index=self.index
         )
+        sends += first
         sends += [room_of(self.index, each) for each in asked]
         if self.gangs.busy or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
@@ -169,6 +178,7 @@ class Placer:
         self.index.receive(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
         self.index.drop(deltas.gone)
         self._reserved.receive(deltas)
+        self.pinned.receive(deltas)
         self._feeds.receive(deltas.inventory, deltas.sequence, snapshot=deltas.snapshot, now=now)
 
     def _decline(self, declined: Declined) -> None:
@@ -176,6 +186,7 @@ class Placer:
         if known is not None:
             self.index.decline(known.need, declined.hosts)
         self.kept.retain(declined.slice, declined.wanted)
+        self.pinned.retain(declined.slice, declined.wanted)
         self.gangs.retain(declined)
 
     def _groups(self, wishes: list[Wish], now: float) -> list[WishGroup]:

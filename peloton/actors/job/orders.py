@@ -8,20 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from peloton.actors.host.inventory.follow_messages import FollowTerms
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
 from peloton.actors.job.record import known_use, version_of
-from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening, slice_key
+from peloton.actors.job.slice.messages import HostsOf, SetSliceGoal, SliceOpening, slice_key
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.state import EVOLVE, Job, known_uses
 from peloton.actors.job.throttle import to_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, unnoted
 from peloton.actors.job.workflow.progress import go_on, touched_by
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
-from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send, counted
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send, counted, key
 
 NOT_FOUND, OTHER_VERSION = "NOT_FOUND", "OTHER_VERSION"
 
@@ -197,6 +199,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
             gang=0 if number else spec.gang,
             gang_together=spec.gang_together,
             strategy=spec.strategy,
+            hosts_of=_hosts_of(spec, number) if spec.is_daemon else None,
         )
     return SetSliceGoal(
         version=job.version,
@@ -211,6 +214,14 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
         begins=_begins(job, number),
         rollout=job.workflow.order(number) if job.workflow is not None else None,
     )
+
+
+def _hosts_of(spec: JobSpec, number: int) -> HostsOf:
+    """Whose hosts a slice of a daemon job has: one inventory's, or a part of them."""
+    part, inventory = divmod(number, spec.inventories)
+    parts = spec.instances // (spec.inventories * SLICE_SIZE)
+    terms = FollowTerms(spec.default.constraint, part, parts)
+    return HostsOf(key("inventory", inventory), terms, spec.room_first)
 
 
 def _begins(job: Job, number: int) -> int | None:

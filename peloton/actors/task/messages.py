@@ -110,7 +110,8 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     """Slice to tasks: the goal; the other fields create those that do not exist yet.
 
     `restart` numbers an order to begin a new run with fresh attempts. It is obeyed once: by tasks
-    that have not seen it or a higher one, if they are to run at all. 0 is no order.
+    that have not seen it or a higher one, if they are to run at all. 0 is no order. `fresh`: one
+    that was to end, and is to run, begins with fresh attempts.
     """
 
     goal: TaskGoals
@@ -119,6 +120,7 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     lot: Key
     reason: str = ""
     restart: int = 0
+    fresh: bool = False
 
 
 class Renewal(Value, frozen=True, gc=False, array_like=True):

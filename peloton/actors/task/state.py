@@ -142,6 +142,8 @@ def _goal_set(task: Task, fact: f.TaskGoalSet) -> Task:
     task = replace(task, goal=fact.goal, restart=max(task.restart, fact.restart))
     if fact.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return replace(task, again=False)
+    if fact.fresh:
+        return replace(task, **_FRESH_ATTEMPTS)
     if not ordered:
         return task
     if task.state == TaskStates.WAITING or task.state in HOLDS:

@@ -123,6 +123,31 @@ class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
     failed: Bits = Bits()
 
 
+class HostsSeen(Fact, frozen=True, gc=False, array_like=True):
+    """Of the hosts that match, these are new and those do so no more, as of this version."""
+
+    version: int
+    joined: tuple[Key, ...]
+    left: tuple[Key, ...]
+
+
+class HostsMissed(Fact, frozen=True, gc=False, array_like=True):
+    """Which hosts match is not known: all of them are to be told anew."""
+
+
+class HomesGiven(Fact, frozen=True, gc=False, array_like=True):
+    """These members are the instances on these hosts, one for each, ascending."""
+
+    members: Bits
+    hosts: tuple[Key, ...]
+
+
+class HomesLeft(Fact, frozen=True, gc=False, array_like=True):
+    """These members have ended, as their hosts match no more: their numbers are free."""
+
+    members: Bits
+
+
 FACTS: dict[int, type] = {
     1: SliceOpened,
     2: SliceGoalSet,
@@ -138,4 +163,8 @@ FACTS: dict[int, type] = {
     12: LeaveChanged,
     13: MembersTaken,
     14: MembersSettled,
+    75: HostsSeen,
+    76: HostsMissed,
+    77: HomesGiven,
+    78: HomesLeft,
 }

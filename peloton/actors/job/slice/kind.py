@@ -11,6 +11,10 @@ from peloton.actors.job.slice.facts import (
     FACTS,
     GangComplete,
     GangFormed,
+    HomesGiven,
+    HomesLeft,
+    HostsMissed,
+    HostsSeen,
     LeaveChanged,
     MembersEvicted,
     MembersSettled,
@@ -21,6 +25,7 @@ from peloton.actors.job.slice.facts import (
     SliceGrown,
 )
 from peloton.actors.job.slice.finding import find_instances
+from peloton.actors.job.slice.following import owed
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.state import EVOLVE, Slice
@@ -73,6 +78,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         facts=FACTS,
         partition=_partition,
         ended=_ended,
+        owed=owed,
         follows=_follows,
         report=report,
         report_interval_s=TALLY_INTERVAL_S,
@@ -92,6 +98,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             **dict.fromkeys(
                 (RolloutBegun, LeaveChanged, MembersTaken, MembersSettled), LEVEL_SERVICES
             ),
+            **dict.fromkeys((HostsSeen, HostsMissed, HomesGiven, HomesLeft), LEVEL_SERVICES),
         },
     )
 

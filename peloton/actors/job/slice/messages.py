@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
+from peloton.actors.host.inventory.follow_messages import FollowTerms, HostsFound
 from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.resources import Resources
@@ -89,6 +90,14 @@ class Override(Value, frozen=True, gc=False, array_like=True):
     config: TaskConfig
 
 
+class HostsOf(Value, frozen=True, gc=False, array_like=True):
+    """Whose hosts a slice of a daemon job has its instances on. `first`: these hosts keep room."""
+
+    inventory: Key
+    terms: FollowTerms
+    first: bool = False
+
+
 class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     """What the slice's instances are; sent until the slice has opened."""
 
@@ -108,6 +117,7 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     gang: int = 0  # so many of the first members are admitted and placed together
     gang_together: bool = False  # and restarted together
     strategy: str = ""  # which ranks hosts; empty: as `spread` says
+    hosts_of: HostsOf | None = None  # of a daemon job: `count` numbers for these hosts
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
@@ -336,6 +346,7 @@ MESSAGES: dict[int, type] = {
     7: RoomFound,
     8: GangPlaced,
     9: RunNotStarted,
+    70: HostsFound,
 }
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.gang_answers import gang_refused, gang_unplaced, had_no_chance
+from peloton.actors.job.slice.homes import Homes
 from peloton.actors.job.slice.looks import (
     PLACE_RETRY_S,
     REFUSED_REST_S,
@@ -37,6 +38,8 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
     members = message.members & (notes.wished | notes.kept)
     if slice_.gang_open:
         members -= slice_.forming  # it may form anew since
+    if slice_.homes is not None:
+        members = members & Bits.of(*_at_home(slice_.homes, message))
     wanted = members & Bits(at.index.where(ready_for_host))
     unschedulable = members & Bits(at.index.where(_is_unschedulable))
     # They stay in `wished` until they launch, or are to be admitted again: else this very turn
@@ -59,6 +62,13 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
         sends = (*sends, Send(SENDER, Declined(at.key, wants, hosts, message.shape)))
     because = "" if wanted or unschedulable else "none of them waits for a host any more"
     return Decision(sends=sends, because=because, notes=None if after == notes else after)
+
+
+def _at_home(homes: Homes, message: Placed) -> Iterator[int]:
+    """The members that still have the host which is proposed."""
+    for member, host in zip(message.members, message.hosts, strict=True):
+        if homes.hosts.get(member) == host:
+            yield member
 
 
 def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:

@@ -63,6 +63,8 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
     """Those of these members that there are, ascending."""
     found: dict[int, InstanceView] = {}
     not_begun = _why_not_begun(slice_, at)
+    if slice_.homes is not None:
+        wanted = wanted & slice_.homes.placed  # the others are free numbers
     for state, raw in at.index.split(wanted.raw & at.index.present):
         for member in Bits(raw):
             view = _view(slice_, member, task=state, at=at)
@@ -70,7 +72,8 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
                 view = _held(slice_, view, why=not_begun)
             found[member] = view
     added = slice_.rollout.added if slice_.rollout is not None else NO_MEMBERS
-    for row, members in zip(slice_.specs, slice_.closed, strict=False):
+    closed = slice_.closed if slice_.homes is None else ()
+    for row, members in zip(slice_.specs, closed, strict=False):
         for member in members & wanted:
             waits = _why_not_added(slice_) if member in added else not_begun
             found[member] = _not_begun(slice_, member, row=row, why=waits)
@@ -95,7 +98,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         goal=task.goal,
         run=task.run,
         failures=task.failures,
-        host=read("host") or "",
+        host=read("host") or _home(slice_, member),
         created_at=read("created_at"),
         launched_at=read("launched_at"),
         started_at=read("started_at"),
@@ -114,6 +117,11 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         config_version=row.config_version,
         dropped=read("dropped"),
     )
+
+
+def _home(slice_: Slice, member: int) -> str:
+    """Where a member of a daemon job is to run."""
+    return slice_.homes.hosts[member] if slice_.homes is not None else ""
 
 
 def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:

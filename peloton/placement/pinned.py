@@ -1,0 +1,156 @@
+"""Wishes whose members may each run on one host only: the instances of daemon jobs.
+
+Turns such a wish, or a report of its host, into a proposal of that host, and keeps the rest by
+host: a report is looked up, however many wait elsewhere. It must not propose any other host, nor
+keep anything that has to survive: slices repeat their wishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from peloton.placement.index import HostIndex
+from peloton.placement.kept_wishes import KEPT_LOST_S
+from peloton.placement.messages import HostDeltas, Placed, Wish
+from peloton.placement.needs import PORTS
+from peloton.placement.proposals import unplaced
+from peloton.placement.reasons import (
+    INSUFFICIENT,
+    MISMATCH_CONSTRAINTS,
+    MISMATCH_STATUS,
+    HostChecks,
+)
+from peloton.placement.reserved import ReservedHosts
+from peloton.placement.shapes import KnownShape, KnownShapes
+from peloton.placement.unschedulable import Unschedulable, lacks_text
+from peloton.runtime.vocabulary import Bits, Key, Send
+
+Member = tuple[Key, int]
+"""A slice, and one of its members."""
+
+
+class _Pin(NamedTuple):
+    """A member that waits for a host. `refused`: the number of the report by which the host has
+    refused it; -1 if it has not."""
+
+    number: int
+    known: KnownShape
+    refused: int
+    seen_at: float
+    never: bool
+
+
+class PinnedWishes:
+    """The members that wait for one host each, of one placer."""
+
+    def __init__(
+        self, index: HostIndex, checks: HostChecks, *, shapes: KnownShapes, reserved: ReservedHosts
+    ) -> None:
+        self._index, self._checks, self._shapes = index, checks, shapes
+        self._reserved = reserved
+        self._by_host: dict[Key, dict[Member, _Pin]] = {}
+        self._hosts: dict[Key, dict[int, Key]] = {}  # by slice and member
+        self._news: dict[Key, None] = {}  # hosts with pins that have reported
+
+    def __len__(self) -> int:
+        return sum(map(len, self._hosts.values()))
+
+    def receive(self, deltas: HostDeltas) -> None:
+        """Note which of these hosts somebody waits for."""
+        if self._by_host:
+            for summary in deltas.hosts:
+                if summary.host in self._by_host:
+                    self._news[summary.host] = None
+
+    def retain(self, slice_: Key, wanted: Bits) -> None:
+        """Of this slice only these members still want hosts."""
+        for member in [one for one in self._hosts.get(slice_, ()) if one not in wanted]:
+            self._drop(slice_, member)
+
+    def serve(self, wishes: Iterable[Wish], now: float) -> list[Send]:
+        """Propose what there is room for now, to whoever waits and to these wishes."""
+        sends: list[Send] = []
+        news, self._news = self._news, {}
+        if self._by_host:  # a proposal to another may be over, of which the host reports nothing
+            news |= dict.fromkeys(self._index.names[row] for row in self._index.news.rows)
+        for host in news:
+            for (slice_, member), pin in [*self._by_host.get(host, {}).items()]:
+                if pin.seen_at + KEPT_LOST_S < now:
+                    self._drop(slice_, member)  # its slice has not repeated it
+                    continue
+                sends += self._try(slice_, member, host=host, pin=pin, now=now, told=pin.never)
+        for wish in wishes:
+            sends += self._answer(wish, now)
+        return sends
+
+    def _answer(self, wish: Wish, now: float) -> list[Send]:
+        known, sends = self._shapes.of(wish.shape), list[Send]()
+        rows = [self._index.receive_refusal(summary) for summary in wish.refused]
+        refused = {self._index.names[row] for row in rows if row is not None}
+        for member, host in zip(wish.members, wish.hosts, strict=True):
+            self._drop(wish.slice, member)
+            row = self._index.rows.get(host)
+            at = self._index.news.report_number(row) if host in refused and row is not None else -1
+            pin = _Pin(wish.number, known, at, now, never=False)
+            sends += self._try(wish.slice, member, host=host, pin=pin, now=now, told=None)
+        return sends
+
+    def _try(
+        self, slice_: Key, member: int, *, host: Key, pin: _Pin, now: float, told: bool | None
+    ) -> list[Send]:
+        """Propose the host, or keep the member; `told`: whether its slice knows that it never fits,
+        None where it knows nothing yet."""
+        why = self._why_not(slice_, member, host=host, pin=pin)
+        if why is None:
+            row, members = self._index.rows[host], Bits.of(member)
+            if not self._reserved.offers(host, slice_, member, shape=pin.known.need.shape):
+                self._index.propose_few(pin.known.need, [row], counts=[1], now=now)
+            self._drop(slice_, member)
+            return [Send(slice_, Placed(pin.number, members, (host,), pin.known.number))]
+        self._hosts.setdefault(slice_, {})[member] = host
+        pin = pin._replace(never=why.never)
+        self._by_host.setdefault(host, {})[slice_, member] = pin
+        if told is not None and told == why.never:
+            return []
+        return [unplaced(slice_, pin.number, members=Bits.of(member), why=why, kept=True)]
+
+    def _why_not(self, slice_: Key, member: int, *, host: Key, pin: _Pin) -> Unschedulable | None:
+        """Why its host cannot have the member now; None if it can."""
+        index, need, name = self._index, pin.known.need, host.partition("/")[2]
+        row = index.rows.get(host)
+        if row is None:
+            text = f"the placer does not know its host {name} yet"
+            return Unschedulable(((MISMATCH_STATUS, 1),), text, False)
+        if pin.refused == index.news.report_number(row):
+            text = f"its host {name} has just refused it"
+            return Unschedulable(((MISMATCH_STATUS, 1),), text, False)
+        if not index.up[row]:
+            return Unschedulable(((MISMATCH_STATUS, 1),), f"its host {name} is not up", True)
+        if not self._checks.open_to(need.shape)[row]:
+            text = f"its host {name} is not open to it"
+            return Unschedulable(((MISMATCH_CONSTRAINTS, 1),), text, True)
+        if self._reserved.offers(host, slice_, member, shape=need.shape):
+            return None
+        if self._checks.room(need, np.array([row])) and self._fits(row, pin.known):
+            return None
+        never = bool((index.capacity[:, row] < np.array(need.lasting)).any())
+        text = f"its host {name} {lacks_text(index, need, row=row)}"
+        return Unschedulable(((INSUFFICIENT, 1),), text, never)
+
+    def _fits(self, row: int, known: KnownShape) -> bool:
+        """Whether a host with nothing free is not asked for nothing."""
+        need, free = known.need, self._index.free
+        return not need.nothing or bool((free[:PORTS, row] > 0).any())
+
+    def _drop(self, slice_: Key, member: int) -> None:
+        host = self._hosts.get(slice_, {}).pop(member, None)
+        if host is None:
+            return
+        if not self._hosts[slice_]:
+            del self._hosts[slice_]
+        del self._by_host[host][slice_, member]
+        if not self._by_host[host]:
+            del self._by_host[host]
