@@ -1,24 +1,28 @@
 """How a host is drained for maintenance, and comes back.
 
-An operator sets the goal; from then on nothing is granted, and every run is ended. A run that is
-ended so uses up no attempt of its task, which gets a new run elsewhere. The host is down once all
+An operator sets the goal; from then on nothing is granted, and every run is ended, those of daemon
+jobs once no other is left. A run that is ended so uses up no attempt of its task, which gets a new run elsewhere. The host is down once all
 its tasks have journaled the ends of their runs, and stays down, whatever becomes of its machine,
 until the operator completes the maintenance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.hold_messages import HostHold
-from peloton.actors.host.ledger import RunPhase, names_of
+from peloton.actors.host.ledger import RunPhase, RunSet, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.task.messages import HOST_MAINTENANCE
-from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Refused, Rest, Send
+from peloton.placement.messages import DAEMON_LABEL
+from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Key, Refused, Rest, Send
+
+DAEMONS_LAST = "only runs of daemon jobs are left"
 
 
 def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
@@ -32,21 +36,44 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
         return Decision(facts=facts, reply=phase, because="in maintenance already")
     if at.level < m.LEVEL_MAINTENANCE:
         return too_early("maintenance needs", m.LEVEL_MAINTENANCE, at=at)
-    stops = tuple(
-        name
-        for crowd, some in held_runs(host)
-        if some.phase not in (RunPhase.KILLING, RunPhase.HELD)
-        for name in names_of(crowd, some.members.raw, run=some.run)
-    )
+    runs = _not_ending(host)
+    others = [(crowd, some) for crowd, some in runs if DAEMON_LABEL not in some.labels]
+    last = 0 < len(others) < len(runs)
+    stops = _names(others if last else runs)
     order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
     refusals, said = refused_at_maintenance(host, HOST_MAINTENANCE)
-    started = (*refusals, f.MaintenanceStarted(HOST_MAINTENANCE))
+    started = (*refusals, f.MaintenanceStarted(HOST_MAINTENANCE, last))
     return Decision(
         facts=started if host.hold is None else (_hold_ended(host.hold), *started),
         sends=(*said, Send(host.backend, order)) if stops else said,
         reply=m.MaintenanceSet(int(Maintenance.DRAINING)),
         because="maintenance was started",
     )
+
+
+def _not_ending(host: Host) -> list[tuple[Key, RunSet]]:
+    """The runs that are not told to end yet."""
+    ending = (RunPhase.KILLING, RunPhase.HELD)
+    return [(crowd, some) for crowd, some in held_runs(host) if some.phase not in ending]
+
+
+def _names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
+    return tuple(
+        name for crowd, some in runs for name in names_of(crowd, some.members.raw, run=some.run)
+    )
+
+
+def end_daemons(host: Host, at: At) -> Decision | None:
+    """End the runs of daemon jobs, once no other run is left; until then, and after it, None."""
+    held = held_runs(host)
+    if not held or not all(DAEMON_LABEL in some.labels for _, some in held):
+        return None
+    stops = _names(_not_ending(host))
+    if not stops:
+        return None
+    order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
+    facts = (f.DaemonsEnding(HOST_MAINTENANCE),)
+    return Decision(facts=facts, sends=(Send(host.backend, order),), because=DAEMONS_LAST)
 
 
 def _hold_ended(hold: HostHold) -> f.HoldEnded:

@@ -127,7 +127,7 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     controller = reports[0].tally.controller if 0 in reports else ""
     state = job_state_of(
         counts,
-        spec.instances,
+        0 if spec.is_daemon else spec.instances,
         known=job.state,
         controller=controller,
         endless=spec.is_service and not job.is_stopped,

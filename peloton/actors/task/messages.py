@@ -104,6 +104,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     max_running_s: float | None = None  # of one run
     together: bool = False  # it is retried only with its gang
     ends_with_slack: bool = False  # one whose slack is taken back is not run again
+    stays: bool = False  # it has one host for good: a run that is lost with it is no failure
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):

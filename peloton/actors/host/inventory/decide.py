@@ -82,8 +82,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
 
 
 def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
-    """What has changed: to placers (they notice gaps), to who follows hosts, and the sum to the root
-    pool.
+    """What has changed: to placers (they notice gaps), to the slices that follow hosts, and the sum
+    to the root pool.
 
     After a recovery each host is sent `RecheckBackend`, because its backend may not know that the
     shard was away.

@@ -1,4 +1,5 @@
-"""What an inventory journals: that it exists, who follows its hosts, and the first one the pools of hosts.
+"""What an inventory journals: that it exists, who follows its hosts; the first one, the pools of
+hosts.
 
 All else is derived from its hosts. A sum must not be a fact: it could drift from the hosts it is
 the sum of.

@@ -1,7 +1,7 @@
 """The state of an inventory, and the index over its hosts.
 
-The state is empty but for who follows its hosts, and the pools of hosts in the first one. What a host itself
-reports must not be in the state: the index follows it.
+The state is empty but for who follows its hosts, and the pools of hosts in the first one. What a
+host itself reports must not be in the state: the index follows it.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from peloton.actors.host.inventory.follow_messages import HostsFound
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.configs import run_limit, spec_rows
 from peloton.actors.job.slice.counts import tally
-from peloton.actors.host.inventory.follow_messages import HostsFound
 from peloton.actors.job.slice.evicting import evict, evict_nobody, room_found
 from peloton.actors.job.slice.following import WANTED, hosts_found, not_followed
 from peloton.actors.job.slice.gang_answers import (

@@ -89,6 +89,8 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         (code, because), notes = gang_why(task, notes, at)
     else:
         code, because = why(task, at)
+    if slice_.homes is not None and code in (HOST, NEVER):
+        code, because = _why_at_home(task, member, because=because, notes=notes)
     since = read("since") or at.now
     row = slice_.specs[read("spec") or 0]
     waits = task.state == TaskStates.THROTTLED
@@ -117,6 +119,14 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         config_version=row.config_version,
         dropped=read("dropped"),
     )
+
+
+def _why_at_home(task: Task, member: int, *, because: str, notes: WishNotes) -> tuple[str, str]:
+    """Code and text of a member that waits for its only host."""
+    text = notes.at_home.get(member, because)
+    if task.admission in PARKS:
+        return HOST, f"{text}; {GIVEN_BACK}"
+    return (NEVER if task.unschedulable else HOST), text
 
 
 def _home(slice_: Slice, member: int) -> str:
