@@ -23,7 +23,7 @@ from peloton.actors.job.grants import (
 )  # fmt: skip
 from peloton.actors.job.messages import JobGoals, JobStates, Notice, StopRecord
 from peloton.actors.job.record import Job as Job
-from peloton.actors.job.record import SliceReport, counts_of, default_goal, known_use
+from peloton.actors.job.record import SliceReport, awaited_of, counts_of, default_goal, known_use
 from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
@@ -54,6 +54,7 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         waits=w.first_waits(fact.spec, fact.at),
         throttled=t.first_starts(fact.spec),
     )
+    made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
         return made
     return with_creation(made, fact.options, opaque=fact.opaque, at=fact.at)

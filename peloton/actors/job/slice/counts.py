@@ -63,7 +63,8 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
             active += raw.bit_count()
     if slice_.homes is not None:
         # Hosts come and go, so no end is for good.
-        return False, active, (("", len(slice_.homes.placed)),), rollout
+        known = ("", len(slice_.homes.placed)), ("RUNNING", int(begun))
+        return False, active, known, rollout
     if not begun and not rollout[0]:
         return None
     waiting = bool(slice_.held.raw or (slice_.closed and slice_.waiting.raw))

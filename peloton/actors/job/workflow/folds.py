@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.grants import count_of
-from peloton.actors.job.record import Job, default_goal
+from peloton.actors.job.record import Job, awaited_of, default_goal
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import facts as f
@@ -62,6 +62,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         confirmed=Bits(),
         overrides=job.overrides if restarts else immutables.Map(fact.overrides),
         workflow=_in(workflow, first, at=fact.at),
+        awaited=awaited_of(job, version),
         past_workflows=past[-ENDED_KEPT_MAX:],
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
@@ -177,6 +178,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         workflow=back,
         version=number,
         confirmed=Bits(),
+        awaited=awaited_of(job, number),
         updated_at=fact.at,
     )
 
