@@ -120,6 +120,8 @@ def test_every_host_has_one_and_hosts_that_join_get_theirs() -> None:
     assert (view.goal, view.summary.state) == (JobGoals.RUNNING, JobStates.RUNNING)
     new = add(cluster, "new")
     everywhere(cluster, job, *cluster.hosts, new)
+    cluster.ask(job, StopJob())
+    cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=30)
     cluster.check_quiet()
 
 
@@ -285,7 +287,7 @@ def test_it_is_stopped_started_restarted_and_deleted() -> None:
     everywhere(cluster, job, *cluster.hosts, late)
     cluster.ask(job, DeleteJob(force=True))
     cluster.run_until(lambda: cluster.over() and not cluster.cells("slice"), within_s=30)
-    cluster.run_for(2.0)
+    cluster.run_for(20.0)  # what was owed is forgotten at a tick
     cluster.check_gone(job)
     new = add(cluster, "new")
     cluster.run_for(5.0)

@@ -1,9 +1,10 @@
 """How a host is drained for maintenance, and comes back.
 
 An operator sets the goal; from then on nothing is granted, and every run is ended, those of daemon
-jobs once no other is left. A run that is ended so uses up no attempt of its task, which gets a new run elsewhere. The host is down once all
-its tasks have journaled the ends of their runs, and stays down, whatever becomes of its machine,
-until the operator completes the maintenance.
+jobs once no other is left. A run that is ended so uses up no attempt of its task, which gets a new
+run elsewhere; that of a daemon job waits for its host. The host is down once all its tasks have
+journaled the ends of their runs, and stays down, whatever becomes of its machine, until the
+operator completes the maintenance.
 """
 
 from __future__ import annotations

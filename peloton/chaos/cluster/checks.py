@@ -20,7 +20,7 @@ from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import GetJob, JobView, StopJob
 from peloton.actors.job.slice.counts import client_state
-from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
+from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
@@ -355,8 +355,8 @@ def outcomes_are_true(cluster: SimulatedCluster) -> None:
         if job not in stopped:
             ended_by_itself(job, shown)
         views: list[InstanceView] = []
-        for number in range(slices_of(shown.summary.instances)):
-            every = ListInstances(0, shown.summary.instances)
+        for number in range(shown.slices):
+            every = ListInstances(0, shown.spec.instances)
             part = _answer(cluster, slice_key(job.partition("/")[2], number), query=every)
             views += part if isinstance(part, tuple) else ()
         states = Counter(view.state for view in views)

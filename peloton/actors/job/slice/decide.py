@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from peloton.actors.host.inventory.follow_messages import HostsFound
+from peloton.actors.host.inventory.follow_messages import HostsFound, UnfollowHosts
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
@@ -144,9 +144,13 @@ def _begun(slice_: Slice, message: m.SetSliceGoal) -> Bits:
 
 
 def _asked(slice_: Slice | None, facts: Iterable[Fact]) -> tuple[Send, ...]:
-    """The question which hosts match, if these facts make it a new one."""
+    """The question which hosts match, if these facts make it a new one; or that it is none."""
     after = _fold(slice_, facts)
-    if after.homes is None or after.homes.seen or after.goal not in WANTED:
+    if after.homes is None:
+        return ()
+    if after.goal not in WANTED:
+        return (Send(after.homes.of.inventory, UnfollowHosts(after.homes.asked)),)
+    if after.homes.seen:
         return ()
     before = slice_.homes if slice_ is not None and slice_.goal in WANTED else None
     return () if before is not None and before.asked == after.homes.asked else (after.homes.ask,)
