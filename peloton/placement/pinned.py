@@ -21,6 +21,7 @@ from peloton.placement.reasons import (
     INSUFFICIENT,
     MISMATCH_CONSTRAINTS,
     MISMATCH_STATUS,
+    QUARANTINED,
     HostChecks,
 )
 from peloton.placement.reserved import ReservedHosts
@@ -129,6 +130,9 @@ class PinnedWishes:
             return Unschedulable(((MISMATCH_STATUS, 1),), text, False)
         if not index.up[row]:
             return Unschedulable(((MISMATCH_STATUS, 1),), f"its host {name} is not up", True)
+        if index.quarantines.left_out[row]:
+            text = f"its host {name} is quarantined after failures of several jobs"
+            return Unschedulable(((QUARANTINED, 1),), text, False)
         if not self._checks.open_to(need.shape)[row]:
             text = f"its host {name} is not open to it"
             return Unschedulable(((MISMATCH_CONSTRAINTS, 1),), text, True)

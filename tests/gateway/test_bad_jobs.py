@@ -69,9 +69,11 @@ def daemon(config: Any) -> None:
 PREEMPTIBLE = task.PreemptionPolicy(type=task.PreemptionPolicy.TYPE_PREEMPTIBLE)
 
 
-BESIDE = task.LabelConstraint(
-    kind=task.LabelConstraint.TASK, label={"key": "a", "value": "b"}, requirement=1
-)
+def beside_tasks(config: Any) -> None:
+    leaf = task.LabelConstraint(
+        kind=task.LabelConstraint.TASK, label={"key": "a", "value": "b"}, requirement=1
+    )
+    constraint(type=task.Constraint.LABEL_CONSTRAINT, labelConstraint=leaf)(config)
 
 
 def both(*changes: Change) -> Change:
@@ -108,7 +110,7 @@ CONFIGS: list[tuple[str, Change, str]] = [
      "config.placementStrategy: a daemon job has one instance on each host"),
     ("daemon with a throttle", both(daemon, job_label("peloton.throttle", "1/s")),
      "config.labels: peloton.throttle: a daemon job has no throttle"),
-    ("daemon beside tasks", both(daemon, constraint(type=task.Constraint.LABEL_CONSTRAINT, labelConstraint=BESIDE)),
+    ("daemon beside tasks", both(daemon, beside_tasks),
      "config.defaultConfig.constraint: a daemon job chooses hosts by their labels"),
     ("daemon that may be first", both(daemon, job_label("peloton.daemon.first", "maybe")),
      "config.labels[0]: peloton.daemon.first: 'maybe' is neither true nor false"),
