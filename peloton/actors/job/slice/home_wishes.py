@@ -74,6 +74,7 @@ def held_first(
                 HOLDER,
                 HOLD_S,
                 slice_.specs[read("spec", one) or 0].run.resources,
+                until=at.now + HOLD_S,
             ),
         )
         for one in some
