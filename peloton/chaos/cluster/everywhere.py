@@ -39,6 +39,7 @@ PARTS = 2
 MARK = Label("daemons", "yes")
 ON_MARKED = Constraint("label", "host", MARK, "greater", 0)
 AGAIN_S = 1.0
+MAINTAIN = "maintain host"
 SETTLED_S = 5.0
 """So long after all are where they should be nothing else is anywhere."""
 
@@ -89,13 +90,17 @@ def mark_host(storm: Storm, action: StormAction) -> None:
 
 
 def maintain_host(storm: Storm, action: StormAction) -> None:
-    """The maintenance of a host begins, or ends."""
-    _tell(storm, action, StartMaintenance() if action.other % 2 else CompleteMaintenance())
+    """The maintenance of a host begins, or ends; never that of all."""
+    message = StartMaintenance() if action.other % 2 else CompleteMaintenance()
+    _tell(storm, action, message, spared=1)
 
 
-def _tell(storm: Storm, action: StormAction, message: Message) -> None:
+def _tell(storm: Storm, action: StormAction, message: Message, *, spared: int = 0) -> None:
     cluster = cluster_of(storm)
-    host = cluster.hosts[action.which % len(cluster.hosts)]
+    hosts = cluster.hosts[spared:]
+    if not hosts:
+        return
+    host = hosts[action.which % len(hosts)]
     storm.strike(action.name, host)
     for daemon in cluster.world.living()[:1]:
         daemon.region.tell([Envelope(host, message)])
@@ -176,7 +181,6 @@ def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
     def all_run() -> bool:
         return seen.all_seen() and not clients.waiting and cluster.world.whole()
 
-    _end_maintenance(cluster)
     reach(cluster, all_up, within_s=within_s)
     if not _asked_for(cluster):
         return
@@ -187,26 +191,26 @@ def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
         clients.stop(OPERATOR, job.key)
 
 
-def _end_maintenance(cluster: SimulatedCluster) -> None:
-    """Have every host up again; those that drain are asked once more a second later."""
+def end_maintenance(cluster: SimulatedCluster) -> None:
+    """Have every host up again; those that drain, or are not known yet, are told a second later."""
     down = [
         host
         for host, state in cluster.cells("host").items()
         if state.maintenance != Maintenance.NONE
     ]
-    if down:
+    if down or not cluster.ready():
         for daemon in cluster.world.living()[:1]:
             daemon.region.tell([Envelope(host, CompleteMaintenance()) for host in down])
         again = cluster.world.now + AGAIN_S
-        cluster.world.later.at(again, lambda: _end_maintenance(cluster))
+        cluster.world.later.at(again, lambda: end_maintenance(cluster))
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {
     "create daemons": create_daemons,
     "change daemons": change_daemons,
     "mark host": mark_host,
-    "maintain host": maintain_host,
+    MAINTAIN: maintain_host,
 }
-WEIGHTS = {"create daemons": 3, "change daemons": 2, "mark host": 4, "maintain host": 2}
+WEIGHTS = {"create daemons": 3, "change daemons": 2, "mark host": 4, MAINTAIN: 2}
 
 DRAWN = ActionDraw("daemon jobs", SHARE, ACTIONS, by_weight(WEIGHTS))

@@ -318,6 +318,8 @@ class StormRun:
         self.observer.calm_at_s = self.checks.promises.quarantines.calm_at = world.now
         calm(self.cluster)
         self.checks.processes.calm(world.later)
+        if everywhere.MAINTAIN in self.storm.struck:
+            everywhere.end_maintenance(self.cluster)
         rolling.settle(self.cluster, within_s=REACHED_S_MAX)
         servicing.end_all(self.cluster, within_s=REACHED_S_MAX)
         everywhere.end_all(self.cluster, within_s=REACHED_S_MAX)
