@@ -18,6 +18,7 @@ from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.spec import DAEMON, Command, JobSpec, TaskConfig
 from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE
+from peloton.chaos.cluster import lending
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.liveness import reach
@@ -90,7 +91,12 @@ def mark_host(storm: Storm, action: StormAction) -> None:
 
 
 def maintain_host(storm: Storm, action: StormAction) -> None:
-    """The maintenance of a host begins, or ends; never that of all."""
+    """The maintenance of a host begins, or ends; never that of all.
+
+    None in storms whose pools are as large as all hosts: they could not be created meanwhile.
+    """
+    if any(other.name in lending.WORK for other in storm.plan.actions):
+        return
     message = StartMaintenance() if action.other % 2 else CompleteMaintenance()
     _tell(storm, action, message, spared=1)
 
