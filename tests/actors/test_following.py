@@ -24,12 +24,19 @@ from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes
 from peloton.actors.job.slice.kind import KIND as SLICES
 from peloton.actors.job.slice.messages import HostsOf, SetSliceGoal, SliceOpening, TaskConfig
-from peloton.actors.job.slice.state import Slice
+from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.kind import KIND as TASKS
-from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE, SetTaskGoal, TaskGoals
+from peloton.actors.task.messages import (
+    LEVEL_SERVICES,
+    SLICE_SIZE,
+    AssignHosts,
+    SetTaskGoal,
+    TaskGoals,
+)
+from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.placement.conditions import EXCLUSIVE, HOST_POOL
-from peloton.placement.messages import Constraint, Label
+from peloton.placement.messages import Constraint, Declined, Label, Placed
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message, Send
@@ -242,6 +249,23 @@ def test_one_that_was_stopped_says_that_it_does_not_follow() -> None:
     assert sent_to(stopped, INVENTORY) == [UnfollowHosts(2)]
     again = told(stopped.state, HostsFound(8, 1, 5, (B,)))
     assert not again.facts and isinstance(again.sends[0].message, UnfollowHosts)
+
+
+def test_a_host_that_its_member_has_not_any_more_is_declined() -> None:
+    """Its number was given to another host while the proposal was on its way."""
+    slice_ = told(opened().state, HostsFound(5, 1, 0, (A,))).state
+    crowd = Crowd(TASKS, Key("task/j/0"))
+    config = slice_.specs[0]
+    ready = Task(TaskGoals.RUNNING, TaskStates.WAITING, config.policy, admission=Admission.ADMITTED)
+    crowd.classes[ready] = 1
+    crowd.columns.add(1)
+    crowd.columns.write("spec", 1, value=0)
+    notes = WishNotes(wished=Bits.of(0), wished_at=0.0)
+    at = At(0.0, SLICE, Key("placer/0"), index=crowd, notes=notes, level=LEVEL_SERVICES)
+    for host, launched in ((B, False), (A, True)):
+        outcome = SLICES.decide[Placed](slice_, Placed(1, Bits.of(0), (host,)), at)
+        sent = [type(send.message) for send in outcome.sends]
+        assert sent == ([AssignHosts] if launched else [Declined])
 
 
 def test_hosts_and_members_are_the_same_pairs_whatever_happens() -> None:

@@ -20,6 +20,7 @@ import msgspec
 from peloton.actors.host import facts as host_facts
 from peloton.actors.host import granting, hold_messages
 from peloton.actors.host import messages as host_messages
+from peloton.actors.host.inventory import following
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job import orders, throttle, waits
@@ -408,6 +409,7 @@ PLANTED: dict[str, Planted] = {
     "a service that succeeds has ended": Planted(
         _Kind("task"), "pursue", _ends_what_succeeds, seed=5
     ),
+    "a host that joins is not told": Planted(following, "_news", _nothing, seed=72),
     "a host forgets its pool": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
     ),
