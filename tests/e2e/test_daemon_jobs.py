@@ -49,5 +49,5 @@ def test_it_runs_on_every_host_leaves_one_that_drains_and_joins_a_new_one(tmp_pa
         assert len(said.read_text().split()) == 5, "the others went on"
         cluster.cli("job", "stop", job)
         c.wait_for(lambda: not hosts_of(cluster, job), "all to end")
-        plan = cluster.cli("plan", "job", str(spec), "--pool", pool, check=False)
+        plan = cluster.cli("plan", "job", str(spec), pool, check=False)
         assert plan.returncode and "a daemon job cannot be planned yet" in plan.stderr

@@ -20,6 +20,7 @@ from peloton.actors.host.messages import (
 )
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.job.messages import (
+    CreateJob,
     DeleteJob,
     JobGoals,
     JobStates,
@@ -131,6 +132,7 @@ def test_a_cluster_without_hosts_has_none_and_is_pending() -> None:
     cluster.run_for(5.0)
     line = cluster.job(job).summary
     assert (line.state, line.instances, line.counts) == (JobStates.PENDING, 0, ())
+    assert cluster.job(job).because == "no host is one that it is for"
     host = add(cluster, "fast", SSD)
     everywhere(cluster, job, host)
 
@@ -386,8 +388,6 @@ def test_more_hosts_than_numbers_in_a_part_are_in_others() -> None:
 )
 def test_what_makes_no_sense_is_refused(change: dict[str, Any], field: str) -> None:
     cluster = cluster_of(hosts=1)
-    from peloton.actors.job.messages import CreateJob
-
     answer = cluster.ask(job_id("d"), CreateJob(msgspec.structs.replace(daemon(), **change)))
     assert isinstance(answer, Refused)
     assert answer.field == field

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peloton.actors.host.inventory.follow_messages import FollowTerms
+from peloton.actors.host.inventory.messages import FollowTerms
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.entity_version import EntityVersion

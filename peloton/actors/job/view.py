@@ -126,4 +126,6 @@ def _because(job: Job) -> str:
         return f"{open_slices} of {job.slices} slices are still being opened"
     if job.state == JobStates.KILLING:
         return "instances are being stopped"
+    if job.state == JobStates.PENDING and job.spec is not None and job.spec.is_daemon:
+        return "" if job.counts else "no host is one that it is for"
     return ""

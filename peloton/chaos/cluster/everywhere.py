@@ -197,18 +197,18 @@ def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
         clients.stop(OPERATOR, job.key)
 
 
-def end_maintenance(cluster: SimulatedCluster) -> None:
-    """Have every host up again; those that drain, or are not known yet, are told a second later."""
+def end_maintenance(cluster: SimulatedCluster, until: float) -> None:
+    """Have every host up again, until then: some drain, and orders of the storm may come late."""
     down = [
         host
         for host, state in cluster.cells("host").items()
         if state.maintenance != Maintenance.NONE
     ]
-    if down or not cluster.ready():
-        for daemon in cluster.world.living()[:1]:
-            daemon.region.tell([Envelope(host, CompleteMaintenance()) for host in down])
-        again = cluster.world.now + AGAIN_S
-        cluster.world.later.at(again, lambda: end_maintenance(cluster))
+    for daemon in cluster.world.living()[:1] if down else ():
+        daemon.region.tell([Envelope(host, CompleteMaintenance()) for host in down])
+    again = cluster.world.now + AGAIN_S
+    if again < until:
+        cluster.world.later.at(again, lambda: end_maintenance(cluster, until))
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {

@@ -319,7 +319,7 @@ class StormRun:
         calm(self.cluster)
         self.checks.processes.calm(world.later)
         if everywhere.MAINTAIN in self.storm.struck:
-            everywhere.end_maintenance(self.cluster)
+            everywhere.end_maintenance(self.cluster, world.now + REACHED_S_MAX)
         rolling.settle(self.cluster, within_s=REACHED_S_MAX)
         servicing.end_all(self.cluster, within_s=REACHED_S_MAX)
         everywhere.end_all(self.cluster, within_s=REACHED_S_MAX)

@@ -9,7 +9,10 @@ None must concern a single run: hosts report those.
 from __future__ import annotations
 
 from peloton.actors.host.hold_messages import TaskHold
-from peloton.actors.host.inventory.follow_messages import FollowHosts, UnfollowHosts
+from peloton.actors.host.inventory.follow_messages import FollowHosts as FollowHosts
+from peloton.actors.host.inventory.follow_messages import FollowTerms as FollowTerms
+from peloton.actors.host.inventory.follow_messages import HostsFound as HostsFound
+from peloton.actors.host.inventory.follow_messages import UnfollowHosts as UnfollowHosts
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import DEFAULT_HOST_POOL

@@ -7,7 +7,7 @@ host is up: its member waits for it.
 
 from __future__ import annotations
 
-from peloton.actors.host.inventory.follow_messages import HostsFound, UnfollowHosts
+from peloton.actors.host.inventory.messages import HostsFound, UnfollowHosts
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice

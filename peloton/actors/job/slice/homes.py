@@ -13,7 +13,7 @@ from typing import Any
 import immutables
 import msgspec
 
-from peloton.actors.host.inventory.follow_messages import FollowHosts, FollowTerms
+from peloton.actors.host.inventory.messages import FollowHosts, FollowTerms
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.messages import HostsOf
 from peloton.runtime.vocabulary import Bits, Key, Send, Value

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from peloton.actors.host.inventory.follow_messages import FollowTerms, HostsFound
+from peloton.actors.host.inventory.messages import FollowTerms, HostsFound
 from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.resources import Resources
