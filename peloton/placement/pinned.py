@@ -34,14 +34,17 @@ Member = tuple[Key, int]
 
 
 class _Pin(NamedTuple):
-    """A member that waits for a host. `refused`: the number of the report by which the host has
-    refused it; -1 if it has not."""
+    """A member that waits for its host. `refused`: the number of the report by which the host has
+    refused it; -1 if it has not. `never`: what its slice was told of that; None: nothing yet."""
 
+    slice: Key
+    member: int
+    host: Key
     number: int
     known: KnownShape
     refused: int
     seen_at: float
-    never: bool
+    never: bool | None = None
 
 
 class PinnedWishes:
@@ -78,11 +81,11 @@ class PinnedWishes:
         if self._by_host:  # a proposal to another may be over, of which the host reports nothing
             news |= dict.fromkeys(self._index.names[row] for row in self._index.news.rows)
         for host in news:
-            for (slice_, member), pin in [*self._by_host.get(host, {}).items()]:
+            for pin in [*self._by_host.get(host, {}).values()]:
                 if pin.seen_at + KEPT_LOST_S < now:
-                    self._drop(slice_, member)  # its slice has not repeated it
-                    continue
-                sends += self._try(slice_, member, host=host, pin=pin, now=now, told=pin.never)
+                    self._drop(pin.slice, pin.member)  # its slice has not repeated it
+                else:
+                    sends += self._try(pin, now)
         for wish in wishes:
             sends += self._answer(wish, now)
         return sends
@@ -90,38 +93,42 @@ class PinnedWishes:
     def _answer(self, wish: Wish, now: float) -> list[Send]:
         known, sends = self._shapes.of(wish.shape), list[Send]()
         rows = [self._index.receive_refusal(summary) for summary in wish.refused]
-        refused = {self._index.names[row] for row in rows if row is not None}
+        refused = {
+            self._index.names[row]: self._index.news.report_number(row)
+            for row in rows
+            if row is not None
+        }
         for member, host in zip(wish.members, wish.hosts, strict=True):
             self._drop(wish.slice, member)
-            row = self._index.rows.get(host)
-            at = self._index.news.report_number(row) if host in refused and row is not None else -1
-            pin = _Pin(wish.number, known, at, now, never=False)
-            sends += self._try(wish.slice, member, host=host, pin=pin, now=now, told=None)
+            at = refused.get(host, -1)
+            sends += self._try(_Pin(wish.slice, member, host, wish.number, known, at, now), now)
         return sends
 
-    def _try(
-        self, slice_: Key, member: int, *, host: Key, pin: _Pin, now: float, told: bool | None
-    ) -> list[Send]:
-        """Propose the host, or keep the member; `told`: whether its slice knows that it never fits,
-        None where it knows nothing yet."""
-        why = self._why_not(slice_, member, host=host, pin=pin)
+    def _try(self, pin: _Pin, now: float) -> list[Send]:
+        """Propose the host, or keep the member and say why, unless its slice was told so."""
+        why, members = self._why_not(pin), Bits.of(pin.member)
         if why is None:
-            row, members = self._index.rows[host], Bits.of(member)
-            if not self._reserved.offers(host, slice_, member, shape=pin.known.need.shape):
-                self._index.propose_few(pin.known.need, [row], counts=[1], now=now)
-            self._drop(slice_, member)
-            return [Send(slice_, Placed(pin.number, members, (host,), pin.known.number))]
-        self._hosts.setdefault(slice_, {})[member] = host
-        pin = pin._replace(never=why.never)
-        self._by_host.setdefault(host, {})[slice_, member] = pin
-        if told is not None and told == why.never:
+            row, need = self._index.rows[pin.host], pin.known.need
+            if not self._is_held(pin):
+                self._index.propose_few(need, [row], counts=[1], now=now)
+            self._drop(pin.slice, pin.member)
+            return [Send(pin.slice, Placed(pin.number, members, (pin.host,), pin.known.number))]
+        self._hosts.setdefault(pin.slice, {})[pin.member] = pin.host
+        here = self._by_host.setdefault(pin.host, {})
+        here[pin.slice, pin.member] = pin._replace(never=why.never)
+        if pin.never == why.never:
             return []
-        return [unplaced(slice_, pin.number, members=Bits.of(member), why=why, kept=True)]
+        return [unplaced(pin.slice, pin.number, members=members, why=why, kept=True)]
 
-    def _why_not(self, slice_: Key, member: int, *, host: Key, pin: _Pin) -> Unschedulable | None:
+    def _is_held(self, pin: _Pin) -> bool:
+        """Whether the host is held for the member, and has room for it."""
+        shape = pin.known.need.shape
+        return self._reserved.offers(pin.host, pin.slice, member=pin.member, shape=shape)
+
+    def _why_not(self, pin: _Pin) -> Unschedulable | None:
         """Why its host cannot have the member now; None if it can."""
-        index, need, name = self._index, pin.known.need, host.partition("/")[2]
-        row = index.rows.get(host)
+        index, need, name = self._index, pin.known.need, pin.host.partition("/")[2]
+        row = index.rows.get(pin.host)
         if row is None:
             text = f"the placer does not know its host {name} yet"
             return Unschedulable(((MISMATCH_STATUS, 1),), text, False)
@@ -136,7 +143,7 @@ class PinnedWishes:
         if not self._checks.open_to(need.shape)[row]:
             text = f"its host {name} is not open to it"
             return Unschedulable(((MISMATCH_CONSTRAINTS, 1),), text, True)
-        if self._reserved.offers(host, slice_, member, shape=need.shape):
+        if self._is_held(pin):
             return None
         if self._checks.room(need, np.array([row])) and self._fits(row, pin.known):
             return None

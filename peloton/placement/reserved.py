@@ -89,7 +89,7 @@ class ReservedHosts:
                 left.append(wish)
         return left, sends
 
-    def offers(self, host: Key, slice_: Key, member: int, *, shape: Shape) -> bool:
+    def offers(self, host: Key, slice_: Key, *, member: int, shape: Shape) -> bool:
         """Whether this host is held for the member, and has room for it."""
         held = self._hosts.get(host)
         if held is None or self._of_slice.get(slice_, {}).get(member) != host:

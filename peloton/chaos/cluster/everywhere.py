@@ -87,7 +87,7 @@ def mark_host(storm: Storm, action: StormAction) -> None:
     message = ConfigureHost(
         setup.host_capacity, labels, MACHINE_BACKEND, unreachable_timeout_s=timeout
     )
-    _tell(storm, action, message)
+    _tell(storm, action, message=message)
 
 
 def maintain_host(storm: Storm, action: StormAction) -> None:
@@ -98,10 +98,10 @@ def maintain_host(storm: Storm, action: StormAction) -> None:
     if any(other.name in lending.WORK for other in storm.plan.actions):
         return
     message = StartMaintenance() if action.other % 2 else CompleteMaintenance()
-    _tell(storm, action, message, spared=1)
+    _tell(storm, action, message=message, spared=1)
 
 
-def _tell(storm: Storm, action: StormAction, message: Message, *, spared: int = 0) -> None:
+def _tell(storm: Storm, action: StormAction, *, message: Message, spared: int = 0) -> None:
     cluster = cluster_of(storm)
     hosts = cluster.hosts[spared:]
     if not hosts:

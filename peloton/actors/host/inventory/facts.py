@@ -1,5 +1,4 @@
-"""What an inventory journals: that it exists, who follows its hosts; the first one, the pools of
-hosts.
+"""What an inventory journals: that it exists, who follows its hosts, and which pools there are.
 
 All else is derived from its hosts. A sum must not be a fact: it could drift from the hosts it is
 the sum of.

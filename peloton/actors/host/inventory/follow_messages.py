@@ -36,7 +36,7 @@ class UnfollowHosts(Message, frozen=True, gc=False, array_like=True):
     asked: int
 
 
-class HostsFound(Latest, frozen=True, gc=False, array_like=True):
+class HostsTold(Latest, frozen=True, gc=False, array_like=True):
     """Inventory to slice: which hosts match.
 
     `previous` is the version that the changes are based on; 0 where `joined` are all of them.

@@ -17,7 +17,7 @@ from peloton.actors.host.inventory import facts as f
 from peloton.actors.host.inventory.follow_messages import (
     FollowHosts,
     FollowTerms,
-    HostsFound,
+    HostsTold,
     UnfollowHosts,
 )
 from peloton.actors.host.inventory.messages import LEVEL_UNREAD
@@ -88,10 +88,10 @@ class FollowedHosts:
                 if terms.constraint not in all_of:
                     all_of[terms.constraint] = _matching(hosts, terms.constraint)
                 found = [key for key in all_of[terms.constraint] if in_part(key, terms)]
-                report = HostsFound(version, asked, 0, tuple(found))
+                report = HostsTold(version, asked, 0, tuple(found))
                 self._told[follower] = _Told(asked, version, dict.fromkeys(found))
             elif (news := _news(told, terms, changed=changed, hosts=hosts)) is not None:
-                report = HostsFound(version, asked, told.version, *news)
+                report = HostsTold(version, asked, told.version, *news)
                 self._told[follower] = told._replace(version=version)
             else:
                 continue
@@ -100,7 +100,7 @@ class FollowedHosts:
 
 
 def _matching(hosts: Mapping[Key, Host], constraint: Constraint | None) -> list[Key]:
-    return sorted(key for key, host in hosts.items() if matches(key, host, constraint))
+    return sorted(key for key, host in hosts.items() if matches(key, host, constraint=constraint))
 
 
 def _news(
@@ -110,7 +110,11 @@ def _news(
     joined, left = [], []
     for key in changed:
         host = hosts.get(key)
-        is_one = host is not None and in_part(key, terms) and matches(key, host, terms.constraint)
+        is_one = (
+            host is not None
+            and in_part(key, terms)
+            and matches(key, host, constraint=terms.constraint)
+        )
         if is_one and key not in told.hosts:
             joined.append(key)
             told.hosts[key] = None
@@ -126,7 +130,7 @@ def in_part(host: Key, terms: FollowTerms) -> bool:
     return terms.parts == 1 or (zlib.crc32(host.encode()) >> 16) % terms.parts == terms.part
 
 
-def matches(key: Key, host: Host, constraint: Constraint | None) -> bool:
+def matches(key: Key, host: Host, *, constraint: Constraint | None) -> bool:
     """Whether a host is one on which such a task is to run, be it up or not."""
     labels = host.all_labels
     if closed_to(constraint, labels):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from peloton.actors.host.inventory.messages import HostsFound, UnfollowHosts
+from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
@@ -300,7 +300,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Evict: evict,
     RoomFound: room_found,
     GangPlaced: gang_placed,
-    HostsFound: hosts_found,
+    HostsTold: hosts_found,
 }
 
 
@@ -318,5 +318,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Evict: evict_nobody,
     RoomFound: _nothing,
     GangPlaced: gang_unknown,
-    HostsFound: not_followed,
+    HostsTold: not_followed,
 }

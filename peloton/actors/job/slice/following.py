@@ -7,7 +7,7 @@ host is up: its member waits for it.
 
 from __future__ import annotations
 
-from peloton.actors.host.inventory.messages import HostsFound, UnfollowHosts
+from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
@@ -21,7 +21,7 @@ NOT_FOLLOWED = "it does not follow hosts any more"
 FULL = "no number is left for %d hosts: a slice has a thousand"
 
 
-def hosts_found(slice_: Slice, message: HostsFound, at: At) -> Decision:
+def hosts_found(slice_: Slice, message: HostsTold, at: At) -> Decision:
     """Hosts match, or do so no more: their members are to run, or to end."""
     homes = slice_.homes
     if homes is None or slice_.goal not in WANTED:
@@ -40,17 +40,17 @@ def hosts_found(slice_: Slice, message: HostsFound, at: At) -> Decision:
     return Decision(facts=(fact,), sends=tuple(sends), because=because)
 
 
-def not_followed(message: HostsFound, at: At) -> Decision:
+def not_followed(message: HostsTold, at: At) -> Decision:
     """Nobody wants to know of hosts here."""
     return Decision(sends=(Send(SENDER, UnfollowHosts(message.asked)),), because=NOT_FOLLOWED)
 
 
-def _seen(homes: Homes, message: HostsFound) -> f.HostsSeen:
+def _seen(homes: Homes, message: HostsTold) -> f.HostsSeen:
     """What the message changes."""
     joined = tuple(host for host in message.joined if not homes.knows(host))
     if message.previous:
         return f.HostsSeen(message.version, joined, tuple(filter(homes.knows, message.left)))
-    every, found = (*homes.members, *homes.waiting), frozenset(message.joined)
+    every, found = (*sorted(homes.members), *homes.waiting), frozenset(message.joined)
     left = sorted(host for host in every if host not in found and homes.knows(host))
     return f.HostsSeen(message.version, joined, tuple(left))
 

@@ -30,7 +30,7 @@ def at_home(homes: Homes, message: Placed) -> Bits:
     return Bits.of(*(member for member, host in pairs if homes.hosts.get(member) == host))
 
 
-def told_why(notes: WishNotes, message: Unplaced, members: Bits) -> WishNotes:
+def told_why(notes: WishNotes, message: Unplaced, *, members: Bits) -> WishNotes:
     """The notes with why these members have no room."""
     return msgspec.structs.replace(
         notes, at_home=notes.at_home.update(dict.fromkeys(members, message.text))
@@ -52,7 +52,7 @@ def _without(known: Any, members: Bits) -> Any:
 
 
 def held_first(
-    slice_: Slice, notes: WishNotes, members: Bits, at: At
+    slice_: Slice, notes: WishNotes, *, members: Bits, at: At
 ) -> tuple[tuple[Send, ...], WishNotes]:
     """Orders to hosts to keep room for these members, unless they have one that lasts."""
     homes = slice_.homes

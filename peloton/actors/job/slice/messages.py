@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from peloton.actors.host.inventory.messages import FollowTerms, HostsFound
+from peloton.actors.host.inventory.messages import FollowTerms, HostsTold
 from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.resources import Resources
@@ -346,7 +346,7 @@ MESSAGES: dict[int, type] = {
     7: RoomFound,
     8: GangPlaced,
     9: RunNotStarted,
-    70: HostsFound,
+    70: HostsTold,
 }
 
 

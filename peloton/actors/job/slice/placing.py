@@ -90,8 +90,8 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
         sends = (*sends, Send(notes.placer, Declined(at.key, wanted)))
     after = msgspec.structs.replace(notes, wished=notes.wished - members)
     if slice_.homes is not None:  # each has a host, and a reason, of its own
-        after = told_why(after, message, members)
-        held, after = held_first(slice_, after, Bits() if message.never else members, at)
+        after = told_why(after, message, members=members)
+        held, after = held_first(slice_, after, members=Bits() if message.never else members, at=at)
         sends = (*sends, *held)
     else:
         after = msgspec.structs.replace(
