@@ -7,7 +7,6 @@ keep anything that has to survive: slices repeat their wishes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from peloton.placement.needs import PORTS
 from peloton.placement.proposals import unplaced
 from peloton.placement.reasons import (
     INSUFFICIENT,
+    LAUNCHES_STOPPED,
     MISMATCH_CONSTRAINTS,
     MISMATCH_STATUS,
     QUARANTINED,
@@ -58,6 +58,7 @@ class PinnedWishes:
         self._by_host: dict[Key, dict[Member, _Pin]] = {}
         self._hosts: dict[Key, dict[int, Key]] = {}  # by slice and member
         self._news: dict[Key, None] = {}  # hosts with pins that have reported
+        self._stopped = ""  # why no host is proposed at all
 
     def __len__(self) -> int:
         return sum(map(len, self._hosts.values()))
@@ -69,13 +70,22 @@ class PinnedWishes:
                 if summary.host in self._by_host:
                     self._news[summary.host] = None
 
+    def stop(self, text: str) -> None:
+        """Propose no host, for this reason; "": propose them again. All are told so."""
+        self._stopped = text
+        for host, pins in self._by_host.items():
+            self._news[host] = None
+            for name, pin in pins.items():
+                pins[name] = pin._replace(never=None)
+
     def retain(self, slice_: Key, wanted: Bits) -> None:
         """Of this slice only these members still want hosts."""
         for member in [one for one in self._hosts.get(slice_, ()) if one not in wanted]:
             self._drop(slice_, member)
 
-    def serve(self, wishes: Iterable[Wish], now: float) -> list[Send]:
-        """Propose what there is room for now, to whoever waits and to these wishes."""
+    def serve(self, wishes: list[Wish], now: float) -> tuple[list[Wish], list[Send]]:
+        """The wishes whose members may run anywhere; and proposals to whoever waits and to the
+        others, of what there is room for now."""
         sends: list[Send] = []
         news, self._news = self._news, {}
         if self._by_host:  # a proposal to another may be over, of which the host reports nothing
@@ -86,9 +96,12 @@ class PinnedWishes:
                     self._drop(pin.slice, pin.member)  # its slice has not repeated it
                 else:
                     sends += self._try(pin, now)
-        for wish in wishes:
+        mine = [wish for wish in wishes if wish.hosts]
+        if not mine:
+            return wishes, sends
+        for wish in mine:
             sends += self._answer(wish, now)
-        return sends
+        return [wish for wish in wishes if not wish.hosts], sends
 
     def _answer(self, wish: Wish, now: float) -> list[Send]:
         known, sends = self._shapes.of(wish.shape), list[Send]()
@@ -127,6 +140,8 @@ class PinnedWishes:
 
     def _why_not(self, pin: _Pin) -> Unschedulable | None:
         """Why its host cannot have the member now; None if it can."""
+        if self._stopped:
+            return Unschedulable(((LAUNCHES_STOPPED, 1),), self._stopped, False)
         index, need, name = self._index, pin.known.need, pin.host.partition("/")[2]
         row = index.rows.get(pin.host)
         if row is None:

@@ -1,10 +1,11 @@
 """How a host is drained for maintenance, and comes back.
 
-An operator sets the goal; from then on nothing is granted, and every run is ended, those of daemon
-jobs once no other is left. A run that is ended so uses up no attempt of its task, which gets a new
-run elsewhere; that of a daemon job waits for its host. The host is down once all its tasks have
-journaled the ends of their runs, and stays down, whatever becomes of its machine, until the
-operator completes the maintenance.
+An operator sets the goal; from then on nothing is granted, and every run is ended. A run that is
+ended so uses up no attempt of its task, which gets a new run elsewhere. Instances of services are
+not ended here: their slices are asked to, which know whether the job can spare them now. Those of
+daemon jobs end once no other run is left, and wait for their host. The host is down once all its
+tasks have journaled the ends of their runs, and stays down, whatever becomes of its machine, until
+the operator completes the maintenance.
 """
 
 from __future__ import annotations
@@ -16,12 +17,23 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.hold_messages import HostHold
-from peloton.actors.host.ledger import RunPhase, RunSet, names_of
+from peloton.actors.host.ledger import LedgerRun, RunPhase, RunSet, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
 from peloton.actors.host.state import Host, Maintenance
-from peloton.actors.task.messages import HOST_MAINTENANCE
+from peloton.actors.job.slice.budget_messages import AskToEnd
+from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
 from peloton.placement.messages import DAEMON_LABEL
-from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Key, Refused, Rest, Send
+from peloton.runtime.vocabulary import (
+    SETTLED,
+    WAITING,
+    At,
+    Bits,
+    Decision,
+    Key,
+    Refused,
+    Rest,
+    Send,
+)
 
 DAEMONS_LAST = "only runs of daemon jobs are left"
 
@@ -38,24 +50,29 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
     if at.level < m.LEVEL_MAINTENANCE:
         return too_early("maintenance needs", m.LEVEL_MAINTENANCE, at=at)
     runs = _not_ending(host)
-    others = [(crowd, some) for crowd, some in runs if DAEMON_LABEL not in some.labels]
-    last = 0 < len(others) < len(runs)
+    others = [each for each in runs if DAEMON_LABEL not in each[1].labels]
+    last = len(others) < len(runs) and not _has_only_daemons(host)
     stops = _names(others if last else runs)
     order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
     refusals, said = refused_at_maintenance(host, HOST_MAINTENANCE)
     started = (*refusals, f.MaintenanceStarted(HOST_MAINTENANCE, last))
+    asked = _asked(host)
     return Decision(
         facts=started if host.hold is None else (_hold_ended(host.hold), *started),
-        sends=(*said, Send(host.backend, order)) if stops else said,
+        sends=(*said, *((Send(host.backend, order),) if stops else ()), *asked),
         reply=m.MaintenanceSet(int(Maintenance.DRAINING)),
         because="maintenance was started",
     )
 
 
 def _not_ending(host: Host) -> list[tuple[Key, RunSet]]:
-    """The runs that are not told to end yet."""
+    """The runs that are not told to end yet, without those of which slices are asked."""
     ending = (RunPhase.KILLING, RunPhase.HELD)
-    return [(crowd, some) for crowd, some in held_runs(host) if some.phase not in ending]
+    return [each for each in held_runs(host) if each[1].phase not in ending and not each[1].asks]
+
+
+def _has_only_daemons(host: Host) -> bool:
+    return all(DAEMON_LABEL in some.labels for _, some in held_runs(host))
 
 
 def _names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
@@ -66,15 +83,34 @@ def _names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
 
 def end_daemons(host: Host, at: At) -> Decision | None:
     """End the runs of daemon jobs, once no other run is left; until then, and after it, None."""
-    held = held_runs(host)
-    if not held or not all(DAEMON_LABEL in some.labels for _, some in held):
-        return None
-    stops = _names(_not_ending(host))
+    stops = _names(_not_ending(host)) if _has_only_daemons(host) else ()
     if not stops:
         return None
     order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
     facts = (f.DaemonsEnding(HOST_MAINTENANCE),)
     return Decision(facts=facts, sends=(Send(host.backend, order),), because=DAEMONS_LAST)
+
+
+def asked_to_end(host: Host) -> tuple[Send, ...]:
+    """What slices are asked, until their runs are ending."""
+    return _asked(host) if host.maintenance == Maintenance.DRAINING else ()
+
+
+def _asked(host: Host) -> tuple[Send, ...]:
+    asked: dict[Key, dict[int, Bits]] = {}
+    for crowd, some in host.runs.sets():
+        if waits_for_slice(some):
+            runs = asked.setdefault(slice_of_crowd(crowd), {})
+            runs[some.run] = runs.get(some.run, Bits()) | some.members
+    return tuple(
+        Send(slice_, AskToEnd(tuple(sorted(runs.items(), key=lambda each: each[0]))))
+        for slice_, runs in asked.items()
+    )
+
+
+def waits_for_slice(some: RunSet | LedgerRun) -> bool:
+    """Whether runs of a host that goes down go on until their slice ends them."""
+    return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
 
 
 def _hold_ended(hold: HostHold) -> f.HoldEnded:

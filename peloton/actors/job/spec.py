@@ -155,6 +155,9 @@ def _check_daemon(spec: JobSpec) -> Refused | None:
         return _invalid(f"{DEFAULT}.constraint", text)
     if spec.throttle is not None:
         return _invalid("labels", "peloton.throttle: a daemon job has no throttle")
+    if spec.maximum_unavailable:
+        text = "a daemon job has no limit of unavailable instances yet"
+        return _invalid("sla.maximumUnavailableInstances", text)
     if spec.spread:
         text = "a daemon job has one instance on each host, whatever the strategy"
         return _invalid("placementStrategy", text)

@@ -42,6 +42,7 @@ from peloton.chaos.cluster import (
     rolling,
     scheduling,
     servicing,
+    sparing,
     tiny,
     workload,
 )
@@ -92,6 +93,7 @@ LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
+    sparing.DRAWN,
     everywhere.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
@@ -102,7 +104,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
     **dict.fromkeys(displacing.WORK, displacing.LEVEL),
     **dict.fromkeys(servicing.WORK, servicing.LEVEL),
-    **dict.fromkeys(rolling.WORK, servicing.LEVEL),
+    **dict.fromkeys((*rolling.WORK, *sparing.WORK), servicing.LEVEL),
     **dict.fromkeys(everywhere.WORK, everywhere.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
@@ -247,6 +249,8 @@ def _fates(plan: ClusterPlan) -> RunFates:
         outcome = FAILURE if chance.random() < plan.failing else SUCCESS
         if larger.LARGE_NAME in run:
             return Fate(chance.choice((0.5, 1.0, plan.duration_s)), outcome)
+        if sparing.BOUNDED_NAME in run:
+            return Fate(chance.uniform(*sparing.LASTS_S), outcome)
         return Fate(chance.uniform(0.1, plan.duration_s), outcome)
 
     return fate
@@ -321,6 +325,7 @@ class StormRun:
         if everywhere.MAINTAIN in self.storm.struck:
             everywhere.end_maintenance(self.cluster, world.now + REACHED_S_MAX)
         rolling.settle(self.cluster, within_s=REACHED_S_MAX)
+        sparing.settle(self.cluster, within_s=REACHED_S_MAX)
         servicing.end_all(self.cluster, within_s=REACHED_S_MAX)
         everywhere.end_all(self.cluster, within_s=REACHED_S_MAX)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)

@@ -114,7 +114,7 @@ def _crowd(slice_: Slice) -> Key:
     return crowd_key(slice_.job.partition("/")[2], slice_.number)
 
 
-def owed(slice_: Slice) -> tuple[Send, ...]:
+def asked_of_inventory(slice_: Slice) -> tuple[Send, ...]:
     """The question which hosts match, until it is answered."""
     homes = slice_.homes
     if homes is None or homes.seen or slice_.goal not in WANTED:

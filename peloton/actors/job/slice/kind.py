@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.availability import asked
+from peloton.actors.job.slice.budget_messages import MemberRestarted
 from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import (
     FACTS,
+    EndsAsked,
     GangComplete,
     GangFormed,
     HomesGiven,
@@ -18,16 +21,20 @@ from peloton.actors.job.slice.facts import (
     LeaveChanged,
     MembersEvicted,
     MembersSettled,
+    MembersSpared,
     MembersTaken,
+    RestartGiven,
     RestartsOrdered,
     RolloutBegun,
     RunsLimited,
     SliceGrown,
+    SpareWished,
 )
 from peloton.actors.job.slice.finding import find_instances
-from peloton.actors.job.slice.following import owed
+from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
+from peloton.actors.job.slice.sparing import deadline
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
@@ -38,7 +45,7 @@ from peloton.actors.task.messages import (
     LEVEL_SERVICES,
     TaskGoals,
 )
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import Key, Kind, Send
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
@@ -48,6 +55,10 @@ FOLLOWED_KEPT_MAX = 16_384
 
 def _partition(key: Key) -> str:
     return key.partition("/")[2]
+
+
+def _owed(slice_: Slice) -> tuple[Send, ...]:
+    return asked_of_inventory(slice_) if slice_.homes is not None else asked(slice_)
 
 
 def _ended(slice_: Slice, crowd: object) -> bool:
@@ -77,8 +88,9 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         messages=m.MESSAGES,
         facts=FACTS,
         partition=_partition,
+        deadline=deadline,
+        owed=_owed,
         ended=_ended,
-        owed=owed,
         follows=_follows,
         report=report,
         report_interval_s=TALLY_INTERVAL_S,
@@ -87,7 +99,12 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         recall_s=recall_with(policy),
         inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
         queries={501: m.ListInstances, 502: m.FindInstances},
-        answers={501: m.InstanceView, 502: m.InstancesFound, 503: m.InstanceEventsDropped},
+        answers={
+            501: m.InstanceView,
+            502: m.InstancesFound,
+            503: m.InstanceEventsDropped,
+            504: MemberRestarted,
+        },
         lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
         fresh=_fresh,
         since={
@@ -96,7 +113,11 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             MembersEvicted: LEVEL_PREEMPTION,
             **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
             **dict.fromkeys(
-                (RolloutBegun, LeaveChanged, MembersTaken, MembersSettled), LEVEL_SERVICES
+                (
+                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled),
+                    *(MembersSpared, EndsAsked, SpareWished, RestartGiven, MemberRestarted),
+                ),
+                LEVEL_SERVICES,
             ),
             **dict.fromkeys((HostsSeen, HostsMissed, HomesGiven, HomesLeft), LEVEL_SERVICES),
         },
