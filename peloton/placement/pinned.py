@@ -96,12 +96,12 @@ class PinnedWishes:
                     self._drop(pin.slice, pin.member)  # its slice has not repeated it
                 else:
                     sends += self._try(pin, now)
-        mine = [wish for wish in wishes if wish.hosts]
-        if not mine:
-            return wishes, sends
-        for wish in mine:
-            sends += self._answer(wish, now)
-        return [wish for wish in wishes if not wish.hosts], sends
+        mine = False
+        for wish in wishes:
+            if wish.hosts:
+                mine = True
+                sends += self._answer(wish, now)
+        return ([wish for wish in wishes if not wish.hosts] if mine else wishes), sends
 
     def _answer(self, wish: Wish, now: float) -> list[Send]:
         known, sends = self._shapes.of(wish.shape), list[Send]()

@@ -207,7 +207,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
             gang_together=spec.gang_together,
             strategy=spec.strategy,
             service=spec.is_service and not spec.is_daemon,
-            hosts_of=_hosts_of(spec, number) if spec.is_daemon else None,
+            hosts_of=_hosts_of(spec, number) if spec.inventories else None,
         )
     return SetSliceGoal(
         version=job.version,

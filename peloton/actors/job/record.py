@@ -12,7 +12,7 @@ from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import Use, count_of, metered, use_of
 from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
 from peloton.actors.job.slice.messages import Tally, slices_of
-from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.spec import SERVICE, JobSpec, Override
 from peloton.actors.job.throttle import Throttled
 from peloton.actors.job.totals import total
 from peloton.actors.job.waits import Waits
@@ -149,7 +149,9 @@ def known_uses(job: Job) -> dict[int, Use]:
 def counts_of(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
     """Instances by state, by what slices report."""
     counts = total(reports[number].tally for number in sorted(reports))
-    if spec is not None and not spec.is_daemon and (spec.is_service or metered(spec)):
+    if spec is None or spec.inventories:
+        return counts
+    if spec.job_type == SERVICE or metered(spec):
         # A slice of which none may begin has no tasks yet, and so sends no tally.
         unreported = [
             number for number in range(slices_of(spec.instances)) if number not in reports

@@ -56,7 +56,8 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         waits=w.first_waits(fact.spec, fact.at),
         throttled=t.first_starts(fact.spec),
     )
-    made = replace(made, awaited=awaited_of(made, made.version))
+    if fact.spec.inventories:
+        made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
         return made
     return with_creation(made, fact.options, opaque=fact.opaque, at=fact.at)
@@ -130,7 +131,7 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     controller = reports[0].tally.controller if 0 in reports else ""
     state = job_state_of(
         counts,
-        0 if spec.is_daemon else spec.instances,
+        0 if spec.inventories else spec.instances,
         known=job.state,
         controller=controller,
         endless=spec.is_service and not job.is_stopped,

@@ -25,7 +25,7 @@ def summary(key: Key, job: Job) -> JobSummary | None:
         name=spec.name,
         owner=spec.owner,
         state=job.state,
-        instances=sum(job.counts.values()) if spec.is_daemon else spec.instances,
+        instances=sum(job.counts.values()) if spec.inventories else spec.instances,
         pool=spec.pool,
         pool_path=job.pool_path,
         created_at=job.created_at,

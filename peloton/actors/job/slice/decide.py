@@ -81,16 +81,19 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     sends: list[Send] = []
     if message.number or message.version > 1 or opened.limited:
         # All its members are about to begin.
-        folded = _fold(None, facts)
-        starts = folded.starts if message.begins is not None else None
-        first = (("INITIALIZED", message.opening.count),) if folded.homes is None else ()
+        starts = _fold(None, facts).starts if message.begins is not None else None
+        first = (
+            (("INITIALIZED", message.opening.count),) if message.opening.hosts_of is None else ()
+        )
         counts = Tally(first, active=len(new), starts=starts)
         counted = counts if message.tallied else None
         sends = [Send(message.job, m.SliceOpen(message.number, message.version, counted))]
     # Else it is the first slice of a job that begins: its first tally says that it is open.
     for goal, some in _by_goal(message, new):
         sends += create(unborn, message.version, goal=goal, some=some)
-    return Decision(facts=facts, sends=(*sends, *_asked(None, facts)))
+    if message.opening.hosts_of is not None:
+        sends += _asked(None, facts)
+    return Decision(facts=facts, sends=tuple(sends))
 
 
 def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
@@ -128,7 +131,8 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
         if isinstance(fact, f.RolloutBegun):
             sends += told_at_once(folded, fact)
     sends = [_confirm(folded, message, at), *sends, *told_lots(slice_, folded)]
-    sends += _asked(slice_, facts)
+    if slice_.homes is not None:
+        sends += _asked(slice_, facts)
     ends = _to_end(message, folded.waiting) if slice_.homes is None else NO_MEMBERS
     if ends:
         # Clients must see them end though they never began: they are created to be withdrawn.
