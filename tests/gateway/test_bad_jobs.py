@@ -71,7 +71,10 @@ PREEMPTIBLE = task.PreemptionPolicy(type=task.PreemptionPolicy.TYPE_PREEMPTIBLE)
 
 def beside_tasks(config: Any) -> None:
     leaf = task.LabelConstraint(
-        kind=task.LabelConstraint.TASK, label={"key": "a", "value": "b"}, requirement=1
+        kind=task.LabelConstraint.TASK,
+        condition=task.LabelConstraint.CONDITION_LESS_THAN,
+        label={"key": "a", "value": "b"},
+        requirement=1,
     )
     constraint(type=task.Constraint.LABEL_CONSTRAINT, labelConstraint=leaf)(config)
 
