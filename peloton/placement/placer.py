@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
+from peloton.placement.gang_rooms import rooms_of
 from peloton.placement.gang_wishes import GangWishes
 from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
@@ -28,6 +29,7 @@ from peloton.placement.kept_wishes import (
 from peloton.placement.labels import Ints
 from peloton.placement.lookups import Lookups
 from peloton.placement.messages import (
+    AskGangRoom,
     AskRoom,
     Declined,
     GangWish,
@@ -42,7 +44,6 @@ from peloton.placement.proposals import Proposed, placed, unplaced
 from peloton.placement.proposer import HostProposals
 from peloton.placement.reasons import LAUNCHES_STOPPED, UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.reserved import ReservedHosts
-from peloton.placement.rooms import room_of
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
@@ -133,7 +134,7 @@ class Placer:
         self.kept.expire(now)
         self.gangs.expire(now)
         wishes: list[Wish] = []
-        asked: list[AskRoom] = []
+        asked: list[AskRoom | AskGangRoom] = []
         gangs: list[GangWish] = []
         for _, message in messages:
             if isinstance(message, Wish):
@@ -148,7 +149,7 @@ class Placer:
                 self._decline(message)
             elif isinstance(message, LaunchesStopped):
                 self.stop_launches(message.text)
-            elif isinstance(message, AskRoom):
+            elif isinstance(message, AskRoom | AskGangRoom):
                 asked.append(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
@@ -158,7 +159,7 @@ class Placer:
                 wishes, self.kept, shapes=self._shapes, index=self.index
             )
             sends += more
-        sends += [room_of(self.index, each) for each in asked]
+        sends += rooms_of(self.index, asked, shapes=self._shapes, by=self, now=now)
         if self.gangs.busy or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
         for gang in gangs:
