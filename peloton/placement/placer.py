@@ -171,8 +171,7 @@ class Placer:
         for group in groups:
             self._place(group, now, sends=sends)
         self._explain_again(sends=sends)
-        for inventory in self._feeds.due(now):
-            sends.append(Send(inventory, SnapshotWanted(self.key)))
+        sends += [Send(each, SnapshotWanted(self.key)) for each in self._feeds.due(now)]
         return sends
 
     def stop_launches(self, text: str) -> None:
