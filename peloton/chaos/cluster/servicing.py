@@ -39,10 +39,13 @@ def create_service(storm: Storm, action: StormAction) -> None:
     create_job(cluster_of(storm), action, message=message)
 
 
-def service_spec(instances: int, command: str = "x") -> JobSpec:
+def service_spec(instances: int, command: str = "x", *, bound: int = 0) -> JobSpec:
     """What a service of a storm is."""
     default = TaskConfig(command=Command(command), resources=NEED)
-    return JobSpec("service", "me", STORM_POOL, max(1, instances), default, job_type=SERVICE)
+    return JobSpec(
+        "service", "me", STORM_POOL, max(1, instances), default,
+        job_type=SERVICE, maximum_unavailable=bound,
+    )  # fmt: skip
 
 
 def start_service(storm: Storm, action: StormAction) -> None:

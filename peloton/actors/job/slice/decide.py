@@ -60,7 +60,7 @@ from peloton.placement.messages import (
     RoomFound,
     Unplaced,
 )
-from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Send
 
 
 def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
@@ -323,7 +323,6 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     AskToEnd: sparing.ends_asked,
     RestartIfSpared: sparing.restart,
     WishToSpare: sparing.wish,
-    Due: sparing.wish_over,
     HostsTold: hosts_found,
 }
 
@@ -347,6 +346,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     AskToEnd: _nothing,
     RestartIfSpared: sparing.no_member,
     WishToSpare: _nothing,
-    Due: _nothing,
     HostsTold: not_followed,
 }

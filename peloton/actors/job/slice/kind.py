@@ -34,7 +34,6 @@ from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
-from peloton.actors.job.slice.sparing import deadline
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
@@ -88,7 +87,6 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         messages=m.MESSAGES,
         facts=FACTS,
         partition=_partition,
-        deadline=deadline,
         owed=_owed,
         ended=_ended,
         follows=_follows,

@@ -14,7 +14,7 @@ from peloton.actors.host.inventory.messages import FollowTerms, HostsTold
 from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.budget_messages import (
     AskToEnd,
-    Budget,
+    DownBudget,
     DownTally,
     RestartIfSpared,
     WishToSpare,
@@ -151,7 +151,7 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     tallied: bool = False
     begins: int | None = None
     rollout: RolloutOrder | None = None
-    budget: Budget | None = None
+    budget: DownBudget | None = None
 
 
 class Evict(Message, frozen=True, gc=False, array_like=True):

@@ -16,7 +16,7 @@ import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import rollouts as r
-from peloton.actors.job.slice.budget_messages import Budget
+from peloton.actors.job.slice.budget_messages import DownBudget
 from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes, asked_anew
 from peloton.actors.job.slice.messages import StartsUsed
@@ -67,7 +67,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     gang_round: int = 0  # how often it was complete, or formed anew
     rollout: r.Rollout | None = None  # the last one that its job ordered
     lots_made: int = 0  # numbers that were given to lots; 0: as many as its configs name
-    budget: Budget | None = None  # how many may be down; None: any number
+    budget: DownBudget | None = None  # how many may be down; None: any number
     spared: tuple[tuple[int, Bits], ...] = ()  # by run: members taken down by the last such order
     ends: tuple[AskedEnds, ...] = ()  # by host
     wished: int = 0  # how many more are to be down for what does not wait
@@ -171,6 +171,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     gang: GangNotes | None = None
     holding: tuple[tuple[float, Bits], ...] = ()  # members without a host, by since when
     avoid: tuple[tuple[Key, float], ...] = ()  # hosts where a run did not start, and until when
+    wish_until: float = 0.0  # when what is wished of the job, and not used, is given back
     at_home: immutables.Map[int, str] = immutables.Map()  # why its only host has not a member
     held_at: immutables.Map[int, float] = immutables.Map()  # when its host was asked to keep room
 
