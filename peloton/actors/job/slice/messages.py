@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from peloton.actors.host.inventory.messages import FollowTerms, HostsTold
+from peloton.actors.host.inventory.messages import HostsOf, HostsTold
 from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.budget_messages import (
     AskToEnd,
@@ -20,6 +20,7 @@ from peloton.actors.job.slice.budget_messages import (
     WishToSpare,
 )
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
+from peloton.actors.job.slice.rollout_messages import RunNotStarted as RunNotStarted
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import (
@@ -95,14 +96,6 @@ class Override(Value, frozen=True, gc=False, array_like=True):
 
     instance: int
     config: TaskConfig
-
-
-class HostsOf(Value, frozen=True, gc=False, array_like=True):
-    """Whose hosts a slice of a daemon job has its instances on. `first`: these hosts keep room."""
-
-    inventory: Key
-    terms: FollowTerms
-    first: bool = False
 
 
 class SliceOpening(Value, frozen=True, gc=False, array_like=True):
@@ -228,10 +221,6 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     starts: StartsUsed | None = None  # only where there is a throttle
     rollout: RolloutTally | None = None
     down: DownTally | None = None  # only where several slices share a budget
-
-
-class RunNotStarted(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to slice: the last run did not start in time; the next one is to go elsewhere."""
 
 
 class SliceOpen(Message, frozen=True, gc=False, array_like=True):
