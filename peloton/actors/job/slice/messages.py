@@ -10,7 +10,8 @@ from typing import ClassVar
 
 import msgspec
 
-from peloton.actors.host.inventory.messages import HostsOf, HostsTold
+from peloton.actors.host.inventory.messages import HostsOf as HostsOf
+from peloton.actors.host.inventory.messages import HostsTold
 from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.budget_messages import (
     AskToEnd,
