@@ -30,7 +30,8 @@ def spec_wanted(
     """The spec of a config that names its pool; `text_of` turns a text about it into the client's
     terms."""
     try:
-        wanted = to_spec(config, run_as(principal_of(context)))
+        by, inventories = run_as(principal_of(context)), cluster_client.inventories
+        wanted = to_spec(config, by, inventories=inventories)
     except (BadConfig, BadAmount) as error:
         end(context, Code.INVALID_ARGUMENT, text=text_of(str(error)))
     except NotPermitted as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from peloton.actors.job.messages import JobSummary
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.spec import SERVICE
+from peloton.actors.job.spec import DAEMON, SERVICE
 from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
@@ -29,7 +29,7 @@ NOT_CACHED = "job not found in cache"
 
 WAITING, PAUSES = "PENDING", "RETRY"
 """The state of an instance that waits, and the word for what it waits for after a failure."""
-SERVICES = Where("job_type", AMONG, words=(SERVICE,))
+SERVICES = Where("job_type", AMONG, words=(SERVICE, DAEMON))
 CACHED_JOBS_MAX = 100_000
 """Jobs in one answer; a query that finds more has to be narrower."""
 

@@ -1,9 +1,9 @@
 """Labels of a job by which clients say what the wire has no field for.
 
 Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique`,
-`peloton.notify`, `peloton.gang` and `peloton.strategy` into fields of the spec; all others are the
-client's own. Pure; whether other jobs exist, which URLs the operator allows, and which strategies
-are installed is for others to find out.
+`peloton.notify`, `peloton.gang`, `peloton.daemon.first` and `peloton.strategy` into fields of the
+spec; all others are the client's own. Pure; whether other jobs exist, which URLs the operator
+allows, and which strategies are installed is for others to find out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from peloton.actors.job.name.messages import NAME_LENGTH_MAX
 from peloton.actors.job.spec import (
+    DAEMON_FIRST_LABEL,
     GANG_LABEL,
     INSTANCES_MAX,
     After,
@@ -110,7 +111,7 @@ def _throttle(text: str) -> Throttle:
     return Throttle(text, count, _UNITS_S[found[2]])
 
 
-def _unique(text: str) -> bool:
+def _true(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false")
     return text == "true"
@@ -152,8 +153,9 @@ _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     AFTER: ("after", _after),
     DEADLINE: ("deadline", _deadline),
     THROTTLE: ("throttle", _throttle),
-    UNIQUE: ("unique", _unique),
+    UNIQUE: ("unique", _true),
     NOTIFY: ("notify", _notify),
     GANG_LABEL: ("gang_together", _gang),
+    DAEMON_FIRST_LABEL: ("room_first", _true),
     STRATEGY_LABEL: ("strategy", _strategy),
 }

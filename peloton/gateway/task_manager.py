@@ -6,7 +6,7 @@ not here are answered by `unimplemented.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from peloton.actors.job.messages import (
@@ -113,7 +113,7 @@ class TaskManager:
         # From the answer, not from the read above: a repeated request gets the first answer, with
         # what had ended then.
         over = frozenset(answer.ended)
-        in_ranges = [one for start, stop in answer.ranges for one in range(start, stop)]
+        in_ranges = self._numbers(job, answer.ranges, context=context)
         stopped = [instance for instance in in_ranges if instance not in over]
         invalid = _invalid(ranges, job.spec.instances) if job is not None else []
         return task.StopResponse(stoppedInstanceIds=stopped, invalidInstanceIds=invalid)
@@ -127,7 +127,7 @@ class TaskManager:
         answer = self._order(sent, again=False, context=context)
         if not isinstance(answer, InstancesOrdered):
             return refuse(context, answer)
-        started = [one for start, stop in answer.ranges for one in range(start, stop)]
+        started = self._numbers(job, answer.ranges, context=context)
         invalid = _invalid(_ranges_of(sent), job.spec.instances)
         return task.StartResponse(startedInstanceIds=started, invalidInstanceIds=invalid)
 
@@ -217,6 +217,16 @@ class TaskManager:
         if key is None:
             return Refused("NOT_FOUND", NOT_FOUND, "jobId")
         return self._instances.start(key, _ranges_of(sent), again=again, sent=sent, context=context)
+
+    def _numbers(
+        self, job: JobView | None, ranges: Iterable[tuple[int, int]], *, context: Context
+    ) -> list[int]:
+        """The instances in these ranges; of a daemon job those that have hosts."""
+        every = [range(start, stop) for start, stop in ranges]
+        if job is None or not job.spec.is_daemon:
+            return [one for some in every for one in some]
+        views = self._cluster_client.instances(job, context=context)
+        return [view.instance for view in views if any(view.instance in some for some in every)]
 
     def _job(self, sent: Any, context: Context) -> JobView | None:
         return self._cluster_client.job(known_job(sent.jobId.value), context)

@@ -133,7 +133,7 @@ def _not_updatable(view: JobView, config: job.JobConfig) -> tuple[Code, str] | N
     wrong = (
         (not view.spec.is_service, "job must be of type service"),
         (not config.HasField("changeLog"), "missing changelog in job configuration"),
-        (config.type != job.SERVICE, "job type is immutable"),
+        (_type_of(config) != view.spec.job_type, "job type is immutable"),
         (
             bool(pool) and pool_key(pool) != view.spec.pool,
             "resource pool identifier is immutable",
@@ -145,6 +145,11 @@ def _not_updatable(view: JobView, config: job.JobConfig) -> tuple[Code, str] | N
     if view.summary.state == JobStates.INITIALIZED:
         return Code.UNAVAILABLE, "cannot update partially created job"
     return None
+
+
+def _type_of(config: job.JobConfig) -> str:
+    known = job.JobType.DESCRIPTOR.values_by_number.get(config.type)
+    return known.name if known is not None else ""
 
 
 def options_of(config: update_pb2.UpdateConfig) -> WorkflowOptions:

@@ -20,6 +20,7 @@ import msgspec
 from peloton.actors.host import facts as host_facts
 from peloton.actors.host import granting, hold_messages
 from peloton.actors.host import messages as host_messages
+from peloton.actors.host.inventory import following
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job import orders, throttle, waits
@@ -415,6 +416,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "a workflow takes down whom it likes": Planted(renewing, "spare_of", _any_number, seed=81020),
     "a drain takes down whom it likes": Planted(slice_sparing, "spare_of", _any_number, seed=81020),
+    "a host that joins is not told": Planted(following, "_news", _nothing, seed=72),
     "a host forgets its pool": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
     ),

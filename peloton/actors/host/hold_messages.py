@@ -128,10 +128,11 @@ def comes_for(hint: Iterable[str], tasks: Container[str]) -> bool:
 
 
 class HoldForTask(Message, frozen=True, gc=False, array_like=True):
-    """Gateway to host: for so many seconds grant nothing to others than this task.
+    """Gateway or slice to host: for so many seconds grant nothing to others than this task.
 
     Without `need` it is what the task's run on the host has. With `reserve` the host must be nobody
-    else's. Answered `HeldForTask`; a repeat begins the time anew.
+    else's. Answered `HeldForTask`; a repeat begins the time anew. Slices of daemon jobs say `until`
+    when instead, so that a repeat of theirs changes nothing.
     """
 
     task: str
@@ -141,6 +142,7 @@ class HoldForTask(Message, frozen=True, gc=False, array_like=True):
     seconds: float
     need: Resources = Resources()
     reserve: bool = False
+    until: float = 0.0
 
 
 class HeldForTask(Value, frozen=True, gc=False, array_like=True):

@@ -18,6 +18,7 @@ from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.facts import (
     FACTS,
+    DaemonsEnding,
     DevicesGiven,
     HeldRefused,
     HeldReleased,
@@ -53,7 +54,7 @@ from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.slack_messages import SLACK_MESSAGES
 from peloton.actors.host.state import EVOLVE, Host
-from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SLACK
+from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
 
 SINCE: Mapping[type, int] = {
@@ -79,6 +80,7 @@ SINCE: Mapping[type, int] = {
     **dict.fromkeys((RunsHeld, HeldStarted, HeldReleased, HeldRefused), LEVEL_GANGS),
     DevicesGiven: LEVEL_DEVICES,
     **dict.fromkeys((SlackMeasured, SlackTaken), LEVEL_SLACK),
+    DaemonsEnding: LEVEL_SERVICES,
 }
 """The feature levels of classes that earlier versions do not know."""
 

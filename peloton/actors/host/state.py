@@ -21,7 +21,7 @@ from peloton.actors.host.messages import RUNNING_LABELS_MAX
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLACK_TAKEN, End, RunOutcome
 from peloton.placement.conditions import HOST_POOL
-from peloton.placement.messages import HostSummary, Label, ReservedRoom
+from peloton.placement.messages import DAEMON_LABEL, HostSummary, Label, ReservedRoom
 from peloton.runtime.vocabulary import Bits, Fact, Key, Value, counted
 
 SIGNS_MAX = 64
@@ -447,16 +447,23 @@ def _removed(host: Host, fact: f.HostRemoved) -> Host:
 
 
 def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:
+    host = _ending(host, fact.reason, but=DAEMON_LABEL if fact.daemons_last else None)
+    return _maintenance(Maintenance.DRAINING)(replace(host, task_holds=()), fact)
+
+
+def _ending(host: Host, reason: str, *, but: Label | None = None) -> Host:
+    """The host with its runs ending, without those that have this label."""
+
     def ending(of: RunSet) -> RunSet:
         if of.asks or of.phase not in (RunPhase.ACCEPTED, RunPhase.STARTED):
             return of
-        return replace(of, phase=RunPhase.KILLING, reason=fact.reason)
+        return replace(of, phase=RunPhase.KILLING, reason=reason)
 
     runs = host.runs
     for crowd, some in host.runs.sets():
-        runs = runs.change(crowd, some.members, run=some.run, to=ending)
-    host = replace(host, runs=runs, task_holds=())
-    return _maintenance(Maintenance.DRAINING)(host, fact)
+        if but is None or but not in some.labels:
+            runs = runs.change(crowd, some.members, run=some.run, to=ending)
+    return replace(host, runs=runs)
 
 
 def _maintenance(phase: Maintenance) -> Callable[[Host, Any], Host]:
@@ -559,6 +566,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.SetEnded: _set_ended,
     f.SetForgotten: _forgotten,
     f.MaintenanceStarted: _maintenance_started,
+    f.DaemonsEnding: lambda host, fact: _ending(host, fact.reason),
     f.HostDrained: _maintenance(Maintenance.DRAINED),
     f.HostTakenDown: _maintenance(Maintenance.DOWN),
     f.MaintenanceCompleted: _completed,

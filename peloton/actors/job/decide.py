@@ -167,7 +167,8 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
         text = "job has active update with start_pods set, cannot stop it now"
         return Decision(reply=Refused(workflows.TERMINATING, text, "id"), because=text)
     # Members that wait for their restart end without any change of a task, which were tallied.
-    tallied = at.level >= LEVEL_CHANGES and metered(job.spec)
+    # So do the slices of a daemon job that have no hosts.
+    tallied = at.level >= LEVEL_CHANGES and (metered(job.spec) or job.spec.is_daemon)
     if ranges == whole:
         if job.state in TERMINAL_JOB_STATES:
             return Decision(reply=reply, because="it has ended")

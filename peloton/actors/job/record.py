@@ -114,6 +114,16 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         return dict(sorted(counts_of(self.spec, self.reports).items()))
 
 
+def awaited_of(job: Job, version: int) -> immutables.Map[int, int]:
+    """What is awaited once there is a goal of this version for all slices.
+
+    Of a daemon job it is the tally of each: one without hosts has no tasks that would send it.
+    """
+    if job.spec is None or not job.spec.is_daemon:
+        return job.awaited
+    return job.awaited.update(dict.fromkeys(range(job.slices), version))
+
+
 def version_of(job: Job) -> EntityVersion:
     """What clients compare before they change the job."""
     config = job.spec.config_version if job.spec is not None else 1
@@ -139,7 +149,9 @@ def known_uses(job: Job) -> dict[int, Use]:
 def counts_of(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
     """Instances by state, by what slices report."""
     counts = total(reports[number].tally for number in sorted(reports))
-    if spec is not None and (spec.job_type == SERVICE or metered(spec)):
+    if spec is None or spec.inventories:
+        return counts
+    if spec.job_type == SERVICE or metered(spec):
         # A slice of which none may begin has no tasks yet, and so sends no tally.
         unreported = [
             number for number in range(slices_of(spec.instances)) if number not in reports

@@ -25,7 +25,7 @@ from peloton.actors.job.grants import (
 )  # fmt: skip
 from peloton.actors.job.messages import JobGoals, JobStates, Notice, StopRecord
 from peloton.actors.job.record import Job as Job
-from peloton.actors.job.record import SliceReport, counts_of, default_goal, known_use
+from peloton.actors.job.record import SliceReport, awaited_of, counts_of, default_goal, known_use
 from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
@@ -56,6 +56,8 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         waits=w.first_waits(fact.spec, fact.at),
         throttled=t.first_starts(fact.spec),
     )
+    if fact.spec.inventories:
+        made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
         return made
     return with_creation(made, fact.options, opaque=fact.opaque, at=fact.at)
@@ -129,7 +131,7 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     controller = reports[0].tally.controller if 0 in reports else ""
     state = job_state_of(
         counts,
-        spec.instances,
+        0 if spec.inventories else spec.instances,
         known=job.state,
         controller=controller,
         endless=spec.is_service and not job.is_stopped,

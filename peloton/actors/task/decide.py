@@ -48,7 +48,7 @@ def goal_set(task: Task, message: m.SetTaskGoal, at: At) -> Decision:
     known = message.goal == task.goal and message.restart <= task.restart
     if known or task.goal == m.TaskGoals.DELETED:
         return Decision()
-    fact = f.TaskGoalSet(message.goal, message.reason, message.restart)
+    fact = f.TaskGoalSet(message.goal, message.reason, message.restart, message.fresh)
     return Decision(facts=(fact,), because=message.reason)
 
 

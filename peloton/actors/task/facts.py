@@ -19,11 +19,15 @@ class TaskCreated(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):
-    """The goal changed, or the restart of this number was ordered (0: none)."""
+    """The goal changed, or the restart of this number was ordered (0: none).
+
+    `fresh`: it begins with fresh attempts.
+    """
 
     goal: TaskGoals
     reason: str = ""
     restart: int = 0
+    fresh: bool = False
 
 
 class AdmissionRequested(Fact, frozen=True, gc=False, array_like=True):

@@ -123,13 +123,15 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     max_running_s: float | None = None  # of one run
     together: bool = False  # it is retried only with its gang
     ends_with_slack: bool = False  # one whose slack is taken back is not run again
+    stays: bool = False  # it has one host for good: a run that is lost with it is no failure
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     """Slice to tasks: the goal; the other fields create those that do not exist yet.
 
     `restart` numbers an order to begin a new run with fresh attempts. It is obeyed once: by tasks
-    that have not seen it or a higher one, if they are to run at all. 0 is no order.
+    that have not seen it or a higher one, if they are to run at all. 0 is no order. `fresh`: one
+    that was to end, and is to run, begins with fresh attempts.
     """
 
     goal: TaskGoals
@@ -138,6 +140,7 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     lot: Key
     reason: str = ""
     restart: int = 0
+    fresh: bool = False
 
 
 class Renewal(Value, frozen=True, gc=False, array_like=True):

@@ -156,6 +156,8 @@ def _goal_set(task: Task, fact: f.TaskGoalSet) -> Task:
     task = replace(task, goal=fact.goal, restart=max(task.restart, fact.restart))
     if fact.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return replace(task, again=False)
+    if fact.fresh:
+        return replace(task, unschedulable=False, **_FRESH_ATTEMPTS)
     if not ordered:
         return task
     if task.state == TaskStates.WAITING or task.state in HOLDS:
@@ -230,6 +232,8 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
             return replace(task, state=state, cause=for_good, free_try=False, because="")
         # However often hosts go down, or take slack back, the task is not charged with it.
         return replace(task, state=TaskStates.LOST, free_try=True, because="")
+    if task.policy.stays and outcome.end == End.LOST:
+        return replace(task, state=state, free_try=True, because="")
     if outcome.system or state == TaskStates.LOST:
         count = task.system_failures + 1
         if count <= SYSTEM_FAILURES_FREE:

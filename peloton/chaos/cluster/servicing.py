@@ -96,7 +96,7 @@ class ServicesRun:
 def wanted_services(cluster: SimulatedCluster) -> list[Job]:
     """Those that nobody stopped or deleted, as they are at their owners."""
     jobs: list[Job] = [*cluster.cells("job").values()]
-    return [each for each in jobs if each.spec and each.spec.is_service and each.is_wanted]
+    return [each for each in jobs if each.spec and each.spec.job_type == SERVICE and each.is_wanted]
 
 
 def _wanted(job: Job) -> list[str]:
@@ -124,7 +124,7 @@ def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
 
 
 def _is_service(message: Any) -> bool:
-    return isinstance(message, CreateJob) and message.spec.is_service
+    return isinstance(message, CreateJob) and message.spec.job_type == SERVICE
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {

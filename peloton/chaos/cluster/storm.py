@@ -23,6 +23,7 @@ from peloton.actors.task.messages import LEVEL_SLACK, SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
     displacing,
+    everywhere,
     ganging,
     gpu_work,
     host_holds,
@@ -93,6 +94,7 @@ LATER_DRAWS = (
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
     sparing.DRAWN,
+    everywhere.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -103,6 +105,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(displacing.WORK, displacing.LEVEL),
     **dict.fromkeys(servicing.WORK, servicing.LEVEL),
     **dict.fromkeys((*rolling.WORK, *sparing.WORK), servicing.LEVEL),
+    **dict.fromkeys(everywhere.WORK, everywhere.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
@@ -319,9 +322,12 @@ class StormRun:
         self.observer.calm_at_s = self.checks.promises.quarantines.calm_at = world.now
         calm(self.cluster)
         self.checks.processes.calm(world.later)
+        if everywhere.MAINTAIN in self.storm.struck:
+            everywhere.end_maintenance(self.cluster, world.now + REACHED_S_MAX)
         rolling.settle(self.cluster, within_s=REACHED_S_MAX)
         sparing.settle(self.cluster, within_s=REACHED_S_MAX)
         servicing.end_all(self.cluster, within_s=REACHED_S_MAX)
+        everywhere.end_all(self.cluster, within_s=REACHED_S_MAX)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         if scheduling.end_all(self.cluster, self.checks.promises.schedules):
             reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)

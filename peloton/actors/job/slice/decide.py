@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
@@ -23,6 +24,7 @@ from peloton.actors.job.slice.evicting import (
     room_found,
     say_leavers,
 )
+from peloton.actors.job.slice.following import WANTED, hosts_found, not_followed
 from peloton.actors.job.slice.gang_answers import (
     gang_placed,
     gang_unknown,
@@ -71,13 +73,14 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     if message.opening is None:
         return Decision(because="a goal without `opening` opens no slice")
     order = message.rollout
-    limited = _metered(message) or order is not None
+    limited = _metered(message) or order is not None or message.opening.hosts_of is not None
     opened = f.SliceOpened(message.job, message.number, message.opening, limited)
     rows, members = spec_rows(message.number, message.opening)
     unborn = Slice(message.job, message.number, message.opening.count, rows, closed=members)
     new = Bits.span(0, message.opening.count)
     if opened.limited:
-        new = _to_end(message, new)  # all others begin when the grant allows it: `goals.begin`
+        # All others begin when the grant allows it, or a host joins: `goals.begin`.
+        new = _to_end(message, new) if message.opening.hosts_of is None else NO_MEMBERS
     facts: tuple[Fact, ...] = (opened, _goal_fact(message))
     if order is not None:
         every = Bits.span(0, message.opening.count)
@@ -88,12 +91,17 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     if message.number or message.version > 1 or opened.limited:
         # All its members are about to begin.
         starts = _fold(None, facts).starts if message.begins is not None else None
-        counts = Tally((("INITIALIZED", message.opening.count),), active=len(new), starts=starts)
+        first = (
+            (("INITIALIZED", message.opening.count),) if message.opening.hosts_of is None else ()
+        )
+        counts = Tally(first, active=len(new), starts=starts)
         counted = counts if message.tallied else None
         sends = [Send(message.job, m.SliceOpen(message.number, message.version, counted))]
     # Else it is the first slice of a job that begins: its first tally says that it is open.
     for goal, some in _by_goal(message, new):
         sends += create(unborn, message.version, goal=goal, some=some)
+    if message.opening.hosts_of is not None:
+        sends += _asked(None, facts)
     return Decision(facts=facts, sends=tuple(sends))
 
 
@@ -111,7 +119,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     if opening is not None and opening.count > _fold(slice_, rolled).count:
         facts.append(f.SliceGrown(opening, _metered(message)))
     facts.append(_goal_fact(message))
-    begun = Bits.span(0, slice_.count) - slice_.waiting
+    begun = _begun(slice_, message)
     now, held = _restarts(slice_, message, at=at, begun=begun)
     if (held, now) != (slice_.held, slice_.reviving):
         facts.append(f.RestartsOrdered(held, now))
@@ -119,7 +127,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     facts += gang
     sends = [*_to_limit(slice_, limits, at), *joining]
     asleep = _asleep(_fold(slice_, rolled).rollout)
-    now = now | _woken(_asleep(slice_.rollout) - asleep, message)
+    now = now | (_woken(_asleep(slice_.rollout) - asleep, message) & begun)
     sends += restart(slice_, message.version, goal=message.goal, some=now)
     if message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
         asleep = NO_MEMBERS
@@ -132,12 +140,35 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
         if isinstance(fact, f.RolloutBegun):
             sends += told_at_once(folded, fact)
     sends = [_confirm(folded, message, at), *sends, *told_lots(slice_, folded)]
-    ends = _to_end(message, folded.waiting)
+    if slice_.homes is not None:
+        sends += _asked(slice_, facts)
+    ends = _to_end(message, folded.waiting) if slice_.homes is None else NO_MEMBERS
     if ends:
         # Clients must see them end though they never began: they are created to be withdrawn.
         sends += create(folded, message.version, goal=TaskGoals.KILLED, some=ends)
         facts.append(f.MembersBegun(ends))
     return Decision(facts=tuple(facts), sends=tuple(sends), because=_reason(message.goal))
+
+
+def _begun(slice_: Slice, message: m.SetSliceGoal) -> Bits:
+    """The members that the goal is for: those that exist, or of a daemon job's that are to run
+    those whose host matches."""
+    if slice_.homes is not None and message.goal in WANTED:
+        return slice_.homes.staying
+    return Bits.span(0, slice_.count) - slice_.waiting
+
+
+def _asked(slice_: Slice | None, facts: Iterable[Fact]) -> tuple[Send, ...]:
+    """The question which hosts match, if these facts make it a new one; or that it is none."""
+    after = _fold(slice_, facts)
+    if after.homes is None:
+        return ()
+    if after.goal not in WANTED:
+        return (Send(after.homes.of.inventory, UnfollowHosts(after.homes.asked)),)
+    if after.homes.seen:
+        return ()
+    before = slice_.homes if slice_ is not None and slice_.goal in WANTED else None
+    return () if before is not None and before.asked == after.homes.asked else (after.homes.ask,)
 
 
 def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]:
@@ -149,6 +180,9 @@ def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]
         if order.over and opening.count <= slice_.count:
             return []
         stopped = message.stopped
+        if slice_.homes is not None:
+            # Members without a host are not to be woken by it.
+            stopped = stopped | (Bits.span(0, slice_.count) - slice_.homes.staying)
         return [begun_rollout(slice_, order, opening=opening, stopped=stopped, at=at)]
     if order.number < known.order.number or known.order.over:
         return []
@@ -297,6 +331,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     AskToEnd: sparing.ends_asked,
     RestartIfSpared: sparing.restart,
     WishToSpare: sparing.wish,
+    HostsTold: hosts_found,
 }
 
 
@@ -320,4 +355,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     AskToEnd: _nothing,
     RestartIfSpared: sparing.no_member,
     WishToSpare: _nothing,
+    HostsTold: not_followed,
 }

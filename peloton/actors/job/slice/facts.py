@@ -155,6 +155,31 @@ class RestartGiven(Fact, frozen=True, gc=False, array_like=True):
     member: int
 
 
+class HostsSeen(Fact, frozen=True, gc=False, array_like=True):
+    """Of the hosts that match, these are new and those do so no more, as of this version."""
+
+    version: int
+    joined: tuple[Key, ...]
+    left: tuple[Key, ...]
+
+
+class HostsMissed(Fact, frozen=True, gc=False, array_like=True):
+    """Which hosts match is not known: all of them are to be told anew."""
+
+
+class HomesGiven(Fact, frozen=True, gc=False, array_like=True):
+    """These members are the instances on these hosts, one for each, ascending."""
+
+    members: Bits
+    hosts: tuple[Key, ...]
+
+
+class HomesLeft(Fact, frozen=True, gc=False, array_like=True):
+    """These members have ended, as their hosts match no more: their numbers are free."""
+
+    members: Bits
+
+
 FACTS: dict[int, type] = {
     1: SliceOpened,
     2: SliceGoalSet,
@@ -174,4 +199,8 @@ FACTS: dict[int, type] = {
     16: EndsAsked,
     17: SpareWished,
     18: RestartGiven,
+    75: HostsSeen,
+    76: HostsMissed,
+    77: HomesGiven,
+    78: HomesLeft,
 }

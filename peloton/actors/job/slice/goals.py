@@ -16,6 +16,7 @@ import msgspec
 from peloton.actors.job.slice.availability import reviving, unborn
 from peloton.actors.job.slice.evicting import spared_step
 from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
+from peloton.actors.job.slice.following import home_step
 from peloton.actors.job.slice.gang import gang_step, recall_at
 from peloton.actors.job.slice.looks import (
     KEPT_REPEAT_S,
@@ -76,13 +77,15 @@ def _is_alive(task: Task) -> bool:
 
 def wish(slice_: Slice, at: At) -> Decision | Rest:
     """Ask a placer for hosts, for members for which no wish is pending."""
-    first = begin(slice_, at)
+    first = begin(slice_, at) if slice_.homes is None else home_step(slice_, at)
     if first is None and slice_.gang_lots:
         first = gang_step(slice_, at)
     if first is not None:
         return first
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     ready: int = at.index.where(looks_for_host)
+    if slice_.homes is not None:
+        ready &= slice_.homes.placed.raw
     if slice_.gang_open:
         ready &= ~slice_.forming.raw  # a gang wishes as one
     if not (ready or notes.wished.raw or notes.kept.raw or notes.resting.raw):
@@ -128,6 +131,9 @@ def _wishes(slice_: Slice, fresh: Bits, *, at: At, notes: WishNotes) -> list[Sen
         wish_ = Wish(
             at.key, number, members, row.shape, notes.refused, priority, keeps=True, avoid=avoid
         )
+        if slice_.homes is not None:
+            hosts = tuple(slice_.homes.hosts[member] for member in members)
+            wish_ = msgspec.structs.replace(wish_, avoid=(), hosts=hosts)
         sends.append(Send(PLACER_ANY, wish_))
     return sends
 

@@ -14,6 +14,10 @@ from peloton.actors.job.slice.facts import (
     EndsAsked,
     GangComplete,
     GangFormed,
+    HomesGiven,
+    HomesLeft,
+    HostsMissed,
+    HostsSeen,
     LeaveChanged,
     MembersEvicted,
     MembersSettled,
@@ -27,6 +31,7 @@ from peloton.actors.job.slice.facts import (
     SpareWished,
 )
 from peloton.actors.job.slice.finding import find_instances
+from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.state import EVOLVE, Slice
@@ -39,7 +44,7 @@ from peloton.actors.task.messages import (
     LEVEL_SERVICES,
     TaskGoals,
 )
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import Key, Kind, Send
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
@@ -49,6 +54,10 @@ FOLLOWED_KEPT_MAX = 16_384
 
 def _partition(key: Key) -> str:
     return key.partition("/")[2]
+
+
+def _owed(slice_: Slice) -> tuple[Send, ...]:
+    return asked_of_inventory(slice_) if slice_.homes is not None else asked(slice_)
 
 
 def _ended(slice_: Slice, crowd: object) -> bool:
@@ -78,7 +87,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         messages=m.MESSAGES,
         facts=FACTS,
         partition=_partition,
-        owed=asked,
+        owed=_owed,
         ended=_ended,
         follows=_follows,
         report=report,
@@ -108,6 +117,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
                 ),
                 LEVEL_SERVICES,
             ),
+            **dict.fromkeys((HostsSeen, HostsMissed, HomesGiven, HomesLeft), LEVEL_SERVICES),
         },
     )
 

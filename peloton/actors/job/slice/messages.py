@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import msgspec
 
+from peloton.actors.host.inventory.messages import HostsOf as HostsOf
+from peloton.actors.host.inventory.messages import HostsTold
 from peloton.actors.host.messages import Container, Port
 from peloton.actors.job.slice.budget_messages import (
     AskToEnd,
@@ -19,6 +21,7 @@ from peloton.actors.job.slice.budget_messages import (
     WishToSpare,
 )
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
+from peloton.actors.job.slice.rollout_messages import RunNotStarted as RunNotStarted
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import (
@@ -116,6 +119,7 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     gang_together: bool = False  # and restarted together
     strategy: str = ""  # which ranks hosts; empty: as `spread` says
     service: bool = False  # its instances are to run for ever
+    hosts_of: HostsOf | None = None  # of a daemon job: `count` numbers for these hosts
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
@@ -218,10 +222,6 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     starts: StartsUsed | None = None  # only where there is a throttle
     rollout: RolloutTally | None = None
     down: DownTally | None = None  # only where several slices share a budget
-
-
-class RunNotStarted(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to slice: the last run did not start in time; the next one is to go elsewhere."""
 
 
 class SliceOpen(Message, frozen=True, gc=False, array_like=True):
@@ -385,6 +385,7 @@ MESSAGES: dict[int, type] = {
     11: RestartIfSpared,
     12: WishToSpare,
     40: DropInstanceRunEvents,
+    70: HostsTold,
     80: AskLeavers,
     81: ProveGang,
 }

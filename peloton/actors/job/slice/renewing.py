@@ -226,6 +226,8 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
 def woken(slice_: Slice, members: Bits) -> list[Send]:
     """Orders to members that were stopped, to run; none while the slice is not to."""
     members = members - slice_.stopped
+    if slice_.homes is not None:
+        members = members & slice_.homes.staying  # a host may have left meanwhile
     if not members or slice_.goal not in _WANTED:
         return []
     version = slice_.version

@@ -6,7 +6,7 @@ part of one slice is its rollout. Must not know of the workflow's states.
 
 from __future__ import annotations
 
-from peloton.runtime.vocabulary import Bits, Value
+from peloton.runtime.vocabulary import Bits, Message, Value
 
 
 class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
@@ -48,3 +48,7 @@ class RolloutTally(Value, frozen=True, gc=False, array_like=True):
     def left(self) -> int:
         """How many are to be under way, or are."""
         return self.waiting + self.current
+
+
+class RunNotStarted(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to slice: the last run did not start in time; the next one is to go elsewhere."""

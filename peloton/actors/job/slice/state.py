@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import immutables
 import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import rollouts as r
 from peloton.actors.job.slice.budget_messages import DownBudget
 from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
+from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes, asked_anew
 from peloton.actors.job.slice.messages import StartsUsed
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import GangTerms
@@ -70,6 +72,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     ends: tuple[AskedEnds, ...] = ()  # by host
     wished: int = 0  # how many more are to be down for what does not wait
     asks: int = 0  # how often there was something new to be wished of the job
+    homes: Homes | None = None  # of a daemon job: its hosts
 
     @property
     def waiting(self) -> Bits:
@@ -169,12 +172,16 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     holding: tuple[tuple[float, Bits], ...] = ()  # members without a host, by since when
     avoid: tuple[tuple[Key, float], ...] = ()  # hosts where a run did not start, and until when
     wish_until: float = 0.0  # when what is wished of the job, and not used, is given back
+    at_home: immutables.Map[int, str] = immutables.Map()  # why its only host has not a member
+    held_at: immutables.Map[int, float] = immutables.Map()  # when its host was asked to keep room
 
 
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
     rows, members = spec_rows(fact.number, fact.opening)
     closed = members if fact.limited else ()
     slice_ = Slice(fact.job, fact.number, fact.opening.count, rows, closed=closed)
+    if fact.opening.hosts_of is not None:
+        return msgspec.structs.replace(slice_, homes=Homes(fact.opening.hosts_of))
     if not fact.opening.gang:
         return slice_
     lots: dict[Key, Bits] = {}
@@ -251,6 +258,8 @@ def _goal(slice_: Slice, fact: f.SliceGoalSet) -> Slice:
         begins=fact.begins,
         budget=fact.budget,
     )
+    if slice_.homes is not None and fact.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
+        return msgspec.structs.replace(after, homes=asked_anew(slice_.homes))
     return _without_spare(after)
 
 
@@ -305,7 +314,16 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         closed=tuple(closed) if any(closed) else (),
         rollout=rollout,
         lots_made=made,
+        homes=_homes_for(slice_, fact),
     )
+
+
+def _homes_for(slice_: Slice, fact: f.RolloutBegun) -> Homes | None:
+    """The hosts for the new config: those that it allows are to be told anew."""
+    homes, wanted = slice_.homes, fact.opening.hosts_of
+    if homes is None or wanted is None or homes.of.terms == wanted.terms:
+        return homes
+    return asked_anew(homes, wanted.terms)
 
 
 def _new_row(slice_: Slice, row: r.NewRow, *, groups: tuple[SpecRow, ...], version: int) -> SpecRow:
@@ -334,6 +352,15 @@ def _rolled(slice_: Slice, fold: Callable[[r.Rollout], r.Rollout]) -> Slice:
     return msgspec.structs.replace(slice_, rollout=fold(slice_.rollout))
 
 
+def _homes(slice_: Slice, fact: Any) -> Slice:
+    assert slice_.homes is not None
+    homes = HOMES_EVOLVE[type(fact)](slice_.homes, fact)
+    if not isinstance(fact, f.HomesGiven):
+        return msgspec.structs.replace(slice_, homes=homes)
+    closed = tuple(members - fact.members for members in slice_.closed)
+    return msgspec.structs.replace(slice_, homes=homes, closed=closed if any(closed) else ())
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.SliceOpened: _opened,
     f.SliceGoalSet: _goal,
@@ -357,4 +384,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.MembersSettled: lambda s, fact: _rolled(
         s, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed)
     ),
+    **dict.fromkeys(HOMES_EVOLVE, _homes),
 }

@@ -66,6 +66,8 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
     found: dict[int, InstanceView] = {}
     kept = why_kept(slice_, at.index) if slice_.budget is not None else {}
     not_begun = _why_not_begun(slice_, at)
+    if slice_.homes is not None:
+        wanted = wanted & slice_.homes.placed  # the others are free numbers
     for state, raw in at.index.split(wanted.raw & at.index.present):
         for member in Bits(raw):
             view = _view(slice_, member, task=state, at=at)
@@ -75,7 +77,8 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
                 view = msgspec.structs.replace(view, code=SPARE, because=kept[member])
             found[member] = view
     added = slice_.rollout.added if slice_.rollout is not None else NO_MEMBERS
-    for row, members in zip(slice_.specs, slice_.closed, strict=False):
+    closed = slice_.closed if slice_.homes is None else ()
+    for row, members in zip(slice_.specs, closed, strict=False):
         for member in members & wanted:
             waits = _why_not_added(slice_) if member in added else not_begun
             found[member] = _not_begun(slice_, member, row=row, why=waits)
@@ -91,6 +94,8 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         (code, because), notes = gang_why(task, notes, at)
     else:
         code, because = why(task, at)
+    if slice_.homes is not None and code in (HOST, NEVER):
+        code, because = _why_at_home(task, member, because=because, notes=notes)
     since = read("since") or at.now
     row = slice_.specs[read("spec") or 0]
     waits = task.state == TaskStates.THROTTLED
@@ -100,7 +105,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         goal=task.goal,
         run=task.run,
         failures=task.failures,
-        host=read("host") or "",
+        host=read("host") or _home(slice_, member),
         created_at=read("created_at"),
         launched_at=read("launched_at"),
         started_at=read("started_at"),
@@ -120,6 +125,19 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         dropped=read("dropped"),
         dropped_runs=dropped_runs(read),
     )
+
+
+def _why_at_home(task: Task, member: int, *, because: str, notes: WishNotes) -> tuple[str, str]:
+    """Code and text of a member that waits for its only host."""
+    text = notes.at_home.get(member, because)
+    if task.admission in PARKS:
+        return HOST, f"{text}; {GIVEN_BACK}"
+    return (NEVER if task.unschedulable else HOST), text
+
+
+def _home(slice_: Slice, member: int) -> str:
+    """Where a member of a daemon job is to run."""
+    return slice_.homes.hosts[member] if slice_.homes is not None else ""
 
 
 def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:

@@ -45,7 +45,7 @@ FIXED = (
     ("pool", "respool_id", "resource pool identifier is immutable"),
     ("job_type", "type", "job type is immutable"),
 )
-FIXED_LABELS = ("after", "deadline", "unique", "throttle", "notify")
+FIXED_LABELS = ("after", "deadline", "unique", "throttle", "notify", "room_first")
 """What labels say of a job as a whole; it holds from its creation on."""
 _GOALS = {
     m.WorkflowOrders.PAUSE: WorkflowGoals.PAUSE,

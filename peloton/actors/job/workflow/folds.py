@@ -12,7 +12,7 @@ from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.budget import reshared
 from peloton.actors.job.grants import count_of
-from peloton.actors.job.record import Job, default_goal
+from peloton.actors.job.record import Job, awaited_of, default_goal
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import facts as f
@@ -63,6 +63,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         confirmed=Bits(),
         overrides=job.overrides if restarts else immutables.Map(fact.overrides),
         workflow=_in(workflow, first, at=fact.at),
+        awaited=awaited_of(job, version),
         past_workflows=past[-ENDED_KEPT_MAX:],
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
@@ -179,6 +180,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         workflow=back,
         version=number,
         confirmed=Bits(),
+        awaited=awaited_of(job, number),
         updated_at=fact.at,
     )
     return reshared(job, undone)
