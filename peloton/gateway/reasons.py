@@ -73,6 +73,8 @@ def reason_at_rest(view: InstanceView, job: JobView, *, alone: bool) -> Reason:
     host = f" on {view.host.partition('/')[2]}" if view.host and alone else ""
     began, ended = rfc3339(view.started_at)[:19], rfc3339(view.ended_at)[:19]
     if view.state == "RUNNING":
+        if view.code == "HEALTH":
+            return Reason("health", view.because + host)
         return Reason("running", "runs" + host + (f" since {began}Z" if alone and began else ""))
     text = _killed(view, job) if view.state == "KILLED" else outcome_text(view)
     if view.state == "SUCCEEDED":

@@ -24,6 +24,8 @@ from peloton.actors.task.admitting import (
     released,
 )
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
+from peloton.actors.task.health import health_changed, told_of_nobody
+from peloton.actors.task.health_messages import UNHEALTHY, HealthChanged
 from peloton.actors.task.state import (
     HOLDS,
     ON_HOST,
@@ -213,6 +215,12 @@ def _outcome(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
             return reported
         code, signal = reported.exit_code, reported.signal
         return m.RunOutcome(m.End.KILLED, code, signal, m.PREEMPTED, task.because)
+    if task.state == TaskStates.KILLING and task.cause == m.KillCause.UNHEALTHY:
+        if reported.end == m.End.LOST:
+            return reported
+        # Also one that ended with exit code 0 when it was told to end: it was not well.
+        code, signal = reported.exit_code, reported.signal
+        return m.RunOutcome(m.End.FAILED, code, signal, UNHEALTHY, task.because)
     too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
     if not too_long or reported.end == m.End.SUCCEEDED:
         return reported
@@ -295,6 +303,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.ParkAdmission: park_admission,
     m.TicketParked: parked,
     m.Renew: renew,
+    HealthChanged: health_changed,
     Due: due,
 }
 
@@ -340,6 +349,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ParkAdmission: _nothing,
     m.TicketParked: _nothing,
     m.Renew: _nothing,
+    HealthChanged: told_of_nobody,
     Due: _nothing,
 }
 

@@ -5,6 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
+from peloton.actors.task.health_messages import Health
 from peloton.actors.task.messages import KillCause, Policy, Renewal, RunOutcome, TaskGoals
 from peloton.runtime.vocabulary import Fact, Key
 
@@ -167,6 +168,13 @@ class TaskRenewed(Fact, frozen=True, gc=False, array_like=True):
     runs: bool = True
 
 
+class HealthTold(Fact, frozen=True, gc=False, array_like=True):
+    """The health of the present run has changed; `text` is what its last check found."""
+
+    health: Health
+    text: str = ""
+
+
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
@@ -198,4 +206,5 @@ FACTS: dict[int, type] = {
     28: AdmissionParked,
     29: RenewalOrdered,
     30: TaskRenewed,
+    51: HealthTold,
 }

@@ -21,6 +21,7 @@ from peloton.actors.task.facts import (
     AdmissionReleased,
     EventsDropped,
     GangJoined,
+    HealthTold,
     HeldLaunching,
     HoldDropped,
     LaunchAccepted,
@@ -33,6 +34,7 @@ from peloton.actors.task.facts import (
     TaskRestarted,
 )
 from peloton.actors.task.goals import pursue
+from peloton.actors.task.health_messages import HEALTH_MESSAGES
 from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
 from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 
@@ -64,7 +66,7 @@ KIND = Kind(
     absent=ABSENT,
     pursue=pursue,
     evolve=EVOLVE,
-    messages=m.MESSAGES,
+    messages={**m.MESSAGES, **HEALTH_MESSAGES},
     facts=FACTS,
     partition=_partition,
     deadline=deadline,
@@ -76,7 +78,7 @@ KIND = Kind(
             (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
         ),
         **dict.fromkeys((AdmissionParking, AdmissionParked), m.LEVEL_PARKING),
-        **dict.fromkeys((RenewalOrdered, TaskRenewed), m.LEVEL_SERVICES),
+        **dict.fromkeys((RenewalOrdered, TaskRenewed, HealthTold), m.LEVEL_SERVICES),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.

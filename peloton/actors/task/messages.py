@@ -62,6 +62,7 @@ class KillCause(enum.IntEnum):
     PREEMPTED_FOR_GOOD = 3  # the same, and its config says that it is not run again
     HOLD_DROPPED = 4  # it was never started: its gang found no room for all
     GANG_RESTART = 5  # its gang is restarted as one: a new run is free
+    UNHEALTHY = 6  # its health check failed too often: a failure of the program
 
 
 PREEMPTED = "preempted"
@@ -104,6 +105,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     max_running_s: float | None = None  # of one run
     together: bool = False  # it is retried only with its gang
     ends_with_slack: bool = False  # one whose slack is taken back is not run again
+    checked: bool = False  # its health is checked while it runs
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):

@@ -130,6 +130,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         constraint=config.constraint,
         apart=apart,
         priority=opening.priority if resources.slack else 0,
+        check=config.check,
     )
     shape = Shape(
         resources=resources,
@@ -155,6 +156,7 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
         max_running_s=run_limit(config, opening.max_running_s),
         together=gang and opening.gang_together,
         ends_with_slack=opening.revocable and bool(config.kill_on_preempt),
+        checked=config.check is not None,
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.resources import Resources
+from peloton.actors.task.health_messages import Health, HealthCheck
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import (
     Constraint,
@@ -74,6 +75,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     raw: bytes = b""
     max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
     kill_on_preempt: bool | None = None  # one that is preempted is not run again
+    check: HealthCheck | None = None  # None of one that is switched off: `health_check` is set
 
     def on_slack(self) -> TaskConfig:
         """The same of an instance of a revocable job: its cpu is slack."""
@@ -247,8 +249,9 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     `because` is why it has not reached its goal, `code` the same as one word: it waits for its
     pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
     for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
-    ("LIMIT"), for the throttle ("THROTTLE"), for its gang ("GANG") or for its workflow
-    ("WORKFLOW"); "NEW" before it requests admission, or "" when it runs or has ended.
+    ("LIMIT"), for the throttle ("THROTTLE"), for its gang ("GANG"), for its workflow ("WORKFLOW")
+    or for its health check to pass ("HEALTH"); "NEW" before it requests admission, or "" when it
+    runs and is well, or has ended.
     """
 
     instance: int
@@ -274,6 +277,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     begun_at: float | None = None  # when the present run began, where it is not the first
     config_version: int = 1
     dropped: tuple[int, float] | None = None  # the run up to which events are gone, and until when
+    health: Health = Health.DISABLED
+    checked: tuple[str, float] | None = None  # what the check found at the last change, and when
 
 
 class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):
@@ -323,6 +328,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         kill_on_preempt=(
             own.kill_on_preempt if own.kill_on_preempt is not None else default.kill_on_preempt
         ),
+        check=own.check if own.health_check else default.check,
     )
 
 

@@ -23,7 +23,7 @@ from peloton.actors.task.messages import (
     TaskGoals,
     crowd_key,
 )
-from peloton.actors.task.state import ENDED, Task, TaskStates
+from peloton.actors.task.state import ENDED, Task, is_well
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted
 
 _WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
@@ -41,6 +41,7 @@ def _compared(config: TaskConfig) -> TaskConfig:
         config,
         name="",
         raw=b"",
+        health_check=False,  # whether there is a check says the check
         labels=tuple(sorted(config.labels)),
         ports=tuple(sorted(config.ports, key=lambda port: (port.name, port.number, port.env))),
         command=msgspec.structs.replace(command, caller="") if command is not None else None,
@@ -237,7 +238,7 @@ def _is_done(task: Task) -> bool:
     if task.again or task.renewal is not None:
         return False
     if task.goal in _WANTED:
-        return task.state == TaskStates.RUNNING
+        return is_well(task)
     return task.state in ENDED
 
 
@@ -249,7 +250,7 @@ def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
     found = rollout.added.lowest(room)
     waiting = rollout.waiting - rollout.added
     stopped = Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED))
-    up = Bits(at.index.where(lambda task: task.state == TaskStates.RUNNING))
+    up = Bits(at.index.where(is_well))
     for some in (waiting - stopped - up, waiting & stopped, waiting & up - stopped):
         if len(found) >= room:
             break

@@ -22,6 +22,7 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.job.slice.placing import why_unplaced
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
+from peloton.actors.task.health_messages import Health
 from peloton.actors.task.messages import SLICE_SIZE, KillCause
 from peloton.actors.task.state import (
     ENDED,
@@ -30,6 +31,7 @@ from peloton.actors.task.state import (
     Admission,
     Task,
     TaskStates,
+    is_well,
     waits_for_gang,
 )
 from peloton.runtime.vocabulary import At, Bits, Key, Send
@@ -37,12 +39,14 @@ from peloton.runtime.vocabulary import At, Bits, Key, Send
 GIVEN_BACK = "its pool has the allocation back until there is one"
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
-GANG, WORKFLOW = "GANG", "WORKFLOW"
+GANG, WORKFLOW, HEALTH = "GANG", "WORKFLOW", "HEALTH"
 LIMIT_TEXT = "waits for others of its job to end: as many are active as may run at once"
 THROTTLE_TEXT = "waits for the throttle of its job"
 WORKFLOW_TEXT = "waits for the workflow of its job, which begins with a batch at a time"
 NOT_ADDED_TEXT = "its workflow was over before it was added: the next update begins with it"
 GANG_TEXT = "waits for hosts for its whole gang"
+UNHEALTHY_TEXT = "runs, but its last health check failed"
+UNCHECKED_TEXT = "runs, and its health has not been checked yet"
 UNSCHEDULABLE_TEXT = "no host could run it at the last check, and it holds no resources of its pool"
 
 
@@ -86,6 +90,9 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         (code, because), notes = gang_why(task, notes, at)
     else:
         code, because = why(task, at)
+    checked = read("health") if task.health > Health.UNKNOWN else None
+    if code == HEALTH and checked and checked[0]:
+        because = f"{because}: {checked[0]}"
     since = read("since") or at.now
     row = slice_.specs[read("spec") or 0]
     waits = task.state == TaskStates.THROTTLED
@@ -113,6 +120,8 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         begun_at=read("begun_at"),
         config_version=row.config_version,
         dropped=read("dropped"),
+        health=task.health,
+        checked=checked,
     )
 
 
@@ -192,8 +201,10 @@ def why(task: Task, at: At) -> tuple[str, str]:
     Why it waits in its pool is not known here: its lot answers that (`GetLot`).
     """
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    if task.state in ENDED or task.state == TaskStates.RUNNING:
+    if task.state in ENDED or is_well(task):
         return "", ""
+    if task.state == TaskStates.RUNNING:
+        return HEALTH, UNHEALTHY_TEXT if task.health == Health.UNHEALTHY else UNCHECKED_TEXT
     if task.state == TaskStates.THROTTLED:
         return RETRY, f"waits after failure {task.failures}"
     if task.state == TaskStates.KILLING:
