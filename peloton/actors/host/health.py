@@ -25,7 +25,7 @@ _CHECKED = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED))
 def checked_sets(host: Host) -> tuple[CheckedSet, ...]:
     """The runs that are to be checked while they run; not those that are to end."""
     return tuple(
-        CheckedSet(crowd, some.run, some.members, some.spec.check)
+        CheckedSet(crowd, some.run, some.members, some.spec.check, some.since)
         for crowd, some in host.runs.sets()
         if some.phase in _CHECKED and some.spec is not None and some.spec.check is not None
     )

@@ -45,12 +45,13 @@ class HealthNoted(Message, frozen=True, gc=False, array_like=True):
 
 
 class CheckedSet(Value, frozen=True, gc=False, array_like=True):
-    """The same run of members of a crowd, and how it is checked."""
+    """The same run of members of a crowd, how it is checked, and since when it is in the ledger."""
 
     crowd: Key
     run: int
     members: Bits
     check: HealthCheck
+    since: float
 
 
 HEALTH_MESSAGES: dict[int, type] = {46: HealthReported, 47: HealthSeen}
