@@ -93,4 +93,4 @@ def health_of(view: InstanceView) -> Health:
 
 def health_name(health: Health) -> str:
     """The word of v0."""
-    return task.HealthState.Name(task.HealthState.ValueType(health))
+    return str(task.HealthState.Name(int(health)))

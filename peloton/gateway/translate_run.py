@@ -112,7 +112,7 @@ class Translator:
             goalState=_wire_goal(view, run),
             configVersion=view.config_version,
             desiredConfigVersion=view.config_version,
-            healthy=task.INVALID if run < view.run else _wire_health(view),
+            healthy=int(Health.INVALID if run < view.run else health_of(view)),
         )
         if run > 1:
             found.prevMesosTaskId.CopyFrom(self._run_id(view, run - 1))
@@ -199,10 +199,9 @@ class Translator:
     def _checked(self, view: InstanceView, host: str) -> task.PodEvent:
         """The last change of health of the present run; the ones before it are not kept."""
         assert view.checked is not None
-        text, at_s = view.checked
-        name, state = health_name(view.health), view.state
+        (text, since), name = view.checked, health_name(view.health)
         event = self._event(
-            view, view.run, state=state, at_s=at_s, host=host, text=text, healthy=name
+            view, view.run, state="RUNNING", at_s=since, host=host, text=text, healthy=name
         )
         event.reason = CHANGED
         return event
@@ -239,10 +238,6 @@ class Translator:
 def _usage(view: InstanceView, seconds: float) -> dict[str, float]:
     """The limits times the seconds of ended runs, as the original counts."""
     return wire_usage(usage(view.config.resources or Resources(), seconds) if seconds else ())
-
-
-def _wire_health(view: InstanceView) -> task.HealthState.ValueType:
-    return task.HealthState.ValueType(health_of(view))
 
 
 def _first_health(view: InstanceView) -> str:

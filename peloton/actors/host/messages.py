@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.health_messages import CheckedSet, HealthNoted
-from peloton.actors.host.known_runs import KnownRun, KnownSet
+from peloton.actors.host.known_runs import KnownRun as KnownRun
+from peloton.actors.host.known_runs import KnownSet as KnownSet
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import RunOutcome

@@ -47,13 +47,13 @@ class KeeperRun:
     `over_limit` is the message of a run that is killed for more than it may use, `note` is added to
     that of any end. `grouped`: it is in a control group. `container`: engine, image and user id of
     one that is a container; then `pid` is its watcher's (`container_run.py`), and `watchers` have
-    died before that one.
+    died before that one. `checked`: its health may be checked by commands.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
-        "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
+        "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers", "checked",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -78,6 +78,7 @@ class KeeperRun:
         self.cpu_s = 0.0
         self.container: Record = {}
         self.watchers = 0
+        self.checked = False
 
     @property
     def live(self) -> bool:
@@ -106,11 +107,13 @@ def end_of(
 def launch_record(run: KeeperRun) -> Record:
     """Without the environment: people put secrets there, and nobody needs it a second time."""
     kept = {name: run.command[name] for name in ("value", "shell", "arguments")}
+    if run.checked and "as" in run.command:
+        kept["as"] = run.command["as"]  # for the checks that a successor starts
     record = {
         "is": "launch", "run": run.run_id, "host": run.host,
         "command": kept, "memory_mb": run.memory_mb,
     }  # fmt: skip
-    more = {"limits": run.limits, "container": run.container}
+    more = {"limits": run.limits, "container": run.container, "checked": run.checked}
     return record | {name: value for name, value in more.items() if value}
 
 
@@ -165,6 +168,7 @@ class Memory:
             run.recorded = True
             run.limits = record.get("limits", {})
             run.container = record.get("container", {})
+            run.checked = record.get("checked", False)
             self.runs[run.run_id] = run
         elif kind == "start":
             run = self.runs[record["run"]]
