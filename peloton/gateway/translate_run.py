@@ -112,7 +112,7 @@ class Translator:
             goalState=_wire_goal(view, run),
             configVersion=view.config_version,
             desiredConfigVersion=view.config_version,
-            healthy=int(Health.INVALID if run < view.run else health_of(view)),
+            healthy=health_name(Health.INVALID if run < view.run else health_of(view)),
         )
         if run > 1:
             found.prevMesosTaskId.CopyFrom(self._run_id(view, run - 1))
