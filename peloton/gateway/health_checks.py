@@ -83,8 +83,8 @@ def _http(sent: task.HealthCheckConfig.HTTPCheck) -> HttpProbe:
 
 
 def health_of(view: InstanceView) -> Health:
-    """The health of the present run: of one that is to begin, what it will have first."""
-    if view.state in _ENDED:
+    """The health of the present run, also of one that is to begin."""
+    if view.ended_at is not None or view.state in _ENDED:
         return Health.INVALID
     if view.config.check is None or view.state == "RUNNING":
         return view.health

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
@@ -70,12 +71,10 @@ def test_what_is_not_well_is_ended_and_runs_again(tmp_path: Path) -> None:
         cluster.start()
         with cluster.client() as client:
             c.wait_for(lambda: _last_end(client, job, 1), "the run that is not well to end")
-            assert _last_end(client, job, 1) == (
-                "health check failed",
-                "health check failed: exit status 1: it is broken",
-            )
+            text = "health check failed: exit status 1: it is broken"
+            assert _last_end(client, job, 1) == (UNHEALTHY, text)
             found = client.tasks.get(job, 1).result.runtime
-            assert found.state != task.RUNNING and found.failureCount == 1
+            assert (found.failureCount, found.healthy) == (1, task.HealthState.INVALID)
             bad.unlink()
             client.tasks.restart(job, [(1, 2)])
             _await_health(client, job, "HEALTHY", "HEALTHY", "DISABLED")
@@ -103,6 +102,6 @@ def _events_say(client: Any, job: str, instance: int, text: str) -> None:
 
 def _last_end(client: Any, job: str, instance: int) -> tuple[str, str] | None:
     for event in client.tasks.events(job, instance).result:
-        if event.actualState == "FAILED":
+        if event.reason == UNHEALTHY:
             return event.reason, event.message
     return None
