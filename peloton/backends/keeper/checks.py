@@ -4,9 +4,9 @@ Turns requests into processes, and what becomes of them into events. It must not
 outcome means for the run, nor wait for a process: the loop reaps it, or kills it when its time is
 over. Nothing is journaled; a check that a killed keeper leaves is ended by its successor.
 
-A check is moved into its run's control group as soon as it is there: the keeper must not enter that
-itself, as it would be killed with the run where that is at its memory limit. It has a folder of its
-own for what it prints, made for each check: a task must not choose what files are opened.
+A check waits at a gate, a pipe, until it is in its run's control group: the keeper must not enter
+that itself, as it would be killed with the run where that is at its memory limit. What a check
+prints goes to a folder made for it: a task must not choose what files are opened.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ UNDER_WAY_MAX = 256
 """Checks at once; one more is not carried out, and nothing is known of its outcome."""
 _OUTPUT_BYTES_MAX = 4096
 _TEXT_MAX = 200
-_SHELL = 'cd "$1" && exec /bin/sh -c "$2"'
+_GATE, _OUTPUTS = "go", ("stdout", "stderr")
+_SHELL = f'read -r _ < {_GATE} && cd "$1" && exec /bin/sh -c "$2"'
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -54,6 +55,7 @@ class _UnderWay(NamedTuple):
     run: KeeperRun
     asked: CheckRequest
     folder: str
+    gate: int  # the pipe, open until it has ended
 
 
 def read_request(sent: Record) -> CheckRequest:
@@ -120,18 +122,19 @@ class Checks:
         if not run.checked or len(self._by_pid) >= UNDER_WAY_MAX:
             self._answer(run, asked, ok=None, text="not carried out")
             return
-        folder = f"{FOLDER}/{run.run_id}-{asked.number}"
+        folder, gate = f"{FOLDER}/{run.run_id}-{asked.number}", -1
         try:
             program = self._program(run, asked, sandbox=sandbox, folder=folder)
-            self._make(folder)
+            gate = self._make(folder)
             with self._spawner:
                 pid = self._spawner.spawn(program)
         except (SpawnFailed, accounts.AccountUnusable, OSError) as trouble:
-            self._remove(folder)
+            self._remove(folder, gate)
             self._answer(run, asked, ok=None, text=str(trouble)[:_TEXT_MAX])
             return
         self._limits.admit(run, pid)
-        self._by_pid[pid] = _UnderWay(run, asked, folder)
+        os.write(gate, b"\n")
+        self._by_pid[pid] = _UnderWay(run, asked, folder, gate)
         heapq.heappush(self._deadlines, (now + asked.timeout_s, pid, asked.number))
 
     def _program(
@@ -165,9 +168,9 @@ class Checks:
         if under_way is None:
             return False
         failure = self._spawner.ended(pid)
-        run, asked, folder = under_way
+        run, asked, folder, gate = under_way
         text = self._output(folder)
-        self._remove(folder)
+        self._remove(folder, gate)
         if run.end is not None or failure is not None:
             self._answer(run, asked, ok=None, text=str(failure or "its run has ended"))
         elif status == 0:
@@ -201,26 +204,33 @@ class Checks:
 
     # Its folder.
 
-    def _make(self, folder: str) -> None:
+    def _make(self, folder: str) -> int:
+        """The gate of what is to run there. Raises OSError."""
         try:
             self._disk.mkdir(FOLDER, 0o700)
         except FileExistsError:
             pass
         self._remove(folder)  # an earlier keeper's
         self._disk.mkdir(folder, 0o700)
+        gate = f"{folder}/{_GATE}"
+        os.mkfifo(gate)
+        os.chmod(gate, 0o444)  # for another account, too
+        return os.open(gate, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
 
     def _output(self, folder: str) -> str:
         """The last line of what it printed, of its errors if there are some."""
         found = ""
-        for name in ("stdout", "stderr"):
+        for name in _OUTPUTS:
             found = _last_line(f"{self._folder}/{folder}/{name}") or found
         return found
 
-    def _remove(self, folder: str) -> None:
+    def _remove(self, folder: str, gate: int = -1) -> None:
         """As far as it can be: the account of a check may have put more into it."""
         path = f"{self._folder}/{folder}"
+        if gate >= 0:
+            os.close(gate)
         try:
-            for name in ("stdout", "stderr"):
+            for name in (_GATE, *_OUTPUTS):
                 try:
                     self._disk.unlink(f"{path}/{name}")
                 except FileNotFoundError:
