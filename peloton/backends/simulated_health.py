@@ -42,7 +42,8 @@ class SimulatedHealth:
     """Of the runs of one backend."""
 
     def __init__(self, ill: float, chance: Chance) -> None:
-        self._ill, self._chance = ill, chance
+        self.ill = ill
+        self._chance = chance
         self._news = HealthNews()
         self._hosts: dict[str, Key] = {}  # of runs that are checked
         self._coming: list[tuple[float, str, bool, bool]] = []  # heap of changes, by time
@@ -58,7 +59,7 @@ class SimulatedHealth:
         if run in self._hosts:
             return
         self._hosts[run] = host
-        found = moments(run, check, ill=self._ill, chance=self._chance)
+        found = moments(run, check, ill=self.ill, chance=self._chance)
         past = [moment for moment in found if since + moment[0] <= now]
         for after_s, well, over in found[max(len(past) - 1, 0) :]:
             heapq.heappush(self._coming, (since + after_s, run, well, over))
