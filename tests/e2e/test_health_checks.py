@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from peloton.actors.task.health_messages import UNHEALTHY
+from peloton.actors.task.health_messages import UNHEALTHY, over_text
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
@@ -71,7 +71,7 @@ def test_what_is_not_well_is_ended_and_runs_again(tmp_path: Path) -> None:
         cluster.start()
         with cluster.client() as client:
             c.wait_for(lambda: _last_end(client, job, 1), "the run that is not well to end")
-            text = "health check failed: exit status 1: it is broken"
+            text = over_text("exit status 1: it is broken")
             assert _last_end(client, job, 1) == (UNHEALTHY, text)
             found = client.tasks.get(job, 1).result.runtime
             assert (found.failureCount, found.healthy) == (1, task.HealthState.INVALID)

@@ -11,7 +11,7 @@ from peloton.actors.host.health_messages import HealthSeen
 from peloton.actors.host.messages import KillRun
 from peloton.actors.task.facts import HealthTold, TaskKilling
 from peloton.actors.task.goals import HOST
-from peloton.actors.task.health_messages import UNHEALTHY, Health, HealthChanged
+from peloton.actors.task.health_messages import Health, HealthChanged, over_text
 from peloton.actors.task.messages import KillCause, TaskGoals
 from peloton.actors.task.state import Task, TaskStates
 from peloton.runtime.vocabulary import SENDER, At, Decision, Send
@@ -29,7 +29,7 @@ def health_changed(task: Task, message: HealthChanged, at: At) -> Decision:
     health = Health.HEALTHY if message.healthy else Health.UNHEALTHY
     wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
     if message.over and wanted:
-        because = f"{UNHEALTHY}: {message.text}" if message.text else UNHEALTHY
+        because = over_text(message.text)
         facts = HealthTold(health, message.text), TaskKilling(because, KillCause.UNHEALTHY)
         kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
         return Decision(facts=facts, sends=(seen, kill), because=because)

@@ -17,6 +17,11 @@ UNHEALTHY = "health check failed"
 """The reason of a run that was ended because its check failed too often in a row."""
 
 
+def over_text(text: str) -> str:
+    """Why a run is ended whose last check found this."""
+    return f"{UNHEALTHY} too often in a row, at last: {text}" if text else UNHEALTHY
+
+
 class Health(enum.IntEnum):
     """What is known of the health of a run; the numbers are those of the original's clients."""
 

@@ -15,7 +15,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import NamedRuns, by_crowd, names_of
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck
+from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, over_text
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.simulated_health import ILL, SimulatedHealth
 from peloton.runtime.core.envelope import Envelope
@@ -141,8 +141,8 @@ class Machines:
         found = self.results.get(run)
         if found is None or run not in self.unhealthy or found.end == End.LOST:
             return found
-        message = f"{UNHEALTHY}: {ILL}"
-        return RunOutcome(End.FAILED, found.exit_code, found.signal, UNHEALTHY, message)
+        code, signal = found.exit_code, found.signal
+        return RunOutcome(End.FAILED, code, signal, UNHEALTHY, over_text(ILL))
 
     def end(self, run: str, outcome: RunOutcome, now: float) -> None:
         """A run ends now, whatever its fate was."""
