@@ -132,7 +132,7 @@ def test_an_update_to_what_is_never_well_fails_and_stops_there() -> None:
     cluster = cluster_of()
     job = begun(cluster)
     cluster.machines.ill = NEVER_WELL
-    options = WorkflowOptions(batch=1, max_attempts=1)
+    options = WorkflowOptions(batch=1, max_attempts=1, tolerated=1)
     never = msgspec.structs.replace(CHECK, initial_s=1.0, max_failures=1)
     cluster.ask(job, ReplaceJob(service("other", never), options=options))
     cluster.run_until(lambda: cluster.job(job).workflows[0].completed_at > 0, within_s=900)
