@@ -64,6 +64,7 @@ class Machines:
         self.epochs: dict[Key, int] = {}
         self.cut_off: dict[Key, None] = {}  # machines out of reach, whose runs continue
         self.spoiled: dict[Key, None] = {}  # machines that start nothing
+        self.check: HealthCheck | None = None  # that services of a storm have
         self.ill = 0.0  # share of checked runs whose health check fails, at once or later
         self.unhealthy: dict[str, None] = {}  # every run whose check was told to fail for good
         self._health: dict[Key, SimulatedHealth] = {}  # what this owner of the host knows

@@ -39,7 +39,11 @@ def replace_service(storm: Storm, action: StormAction) -> None:
         return
     storm.strike(action.name, job)
     more = int(action.other % 5 == 0)
-    spec = service_spec(known.spec.instances + more, f"x{action.other % COMMANDS}")
+    spec = service_spec(
+        known.spec.instances + more,
+        f"x{action.other % COMMANDS}",
+        check=cluster_of(storm).machines.check,
+    )
     options = WorkflowOptions(
         batch=action.count,
         max_attempts=action.other % 3,
@@ -88,7 +92,8 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
     for job in _rolled(cluster):
         assert job.spec is not None
         message = ReplaceJob(
-            service_spec(job.spec.instances, "last"), options=WorkflowOptions(batch=1)
+            service_spec(job.spec.instances, "last", check=cluster.machines.check),
+            options=WorkflowOptions(batch=1),
         )
         clients.command(OPERATOR, job.key, message=message)
 
