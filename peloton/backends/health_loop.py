@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import threading
 import time
 import zlib
@@ -26,6 +27,7 @@ PROBES_MAX, COMMANDS_MAX = 64, 32
 """Checks of each kind that are under way at once; others wait."""
 ANSWER_SLACK_S = 10.0
 """How much longer than a command may take its outcome is awaited."""
+_LOG = logging.getLogger("peloton.health")
 Tell = Callable[[Key, HealthReported], None]
 Outcome = tuple[bool | None, str]
 
@@ -129,7 +131,7 @@ class HealthLoop:
         check, progress = watched.check, CheckProgress(watched.check.max_failures)
         await asyncio.sleep(first_after_s(watched, time.time()))
         while True:
-            ok, text = await self._outcome(watched)
+            ok, text = await self._found(watched)
             verdict = progress.result(ok)
             if verdict is not None:
                 self._news.change(
@@ -144,6 +146,14 @@ class HealthLoop:
                 if verdict.over:
                     return
             await asyncio.sleep(check.interval_s)
+
+    async def _found(self, watched: Watched) -> Outcome:
+        """What goes wrong here is not the run's fault, and the next check comes all the same."""
+        try:
+            return await self._outcome(watched)
+        except Exception:
+            _LOG.exception("the health of %s could not be checked", watched.run)
+            return None, ""
 
     async def _outcome(self, watched: Watched) -> Outcome:
         check = watched.check

@@ -92,6 +92,7 @@ class Checks:
         self._owners: dict[str, _Owner] = {}
         self._by_pid: dict[int, _UnderWay] = {}
         self._deadlines: list[tuple[float, int, int]] = []
+        self._swept = False
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -206,16 +207,24 @@ class Checks:
 
     def _make(self, folder: str) -> int:
         """The gate of what is to run there. Raises OSError."""
-        try:
-            self._disk.mkdir(FOLDER, 0o700)
-        except FileExistsError:
-            pass
-        self._remove(folder)  # an earlier keeper's
+        if not self._swept:
+            self._sweep()
         self._disk.mkdir(folder, 0o700)
         gate = f"{folder}/{_GATE}"
         os.mkfifo(gate)
         os.chmod(gate, 0o444)  # for another account, too
         return os.open(gate, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+    def _sweep(self) -> None:
+        """Make the folder of all, and remove what an earlier keeper has left in it."""
+        try:
+            self._disk.mkdir(FOLDER, 0o700)
+        except FileExistsError:
+            with self._disk.scandir(FOLDER) as entries:
+                left = [entry.name for entry in entries]
+            for name in left:
+                self._remove(f"{FOLDER}/{name}")
+        self._swept = True
 
     def _output(self, folder: str) -> str:
         """The last line of what it printed, of its errors if there are some."""
