@@ -28,11 +28,11 @@ PROBES_MAX, COMMANDS_MAX = 64, 32
 ANSWER_SLACK_S = 10.0
 """How much longer than a command may take its outcome is awaited."""
 _LOG = logging.getLogger("peloton.health")
-Tell = Callable[[Key, HealthReported], None]
+TellHealth = Callable[[Key, HealthReported], None]
 Outcome = tuple[bool | None, str]
 
 
-class Order(Protocol):
+class CheckOrder(Protocol):
     """Has a command checked; its outcome comes by `answered`, with the number. From any thread."""
 
     def __call__(self, run: str, number: int, *, check: HealthCheck) -> bool:
@@ -51,7 +51,7 @@ class Watched(NamedTuple):
 class HealthLoop:
     """Ends with `close`. All methods may be called from any thread."""
 
-    def __init__(self, tell: Tell, order: Order) -> None:
+    def __init__(self, tell: TellHealth, order: CheckOrder) -> None:
         self._tell, self._order = tell, order
         self._news = HealthNews()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -134,14 +134,8 @@ class HealthLoop:
             ok, text = await self._found(watched)
             verdict = progress.result(ok)
             if verdict is not None:
-                self._news.change(
-                    watched.host,
-                    watched.run,
-                    healthy=verdict.healthy,
-                    text=text,
-                    over=verdict.over,
-                    now=time.time(),
-                )
+                host, run, now = watched.host, watched.run, time.time()
+                self._news.change(host, run, verdict=verdict, text=text, now=now)
                 self._tell_due()
                 if verdict.over:
                     return

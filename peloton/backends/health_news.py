@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from peloton.actors.host.health_messages import HealthReported, RunHealth
+from peloton.backends.check_progress import Verdict
 from peloton.runtime.vocabulary import Key
 
 REPEAT_S = 10.0
@@ -37,13 +38,11 @@ class HealthNews:
         """When `due` has something next, or would find that it has not."""
         return self._due[0][0] if self._due else None
 
-    def change(
-        self, host: Key, run: str, *, healthy: bool, text: str = "", over: bool = False, now: float
-    ) -> None:
+    def change(self, host: Key, run: str, *, verdict: Verdict, text: str = "", now: float) -> None:
         """A run is well or not: to be told at once. Numbers of a process that follows are higher,
         so that a confirmation of one of ours means none of its own."""
         self._number = max(self._number + 1, int(now * 1000))
-        change = RunHealth(run, self._number, healthy, text, over)
+        change = RunHealth(run, self._number, verdict.healthy, text, verdict.over)
         self._last[run] = _Told(host, change)
         heapq.heappush(self._due, (now, run, self._number))
 

@@ -369,7 +369,7 @@ class ProcessBackend:
         elif isinstance(report, km.RunStarted):
             name = self._ids.name(report.run_id)
             self._report(report.host, m.RunsStarted((name,), (report.at,)))
-            self._health.running(key("host", report.host), name, report.at)
+            self._health.running(key("host", report.host), name, started_at=report.at)
         elif isinstance(report, km.KeeperRunEnded):
             end = self._end(report)
             self._not_alive(end.run)
@@ -380,7 +380,9 @@ class ProcessBackend:
                     name = self._ids.name(run.run_id)
                     self._alive[name] = report.host
                     if run.started_at:  # else its start is reported
-                        self._health.running(key("host", report.host), name, run.started_at)
+                        self._health.running(
+                            key("host", report.host), name, started_at=run.started_at
+                        )
                 else:
                     self._not_alive(self._ids.name(run.run_id))
             self._listed_once[report.host] = None
@@ -444,7 +446,7 @@ class ProcessBackend:
         host, runs = self._alive.get(run), self._runs
         if host is None or runs is None:
             return False
-        runs.check(host, self._ids.at_keeper(run), number, check=check)
+        runs.check(host, self._ids.at_keeper(run), number=number, check=check)
         return True
 
     def _send(self, envelope: Envelope) -> None:

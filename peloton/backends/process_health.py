@@ -14,7 +14,7 @@ from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.ledger import names_of
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends import keeper_messages as km
-from peloton.backends.health_loop import HealthLoop, Order, Tell, Watched
+from peloton.backends.health_loop import CheckOrder, HealthLoop, TellHealth, Watched
 from peloton.runtime.vocabulary import Key
 
 _LOG = logging.getLogger("peloton.health")
@@ -23,7 +23,7 @@ _LOG = logging.getLogger("peloton.health")
 class ProcessHealth:
     """`order` has a command checked by the keeper. From any thread."""
 
-    def __init__(self, tell: Tell, order: Order) -> None:
+    def __init__(self, tell: TellHealth, order: CheckOrder) -> None:
         self._tell, self._order = tell, order
         self._checks: dict[str, HealthCheck] = {}
         self._loop: HealthLoop | None = None
@@ -42,7 +42,7 @@ class ProcessHealth:
             for name in names_of(some.crowd, some.members.raw, run=some.run):
                 self._checks[name] = some.check
 
-    def running(self, host: Key, run: str, started_at: float) -> None:
+    def running(self, host: Key, run: str, *, started_at: float) -> None:
         """It runs, since then."""
         check = self._checks.get(run)
         if check is None:

@@ -207,7 +207,7 @@ class ProcessRuns:
         ask = {"q": "kill", "host": host, "runs": [[run_id, grace_s]]}
         self._ask({**ask, "notice": notice} if notice else ask)
 
-    def check(self, host: str, run_id: str, number: int, *, check: HealthCheck) -> None:
+    def check(self, host: str, run_id: str, *, number: int, check: HealthCheck) -> None:
         """Check the health of a run by its command; not repeated if it is lost."""
         ask = {"command": check.command, "unshared": check.unshared, "timeout_s": check.timeout_s}
         self._ask({"q": "check", "host": host, "run": run_id, "number": number, **ask})

@@ -157,7 +157,7 @@ class SimulatedBackend:
                 times.setdefault(ends_at, []).append(run.run)
                 check = run.spec.check
                 if check is not None:
-                    self._health.watch(order.host, run.run, check, since=now, now=now)
+                    self._health.watch(order.host, run.run, check=check, since=now, now=now)
             started.append(run.run)
         for ends_at, runs in times.items():
             heapq.heappush(self._ends, (ends_at, (tuple(runs), NOBODY), order.host))
@@ -221,7 +221,7 @@ class SimulatedBackend:
         for some in order.checked:
             for run in names_of(some.crowd, some.members.raw, run=some.run):
                 if run in running or self._adopted_run(host, run) is not None:
-                    self._health.watch(host, run, some.check, since=some.since, now=now)
+                    self._health.watch(host, run, check=some.check, since=some.since, now=now)
 
     def _adopt(self, host: Key, some: m.KnownSet, now: float) -> list[m.RunEnd]:
         """Adopt what is not known of a set; returns the ends of those that have ended."""

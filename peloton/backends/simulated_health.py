@@ -1,7 +1,8 @@
 """The health of simulated runs: when their checks would pass and fail, by a seed.
 
 Turns runs that are checked into changes of health. What becomes of one follows from the seed, its
-name, its check and the time since when it runs, so it survives a restart like its end.
+name, its check and the time since when it runs, so it survives a restart like its end. It must not
+hold anything that a restart would miss.
 """
 
 from __future__ import annotations
@@ -11,24 +12,25 @@ from collections.abc import Callable, Iterable
 
 from peloton.actors.host.health_messages import HealthReported
 from peloton.actors.task.health_messages import HealthCheck
+from peloton.backends.check_progress import Verdict
 from peloton.backends.health_news import HealthNews
 from peloton.runtime.vocabulary import Key
 
 Chance = Callable[[str, str], float]
 """From the name of a run and what is drawn: a number from 0 to 1."""
-Moment = tuple[float, bool, bool]
+HealthMoment = tuple[float, bool, bool]
 """Seconds since the start, whether it is well from then on, and whether it has failed for good."""
 ILL = "the simulated check fails"
 ROUNDS_MAX = 20
 """Intervals after which a run becomes ill that was well."""
 
 
-def moments(run: str, check: HealthCheck, *, ill: float, chance: Chance) -> list[Moment]:
+def moments(run: str, check: HealthCheck, *, ill: float, chance: Chance) -> list[HealthMoment]:
     """The changes of a run's health; of a share `ill`, half are never well, half become ill."""
     fate, first = chance(run, "health"), check.initial_s
     if fate >= ill:
         return [(first, True, False)]
-    found: list[Moment] = []
+    found: list[HealthMoment] = []
     if fate >= ill / 2:
         found.append((first, True, False))
         first += check.interval_s * (1 + int(chance(run, "illness") * ROUNDS_MAX))
@@ -54,7 +56,7 @@ class SimulatedHealth:
         times = [self._coming[0][0]] if self._coming else []
         return min([*times, *(at for at in (self._news.wake_at,) if at is not None)], default=None)
 
-    def watch(self, host: Key, run: str, check: HealthCheck, *, since: float, now: float) -> None:
+    def watch(self, host: Key, run: str, *, check: HealthCheck, since: float, now: float) -> None:
         """Check this run, which runs since then. Of changes that are past, the last one counts."""
         if run in self._hosts:
             return
@@ -81,5 +83,5 @@ class SimulatedHealth:
             host = self._hosts.get(run)
             if host is not None:
                 text = "" if well else ILL
-                self._news.change(host, run, healthy=well, text=text, over=over, now=now)
+                self._news.change(host, run, verdict=Verdict(well, over), text=text, now=now)
         return self._news.due(now)

@@ -10,7 +10,7 @@ import re
 
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.task import health_messages as hm
-from peloton.actors.task.health_messages import Health, HealthCheck, HttpProbe
+from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.api.v0.task import task_pb2 as task
 
 PORT_MAX = 65_535
@@ -82,15 +82,15 @@ def _http(sent: task.HealthCheckConfig.HTTPCheck) -> HttpProbe:
     return HttpProbe(sent.port, path, scheme)
 
 
-def health_of(view: InstanceView) -> Health:
+def health_of(view: InstanceView) -> TaskHealth:
     """The health of the present run, also of one that is to begin."""
     if view.ended_at is not None or view.state in _ENDED:
-        return Health.INVALID
+        return TaskHealth.INVALID
     if view.config.check is None or view.state == "RUNNING":
         return view.health
-    return Health.UNKNOWN
+    return TaskHealth.UNKNOWN
 
 
-def health_name(health: Health) -> str:
+def health_name(health: TaskHealth) -> str:
     """The word of v0."""
     return str(task.HealthState.Name(int(health)))

@@ -15,7 +15,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.slice.usage import ran_s, usage
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import Health
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     DEADLINE_EXCEEDED,
     PREEMPTED,
@@ -112,7 +112,7 @@ class Translator:
             goalState=_wire_goal(view, run),
             configVersion=view.config_version,
             desiredConfigVersion=view.config_version,
-            healthy=health_name(Health.INVALID if run < view.run else health_of(view)),
+            healthy=health_name(TaskHealth.INVALID if run < view.run else health_of(view)),
         )
         if run > 1:
             found.prevMesosTaskId.CopyFrom(self._run_id(view, run - 1))
@@ -190,7 +190,7 @@ class Translator:
         if view.checked is not None and number == view.run and run.ended_at is None:
             yield self._checked(view, host)
         if run.ended_at is not None:
-            ended = health_name(Health.INVALID)
+            ended = health_name(TaskHealth.INVALID)
             event = self._event(
                 view, number, state=end, at_s=run.ended_at, host=host, healthy=ended
             )
@@ -242,7 +242,7 @@ def _usage(view: InstanceView, seconds: float) -> dict[str, float]:
 
 def _first_health(view: InstanceView) -> str:
     """Before any check has ended."""
-    return health_name(Health.DISABLED if view.config.check is None else Health.UNKNOWN)
+    return health_name(TaskHealth.DISABLED if view.config.check is None else TaskHealth.UNKNOWN)
 
 
 def _wire_goal(view: InstanceView, run: int) -> Any:

@@ -24,7 +24,7 @@ from peloton.actors.host.state import Host
 from peloton.actors.task import messages as m
 from peloton.actors.task.facts import HealthTold, TaskKilling
 from peloton.actors.task.health import told_of_nobody
-from peloton.actors.task.health_messages import UNHEALTHY, Health, HealthChanged, HealthCheck
+from peloton.actors.task.health_messages import UNHEALTHY, HealthChanged, HealthCheck, TaskHealth
 from peloton.actors.task.messages import End, KillCause, RunOutcome, TaskGoals
 from peloton.actors.task.state import Task, TaskStates, is_well
 from peloton.runtime.core.turn import TurnOutcome as Turn
@@ -39,7 +39,7 @@ OVER = replace(ILL, number=9, over=True)
 
 def checked(**fields: Any) -> Task:
     """A task whose run 1 runs and is checked."""
-    running = tasks.running(TaskGoals.RUNNING, health=Health.UNKNOWN, **fields)
+    running = tasks.running(TaskGoals.RUNNING, health=TaskHealth.UNKNOWN, **fields)
     return replace(running, policy=replace(running.policy, checked=True))
 
 
@@ -51,11 +51,11 @@ def receive(task: Task, message: Any) -> Turn:
 
 
 def test_a_run_that_is_checked_begins_unknown_and_ends_as_if_it_were_not() -> None:
-    begun = replace(checked(), state=TaskStates.LAUNCHED, health=Health.DISABLED)
+    begun = replace(checked(), state=TaskStates.LAUNCHED, health=TaskHealth.DISABLED)
     turn = receive(begun, m.Started(1))
-    assert turn.state.health == Health.UNKNOWN and not is_well(turn.state)
+    assert turn.state.health == TaskHealth.UNKNOWN and not is_well(turn.state)
     ended = receive(turn.state, m.Ended(1, tasks.FAILED)).state
-    assert ended.health == Health.DISABLED, "so that the ended are alike"
+    assert ended.health == TaskHealth.DISABLED, "so that the ended are alike"
     plain = replace(begun, policy=m.Policy())
     assert is_well(receive(plain, m.Started(1)).state)
 
@@ -63,14 +63,14 @@ def test_a_run_that_is_checked_begins_unknown_and_ends_as_if_it_were_not() -> No
 @pytest.mark.parametrize(
     ("before", "message", "after"),
     [
-        (Health.UNKNOWN, WELL, Health.HEALTHY),
-        (Health.UNKNOWN, ILL, Health.UNHEALTHY),
-        (Health.HEALTHY, ILL, Health.UNHEALTHY),
-        (Health.UNHEALTHY, WELL, Health.HEALTHY),
+        (TaskHealth.UNKNOWN, WELL, TaskHealth.HEALTHY),
+        (TaskHealth.UNKNOWN, ILL, TaskHealth.UNHEALTHY),
+        (TaskHealth.HEALTHY, ILL, TaskHealth.UNHEALTHY),
+        (TaskHealth.UNHEALTHY, WELL, TaskHealth.HEALTHY),
     ],
 )
 def test_a_change_is_believed_and_answered_with_its_number(
-    before: Health, message: HealthChanged, after: Health
+    before: TaskHealth, message: HealthChanged, after: TaskHealth
 ) -> None:
     turn = receive(replace(checked(), health=before), message)
     assert turn.state.health == after and turn.facts == (HealthTold(after, message.text),)
@@ -80,7 +80,7 @@ def test_a_change_is_believed_and_answered_with_its_number(
 
 
 def test_one_that_has_failed_too_often_is_ended_with_its_grace() -> None:
-    turn = receive(replace(checked(), health=Health.HEALTHY), OVER)
+    turn = receive(replace(checked(), health=TaskHealth.HEALTHY), OVER)
     assert turn.state.state == TaskStates.KILLING
     assert [type(fact) for fact in turn.facts] == [HealthTold, TaskKilling]
     kill = hm.KillRun(1, turn.state.policy.kill_grace_s)
@@ -119,7 +119,7 @@ def test_one_that_is_stopped_anyway_is_not_ended_for_its_health() -> None:
 
 
 def test_what_comes_before_the_start_is_told_again_later() -> None:
-    early = replace(checked(), state=TaskStates.LAUNCHED, health=Health.DISABLED)
+    early = replace(checked(), state=TaskStates.LAUNCHED, health=TaskHealth.DISABLED)
     turn = receive(early, WELL)
     assert not turn.facts and not tasks.replies(turn)
 

@@ -67,7 +67,7 @@ def test_the_task_comes_to_believe_the_last_change_whatever_is_lost_or_late(
     news, task, late, now = HealthNews(), Listener(), list[HealthReported](), 0.0
     for healthy, fate in steps:
         now += 1.0
-        news.change(HOST, "r", healthy=healthy, now=now)
+        news.change(HOST, "r", verdict=Verdict(healthy), now=now)
         for _, reported in news.due(now):
             if fate == 0:
                 task.hear(reported)
@@ -88,7 +88,7 @@ def test_the_task_comes_to_believe_the_last_change_whatever_is_lost_or_late(
 
 def test_what_nobody_notes_is_told_again_after_a_while_and_not_before() -> None:
     news = HealthNews()
-    news.change(HOST, "r", healthy=True, now=5.0)
+    news.change(HOST, "r", verdict=Verdict(True), now=5.0)
     assert len(news.due(5.0)) == 1 and news.due(5.0 + REPEAT_S - 0.1) == []
     assert news.wake_at == 5.0 + REPEAT_S and len(news.due(5.0 + REPEAT_S)) == 1
     news.drop("r")
@@ -98,8 +98,8 @@ def test_what_nobody_notes_is_told_again_after_a_while_and_not_before() -> None:
 def test_a_later_process_has_higher_numbers() -> None:
     first, second = HealthNews(), HealthNews()
     for _ in range(5):
-        first.change(HOST, "r", healthy=True, now=7.0)
-    second.change(HOST, "r", healthy=False, now=8.0)
+        first.change(HOST, "r", verdict=Verdict(True), now=7.0)
+    second.change(HOST, "r", verdict=Verdict(False), now=8.0)
     (_, old), (_, new) = first.due(7.0)[0], second.due(8.0)[0]
     assert new.runs[0].number > old.runs[0].number
 
@@ -192,7 +192,7 @@ def test_what_becomes_of_a_simulated_run_follows_from_its_draws() -> None:
 def test_a_simulated_run_that_is_adopted_late_has_its_last_change() -> None:
     health = SimulatedHealth(1.0, lambda run, what: 0.0)
     check = HealthCheck(initial_s=5.0, interval_s=2.0, max_failures=3)
-    health.watch(HOST, "r", check, since=0.0, now=6.0)
+    health.watch(HOST, "r", check=check, since=0.0, now=6.0)
     (change,) = health.due(6.0)[0][1].runs
     assert (change.healthy, change.text, change.over) == (False, ILL, False)
     assert health.wake_at == 9.0

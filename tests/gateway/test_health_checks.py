@@ -11,7 +11,7 @@ from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.messages import InstanceView, effective
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import Health, HealthCheck, HttpProbe
+from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.actors.task.messages import TaskGoals
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
@@ -144,21 +144,21 @@ def view(state: str = "RUNNING", **fields: Any) -> InstanceView:
 @pytest.mark.parametrize(
     ("shown", "health", "available"),
     [
-        (view("PENDING"), Health.UNKNOWN, "UNAVAILABLE"),
-        (view(health=Health.UNKNOWN), Health.UNKNOWN, "UNAVAILABLE"),
-        (view(health=Health.HEALTHY), Health.HEALTHY, "AVAILABLE"),
-        (view(health=Health.UNHEALTHY), Health.UNHEALTHY, "UNAVAILABLE"),
-        (view(config=TaskConfig()), Health.DISABLED, "AVAILABLE"),
-        (view("PENDING", config=TaskConfig()), Health.DISABLED, "UNAVAILABLE"),
-        (view("FAILED", ended_at=4.0), Health.INVALID, "UNAVAILABLE"),
+        (view("PENDING"), TaskHealth.UNKNOWN, "UNAVAILABLE"),
+        (view(health=TaskHealth.UNKNOWN), TaskHealth.UNKNOWN, "UNAVAILABLE"),
+        (view(health=TaskHealth.HEALTHY), TaskHealth.HEALTHY, "AVAILABLE"),
+        (view(health=TaskHealth.UNHEALTHY), TaskHealth.UNHEALTHY, "UNAVAILABLE"),
+        (view(config=TaskConfig()), TaskHealth.DISABLED, "AVAILABLE"),
+        (view("PENDING", config=TaskConfig()), TaskHealth.DISABLED, "UNAVAILABLE"),
+        (view("FAILED", ended_at=4.0), TaskHealth.INVALID, "UNAVAILABLE"),
     ],
 )
-def test_what_is_shown_of_health(shown: InstanceView, health: Health, available: str) -> None:
+def test_what_is_shown_of_health(shown: InstanceView, health: TaskHealth, available: str) -> None:
     assert health_of(shown) == health and availability(shown) == available
 
 
 def test_the_last_change_is_an_event_of_its_own() -> None:
-    shown = view(health=Health.UNHEALTHY, checked=("exit status 1", 5.0))
+    shown = view(health=TaskHealth.UNHEALTHY, checked=("exit status 1", 5.0))
     config = task.TaskConfig(healthCheck=task.HealthCheckConfig(enabled=True)).SerializeToString()
     spec = to_spec(
         specs.build(

@@ -10,7 +10,7 @@ from peloton.actors.job.slice.messages import Command
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates
 from peloton.actors.task.facts import HealthTold
-from peloton.actors.task.health_messages import UNHEALTHY, Health, HealthCheck, over_text
+from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, TaskHealth, over_text
 from peloton.actors.task.messages import LEVEL_SERVICES, End
 from peloton.backends.health_news import REPEAT_S
 from peloton.backends.simulated_health import ILL
@@ -22,7 +22,7 @@ from peloton.runtime.vocabulary import Key
 
 COUNT = 4
 CHECK = HealthCheck("check", initial_s=5.0, interval_s=2.0, max_failures=3)
-WELL, NEW = Health.HEALTHY, Health.UNKNOWN
+WELL, NEW = TaskHealth.HEALTHY, TaskHealth.UNKNOWN
 NEVER_WELL = 2.0
 """Half of so many runs are all: none is well even at first."""
 
@@ -42,7 +42,7 @@ def service(command: str = "first", check: HealthCheck | None = CHECK) -> JobSpe
     return msgspec.structs.replace(spec, default=config)
 
 
-def health(cluster: CheckedCluster, job: Key) -> list[Health]:
+def health(cluster: CheckedCluster, job: Key) -> list[TaskHealth]:
     return [each.health for each in cluster.instances(job, COUNT)]
 
 
@@ -80,7 +80,7 @@ def test_without_a_check_it_is_not_said_to_be_well() -> None:
     job = cluster.create_job(service(check=None), "s")
     cluster.run_until(lambda: up(cluster, job), within_s=60)
     cluster.run_for(60.0)
-    assert health(cluster, job) == [Health.DISABLED] * COUNT
+    assert health(cluster, job) == [TaskHealth.DISABLED] * COUNT
     assert cluster.written(HealthTold) == 0
 
 
@@ -91,10 +91,12 @@ def test_one_that_fails_too_often_is_ended_as_a_failure_and_runs_again() -> None
     cluster.ask(job, ReplaceJob(service("other"), options=WorkflowOptions(batch=1)))
 
     def told() -> bool:
-        return Health.UNHEALTHY in health(cluster, job)
+        return TaskHealth.UNHEALTHY in health(cluster, job)
 
     cluster.run_until(told, within_s=60)
-    sick = next(each for each in cluster.instances(job, COUNT) if each.health == Health.UNHEALTHY)
+    sick = next(
+        each for each in cluster.instances(job, COUNT) if each.health == TaskHealth.UNHEALTHY
+    )
     assert sick.state == "RUNNING" and sick.checked is not None and sick.checked[0] == ILL
     assert (sick.code, sick.because) == ("HEALTH", f"runs, but its last health check failed: {ILL}")
     number = sick.instance
@@ -104,7 +106,7 @@ def test_one_that_fails_too_often_is_ended_as_a_failure_and_runs_again() -> None
 
     cluster.run_until(ended, within_s=60)
     found = cluster.instances(job, COUNT)[number]
-    assert found.outcome is not None and found.health == Health.DISABLED
+    assert found.outcome is not None and found.health == TaskHealth.DISABLED
     assert (found.outcome.end, found.outcome.reason) == (End.FAILED, UNHEALTHY)
     assert found.outcome.message == over_text(ILL)
     assert found.code == "RETRY", "a failure, after which it waits"

@@ -5,7 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.task.health_messages import Health
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import KillCause, Policy, Renewal, RunOutcome, TaskGoals
 from peloton.runtime.vocabulary import Fact, Key
 
@@ -171,7 +171,7 @@ class TaskRenewed(Fact, frozen=True, gc=False, array_like=True):
 class HealthTold(Fact, frozen=True, gc=False, array_like=True):
     """The health of the present run has changed; `text` is what its last check found."""
 
-    health: Health
+    health: TaskHealth
     text: str = ""
 
 

@@ -11,7 +11,7 @@ from peloton.actors.host.health_messages import HealthSeen
 from peloton.actors.host.messages import KillRun
 from peloton.actors.task.facts import HealthTold, TaskKilling
 from peloton.actors.task.goals import HOST
-from peloton.actors.task.health_messages import Health, HealthChanged, over_text
+from peloton.actors.task.health_messages import HealthChanged, TaskHealth, over_text
 from peloton.actors.task.messages import KillCause, TaskGoals
 from peloton.actors.task.state import Task, TaskStates
 from peloton.runtime.vocabulary import SENDER, At, Decision, Send
@@ -26,7 +26,7 @@ def health_changed(task: Task, message: HealthChanged, at: At) -> Decision:
     seen = Send(SENDER, HealthSeen(message.run, message.number))
     if message.run != task.run or task.state != TaskStates.RUNNING:
         return Decision(sends=(seen,), because="health of another run, or of one that is ending")
-    health = Health.HEALTHY if message.healthy else Health.UNHEALTHY
+    health = TaskHealth.HEALTHY if message.healthy else TaskHealth.UNHEALTHY
     wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
     if message.over and wanted:
         because = over_text(message.text)

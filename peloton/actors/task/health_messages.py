@@ -22,7 +22,7 @@ def over_text(text: str) -> str:
     return f"{UNHEALTHY} too often in a row, at last: {text}" if text else UNHEALTHY
 
 
-class Health(enum.IntEnum):
+class TaskHealth(enum.IntEnum):
     """What is known of the health of a run; the numbers are those of the original's clients."""
 
     INVALID = 0  # the run has ended
@@ -70,5 +70,5 @@ class HealthChanged(Message, frozen=True, gc=False, array_like=True):
     over: bool = False
 
 
-HEALTH_MESSAGES: dict[int, type] = {43: HealthChanged}
+TASK_HEALTH_MESSAGES: dict[int, type] = {43: HealthChanged}
 """Those of the task, beyond `messages.MESSAGES`."""

@@ -34,7 +34,7 @@ from peloton.actors.task.facts import (
     TaskRestarted,
 )
 from peloton.actors.task.goals import pursue
-from peloton.actors.task.health_messages import HEALTH_MESSAGES
+from peloton.actors.task.health_messages import TASK_HEALTH_MESSAGES
 from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
 from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 
@@ -66,7 +66,7 @@ KIND = Kind(
     absent=ABSENT,
     pursue=pursue,
     evolve=EVOLVE,
-    messages={**m.MESSAGES, **HEALTH_MESSAGES},
+    messages={**m.MESSAGES, **TASK_HEALTH_MESSAGES},
     facts=FACTS,
     partition=_partition,
     deadline=deadline,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from peloton.actors.task import facts as f
-from peloton.actors.task.health_messages import Health
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
     SLACK_TAKEN,
@@ -78,7 +78,7 @@ ON_HOST = frozenset(
     )
 )
 HOLDS = frozenset((TaskStates.HOLDING, TaskStates.HELD))
-_WELL = frozenset((Health.DISABLED, Health.HEALTHY))
+_WELL = frozenset((TaskHealth.DISABLED, TaskHealth.HEALTHY))
 
 
 class Task(Value, frozen=True, gc=False, array_like=True):
@@ -101,7 +101,7 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     gang_round: int = 0  # the last one for which it was told to join its gang
     renewal: Renewal | None = None  # the config that it is to have after its present run
     renewed: int = 0  # number of the last renewal that was carried out
-    health: Health = Health.DISABLED  # of a run that is checked, while it runs
+    health: TaskHealth = TaskHealth.DISABLED  # of a run that is checked, while it runs
 
     @property
     def ends_for_next(self) -> bool:
@@ -192,13 +192,13 @@ def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:
 def _started(task: Task, fact: f.TaskStarted) -> Task:
     if not task.policy.checked:
         return replace(task, state=TaskStates.RUNNING)
-    return replace(task, state=TaskStates.RUNNING, health=Health.UNKNOWN)
+    return replace(task, state=TaskStates.RUNNING, health=TaskHealth.UNKNOWN)
 
 
 def _ended(task: Task, fact: f.RunEnded) -> Task:
     outcome = fact.outcome
-    if task.health != Health.DISABLED:
-        task = replace(task, health=Health.DISABLED)
+    if task.health != TaskHealth.DISABLED:
+        task = replace(task, health=TaskHealth.DISABLED)
     state = _STATE_OF_END[outcome.end]
     if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED) and state != TaskStates.SUCCEEDED:
         return replace(task, state=TaskStates.KILLED)

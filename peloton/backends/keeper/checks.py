@@ -46,6 +46,15 @@ class CheckRequest(NamedTuple):
     unshared: bool = False
 
 
+class CheckMeans(NamedTuple):
+    """What starts the runs, too."""
+
+    spawner: Spawner
+    limits: Limits
+    accounts: Accounts
+    base: Mapping[str, str]
+
+
 class _Owner(NamedTuple):
     environment: dict[str, str]
     account: Account | None
@@ -76,18 +85,12 @@ class Checks:
         folder: str,
         tell: Callable[[str, Record], None],
         *,
-        spawner: Spawner,
-        limits: Limits,
-        accounts_: Accounts,
-        base: Mapping[str, str],
+        means: CheckMeans,
         disk: Disk = DISK,
     ) -> None:
         self._folder = folder
         self._tell = tell
-        self._spawner = spawner
-        self._limits = limits
-        self._accounts = accounts_
-        self._base = base
+        self._spawner, self._limits, self._accounts, self._base = means
         self._disk = disk
         self._owners: dict[str, _Owner] = {}
         self._by_pid: dict[int, _UnderWay] = {}

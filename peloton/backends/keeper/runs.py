@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from . import accounts, kinds, processes
 from .accounts import AccountUnusable
-from .checks import CheckRequest, Checks
+from .checks import CheckMeans, CheckRequest, Checks
 from .containers import Containers
 from .disk_use import DiskUse
 from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of
@@ -75,10 +75,7 @@ class Runs:
         self.checks = Checks(
             folder,
             lambda host, event: self.events.append((host, event)),
-            spawner=self._spawner,
-            limits=self.limits,
-            accounts_=self._accounts,
-            base=self._inherited,
+            means=CheckMeans(self._spawner, self.limits, self._accounts, self._inherited),
         )
 
     # Requests of the daemon.
@@ -126,7 +123,7 @@ class Runs:
             if run.pid:
                 heapq.heappush(self._kills, (time.monotonic() + grace_s, run_id))
 
-    def check(self, host: str, run_id: str, asked: CheckRequest) -> None:
+    def check(self, host: str, run_id: str, *, asked: CheckRequest) -> None:
         """Check the health of a run; of one that does not run there is nothing to be told."""
         run = self.memory.runs.get(run_id)
         if run is not None and run.host == host and run.live and not run.kill_requested:

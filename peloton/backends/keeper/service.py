@@ -226,7 +226,7 @@ class Service:
                 notice = str(message.get("notice", ""))
                 self._runs.kill(host, run_id, grace_s=grace_s, notice=notice)
         elif request == "check":
-            self._runs.check(host, message["run"], read_request(message))
+            self._runs.check(host, message["run"], asked=read_request(message))
         elif request == "list":
             listed = {"runs": self._runs.listing(host), "keeper": self._identity}
             self._send(connection, {"a": "listed", "host": host, "at": time.time(), **listed})

@@ -181,7 +181,11 @@ class Machines:
             fate = self.fates(start.run)
             self._at(start.run, None, at=now + self.start_s)
             self._watch(
-                message.host, start.run, start.spec.check, since=now + self.start_s, now=now
+                message.host,
+                start.run,
+                check=start.spec.check,
+                since=now + self.start_s,
+                now=now,
             )
             if fate.duration_s is not None:
                 end_s = now + self.start_s + fate.duration_s
@@ -192,13 +196,13 @@ class Machines:
         for some in message.checked:
             for run in names_of(some.crowd, some.members.raw, run=some.run):
                 if run in self.running:
-                    self._watch(message.host, run, some.check, since=some.since, now=now)
+                    self._watch(message.host, run, check=some.check, since=some.since, now=now)
 
     def _watch(
-        self, host: Key, run: str, check: HealthCheck | None, *, since: float, now: float
+        self, host: Key, run: str, *, check: HealthCheck | None, since: float, now: float
     ) -> None:
         if check is not None:
-            self._health_of(host).watch(host, run, check, since=since, now=now)
+            self._health_of(host).watch(host, run, check=check, since=since, now=now)
 
     def _health_of(self, host: Key) -> SimulatedHealth:
         found = self._health.get(host)

@@ -34,7 +34,7 @@ def outcome(
     daemon: Any, command: str, number: int, timeout_s: float = 60.0, **more: Any
 ) -> RunChecked:
     check = HealthCheck(command, timeout_s=timeout_s, **more)
-    daemon.runs.check(HOST, "r-0-1", number, check=check)
+    daemon.runs.check(HOST, "r-0-1", number=number, check=check)
     found: RunChecked = daemon.log.next_report(RunChecked, number=number)
     return found
 
@@ -78,7 +78,7 @@ def test_one_that_takes_too_long_is_killed_with_what_it_has_begun(daemon: Any) -
 
 def test_it_ends_with_its_run_and_then_nothing_is_known(daemon: Any) -> None:
     begun(daemon)
-    daemon.runs.check(HOST, "r-0-1", 1, check=HealthCheck("echo $$ > pid; sleep 600"))
+    daemon.runs.check(HOST, "r-0-1", number=1, check=HealthCheck("echo $$ > pid; sleep 600"))
     file = daemon.sandbox("r-0-1") / "pid"
     until(lambda: file.exists() and file.read_text().strip(), "the check to begin")
     daemon.runs.kill(HOST, "r-0-1", grace_s=5.0)
@@ -138,7 +138,7 @@ def test_a_successor_checks_with_the_same_account_and_variables(
 
 def test_what_a_killed_keeper_leaves_of_a_check_is_ended(folder: Path, daemon: Any) -> None:
     begun(daemon)
-    daemon.runs.check(HOST, "r-0-1", 1, check=HealthCheck("echo $$ > pid; sleep 600"))
+    daemon.runs.check(HOST, "r-0-1", number=1, check=HealthCheck("echo $$ > pid; sleep 600"))
     file = daemon.sandbox("r-0-1") / "pid"
     until(lambda: file.exists() and file.read_text().strip(), "the check to begin")
     daemon.log.reports.clear()

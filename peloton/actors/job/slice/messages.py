@@ -13,7 +13,7 @@ import msgspec
 from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import Health, HealthCheck
+from peloton.actors.task.health_messages import HealthCheck, TaskHealth
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import (
     Constraint,
@@ -277,7 +277,7 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     begun_at: float | None = None  # when the present run began, where it is not the first
     config_version: int = 1
     dropped: tuple[int, float] | None = None  # the run up to which events are gone, and until when
-    health: Health = Health.DISABLED
+    health: TaskHealth = TaskHealth.DISABLED
     checked: tuple[str, float] | None = None  # what the check found at the last change, and when
 
 

@@ -22,7 +22,7 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.job.slice.placing import why_unplaced
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
-from peloton.actors.task.health_messages import Health
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import SLICE_SIZE, KillCause
 from peloton.actors.task.state import (
     ENDED,
@@ -90,7 +90,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         (code, because), notes = gang_why(task, notes, at)
     else:
         code, because = why(task, at)
-    checked = read("health") if task.health > Health.UNKNOWN else None
+    checked = read("health") if task.health > TaskHealth.UNKNOWN else None
     if code == HEALTH and checked and checked[0]:
         because = f"{because}: {checked[0]}"
     since = read("since") or at.now
@@ -204,7 +204,7 @@ def why(task: Task, at: At) -> tuple[str, str]:
     if task.state in ENDED or is_well(task):
         return "", ""
     if task.state == TaskStates.RUNNING:
-        return HEALTH, UNHEALTHY_TEXT if task.health == Health.UNHEALTHY else UNCHECKED_TEXT
+        return HEALTH, UNHEALTHY_TEXT if task.health == TaskHealth.UNHEALTHY else UNCHECKED_TEXT
     if task.state == TaskStates.THROTTLED:
         return RETRY, f"waits after failure {task.failures}"
     if task.state == TaskStates.KILLING:
