@@ -131,6 +131,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         apart=apart,
         priority=opening.priority if resources.slack else 0,
         check=config.check,
+        asks=opening.service,
     )
     shape = Shape(
         resources=resources,

@@ -5,24 +5,31 @@ from __future__ import annotations
 import functools
 
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.availability import asked
+from peloton.actors.job.slice.budget_messages import MemberRestarted
 from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import (
     FACTS,
+    EndsAsked,
     GangComplete,
     GangFormed,
     LeaveChanged,
     MembersEvicted,
     MembersSettled,
+    MembersSpared,
     MembersTaken,
+    RestartGiven,
     RestartsOrdered,
     RolloutBegun,
     RunsLimited,
     SliceGrown,
+    SpareWished,
 )
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
+from peloton.actors.job.slice.sparing import deadline
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
@@ -72,6 +79,8 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         messages=m.MESSAGES,
         facts=FACTS,
         partition=_partition,
+        deadline=deadline,
+        owed=asked,
         ended=_ended,
         follows=_follows,
         report=report,
@@ -81,7 +90,12 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         recall_s=recall_with(policy),
         inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
         queries={501: m.ListInstances, 502: m.FindInstances},
-        answers={501: m.InstanceView, 502: m.InstancesFound, 503: m.InstanceEventsDropped},
+        answers={
+            501: m.InstanceView,
+            502: m.InstancesFound,
+            503: m.InstanceEventsDropped,
+            504: MemberRestarted,
+        },
         lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
         fresh=_fresh,
         since={
@@ -90,7 +104,11 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             MembersEvicted: LEVEL_PREEMPTION,
             **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
             **dict.fromkeys(
-                (RolloutBegun, LeaveChanged, MembersTaken, MembersSettled), LEVEL_SERVICES
+                (
+                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled),
+                    *(MembersSpared, EndsAsked, SpareWished, RestartGiven, MemberRestarted),
+                ),
+                LEVEL_SERVICES,
             ),
         },
     )

@@ -10,6 +10,13 @@ from __future__ import annotations
 import msgspec
 
 from peloton.actors.job.slice import facts as f
+from peloton.actors.job.slice.availability import (
+    available_of,
+    members_of_runs,
+    spare_of,
+    spared,
+)
+from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
 from peloton.actors.job.slice.messages import SliceOpening, TaskConfig
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
@@ -24,7 +31,7 @@ from peloton.actors.task.messages import (
     crowd_key,
 )
 from peloton.actors.task.state import ENDED, Task, is_well
-from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send, counted
 
 _WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
 
@@ -64,6 +71,9 @@ def begun_rollout(
     current = NO_MEMBERS
     if last is not None and not last.order.over and not order.over:
         current = last.current & here
+        if at.index is not None:
+            # But for those that are through, and would go down anew.
+            current = current - _through(last, at)[0]
     asleep = NO_MEMBERS
     if order.starts:
         asleep = here & Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED)) - stopped
@@ -196,9 +206,10 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
     done, failed = _through(rollout, at) if rollout.current else (NO_MEMBERS, NO_MEMBERS)
     room = order.leave - len(rollout.current - done) - len(rollout.failed)
     some = _next(slice_, rollout, at=at, room=room) if room > 0 else NO_MEMBERS
+    going = spared(slice_, some, by=SparedFor.WORKFLOW, index=at.index)
     if not (done or failed or some):
         return None
-    facts: list[f.MembersSettled | f.MembersTaken] = []
+    facts: list[Fact] = [*going]
     if done or failed:
         facts.append(f.MembersSettled(done, failed))
     if some:
@@ -243,19 +254,25 @@ def _is_done(task: Task) -> bool:
 
 
 def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
-    """The members that begin now: new ones, then those that do not run, then the others.
+    """The members that begin now: new ones, then those that are down, then the others.
 
-    Whoever is down already is changed first: no other has to go down for it.
+    Whoever is down already is changed first: no other has to go down for it. Of those that are
+    available no more are taken than the job can spare, first those that their hosts ask to end.
     """
     found = rollout.added.lowest(room)
     waiting = rollout.waiting - rollout.added
     stopped = Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED))
-    up = Bits(at.index.where(is_well))
-    for some in (waiting - stopped - up, waiting & stopped, waiting & up - stopped):
+    up = available_of(slice_, at.index)
+    for some in (waiting - stopped - up, waiting & stopped - up):
         if len(found) >= room:
-            break
+            return found
         found = found | some.lowest(room - len(found))
-    return found
+    most = min(room - len(found), spare_of(slice_, at.index))
+    moving = NO_MEMBERS
+    for each in slice_.ends:
+        moving = moving | members_of_runs(each.runs)
+    moving = (moving & waiting & up).lowest(most)
+    return found | moving | (waiting & up - moving).lowest(most - len(moving))
 
 
 def _renew(slice_: Slice, place: int, *, members: Bits, runs: bool) -> Send:

@@ -15,6 +15,7 @@ import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import rollouts as r
+from peloton.actors.job.slice.budget_messages import Budget
 from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
 from peloton.actors.job.slice.messages import StartsUsed
 from peloton.actors.resources import Resources
@@ -31,6 +32,13 @@ class Eviction(Value, frozen=True, gc=False, array_like=True):
     number: int
     going: tuple[tuple[int, Bits], ...]
     because: str = ""
+
+
+class AskedEnds(Value, frozen=True, gc=False, array_like=True):
+    """Runs, by number, that a host in maintenance asks to end, and that wait to be spared."""
+
+    host: Key
+    runs: tuple[tuple[int, Bits], ...]
 
 
 class Slice(Value, frozen=True, gc=False, array_like=True):
@@ -57,6 +65,11 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     gang_round: int = 0  # how often it was complete, or formed anew
     rollout: r.Rollout | None = None  # the last one that its job ordered
     lots_made: int = 0  # numbers that were given to lots; 0: as many as its configs name
+    budget: Budget | None = None  # how many may be down; None: any number
+    spared: tuple[tuple[int, Bits], ...] = ()  # by run: members taken down by the last such order
+    ends: tuple[AskedEnds, ...] = ()  # by host
+    wished: int = 0  # how many more are to be down for what does not wait
+    asks: int = 0  # how often there was something new to be wished of the job
 
     @property
     def waiting(self) -> Bits:
@@ -98,7 +111,7 @@ NO_MEMBERS = Bits()
 
 
 class PendingEviction(Value, frozen=True, gc=False, array_like=True):
-    """An order of a lot that waits for a placer to say what hosts have free."""
+    """An order of a lot that waits for a placer to say what hosts have free, or for the job."""
 
     lot: Key
     number: int
@@ -106,6 +119,7 @@ class PendingEviction(Value, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     min_run_s: float = 0.0
+    spare: bool = False  # it waits for the job to say whom it can spare, not for a placer
 
 
 class GangNotes(Value, frozen=True, gc=False, array_like=True):
@@ -233,6 +247,7 @@ def _goal(slice_: Slice, fact: f.SliceGoalSet) -> Slice:
         stopped=fact.stopped,
         grant=fact.grant,
         begins=fact.begins,
+        budget=fact.budget,
     )
     return _without_spare(after)
 
@@ -299,6 +314,19 @@ def _new_row(slice_: Slice, row: r.NewRow, *, groups: tuple[SpecRow, ...], versi
     return msgspec.structs.replace(like, config=config, config_version=version)
 
 
+def _asked(slice_: Slice, fact: f.EndsAsked) -> Slice:
+    others = tuple(each for each in slice_.ends if each.host != fact.host)
+    more = (AskedEnds(fact.host, fact.runs),) if fact.runs else ()
+    before = sum(len(some) for each in slice_.ends for _, some in each.runs if each not in others)
+    grown = sum(len(some) for _, some in fact.runs) > before
+    return msgspec.structs.replace(slice_, ends=(*others, *more), asks=slice_.asks + grown)
+
+
+def _wished(slice_: Slice, fact: f.SpareWished) -> Slice:
+    asks = slice_.asks + (fact.count > slice_.wished)
+    return msgspec.structs.replace(slice_, wished=fact.count, asks=asks)
+
+
 def _rolled(slice_: Slice, fold: Callable[[r.Rollout], r.Rollout]) -> Slice:
     assert slice_.rollout is not None
     return msgspec.structs.replace(slice_, rollout=fold(slice_.rollout))
@@ -319,6 +347,10 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.LeaveChanged: lambda s, fact: _rolled(
         s, lambda rollout: r.permitted(rollout, leave=fact.leave, over=fact.over)
     ),
+    f.MembersSpared: lambda s, fact: msgspec.structs.replace(s, spared=(*fact.still, *fact.runs)),
+    f.EndsAsked: _asked,
+    f.RestartGiven: lambda s, fact: s,
+    f.SpareWished: _wished,
     f.MembersTaken: lambda s, fact: _rolled(s, lambda rollout: r.taken(rollout, fact.members)),
     f.MembersSettled: lambda s, fact: _rolled(
         s, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed)

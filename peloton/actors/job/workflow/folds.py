@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
+from peloton.actors.job.budget import reshared
 from peloton.actors.job.grants import count_of
 from peloton.actors.job.record import Job, default_goal
 from peloton.actors.job.stages import JobGoals, JobStates
@@ -54,7 +55,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         before=known if fact.options.back else None,
     )
     first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
-    job = replace(
+    begun = replace(
         job,
         spec=spec,
         version=version,
@@ -67,6 +68,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
     )
+    job = reshared(job, begun)
     return _started(job, members, at=fact.at) if fact.options.starts else job
 
 
@@ -171,7 +173,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         before=None,
         because=fact.because,
     )
-    return replace(
+    undone = replace(
         job,
         spec=replace(workflow.before, config_version=version),
         workflow=back,
@@ -179,6 +181,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         confirmed=Bits(),
         updated_at=fact.at,
     )
+    return reshared(job, undone)
 
 
 def _raised(job: Job, fact: f.LeavesRaised) -> Job:
