@@ -98,7 +98,15 @@ class HealthLoop:
 
     def _begin(self, watched: Watched) -> None:
         if watched.run not in self._tasks:
-            self._tasks[watched.run] = self._loop.create_task(self._check(watched))
+            task = self._tasks[watched.run] = self._loop.create_task(self._check(watched))
+            task.add_done_callback(lambda done: self._over(watched, done))
+
+    def _over(self, watched: Watched, done: asyncio.Task[None]) -> None:
+        """After an unforeseen error, which is no fault of the run, its checks begin anew."""
+        error = None if done.cancelled() else done.exception()
+        if error is not None and self._tasks.pop(watched.run, None) is not None:
+            _LOG.error("the health of %s could not be checked", watched.run, exc_info=error)
+            self._loop.call_later(watched.check.interval_s, self._begin, watched)
 
     def _end(self, runs: tuple[str, ...]) -> None:
         for run in runs:
@@ -131,7 +139,7 @@ class HealthLoop:
         check, progress = watched.check, CheckProgress(watched.check.max_failures)
         await asyncio.sleep(first_after_s(watched, time.time()))
         while True:
-            ok, text = await self._found(watched)
+            ok, text = await self._outcome(watched)
             verdict = progress.result(ok)
             if verdict is not None:
                 host, run, now = watched.host, watched.run, time.time()
@@ -140,14 +148,6 @@ class HealthLoop:
                 if verdict.over:
                     return
             await asyncio.sleep(check.interval_s)
-
-    async def _found(self, watched: Watched) -> Outcome:
-        """What goes wrong here is not the run's fault, and the next check comes all the same."""
-        try:
-            return await self._outcome(watched)
-        except Exception:
-            _LOG.exception("the health of %s could not be checked", watched.run)
-            return None, ""
 
     async def _outcome(self, watched: Watched) -> Outcome:
         check = watched.check
