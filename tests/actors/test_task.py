@@ -23,7 +23,7 @@ from peloton.actors.task.messages import End, Policy, RunOutcome, TaskGoals
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.runtime.core.turn import TurnOutcome as Turn
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import At, Due, Key, Message
+from peloton.runtime.vocabulary import At, Bits, Due, Key, Message
 
 AT = At(now=100.0, key=Key("task/j/0"), sender=Key("host/h"))
 FAILED = RunOutcome(End.FAILED, 1)
@@ -471,3 +471,19 @@ def test_a_run_that_is_refused_while_it_is_restarted_is_followed_by_one_run() ->
     assert (after.state, after.run, after.failures, after.again) == (
         TaskStates.WAITING, 2, 0, False,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("end", [m.End.SUCCEEDED, m.End.FAILED, m.End.KILLED])
+@pytest.mark.parametrize("cause", [m.KillCause.MAINTENANCE, m.KillCause.SPARED_RESTART])
+def test_a_service_that_gives_way_has_not_failed(cause: m.KillCause, end: m.End) -> None:
+    """However it ends then: its next run begins at once, and a restart counts anew."""
+    task = msgspec.structs.replace(running(m.TaskGoals.RUNNING), failures=0)
+    at = At(now=1.0, key=Key("task/j/0"), sender=Key("host/h"), members=Bits.of(0))
+    turn = take_turn(KIND, task, message=m.GiveWay(task.run, cause, "why"), at=at)
+    assert turn.state.state == TaskStates.KILLING and len(turn.sends) == 1
+    again = take_turn(KIND, turn.state, message=m.GiveWay(task.run, cause, "why"), at=at)
+    assert not again.facts and not again.sends
+    ended = take_turn(KIND, turn.state, message=m.Ended(task.run, m.RunOutcome(end)), at=at)
+    assert (ended.state.run, ended.state.failures) == (task.run + 1, 0)
+    late = take_turn(KIND, ended.state, message=m.GiveWay(task.run, cause, "why"), at=at)
+    assert not late.facts, "it says nothing of the next run"

@@ -54,7 +54,7 @@ from peloton.actors.host.reports import (
 )
 from peloton.actors.host.slack import slack_measured
 from peloton.actors.host.slack_messages import SlackReported
-from peloton.actors.host.state import Host, folded
+from peloton.actors.host.state import Host, Maintenance, folded
 from peloton.actors.host.task_holds import (
     TASK_LAUNCHED,
     ended_holds,
@@ -216,7 +216,9 @@ def owed(host: Host) -> tuple[Send, ...]:
         for crowd, some in host.runs.sets()
         if some.phase in (RunPhase.ENDED, RunPhase.REFUSED)
     )
-    return (*ends, *asked_again(host), *move_owed(host), *asked_to_end(host))
+    drains = host.maintenance == Maintenance.DRAINING
+    asked = asked_to_end(host) if drains else ()
+    return (*ends, *asked_again(host), *move_owed(host), *asked)
 
 
 def due(host: Host, message: Due, at: At) -> Decision:

@@ -15,9 +15,9 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.hold_messages import HostHold
-from peloton.actors.host.ledger import LedgerRun, RunPhase, RunSet, names_of
+from peloton.actors.host.ledger import RunPhase, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.state import Host, Maintenance, waits_for_slice
 from peloton.actors.job.slice.budget_messages import AskToEnd
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
 from peloton.runtime.vocabulary import (
@@ -53,7 +53,7 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
     order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
     refusals, said = refused_at_maintenance(host, HOST_MAINTENANCE)
     started = (*refusals, f.MaintenanceStarted(HOST_MAINTENANCE))
-    asked = _asked(host)
+    asked = asked_to_end(host)
     return Decision(
         facts=started if host.hold is None else (_hold_ended(host.hold), *started),
         sends=(*said, *((Send(host.backend, order),) if stops else ()), *asked),
@@ -63,11 +63,7 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
 
 
 def asked_to_end(host: Host) -> tuple[Send, ...]:
-    """What slices are asked, until their runs are ending."""
-    return _asked(host) if host.maintenance == Maintenance.DRAINING else ()
-
-
-def _asked(host: Host) -> tuple[Send, ...]:
+    """What slices are asked while the host drains, until their runs are ending."""
     asked: dict[Key, dict[int, Bits]] = {}
     for crowd, some in host.runs.sets():
         if waits_for_slice(some):
@@ -77,11 +73,6 @@ def _asked(host: Host) -> tuple[Send, ...]:
         Send(slice_, AskToEnd(tuple(sorted(runs.items(), key=lambda each: each[0]))))
         for slice_, runs in asked.items()
     )
-
-
-def waits_for_slice(some: RunSet | LedgerRun) -> bool:
-    """Whether runs of a host that goes down go on until their slice ends them."""
-    return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
 
 
 def _hold_ended(hold: HostHold) -> f.HoldEnded:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
 from peloton.actors.job.messages import ControlWorkflow, ReplaceJob, RestartJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.workflow.messages import (
@@ -93,10 +91,8 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
     reach(cluster, quiet, within_s=within_s)
     for job in _rolled(cluster):
         assert job.spec is not None
-        spec = replace(
-            service_spec(job.spec.instances, "last", check=cluster.machines.check),
-            maximum_unavailable=job.spec.maximum_unavailable,
-        )
+        bound, check = job.spec.maximum_unavailable, cluster.machines.check
+        spec = service_spec(job.spec.instances, "last", bound=bound, check=check)
         message = ReplaceJob(spec, options=WorkflowOptions(batch=1))
         clients.command(OPERATOR, job.key, message=message)
 

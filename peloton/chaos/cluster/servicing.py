@@ -55,13 +55,16 @@ def create_service(storm: Storm, action: StormAction) -> None:
 
 
 def service_spec(
-    instances: int, command: str = "x", *, check: HealthCheck | None = None
+    instances: int, command: str = "x", *, bound: int = 0, check: HealthCheck | None = None
 ) -> JobSpec:
     """What a service of a storm is."""
     default = TaskConfig(
         command=Command(command), resources=NEED, health_check=check is not None, check=check
     )
-    return JobSpec("service", "me", STORM_POOL, max(1, instances), default, job_type=SERVICE)
+    return JobSpec(
+        "service", "me", STORM_POOL, max(1, instances), default,
+        job_type=SERVICE, maximum_unavailable=bound,
+    )  # fmt: skip
 
 
 def start_service(storm: Storm, action: StormAction) -> None:

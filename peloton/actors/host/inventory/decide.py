@@ -26,7 +26,7 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, Maintenance, waits_for_slice, why_draining
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted
@@ -99,6 +99,10 @@ def _tells_labels(at: At) -> bool:
 
 
 def _why(host: Host) -> str:
+    if host.maintenance == Maintenance.DRAINING:
+        sets = host.runs.sets()
+        waiting = ((crowd, len(some.members)) for crowd, some in sets if waits_for_slice(some))
+        return host.because or why_draining(waiting)
     return host.because or (host.quarantine.text if host.quarantine is not None else "")
 
 

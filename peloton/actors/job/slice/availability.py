@@ -115,7 +115,7 @@ def asked(slice_: Slice) -> tuple[Send, ...]:
     return (Send(slice_.job, SpareAsked(slice_.number, slice_.asks)),)
 
 
-def asking(slice_: Slice, *facts: f.EndsAsked | f.SpareWished) -> tuple[Send, ...]:
+def asking_for(slice_: Slice, *facts: f.EndsAsked | f.SpareWished) -> tuple[Send, ...]:
     """The same once these facts are journaled."""
     for fact in facts:
         slice_ = EVOLVE[type(fact)](slice_, fact) or slice_

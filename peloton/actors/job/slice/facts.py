@@ -5,7 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.job.slice.budget_messages import Budget, SparedFor
+from peloton.actors.job.slice.budget_messages import DownBudget, SparedFor
 from peloton.actors.job.slice.messages import SliceOpening
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
 from peloton.actors.job.slice.rollouts import NewRow
@@ -30,7 +30,7 @@ class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
     stopped: Bits
     grant: int | None = None
     begins: int | None = None  # how many may have begun in all
-    budget: Budget | None = None  # how many may be down
+    budget: DownBudget | None = None  # how many may be down
 
 
 class MembersBegun(Fact, frozen=True, gc=False, array_like=True):

@@ -25,7 +25,7 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.actors.job.slice.renewing import rollout_step
-from peloton.actors.job.slice.sparing import ends_step
+from peloton.actors.job.slice.sparing import ends_step, wish_step
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
 from peloton.actors.task.state import ENDED, Admission, Task, waits_for_gang
@@ -238,7 +238,7 @@ def pursue(slice_: Slice, at: At) -> Decision | Rest:
         if rolled is not None:
             return rolled
     if slice_.ends or slice_.wished:
-        ended = ends_step(slice_, at) or spared_step(slice_, at)
+        ended = ends_step(slice_, at) or spared_step(slice_, at) or wish_step(slice_, at)
         if ended is not None:
             return ended
     return TABLE[slice_state_of(slice_, at.index)][slice_.goal](slice_, at)
@@ -253,4 +253,6 @@ def recall_s(notes: WishNotes) -> float | None:
         times.append(notes.kept_at + KEPT_REPEAT_S)
     if notes.resting.raw:
         times.append(notes.retry_at)
+    if notes.wish_until:
+        times.append(notes.wish_until)
     return min([*times, *recall_at(notes.gang)], default=None)

@@ -29,7 +29,6 @@ from peloton.actors.job.slice.facts import (
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
-from peloton.actors.job.slice.sparing import deadline
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
@@ -79,7 +78,6 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         messages=m.MESSAGES,
         facts=FACTS,
         partition=_partition,
-        deadline=deadline,
         owed=asked,
         ended=_ended,
         follows=_follows,

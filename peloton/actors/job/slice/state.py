@@ -15,7 +15,7 @@ import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import rollouts as r
-from peloton.actors.job.slice.budget_messages import Budget
+from peloton.actors.job.slice.budget_messages import DownBudget
 from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
 from peloton.actors.job.slice.messages import StartsUsed
 from peloton.actors.resources import Resources
@@ -65,7 +65,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     gang_round: int = 0  # how often it was complete, or formed anew
     rollout: r.Rollout | None = None  # the last one that its job ordered
     lots_made: int = 0  # numbers that were given to lots; 0: as many as its configs name
-    budget: Budget | None = None  # how many may be down; None: any number
+    budget: DownBudget | None = None  # how many may be down; None: any number
     spared: tuple[tuple[int, Bits], ...] = ()  # by run: members taken down by the last such order
     ends: tuple[AskedEnds, ...] = ()  # by host
     wished: int = 0  # how many more are to be down for what does not wait
@@ -120,6 +120,7 @@ class PendingEviction(Value, frozen=True, gc=False, array_like=True):
     reason: str
     min_run_s: float = 0.0
     spare: bool = False  # it waits for the job to say whom it can spare, not for a placer
+    hosts: tuple[Key, ...] | None = None
 
 
 class GangNotes(Value, frozen=True, gc=False, array_like=True):
@@ -167,6 +168,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     gang: GangNotes | None = None
     holding: tuple[tuple[float, Bits], ...] = ()  # members without a host, by since when
     avoid: tuple[tuple[Key, float], ...] = ()  # hosts where a run did not start, and until when
+    wish_until: float = 0.0  # when what is wished of the job, and not used, is given back
 
 
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
