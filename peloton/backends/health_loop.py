@@ -39,7 +39,7 @@ class CheckOrder(Protocol):
         """Whether it can be carried out."""
 
 
-class Watched(NamedTuple):
+class CheckedRun(NamedTuple):
     """A run whose health is checked."""
 
     host: Key
@@ -64,7 +64,7 @@ class HealthLoop:
         self._thread = threading.Thread(target=self._run, name="health-checks", daemon=True)
         self._thread.start()
 
-    def watch(self, watched: Watched) -> None:
+    def watch(self, watched: CheckedRun) -> None:
         """Check this run until it is dropped; one that is checked already is left as it is."""
         self._loop.call_soon_threadsafe(self._begin, watched)
 
@@ -96,12 +96,12 @@ class HealthLoop:
         self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         self._loop.close()
 
-    def _begin(self, watched: Watched) -> None:
+    def _begin(self, watched: CheckedRun) -> None:
         if watched.run not in self._tasks:
             task = self._tasks[watched.run] = self._loop.create_task(self._check(watched))
             task.add_done_callback(lambda done: self._over(watched, done))
 
-    def _over(self, watched: Watched, done: asyncio.Task[None]) -> None:
+    def _over(self, watched: CheckedRun, done: asyncio.Task[None]) -> None:
         """After an unforeseen error, which is no fault of the run, its checks begin anew."""
         error = None if done.cancelled() else done.exception()
         if error is not None and self._tasks.pop(watched.run, None) is not None:
@@ -135,7 +135,7 @@ class HealthLoop:
         if wake_at is not None:
             self._repeat = self._loop.call_later(max(wake_at - time.time(), 0.0), self._tell_due)
 
-    async def _check(self, watched: Watched) -> None:
+    async def _check(self, watched: CheckedRun) -> None:
         check, progress = watched.check, CheckProgress(watched.check.max_failures)
         await asyncio.sleep(first_after_s(watched, time.time()))
         while True:
@@ -149,7 +149,7 @@ class HealthLoop:
                     return
             await asyncio.sleep(check.interval_s)
 
-    async def _outcome(self, watched: Watched) -> Outcome:
+    async def _outcome(self, watched: CheckedRun) -> Outcome:
         check = watched.check
         if check.http is not None:
             async with self._probes:
@@ -157,7 +157,7 @@ class HealthLoop:
         async with self._commands:
             return await self._by_command(watched)
 
-    async def _by_command(self, watched: Watched) -> Outcome:
+    async def _by_command(self, watched: CheckedRun) -> Outcome:
         """Without an answer nothing is known: who carries it out may be away."""
         number = next(self._numbers)
         awaited = self._awaited[number] = self._loop.create_future()
@@ -173,7 +173,7 @@ class HealthLoop:
             self._awaited.pop(number, None)
 
 
-def first_after_s(watched: Watched, now: float) -> float:
+def first_after_s(watched: CheckedRun, now: float) -> float:
     """When the first check is due. After a restart most are at once: they are spread by their
     names, so that a machine's checks do not all begin together."""
     check = watched.check

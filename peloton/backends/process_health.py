@@ -14,7 +14,7 @@ from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.ledger import names_of
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends import keeper_messages as km
-from peloton.backends.health_loop import CheckOrder, HealthLoop, TellHealth, Watched
+from peloton.backends.health_loop import CheckOrder, HealthLoop, TellHealth, CheckedRun
 from peloton.runtime.vocabulary import Key
 
 _LOG = logging.getLogger("peloton.health")
@@ -49,7 +49,7 @@ class ProcessHealth:
             return
         if self._loop is None:
             self._loop = HealthLoop(self._tell, self._can_order)
-        self._loop.watch(Watched(host, run, check, started_at))
+        self._loop.watch(CheckedRun(host, run, check, started_at))
 
     def over(self, runs: Iterable[str]) -> None:
         """These have ended, or are to."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from peloton.actors.host.health_messages import HealthReported
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
 from peloton.backends.check_progress import CheckProgress, Verdict
-from peloton.backends.health_loop import Watched, first_after_s
+from peloton.backends.health_loop import CheckedRun, first_after_s
 from peloton.backends.health_news import REPEAT_S, HealthNews
 from peloton.backends.http_probe import probe
 from peloton.backends.simulated_health import ILL, SimulatedHealth, moments
@@ -106,10 +106,10 @@ def test_a_later_process_has_higher_numbers() -> None:
 
 def test_first_checks_wait_for_the_start_and_are_spread_after_a_restart() -> None:
     check = HealthCheck(initial_s=15.0, interval_s=10.0)
-    new = Watched(HOST, "r", check, 100.0)
+    new = CheckedRun(HOST, "r", check, 100.0)
     assert first_after_s(new, 100.0) == 15.0 and first_after_s(new, 112.0) == 3.0
     assert first_after_s(new, 50.0) == 15.0, "clocks may jump"
-    old = {first_after_s(Watched(HOST, f"r{n}", check, 0.0), 1000.0) for n in range(100)}
+    old = {first_after_s(CheckedRun(HOST, f"r{n}", check, 0.0), 1000.0) for n in range(100)}
     assert len(old) > 50 and all(0.0 <= after_s < 10.0 for after_s in old)
 
 

@@ -30,17 +30,7 @@ from peloton.placement.messages import (
     RoomFound,
     Unplaced,
 )
-from peloton.runtime.vocabulary import (
-    Bits,
-    Delivery,
-    Goal,
-    Key,
-    Latest,
-    Message,
-    Query,
-    Value,
-    key,
-)
+from peloton.runtime.vocabulary import Bits, Delivery, Goal, Key, Latest, Message, Query, Value, key
 
 
 class Command(Value, frozen=True, gc=False, array_like=True):
@@ -281,13 +271,11 @@ class FindInstances(Query, frozen=True, gc=False, array_like=True):
 class InstanceView(Value, frozen=True, gc=False, array_like=True):
     """An instance as clients see it. Times are seconds since the epoch, None if not reached.
 
-    `because` is why it has not reached its goal, `code` the same as one word: it waits for its
-    pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
-    for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
-    ("LIMIT"), for the throttle ("THROTTLE"), for its gang ("GANG"), for its workflow ("WORKFLOW")
-    or for its health check to pass ("HEALTH"); "NEW" before it requests admission, or "" when it
-    runs and is well, or has ended. One that runs and is to give way waits until it can be spared
-    ("SPARE").
+    `because` is why it has not reached its goal, `code` the same as one word. It waits for its
+    pool ("POOL"), a host ("HOST"), also where none could run it ("NEVER"), its next attempt
+    ("RETRY"), its host's answer ("LAUNCH"), others of its job ("LIMIT"), the throttle ("THROTTLE"),
+    its gang ("GANG"), workflow ("WORKFLOW") or check ("HEALTH"), or to be spared ("SPARE").
+    "NEW" is before it requests admission, "" while it runs and is well, and once it has ended.
     """
 
     instance: int
@@ -344,6 +332,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
     """The config of an instance: each field is its own if given, else the default's."""
     if own is None:
         return default
+    kill = own.kill_on_preempt
     return TaskConfig(
         name=own.name or default.name,
         resources=own.resources if own.resources is not None else default.resources,
@@ -361,9 +350,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
         raw=own.raw,
         max_running_s=own.max_running_s if own.labels else default.max_running_s,
-        kill_on_preempt=(
-            own.kill_on_preempt if own.kill_on_preempt is not None else default.kill_on_preempt
-        ),
+        kill_on_preempt=default.kill_on_preempt if kill is None else kill,
         check=own.check if own.health_check else default.check,
     )
 
