@@ -14,7 +14,7 @@ from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.ledger import names_of
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends import keeper_messages as km
-from peloton.backends.health_loop import CheckOrder, HealthLoop, TellHealth, CheckedRun
+from peloton.backends.health_loop import CheckedRun, CheckOrder, HealthLoop, TellHealth
 from peloton.runtime.vocabulary import Key
 
 _LOG = logging.getLogger("peloton.health")
