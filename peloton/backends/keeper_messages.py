@@ -102,7 +102,8 @@ class RunRequest:
     (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
     `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
     Without `limits` it is in no control group, and its memory alone is watched. With `container`
-    it is one; with `pod` it consists of several, and its own command is not run."""
+    it is one; with `pod` it consists of several, and its own command is not run. `checked`: its
+    health will be checked by commands."""
 
     run_id: str
     host: str
@@ -117,6 +118,7 @@ class RunRequest:
     limits: RunLimits | None = None
     container: RunContainer | None = None
     pod: RunPod | None = None
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +194,22 @@ class KeeperRunsListed:
 
 @dataclass(frozen=True, slots=True)
 class HelloAnswered:
+    """`checks`: the keeper is of a version that checks health by commands."""
+
     host: str
     epoch: int
+    checks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunChecked:
+    """The outcome of a check by a command; None: it was not carried out."""
+
+    host: str
+    run_id: str
+    number: int
+    ok: bool | None
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +234,7 @@ class KeeperDown:
 
 
 RunReport = (
-    RunStarted | KeeperRunEnded | RunUnknown | KeeperRunsListed
+    RunStarted | KeeperRunEnded | RunUnknown | KeeperRunsListed | RunChecked
     | HelloAnswered | HostEpochRefused | KeeperUp | KeeperDown
 )  # fmt: skip
 
@@ -239,6 +255,8 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
         names = {"user": run.user, "caller": run.caller, "task_user": run.task_user}
         if any(names.values()):
             form |= {"memory_mb": EARLIER_KEEPER, "limit_mb": run.memory_mb, "as": names}
+        if run.checked:
+            form["checked"] = True
         if run.limits is not None:
             form["limits"] = {"memory_mb": run.memory_mb, **asdict(run.limits)}
             if run.limits.mode == ENFORCE:
@@ -276,7 +294,10 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
     if answer == "unknown":
         return RunUnknown(host, message["run"])
     if answer == "hello":
-        return HelloAnswered(host, message["epoch"])
+        return HelloAnswered(host, message["epoch"], message.get("checks", False))
+    if answer == "checked":
+        ok, text = message["ok"], message["text"]
+        return RunChecked(host, message["run"], message["number"], ok, text)
     if answer == "refused":
         return HostEpochRefused(host, message["epoch"], message["known"])
     raise wire.BadLine(f"an unknown answer: {answer!r}")

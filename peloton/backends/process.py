@@ -22,8 +22,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.resources import Resources, amount
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
 from peloton.backends import keeper_folder
 from peloton.backends import keeper_messages as km
@@ -33,6 +35,7 @@ from peloton.backends.keeper.kinds import NO_IMAGES, NOT_RUNNABLE
 from peloton.backends.keeper.limits import OFF
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
+from peloton.backends.process_health import ProcessHealth
 from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
 from peloton.backends.roster import Roster
 from peloton.backends.run_ids import RunIds
@@ -124,6 +127,7 @@ class ProcessBackend:
         self._status_lock = threading.Lock()
         self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
+        self._health = ProcessHealth(self._tell_health, self._check_by_command)
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
         self._started = threading.Event()
@@ -166,6 +170,8 @@ class ProcessBackend:
             elif isinstance(message, m.ForgetRuns):
                 if self._runs is not None:
                     self._runs.ack(self._ids.forget(message.runs))
+            elif isinstance(message, HealthNoted):
+                self._health.noted(message)
             elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend):
                 self._ordered(message)
         return [*replies, *self._roster.due(now)]
@@ -191,12 +197,14 @@ class ProcessBackend:
         if isinstance(order, m.StartRuns):
             self._launch(order, runs)
         elif isinstance(order, m.StopRuns):
+            self._health.over(order.runs)
             for run in order.runs:
                 runs.kill(
                     name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
                 )
         else:
             self._comparing.pop(name, None)
+            self._health.compared(order.checked)
             runs.list(name, asked_at=order.asked_at)
             self._send_status(host, only_down=True)
             self._repeat_slack(name)
@@ -228,11 +236,16 @@ class ProcessBackend:
             # list shows it which keeper answers now.
             runs.list(name)
             return
+        self._health.ordered(order.runs)
         requests: list[km.RunRequest] = []
         bad: list[m.RunEnd] = []
         for run in order.runs:
             if run.spec.image and self.limits.images == REFUSE:
                 bad.append(_image_refused(run))
+                continue
+            if run.spec.check is not None and run.spec.check.command and self._contained(run):
+                why = "a health check by a command is not supported for a container yet"
+                bad.append(cannot_be_ordered(run.run, why, reason=NOT_RUNNABLE))
                 continue
             try:
                 requests.append(self._request(name, run))
@@ -248,6 +261,9 @@ class ProcessBackend:
             for end in bad:
                 self._not_alive(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
+
+    def _contained(self, run: m.StartRun) -> bool:
+        return self.limits.container_of(run.spec.image) is not None
 
     def _request(self, host: str, run: m.StartRun) -> km.RunRequest:
         spec, root = run.spec, os.geteuid() == 0
@@ -274,6 +290,7 @@ class ProcessBackend:
             limits=self.limits.of(spec.resources),
             container=container,
             pod=_pod(spec),
+            checked=spec.check is not None and bool(spec.check.command),
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()
@@ -319,6 +336,7 @@ class ProcessBackend:
             self._slack.close()
         if self._runs is not None:
             self._runs.close()
+        self._health.close()
 
     def _send_status(self, host: Key, *, only_down: bool) -> None:
         """Send up or down to a host. Down also answers an order that cannot be obeyed."""
@@ -355,6 +373,7 @@ class ProcessBackend:
         elif isinstance(report, km.RunStarted):
             name = self._ids.name(report.run_id)
             self._report(report.host, m.RunsStarted((name,), (report.at,)))
+            self._health.running(key("host", report.host), name, started_at=report.at)
         elif isinstance(report, km.KeeperRunEnded):
             end = self._end(report)
             self._not_alive(end.run)
@@ -362,7 +381,12 @@ class ProcessBackend:
         elif isinstance(report, km.KeeperRunsListed):
             for run in report.runs:
                 if run.ended is None:
-                    self._alive[self._ids.name(run.run_id)] = report.host
+                    name = self._ids.name(run.run_id)
+                    self._alive[name] = report.host
+                    if run.started_at:  # else its start is reported
+                        self._health.running(
+                            key("host", report.host), name, started_at=run.started_at
+                        )
                 else:
                     self._not_alive(self._ids.name(run.run_id))
             self._listed_once[report.host] = None
@@ -378,6 +402,10 @@ class ProcessBackend:
             if report.host not in self._comparing:
                 self._comparing[report.host] = None
                 self._report(report.host, m.BackendUp())
+        elif isinstance(report, km.RunChecked):
+            self._health.answered(report)
+        elif isinstance(report, km.HelloAnswered):
+            self._health.keeper_is_able(report.checks)
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
 
     def _end(self, report: km.KeeperRunEnded) -> m.RunEnd:
@@ -405,6 +433,7 @@ class ProcessBackend:
         return m.RunsListed(names, ends, report.asked_at, started=started)
 
     def _not_alive(self, run: str) -> None:
+        self._health.over((run,))
         self._alive.pop(run, None)
         if not self._alive:
             self._none_alive.set()
@@ -414,6 +443,16 @@ class ProcessBackend:
         host = key("host", name)
         if not self._roster.has_left(host):
             self._send(_to_host(host, report))
+
+    def _tell_health(self, host: Key, reported: HealthReported) -> None:
+        self._report(_name(host), reported)
+
+    def _check_by_command(self, run: str, number: int, *, check: HealthCheck) -> bool:
+        host, runs = self._alive.get(run), self._runs
+        if host is None or runs is None:
+            return False
+        runs.check(host, self._ids.at_keeper(run), number=number, check=check)
+        return True
 
     def _send(self, envelope: Envelope) -> None:
         if self._tell is not None:

@@ -13,8 +13,10 @@ import re
 from peloton.actors.host.messages import Container, Port
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import UNIT, BadAmount, Resources, millionths
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.health_checks import BadCheck, to_check
 from peloton.gateway.required_fields import missing_fields
 from peloton.gateway.run_as import UNKNOWN, RunAs
 from peloton.gateway.several_containers import CONTAINERS_MAX, NAME, containers_in, has_several
@@ -48,6 +50,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
     for missing in missing_fields(sent):
         raise BadConfig(f"{field}.{missing}", "required field is missing")
     _refuse_unsupported(sent, field)
+    check = _check(sent, f"{field}.healthCheck")
     raw = sent.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
         raise BadConfig(field, f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
@@ -76,6 +79,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         max_running_s=_max_running_s(sent, field),
         kill_on_preempt=sent.preemptionPolicy.killOnPreempt or None,
         containers=containers,
+        check=check,
     )
 
 
@@ -121,6 +125,14 @@ def _image_of_all(sent: task.TaskConfig, field: str, *, among: tuple[Container, 
     """The image of a task; of several containers, one that any of them has."""
     found = _image(sent.container, f"{field}.container")
     return found or next((one.image for one in among if one.image), "")
+
+
+def _check(sent: task.TaskConfig, field: str) -> HealthCheck | None:
+    """None of one that is not enabled; the message of an instance wins as a whole."""
+    try:
+        return to_check(sent.healthCheck)
+    except BadCheck as bad:
+        raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
 
 
 def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:

@@ -44,6 +44,7 @@ from peloton.actors.host.facts import (
     TroubleOver,
 )
 from peloton.actors.host.goals import deadline, pursue, recall_s
+from peloton.actors.host.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.inventory.messages import (
     LEVEL_HOST_POOLS,
     HostPoolChanged,
@@ -115,7 +116,13 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
-        messages={**m.MESSAGES, **hm.HOLD_MESSAGES, **mm.MOVE_MESSAGES, **SLACK_MESSAGES},
+        messages={
+            **m.MESSAGES,
+            **hm.HOLD_MESSAGES,
+            **mm.MOVE_MESSAGES,
+            **SLACK_MESSAGES,
+            **HEALTH_MESSAGES,
+        },
         facts=FACTS,
         partition=_partition,
         deadline=deadline,

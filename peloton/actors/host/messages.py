@@ -13,7 +13,11 @@ from typing import ClassVar
 from peloton.actors.host.containers import Container as Container
 from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.foreign_names import shown_run
+from peloton.actors.host.health_messages import CheckedSet, HealthNoted
+from peloton.actors.host.known_runs import KnownRun as KnownRun
+from peloton.actors.host.known_runs import KnownSet as KnownSet
 from peloton.actors.resources import Resources
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Constraint, Label, port_label
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value
@@ -61,6 +65,12 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     priority: int = 0  # of those on slack
     asks: bool = False
     containers: tuple[Container, ...] = ()
+    check: HealthCheck | None = None
+
+    @property
+    def once_started(self) -> RunSpec | None:
+        """What a host keeps of it while the run goes on: how it is checked."""
+        return None if self.check is None else RunSpec(self.resources, "", check=self.check)
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -309,26 +319,11 @@ class ForgetRuns(Message, frozen=True, gc=False, array_like=True):
     runs: tuple[str, ...]
 
 
-class KnownRun(Value, frozen=True, gc=False, array_like=True):
-    """A run in the ledger, and since when."""
-
-    run: str
-    since: float
-
-
-class KnownSet(Value, frozen=True, gc=False, array_like=True):
-    """As `KnownRun`, for the same run of many members of a crowd."""
-
-    crowd: Key
-    run: int
-    members: Bits
-    since: float
-
-
 class ListRuns(Message, frozen=True, gc=False, array_like=True):
     """Host to backend: list your runs. `known` are those that run according to the ledger.
 
     From feature level `LEVEL_SETS` on they are in `sets` instead; the answer may then have sets.
+    `checked` are runs, begun or not, whose health is to be checked while they run.
     """
 
     host: Key
@@ -336,6 +331,7 @@ class ListRuns(Message, frozen=True, gc=False, array_like=True):
     known: tuple[KnownRun, ...] = ()
     asked_at: float = math.inf
     sets: tuple[KnownSet, ...] = ()
+    checked: tuple[CheckedSet, ...] = ()
 
 
 class PingBackend(Message, frozen=True, gc=False, array_like=True):
@@ -394,5 +390,6 @@ BACKEND_MESSAGES: dict[int, type] = {
     5: PingBackend,
     6: AddHost,
     7: RemoveHost,
+    28: HealthNoted,
 }
 """Messages backends receive, by number, for backends that are reached through another daemon."""

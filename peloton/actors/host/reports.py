@@ -50,6 +50,7 @@ from peloton.actors.host.ends import (
     start_reports,
     started_facts,
 )
+from peloton.actors.host.health import checked_sets
 from peloton.actors.host.ledger import (
     HOLDING,
     NamedRuns,
@@ -299,7 +300,8 @@ def list_runs(host: Host, at: At) -> Send:
     known = [each for each in held_runs(host) if each[1].phase not in unknown]
     if at.level >= m.LEVEL_SETS:
         sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
-        return Send(host.backend, m.ListRuns(at.key, at.epoch, (), at.now, sets))
+        checked = checked_sets(host)
+        return Send(host.backend, m.ListRuns(at.key, at.epoch, (), at.now, sets, checked))
     runs = tuple(
         m.KnownRun(name, some.since)
         for crowd, some in known

@@ -360,7 +360,6 @@ def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
                 "Task preemption policy should be false for stateless job",
             ),
             "executor": (config.executor, "an executor is not supported: a task is a command"),
-            "healthCheck": (config.health_check, "a health check is not supported yet"),
         }
     else:
         found = {

@@ -25,6 +25,8 @@ from peloton.actors.task.admitting import (
 )
 from peloton.actors.task.giving_way import give_way, outcome_of, preempt
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
+from peloton.actors.task.health import health_changed, told_of_nobody
+from peloton.actors.task.health_messages import HealthChanged
 from peloton.actors.task.state import (
     HOLDS,
     ON_HOST,
@@ -282,6 +284,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.ParkAdmission: park_admission,
     m.TicketParked: parked,
     m.Renew: renew,
+    HealthChanged: health_changed,
     m.GiveWay: give_way,
     Due: due,
 }
@@ -329,6 +332,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ParkAdmission: _nothing,
     m.TicketParked: _nothing,
     m.Renew: _nothing,
+    HealthChanged: told_of_nobody,
     m.GiveWay: _nothing,
     Due: _nothing,
 }

@@ -5,6 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import KillCause, Policy, Renewal, RunOutcome, TaskGoals
 from peloton.runtime.vocabulary import Fact, Key
 
@@ -177,6 +178,13 @@ class TaskRenewed(Fact, frozen=True, gc=False, array_like=True):
     runs: bool = True
 
 
+class HealthTold(Fact, frozen=True, gc=False, array_like=True):
+    """The health of the present run has changed; `text` is what its last check found."""
+
+    health: TaskHealth
+    text: str = ""
+
+
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
@@ -208,5 +216,6 @@ FACTS: dict[int, type] = {
     28: AdmissionParked,
     29: RenewalOrdered,
     30: TaskRenewed,
+    51: HealthTold,
     61: RunEventsDropped,
 }

@@ -13,6 +13,7 @@ from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import HOST, LOT
+from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.state import ON_HOST, PREEMPTIONS, Admission, Task, TaskStates
 from peloton.runtime.vocabulary import At, Decision, Send
 
@@ -47,10 +48,16 @@ def give_way(task: Task, message: m.GiveWay, at: At) -> Decision:
 
 
 def outcome_of(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
-    """As reported, but for a run that was killed because it ran too long, for another pool, or for
-    the maintenance of its host."""
+    """As reported, but for a run that was killed because it ran too long, or was not well, for
+    another pool, or for the maintenance of its host."""
     if task.state == TaskStates.KILLING and task.cause == m.KillCause.MAINTENANCE:
         return _moved(reported)
+    if task.state == TaskStates.KILLING and task.cause == m.KillCause.UNHEALTHY:
+        if reported.end == m.End.LOST:
+            return reported
+        # Also one that ended with exit code 0 when it was told to end: it was not well.
+        code, signal = reported.exit_code, reported.signal
+        return m.RunOutcome(m.End.FAILED, code, signal, UNHEALTHY, task.because)
     if task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
         if reported.end == m.End.SUCCEEDED:
             return reported

@@ -21,6 +21,7 @@ from peloton.actors.task.facts import (
     AdmissionReleased,
     EventsDropped,
     GangJoined,
+    HealthTold,
     HeldLaunching,
     HoldDropped,
     LaunchAccepted,
@@ -34,6 +35,7 @@ from peloton.actors.task.facts import (
     TaskRestarted,
 )
 from peloton.actors.task.goals import pursue
+from peloton.actors.task.health_messages import TASK_HEALTH_MESSAGES
 from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
 from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 
@@ -65,7 +67,7 @@ KIND = Kind(
     absent=ABSENT,
     pursue=pursue,
     evolve=EVOLVE,
-    messages=m.MESSAGES,
+    messages={**m.MESSAGES, **TASK_HEALTH_MESSAGES},
     facts=FACTS,
     partition=_partition,
     deadline=deadline,
@@ -77,7 +79,9 @@ KIND = Kind(
             (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
         ),
         **dict.fromkeys((AdmissionParking, AdmissionParked), m.LEVEL_PARKING),
-        **dict.fromkeys((RenewalOrdered, TaskRenewed, RunEventsDropped), m.LEVEL_SERVICES),
+        **dict.fromkeys(
+            (RenewalOrdered, TaskRenewed, RunEventsDropped, HealthTold), m.LEVEL_SERVICES
+        ),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.

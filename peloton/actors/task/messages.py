@@ -64,6 +64,7 @@ class KillCause(enum.IntEnum):
     GANG_RESTART = 5  # its gang is restarted as one: a new run is free
     MAINTENANCE = 6  # its host goes down: a new run is free, elsewhere
     SPARED_RESTART = 7  # a new run was ordered, and its job could spare the instance
+    UNHEALTHY = 26  # its health check failed too often: a failure of the program
 
 
 PREEMPTED = "preempted"
@@ -124,6 +125,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     together: bool = False  # it is retried only with its gang
     ends_with_slack: bool = False  # one whose slack is taken back is not run again
     stays: bool = False  # it has one host for good: a run that is lost with it is no failure
+    checked: bool = False  # its health is checked while it runs
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):

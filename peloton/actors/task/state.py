@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from peloton.actors.task import facts as f
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
     SLACK_TAKEN,
@@ -77,6 +78,7 @@ ON_HOST = frozenset(
     )
 )
 HOLDS = frozenset((TaskStates.HOLDING, TaskStates.HELD))
+_WELL = frozenset((TaskHealth.DISABLED, TaskHealth.HEALTHY))
 
 
 class Task(Value, frozen=True, gc=False, array_like=True):
@@ -99,11 +101,17 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     gang_round: int = 0  # the last one for which it was told to join its gang
     renewal: Renewal | None = None  # the config that it is to have after its present run
     renewed: int = 0  # number of the last renewal that was carried out
+    health: TaskHealth = TaskHealth.DISABLED  # of a run that is checked, while it runs
 
     @property
     def ends_for_next(self) -> bool:
         """Whether its present run ends only because the next one was ordered."""
         return self.again or self.renewal is not None
+
+
+def is_well(task: Task) -> bool:
+    """Whether it runs, and its last health check has passed, if it has one."""
+    return task.state == TaskStates.RUNNING and task.health in _WELL
 
 
 def may_retry(task: Task) -> bool:
@@ -123,7 +131,7 @@ def is_available(task: Task) -> bool:
 
     The one place where that is said: floors, workflows and drains all ask here.
     """
-    return task.state == TaskStates.RUNNING and is_wanted(task) and not task.ends_for_next
+    return is_well(task) and is_wanted(task) and not task.ends_for_next
 
 
 def waits_for_gang(task: Task) -> bool:
@@ -197,8 +205,16 @@ def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:
     return replace(waiting, **_FRESH_ATTEMPTS) if task.ends_for_next else waiting
 
 
+def _started(task: Task, fact: f.TaskStarted) -> Task:
+    if not task.policy.checked:
+        return replace(task, state=TaskStates.RUNNING)
+    return replace(task, state=TaskStates.RUNNING, health=TaskHealth.UNKNOWN)
+
+
 def _ended(task: Task, fact: f.RunEnded) -> Task:
     outcome = fact.outcome
+    if task.health != TaskHealth.DISABLED:
+        task = replace(task, health=TaskHealth.DISABLED)
     state = _STATE_OF_END[outcome.end]
     if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED) and state != TaskStates.SUCCEEDED:
         return replace(task, state=TaskStates.KILLED)
@@ -301,7 +317,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskLaunching: lambda t, fact: replace(t, state=TaskStates.LAUNCHING, because=""),
     f.LaunchAccepted: _state(TaskStates.LAUNCHED),
     f.LaunchRefused: _launch_refused,
-    f.TaskStarted: _state(TaskStates.RUNNING),
+    f.TaskStarted: _started,
     f.TaskKilling: _killing,
     f.RunEnded: _ended,
     f.TaskRetried: _retried,
@@ -320,6 +336,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.GangJoined: _joined,
     f.RenewalOrdered: lambda task, fact: replace(task, renewal=fact.renewal),
     f.TaskRenewed: _renewed,
+    f.HealthTold: lambda task, fact: replace(task, health=fact.health),
 }
 
 COLUMNS: Mapping[str, Any] = {
@@ -337,6 +354,7 @@ COLUMNS: Mapping[str, Any] = {
     "dropped": tuple[int, float] | None,  # up to which run events are not shown, and until when
     "dropped_run": tuple[int, float] | None,  # of which single run they are not, and until when
     "dropped_before": tuple[tuple[int, float], ...] | None,  # other single runs, by number
+    "health": tuple[str, float] | None,  # what the check found at the last change, and when
 }
 
 _FRESH = {"launched_at": None, "started_at": None, "ended_at": None, "outcome": None, "host": None}
@@ -358,6 +376,7 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
     f.EventsDropped: lambda fact, now: {"dropped": (fact.run, now)},
     f.RunEventsDropped: lambda fact, now: {"dropped_run": (fact.run, now)},
+    f.HealthTold: lambda fact, now: {"health": (fact.text, now)},
     f.TaskRenewed: lambda fact, now: {"spec": fact.renewal.spec, "lot": fact.renewal.lot},
 }
 

@@ -50,13 +50,14 @@ class KeeperRun:
     one that is a container; then `pid` is its watcher's (`container_run.py`), and `watchers` have
     died before that one. `pod`: name and kind of each container of one with several; then `pid` is
     that of their watcher (`pod_run.py`), and `ready_at` when all that run together had started.
+    `checked`: its health may be checked by commands.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
         "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
-        "pod", "ready_at",
+        "pod", "ready_at", "checked",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -83,6 +84,7 @@ class KeeperRun:
         self.watchers = 0
         self.pod: list[list[Any]] = []
         self.ready_at = 0.0
+        self.checked = False
 
     @property
     def live(self) -> bool:
@@ -116,11 +118,15 @@ def end_of(
 def launch_record(run: KeeperRun) -> Record:
     """Without the environment: people put secrets there, and nobody needs it a second time."""
     kept = {name: run.command[name] for name in ("value", "shell", "arguments")}
+    if run.checked and "as" in run.command:
+        kept["as"] = run.command["as"]  # for the checks that a successor starts
     record = {
         "is": "launch", "run": run.run_id, "host": run.host,
         "command": kept, "memory_mb": run.memory_mb,
     }  # fmt: skip
-    more = {"limits": run.limits, "container": run.container, "pod": run.pod}
+    more = {
+        "limits": run.limits, "container": run.container, "pod": run.pod, "checked": run.checked,
+    }  # fmt: skip
     return record | {name: value for name, value in more.items() if value}
 
 
@@ -176,6 +182,7 @@ class Memory:
             run.limits = record.get("limits", {})
             run.container = record.get("container", {})
             run.pod = record.get("pod", [])
+            run.checked = record.get("checked", False)
             self.runs[run.run_id] = run
         elif kind == "start":
             run = self.runs[record["run"]]

@@ -252,6 +252,12 @@ class Limits:
             return True
         return False
 
+    def admit(self, run: KeeperRun, pid: int) -> None:
+        """Move a process that was started beside the run into its group, where it has one."""
+        groups = self._of.get(run.run_id)
+        if groups is not None and run.grouped:
+            self._tried(lambda: groups.move(run.run_id, pid))
+
     # The round.
 
     def check(self, runs: dict[str, KeeperRun]) -> list[KeeperRun]:

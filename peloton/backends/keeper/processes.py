@@ -322,6 +322,13 @@ def marked_run(pid: int, keeper: str) -> str | None:
     return None
 
 
+def environment(pid: int) -> dict[str, str]:
+    """The variables that a process began with. Raises OSError."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        pairs = (variable.partition(b"=") for variable in file.read().split(b"\0") if variable)
+        return {os.fsdecode(name): os.fsdecode(text) for name, _, text in pairs}
+
+
 def in_exec(pid: int, found: Stat) -> bool:
     """Whether it is between two programs: the old one's memory is gone, and neither arguments nor
     environment of the new one can be read yet."""

@@ -38,6 +38,7 @@ def run_of(host: str, request: Record) -> KeeperRun:
         command["as"] = accounts.wanted_of(request["as"])
     run = KeeperRun(run_id, host, command=command, memory_mb=_memory_mb(request))
     run.limits = limits
+    run.checked = bool(request.get("checked", False))
     run.container = container_of(container) if container else {}
     if pod:
         parts = parts_of(pod)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from . import accounts, adoption, kinds, processes
 from .accounts import AccountUnusable
+from .checks import CheckMeans, CheckRequest, Checks
 from .containers import Containers
 from .disk_use import DiskUse
 from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of, pod_exit_of
@@ -79,6 +80,11 @@ class Runs:
         self._spawner = processes.Spawner()
         self._accounts = accounts.Accounts(os.geteuid())
         self._inherited = inherited()
+        self.checks = Checks(
+            folder,
+            lambda host, event: self.events.append((host, event)),
+            means=CheckMeans(self._spawner, self.limits, self._accounts, self._inherited),
+        )
 
     # Requests of the daemon.
 
@@ -125,6 +131,13 @@ class Runs:
             if run.pid:
                 heapq.heappush(self._kills, (time.monotonic() + grace_s, run_id))
 
+    def check(self, host: str, run_id: str, *, asked: CheckRequest) -> None:
+        """Check the health of a run; of one that does not run there is nothing to be told."""
+        run = self.memory.runs.get(run_id)
+        if run is not None and run.host == host and run.live and not run.kill_requested:
+            sandbox = self.sandboxes.path(run_id)
+            self.checks.begin(run, asked, sandbox=sandbox, now=time.monotonic())
+
     def ack(self, run_ids: Iterable[str]) -> None:
         """Delete ended runs; their folders stay, so their ids stay taken. A run without one stays:
         its id could start again. An acknowledgement that is lost, or has no effect, is repeated
@@ -151,7 +164,8 @@ class Runs:
     def helper_pids(self) -> tuple[int, ...]:
         """Children of the keeper that are no runs."""
         measuring = self.disk_use.helper_pid, self.sandboxes.kept.helper_pid
-        return (self.sandboxes.helper_pid, *measuring, self.containers.helper_pid)
+        helpers = (self.sandboxes.helper_pid, *measuring, self.containers.helper_pid)
+        return (*helpers, *self.checks.pids)
 
     @property
     def busy(self) -> bool:
@@ -166,11 +180,16 @@ class Runs:
 
     def next_kill(self) -> float | None:
         times = [self._kills[0][0]] if self._kills else []
-        others = (self._spawner.next_deadline(), self._notices.next_look())
+        others = (
+            self._spawner.next_deadline(),
+            self._notices.next_look(),
+            self.checks.next_deadline(),
+        )
         return min([*times, *(at for at in others if at is not None)], default=None)
 
     def kill_overdue(self, now: float) -> None:
         self._spawner.kill_overdue(now)
+        self.checks.kill_overdue(now)
         for run_id in self._notices.saved(now):
             heapq.heappush(self._kills, (now, run_id))
         while self._kills and self._kills[0][0] <= now:
@@ -256,6 +275,8 @@ class Runs:
                     self._finish(run, RunExit(kinds.KILLED, kinds.KILL_REQUESTED, message))
                 if run.end is None and self._spawn(run):
                     started.append(run)
+                if run.end is None:
+                    self.checks.started(run)
                 for name in _NEEDED_ONCE:
                     run.command.pop(name, None)
         if not started:
@@ -336,10 +357,14 @@ class Runs:
             run = self.by_pid.pop(dead.si_pid, None)
             if run is not None:
                 self._kill_rest(run)
+            elif self.checks.owns(dead.si_pid):
+                self.signal_group(dead.si_pid, signal.SIGKILL)
             _, status, used = os.wait4(dead.si_pid, 0)
             if run is not None:
                 run.peak_mb, run.cpu_s = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
                 self._exited(run, os.waitstatus_to_exitcode(status))
+            elif self.checks.reaped(dead.si_pid, os.waitstatus_to_exitcode(status)):
+                continue
             elif dead.si_pid == self.sandboxes.helper_pid:
                 self.sandboxes.helper_pid = 0
             elif dead.si_pid == self.disk_use.helper_pid:
@@ -456,6 +481,7 @@ class Runs:
     ) -> None:
         message = f"{found.message}; {run.note}" if run.note else found.message
         self._notices.drop(run.run_id)
+        self.checks.ended(run)
         run.end = kinds.end_of(
             found.outcome,
             reason=found.reason,

@@ -39,7 +39,11 @@ def replace_service(storm: Storm, action: StormAction) -> None:
         return
     storm.strike(action.name, job)
     more = int(action.other % 5 == 0)
-    spec = service_spec(known.spec.instances + more, f"x{action.other % COMMANDS}")
+    spec = service_spec(
+        known.spec.instances + more,
+        f"x{action.other % COMMANDS}",
+        check=cluster_of(storm).machines.check,
+    )
     options = WorkflowOptions(
         batch=action.count,
         max_attempts=action.other % 3,
@@ -87,8 +91,8 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
     reach(cluster, quiet, within_s=within_s)
     for job in _rolled(cluster):
         assert job.spec is not None
-        bound = job.spec.maximum_unavailable
-        spec = service_spec(job.spec.instances, "last", bound=bound)
+        bound, check = job.spec.maximum_unavailable, cluster.machines.check
+        spec = service_spec(job.spec.instances, "last", bound=bound, check=check)
         message = ReplaceJob(spec, options=WorkflowOptions(batch=1))
         clients.command(OPERATOR, job.key, message=message)
 

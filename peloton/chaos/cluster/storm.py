@@ -281,6 +281,8 @@ class StormRun:
         self.cluster = SimulatedCluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
         )
+        machines = self.cluster.machines
+        machines.check, machines.ill = servicing.health_of(plan.seed)
         self.checks = ClusterChecks(self.cluster)
         struck = (*plan.faults, *(action.name for action in plan.actions))
         self.checks.promises.pace.clocks_agree = not {*struck}.intersection(CLOCK_FAULTS)

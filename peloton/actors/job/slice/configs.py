@@ -132,6 +132,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         constraint=config.constraint,
         apart=apart,
         priority=opening.priority if resources.slack else 0,
+        check=config.check,
         asks=opening.service,
         containers=config.containers,
     )
@@ -160,6 +161,7 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
         together=gang and opening.gang_together,
         ends_with_slack=opening.revocable and bool(config.kill_on_preempt),
         stays=opening.hosts_of is not None,
+        checked=config.check is not None,
     )
 
 

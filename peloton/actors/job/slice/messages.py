@@ -23,6 +23,7 @@ from peloton.actors.job.slice.budget_messages import (
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.job.slice.rollout_messages import RunNotStarted as RunNotStarted
 from peloton.actors.resources import Resources
+from peloton.actors.task.health_messages import HealthCheck, TaskHealth
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import (
     Constraint,
@@ -32,17 +33,7 @@ from peloton.placement.messages import (
     RoomFound,
     Unplaced,
 )
-from peloton.runtime.vocabulary import (
-    Bits,
-    Delivery,
-    Goal,
-    Key,
-    Latest,
-    Message,
-    Query,
-    Value,
-    key,
-)
+from peloton.runtime.vocabulary import Bits, Delivery, Goal, Key, Latest, Message, Query, Value, key
 
 
 class Command(Value, frozen=True, gc=False, array_like=True):
@@ -84,6 +75,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
     kill_on_preempt: bool | None = None  # one that is preempted is not run again
     containers: tuple[Container, ...] = ()
+    check: HealthCheck | None = None  # None of one that is switched off: `health_check` is set
 
     def on_slack(self) -> TaskConfig:
         """The same of an instance of a revocable job: its cpu is slack."""
@@ -279,12 +271,11 @@ class FindInstances(Query, frozen=True, gc=False, array_like=True):
 class InstanceView(Value, frozen=True, gc=False, array_like=True):
     """An instance as clients see it. Times are seconds since the epoch, None if not reached.
 
-    `because` is why it has not reached its goal, `code` the same as one word: it waits for its
-    pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
-    for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
-    ("LIMIT"), for the throttle ("THROTTLE"), for its gang ("GANG") or for its workflow
-    ("WORKFLOW"); "NEW" before it requests admission, or "" when it runs or has ended. One that runs
-    and is to give way waits until it can be spared ("SPARE").
+    `because` is why it has not reached its goal, `code` the same as one word. It waits for its
+    pool ("POOL"), a host ("HOST"), also where none could run it ("NEVER"), its next attempt
+    ("RETRY"), its host's answer ("LAUNCH"), others of its job ("LIMIT"), the throttle ("THROTTLE"),
+    its gang ("GANG"), workflow ("WORKFLOW") or check ("HEALTH"), or to be spared ("SPARE").
+    "NEW" is before it requests admission, "" while it runs and is well, and once it has ended.
     """
 
     instance: int
@@ -311,6 +302,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     config_version: int = 1
     dropped: tuple[int, float] | None = None  # the run up to which events are gone, and until when
     dropped_runs: tuple[tuple[int, float], ...] = ()  # single runs whose events are, and until when
+    health: TaskHealth = TaskHealth.DISABLED
+    checked: tuple[str, float] | None = None  # what the check found at the last change, and when
 
 
 class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):
@@ -347,6 +340,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
     """The config of an instance: each field is its own if given, else the default's."""
     if own is None:
         return default
+    kill = own.kill_on_preempt
     return TaskConfig(
         name=own.name or default.name,
         resources=own.resources if own.resources is not None else default.resources,
@@ -364,10 +358,9 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
         raw=own.raw,
         max_running_s=own.max_running_s if own.labels else default.max_running_s,
-        kill_on_preempt=(
-            own.kill_on_preempt if own.kill_on_preempt is not None else default.kill_on_preempt
-        ),
+        kill_on_preempt=default.kill_on_preempt if kill is None else kill,
         containers=own.containers if own.command is not None else default.containers,
+        check=own.check if own.health_check else default.check,
     )
 
 

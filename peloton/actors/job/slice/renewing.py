@@ -30,7 +30,7 @@ from peloton.actors.task.messages import (
     TaskGoals,
     crowd_key,
 )
-from peloton.actors.task.state import ENDED, Task, TaskStates
+from peloton.actors.task.state import ENDED, Task, is_well
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send, counted
 
 _WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
@@ -48,6 +48,7 @@ def _compared(config: TaskConfig) -> TaskConfig:
         config,
         name="",
         raw=b"",
+        health_check=False,  # whether there is a check says the check
         labels=tuple(sorted(config.labels)),
         ports=tuple(sorted(config.ports, key=lambda port: (port.name, port.number, port.env))),
         command=msgspec.structs.replace(command, caller="") if command is not None else None,
@@ -250,7 +251,7 @@ def _is_done(task: Task) -> bool:
     if task.again or task.renewal is not None:
         return False
     if task.goal in _WANTED:
-        return task.state == TaskStates.RUNNING
+        return is_well(task)
     return task.state in ENDED
 
 
