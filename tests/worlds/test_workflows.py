@@ -387,3 +387,99 @@ def test_a_creation_adds_a_batch_at_a_time(batch: int) -> None:
     assert (view.state, view.done, view.added, view.opaque) == (DONE, COUNT, COUNT, "mine")
     assert cluster.counts(job) == {"RUNNING": COUNT}
     quiet(cluster, job)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2])
+def test_fewer_instances_are_removed_the_last_ones_last(batch: int) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    message = ReplaceJob(service(4, command="other"), options=WorkflowOptions(batch=batch))
+    cluster.ask(job, message)
+
+    def over() -> bool:
+        view = workflow(cluster, job)
+        assert view.current <= (batch or COUNT)
+        return view.completed_at > 0
+
+    cluster.run_until(over, within_s=60)
+    view = workflow(cluster, job)
+    assert (view.state, view.total, view.updated, view.removed) == (DONE, 6, 4, 2)
+    cluster.run_for(1.0)
+    assert cluster.counts(job) == {"RUNNING": 4} and len(cluster.machines.running) == 4
+    assert cluster.instances(job, COUNT)[-1].instance == 3
+    quiet(cluster, job)
+
+
+def test_instances_that_come_back_have_runs_of_new_names() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    for count in (3, 6, 1, 6):
+        cluster.ask(job, ReplaceJob(service(count), options=WorkflowOptions(batch=2)))
+        finished(cluster, job)
+        cluster.run_for(1.0)
+        assert cluster.counts(job) == {"RUNNING": count}
+    found = runs(cluster, job)
+    assert found[0] == 1 and found[1] == found[2] > 1 and found[3] > 2
+    quiet(cluster, job)
+
+
+def test_an_aborted_removal_leaves_instances_for_the_next_update() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(2), options=WorkflowOptions(batch=1)))
+    cluster.run_until(lambda: workflow(cluster, job).current == 1, within_s=60)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.run_for(30.0)
+    assert cluster.counts(job) == {"RUNNING": 5}, "what is under way goes on"
+    cluster.ask(job, ReplaceJob(service(4), options=WorkflowOptions(batch=1)))
+    finished(cluster, job)
+    cluster.run_for(1.0)
+    assert cluster.counts(job) == {"RUNNING": 4} and workflow(cluster, job).removed == 1
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_a_way_back_takes_away_what_was_added_and_adds_what_was_removed(count: int) -> None:
+    cluster = cluster_of(failing)
+    job = running(cluster)
+    options = WorkflowOptions(batch=0, max_attempts=1, tolerated=2, back=True)
+    cluster.ask(job, ReplaceJob(service(count, command="other"), options=options))
+    finished(cluster, job, WorkflowStates.ROLLED_BACK)
+    assert versions(cluster, job) == [3] * COUNT
+    assert len({each.config.command for each in cluster.instances(job, COUNT)}) == 1
+    cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": COUNT}, within_s=60)
+    quiet(cluster, job)
+
+
+def test_slices_that_go_and_come_back() -> None:
+    cluster = cluster_of()
+    job = cluster.create_job(service(2100, maximum_unavailable=0), "s")
+    cluster.run_for(1.0)
+    cluster.ask(job, StopJob())
+    cluster.run_until(lambda: cluster.counts(job) == {"KILLED": 2100}, within_s=600)
+    for count in (900, 2050, 5):
+        cluster.ask(job, ReplaceJob(service(count), options=WorkflowOptions(batch=500)))
+        finished(cluster, job)
+        cluster.run_for(1.0)
+        assert cluster.counts(job) == {"KILLED": count}
+    cluster.ask(job, RestartJob())
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": 5}
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lost_shards_lose_no_removal(seed: int) -> None:
+    chance = random.Random(seed)
+    cluster = cluster_of(seed=seed)
+    job = running(cluster, 8)
+    for count in (3, 7):
+        cluster.ask(job, ReplaceJob(service(count), options=WorkflowOptions(batch=2)))
+        for _ in range(4):
+            cluster.run_for(chance.random())
+            cluster.crash_shard(chance.choice((job, STORM_POOL)))
+        finished(cluster, job)
+        cluster.run_for(1.0)
+        assert cluster.counts(job) == {"RUNNING": count}
+        assert len(cluster.machines.running) == count
+    quiet(cluster, job)

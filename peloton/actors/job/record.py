@@ -73,6 +73,8 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     workflow_version: int = 1
     workflow: Workflow | None = None  # the last one
     past_workflows: tuple[Workflow, ...] = ()  # those before it, the newest last
+    span: int = 0  # instances there may be yet, where they are more than the spec says
+    opened: int = 0  # slices there are, where they are more than it needs
 
     @property
     def held(self) -> bool:
@@ -94,7 +96,9 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     @property
     def slices(self) -> int:
         """How many slices hold the instances."""
-        return slices_of(self.spec.instances) if self.spec is not None else 0
+        if self.spec is None:
+            return 0
+        return max(slices_of(self.spec.instances), self.opened)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -63,10 +63,12 @@ def job_state_of(
     """
     if endless:
         return JobStates.RUNNING if counts.get("RUNNING", 0) else JobStates.PENDING
-    if sum(counts.values()) < instances:
+    there = sum(counts.values())
+    if there < instances:
         # Some slices have not opened yet: the job is being created, or was stopped meanwhile.
         return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED
-    state = _by_counts(counts, instances, known=known)
+    # Those that are to be removed are more than the spec says.
+    state = _by_counts(counts, max(instances, there), known=known)
     if state not in TERMINAL_JOB_STATES or not controller:
         return state
     if controller == "SUCCEEDED":

@@ -110,7 +110,9 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     """Slice to tasks: the goal; the other fields create those that do not exist yet.
 
     `restart` numbers an order to begin a new run with fresh attempts. It is obeyed once: by tasks
-    that have not seen it or a higher one, if they are to run at all. 0 is no order.
+    that have not seen it or a higher one, if they are to run at all. 0 is no order. `past`: the
+    highest number of a run or ticket that members who were removed have had; no run is ever another
+    of the same name.
     """
 
     goal: TaskGoals
@@ -119,6 +121,7 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     lot: Key
     reason: str = ""
     restart: int = 0
+    past: int = 0
 
 
 class Renewal(Value, frozen=True, gc=False, array_like=True):

@@ -65,7 +65,8 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
         return None
     waiting = bool(slice_.held.raw or (slice_.closed and slice_.waiting.raw))
     if not (active or waiting):
-        return begun, 0, tuple(sorted(index.count(client_state).items())), rollout
+        counts = index.count(client_state) if index is not None else {}
+        return begun, 0, tuple(sorted(counts.items())), rollout
     throttled = slice_.begins is not None
     ends_free_grants = slice_.grant is not None and (throttled or not waiting)
     return False, active if ends_free_grants else 0, (), rollout

@@ -100,7 +100,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     if opening is not None and opening.count > _fold(slice_, rolled).count:
         facts.append(f.SliceGrown(opening, _metered(message)))
     facts.append(_goal_fact(message))
-    begun = Bits.span(0, slice_.count) - slice_.waiting
+    begun = slice_.members - slice_.waiting
     now, held = _restarts(slice_, message, at=at, begun=begun)
     if (held, now) != (slice_.held, slice_.reviving):
         facts.append(f.RestartsOrdered(held, now))
@@ -112,7 +112,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     sends += restart(slice_, message.version, goal=message.goal, some=now)
     if message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
         asleep = NO_MEMBERS
-    for goal, some in _by_goal(message, begun - now - held - asleep):
+    for goal, some in _by_goal(message, begun - now - held - asleep - _going(slice_, message)):
         # The tasks exist, so the fields that create them stay empty.
         goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
         sends.append(Send(crowd_of(slice_), goals, some))
@@ -135,7 +135,7 @@ def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]
     if order is None or opening is None:
         return []
     if known is None or order.number > known.order.number:
-        if order.over and opening.count <= slice_.count:
+        if order.over and not _lacks(slice_, opening):
             return []
         stopped = message.stopped
         return [begun_rollout(slice_, order, opening=opening, stopped=stopped, at=at)]
@@ -144,6 +144,19 @@ def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]
     if (order.leave, order.over) == (known.order.leave, False):
         return []
     return [f.LeaveChanged(order.leave, order.over)]
+
+
+def _lacks(slice_: Slice, opening: m.SliceOpening) -> Bits:
+    """Members that are to be, and do not exist, or end to be removed."""
+    leaving = slice_.rollout.leaving if slice_.rollout is not None else NO_MEMBERS
+    return Bits.span(0, opening.count) - (slice_.members - leaving)
+
+
+def _going(slice_: Slice, message: m.SetSliceGoal) -> Bits:
+    """Members that are to be removed, with their leave; until then they go on as they do."""
+    if message.opening is None or message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+        return NO_MEMBERS
+    return Bits.span(message.opening.count, slice_.count)
 
 
 def _asleep(rollout: Rollout | None) -> Bits:

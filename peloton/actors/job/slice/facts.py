@@ -91,7 +91,8 @@ class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
     """A rollout has begun: who is to have which config, or a new run, once there is leave.
 
     `added` begin to exist with their leave, `asleep` were stopped and are started with it,
-    `current` are under way already. `before`: the rows of all members before it.
+    `current` are under way already. `before`: the rows of all members before it. `removing` are to
+    be removed with their leave, `leaving` end for that already, `dropped` never began to exist.
     """
 
     order: RolloutOrder
@@ -101,6 +102,9 @@ class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
     asleep: Bits = Bits()
     current: Bits = Bits()
     before: tuple[tuple[int, Bits], ...] = ()
+    removing: Bits = Bits()
+    leaving: Bits = Bits()
+    dropped: Bits = Bits()
 
 
 class LeaveChanged(Fact, frozen=True, gc=False, array_like=True):
@@ -123,6 +127,13 @@ class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
     failed: Bits = Bits()
 
 
+class MembersRemoved(Fact, frozen=True, gc=False, array_like=True):
+    """These members are no more. `past`: no run or ticket of theirs had a higher number."""
+
+    members: Bits
+    past: int
+
+
 FACTS: dict[int, type] = {
     1: SliceOpened,
     2: SliceGoalSet,
@@ -138,4 +149,5 @@ FACTS: dict[int, type] = {
     12: LeaveChanged,
     13: MembersTaken,
     14: MembersSettled,
+    25: MembersRemoved,
 }

@@ -131,7 +131,7 @@ def _wishes(slice_: Slice, fresh: Bits, *, at: At, notes: WishNotes) -> list[Sen
 
 def unborn(slice_: Slice, index: Any) -> Bits:
     """Members that have begun, and whose tasks are created in this very frame."""
-    missing = (1 << slice_.count) - 1
+    missing = (1 << slice_.count) - 1 & ~slice_.gone.raw
     if index is not None:
         missing &= ~index.present
     if missing and slice_.closed:
@@ -193,7 +193,11 @@ def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[
         return []
     crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
     return [
-        Send(crowd, SetTaskGoal(version, goal, row.policy, spec, row.lot), group & some)
+        Send(
+            crowd,
+            SetTaskGoal(version, goal, row.policy, spec, row.lot, past=slice_.past),
+            group & some,
+        )
         for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True))
         if group & some
     ]

@@ -13,6 +13,7 @@ from peloton.actors.job.slice.facts import (
     GangFormed,
     LeaveChanged,
     MembersEvicted,
+    MembersRemoved,
     MembersSettled,
     MembersTaken,
     RestartsOrdered,
@@ -90,7 +91,8 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             MembersEvicted: LEVEL_PREEMPTION,
             **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
             **dict.fromkeys(
-                (RolloutBegun, LeaveChanged, MembersTaken, MembersSettled), LEVEL_SERVICES
+                (RolloutBegun, LeaveChanged, MembersTaken, MembersSettled, MembersRemoved),
+                LEVEL_SERVICES,
             ),
         },
     )

@@ -23,9 +23,10 @@ from peloton.actors.task.messages import (
     TaskGoals,
     crowd_key,
 )
-from peloton.actors.task.state import ENDED, Task, TaskStates
+from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted
 
+REMOVED_TEXT = "Task Count reduced via API"
 _WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
 
 
@@ -54,26 +55,29 @@ def begun_rollout(
 
     Of one that is over before it began, only what new members are to be.
     """
-    existing = Bits.span(0, slice_.count)
+    existing, wanted, last = slice_.members, Bits.span(0, opening.count), slice_.rollout
     here = Bits(at.index.present) if at.index is not None else NO_MEMBERS
-    unborn = existing - here
-    added = Bits.span(0, opening.count) - existing
-    last = slice_.rollout
+    unborn, added = existing - here, wanted - existing
+    leaving = last.leaving & existing if last is not None else NO_MEMBERS
+    beyond = NO_MEMBERS if order.over else existing - wanted
     # Members that are under way already go on as part of this one: they are down, or were.
     current = NO_MEMBERS
-    if last is not None and not last.order.over and not order.over:
-        current = last.current & here
+    if last is not None and not order.over:
+        current = (leaving if last.order.over else leaving | last.current) & here - beyond
     asleep = NO_MEMBERS
     if order.starts:
         asleep = here & Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED)) - stopped
+        asleep = asleep - beyond
     forced = current | asleep | (order.members if order.members is not None else NO_MEMBERS)
     if last is not None:
-        added = added | (last.added & existing)
+        added = added | (last.added & existing - beyond)
     plan = _Plan(slice_, order, opening=opening, forced=forced)
     if at.index is not None and not order.over:
         for spec, raw in at.index.columns.groups("spec", here.raw):
-            plan.place(spec or 0, Bits(raw))
-    plan.place_new(unborn | added if not order.over else added - existing)
+            plan.place(spec or 0, Bits(raw), beyond=beyond)
+    plan.place_new(unborn - beyond | added if not order.over else added - existing)
+    dropped = beyond & slice_.waiting
+    removing = beyond - dropped - leaving if order.members is None else NO_MEMBERS
     return f.RolloutBegun(
         order=order,
         opening=opening,
@@ -82,6 +86,9 @@ def begun_rollout(
         asleep=asleep,
         current=current,
         before=plan.before if order.keeps else (),
+        removing=removing,
+        leaving=leaving - wanted,
+        dropped=dropped,
     )
 
 
@@ -99,12 +106,14 @@ class _Plan:
                 slice_.number, opening, known=slice_.specs, lots_made=slice_.lots_made
             )
             self._groups = tuple(zip(rows, members, strict=True))
-        self.before: tuple[tuple[int, Bits], ...] = ()
+        closed = enumerate(slice_.closed)
+        self.before = tuple((spec, members) for spec, members in closed if members)
         self._found: dict[tuple[int | None, int | None, bool], Bits] = {}
 
-    def place(self, spec: int, members: Bits) -> None:
-        """Members that exist, and have the row `spec`."""
+    def place(self, spec: int, members: Bits, *, beyond: Bits) -> None:
+        """Members that exist, and have the row `spec`; those `beyond` are to have none."""
         self.before = (*self.before, (spec, members))
+        members = members - beyond
         row = self._slice.specs[spec]
         if self._order.members is not None:
             self._copy(spec, spec, members=members, same=True)
@@ -127,9 +136,11 @@ class _Plan:
         """Members that do not exist yet: they begin with the new config."""
         for group, (_, some) in enumerate(self._groups):
             self._add(group, None, runs=True, members=some & members)
-        if self._order.members is not None or self._order.back:
-            for spec, some in enumerate(self._slice.closed):
-                self._add(None, spec, runs=True, members=some & members)
+        if self._order.members is None and not self._order.back:
+            return
+        for spec, some in (*(self._back or ()), *enumerate(self._slice.closed)):
+            self._add(None, spec, runs=True, members=some & members)
+            members = members - some
 
     def _copy(self, source: int, spec: int, *, members: Bits, same: bool) -> None:
         kept = members - self._forced if same else NO_MEMBERS
@@ -187,13 +198,19 @@ def told_at_once(slice_: Slice, fact: f.RolloutBegun) -> list[Send]:
 def rollout_step(slice_: Slice, at: At) -> Decision | None:
     """What is to be done for the rollout now: see who is through, and begin the next ones."""
     rollout = slice_.rollout
-    if rollout is None or rollout.order.over or at.index is None:
+    if rollout is None:
+        return None
+    if rollout.leaving:
+        removed = _remove(slice_, rollout.leaving, at)
+        if removed is not None:
+            return removed
+    if rollout.order.over or (at.index is None and not rollout.removing):
         return None
     order = rollout.order
     if not rollout.current and not (order.leave and rollout.waiting):
         return None
     done, failed = _through(rollout, at) if rollout.current else (NO_MEMBERS, NO_MEMBERS)
-    room = order.leave - len(rollout.current - done) - len(rollout.failed)
+    room = order.leave - len(rollout.current - done) - len(rollout.failed) - len(rollout.leaving)
     some = _next(slice_, rollout, at=at, room=room) if room > 0 else NO_MEMBERS
     if not (done or failed or some):
         return None
@@ -207,9 +224,31 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
         if members & some:
             sends.append(_renew(slice_, place, members=members & some, runs=True))
     sends += woken(slice_, rollout.asleep & some)
+    if some & rollout.removing:
+        end = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), REMOVED_TEXT)
+        sends.append(Send(_crowd(slice_), end, some & rollout.removing))
     because = counted(len(some), "instance", many="instances")
     because = f"{because} may be changed: {order.because}" if some else ""
     return Decision(facts=tuple(facts), sends=tuple(sends), because=because)
+
+
+def _remove(slice_: Slice, leaving: Bits, at: At) -> Decision | None:
+    """Remove members that have ended and hold no ticket: nothing of them has a higher number."""
+    here = Bits(at.index.present) if at.index is not None else NO_MEMBERS
+    members, past = leaving - here, slice_.past + 1
+    for task, raw in at.index.split((leaving & here).raw) if leaving & here else ():
+        rests = task.goal == TaskGoals.KILLED and task.state in ENDED
+        if rests and task.admission == Admission.NONE:
+            members, past = members | Bits(raw), max(past, task.run, task.ticket)
+    if not members:
+        return None
+    goal = SetTaskGoal(slice_.version, TaskGoals.DELETED, Policy(), 0, Key(""), REMOVED_TEXT)
+    because = counted(len(members), "instance is", many="instances are") + " removed"
+    return Decision(
+        facts=(f.MembersRemoved(members, past),),
+        sends=(Send(_crowd(slice_), goal, members),),
+        because=f"{because}: {REMOVED_TEXT}",
+    )
 
 
 def woken(slice_: Slice, members: Bits) -> list[Send]:
@@ -242,19 +281,28 @@ def _is_done(task: Task) -> bool:
 
 
 def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
-    """The members that begin now: new ones, then those that do not run, then the others.
+    """The members that begin now: new ones, then those that do not run, then the others; those
+    that are to be removed are the last.
 
     Whoever is down already is changed first: no other has to go down for it.
     """
     found = rollout.added.lowest(room)
-    waiting = rollout.waiting - rollout.added
+    if at.index is None:
+        return found | _highest(rollout.removing, room - len(found))
+    going = rollout.removing
+    waiting = rollout.waiting - rollout.added - going
     stopped = Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED))
     up = Bits(at.index.where(lambda task: task.state == TaskStates.RUNNING))
     for some in (waiting - stopped - up, waiting & stopped, waiting & up - stopped):
-        if len(found) >= room:
-            break
-        found = found | some.lowest(room - len(found))
+        found = found | some.lowest(max(room - len(found), 0))
+    for some in (going - up, going & up):
+        found = found | _highest(some, room - len(found))
     return found
+
+
+def _highest(members: Bits, count: int) -> Bits:
+    """So many of the last ones: whoever stays keeps a low number."""
+    return members - members.lowest(len(members) - max(count, 0))
 
 
 def _renew(slice_: Slice, place: int, *, members: Bits, runs: bool) -> Send:

@@ -33,7 +33,7 @@ class RolloutTally(Value, frozen=True, gc=False, array_like=True):
     """Members of a slice by what the rollout of this number has done of them.
 
     `waiting` have not begun, `current` are under way, `done` and `failed` are not any more. Of all
-    these, `added` are new, and `updated` are not.
+    these, `added` are new, `removed` are to exist no more, and `updated` are the others.
     """
 
     number: int
@@ -43,6 +43,7 @@ class RolloutTally(Value, frozen=True, gc=False, array_like=True):
     failed: int = 0
     added: int = 0
     updated: int = 0
+    removed: int = 0
 
     @property
     def left(self) -> int:

@@ -37,16 +37,19 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
     asleep: Bits = Bits()  # of `targets`, those that were stopped and are started with their leave
     current: Bits = Bits()
     created: Bits = Bits()  # members that began to exist by this
-    done: int = 0
+    done: Bits = Bits()
     failed: Bits = Bits()
     places: tuple[int, ...] = ()  # of its rows
     before: tuple[tuple[int, Bits], ...] = ()  # the rows of all members before it, if it keeps them
-    updated: int = 0  # how many existed, and were to be changed
+    updated: Bits = Bits()  # members that existed, and were to be changed
+    removed: Bits = Bits()  # members that were to be removed
+    removing: Bits = Bits()  # of these, those that wait for leave
+    leaving: Bits = Bits()  # and those that end, to be removed
 
     @property
     def waiting(self) -> Bits:
         """Members that wait for leave."""
-        raw = self.added.raw
+        raw = self.added.raw | self.removing.raw
         for _, members in self.targets:
             raw |= members.raw
         return Bits(raw)
@@ -57,23 +60,26 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
         return RolloutTally(
             self.order.number,
             len(self.waiting),
-            len(self.current),
-            self.done,
+            len(self.current) + len(self.leaving),
+            len(self.done),
             len(self.failed),
             added=len(self.added) + len(self.created),
-            updated=self.updated,
+            updated=len(self.updated),
+            removed=len(self.removed),
         )
 
 
 def permitted(rollout: Rollout, *, leave: int, over: bool) -> Rollout:
     """The same with this leave; one that is over begins nothing more.
 
-    What it was to add waits for the next one.
+    What it was to add waits for the next one. What it has begun to remove is removed.
     """
     rollout = replace(rollout, order=replace(rollout.order, leave=leave, over=over))
     if not over:
         return rollout
-    return replace(rollout, targets=(), asleep=Bits(), current=Bits(), before=())
+    return replace(
+        rollout, targets=(), asleep=Bits(), current=Bits(), before=(), removing=Bits()
+    )
 
 
 def taken(rollout: Rollout, members: Bits) -> Rollout:
@@ -84,8 +90,10 @@ def taken(rollout: Rollout, members: Bits) -> Rollout:
         targets=tuple((place, some) for place, some in targets if some),
         added=rollout.added - members,
         asleep=rollout.asleep - members,
-        current=rollout.current | members,
+        current=rollout.current | (members - rollout.removing),
         created=rollout.created | (rollout.added & members),
+        removing=rollout.removing - members,
+        leaving=rollout.leaving | (rollout.removing & members),
     )
 
 
@@ -94,6 +102,11 @@ def settled(rollout: Rollout, *, done: Bits, failed: Bits) -> Rollout:
     return replace(
         rollout,
         current=rollout.current - done - failed,
-        done=rollout.done + len(done),
+        done=rollout.done | done,
         failed=rollout.failed | failed,
     )
+
+
+def removed(rollout: Rollout, members: Bits) -> Rollout:
+    """The same once these members are no more."""
+    return replace(rollout, leaving=rollout.leaving - members, done=rollout.done | members)

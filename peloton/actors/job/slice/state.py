@@ -57,6 +57,13 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     gang_round: int = 0  # how often it was complete, or formed anew
     rollout: r.Rollout | None = None  # the last one that its job ordered
     lots_made: int = 0  # numbers that were given to lots; 0: as many as its configs name
+    gone: Bits = Bits()  # of `count` members, those that were removed, or dropped
+    past: int = 0  # no run or ticket of a removed member had a higher number
+
+    @property
+    def members(self) -> Bits:
+        """All that exist or are to begin."""
+        return Bits.span(0, self.count) - self.gone
 
     @property
     def waiting(self) -> Bits:
@@ -157,7 +164,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
 
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
     rows, members = spec_rows(fact.number, fact.opening)
-    closed = members if fact.limited else ()
+    closed = members if fact.limited and any(members) else ()
     slice_ = Slice(fact.job, fact.number, fact.opening.count, rows, closed=closed)
     if not fact.opening.gang:
         return slice_
@@ -262,7 +269,10 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
     beyond = max((row.place for row in fact.rows), default=-1) + 1 - len(slice_.specs)
     specs = [*slice_.specs, *slice_.specs[:1] * max(beyond, 0)]
     unborn = slice_.waiting | fact.added
-    closed = [members - unborn for members in slice_.closed] if fact.rows else [*slice_.closed]
+    given = fact.dropped
+    for row in fact.rows:
+        given = given | (row.members & unborn if row.runs else NO_MEMBERS)
+    closed = [members - given for members in slice_.closed]
     closed += [NO_MEMBERS] * (len(specs) - len(closed))
     targets: list[tuple[int, Bits]] = []
     for row in fact.rows:
@@ -279,16 +289,42 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         current=fact.current,
         places=tuple(row.place for row in fact.rows),
         before=fact.before,
-        updated=sum(len(members) for _, members in targets) + len(fact.current),
+        updated=_united(targets) | fact.current,
+        removed=fact.removing | fact.leaving,
+        removing=fact.removing,
+        leaving=fact.leaving,
     )
-    return msgspec.structs.replace(
+    after = msgspec.structs.replace(
         slice_,
         count=max(slice_.count, fact.opening.count),
         specs=tuple(specs),
         closed=tuple(closed) if any(closed) else (),
         rollout=rollout,
         lots_made=made,
+        gone=(slice_.gone | fact.dropped) - fact.added,
     )
+    return _without_gone(after)
+
+
+def _united(targets: list[tuple[int, Bits]]) -> Bits:
+    raw = 0
+    for _, members in targets:
+        raw |= members.raw
+    return Bits(raw)
+
+
+def _without_gone(slice_: Slice) -> Slice:
+    """The slice without the last members, as far as they are gone."""
+    if not slice_.gone:
+        return slice_
+    count = slice_.members.raw.bit_length()
+    return msgspec.structs.replace(slice_, count=count, gone=slice_.gone & Bits.span(0, count))
+
+
+def _removed(slice_: Slice, fact: f.MembersRemoved) -> Slice:
+    after = _rolled(slice_, lambda rollout: r.removed(rollout, fact.members))
+    gone, past = after.gone | fact.members, max(after.past, fact.past)
+    return _without_gone(msgspec.structs.replace(after, gone=gone, past=past))
 
 
 def _new_row(slice_: Slice, row: r.NewRow, *, groups: tuple[SpecRow, ...], version: int) -> SpecRow:
@@ -323,4 +359,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.MembersSettled: lambda s, fact: _rolled(
         s, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed)
     ),
+    f.MembersRemoved: _removed,
 }

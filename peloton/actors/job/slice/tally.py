@@ -151,7 +151,7 @@ def _not_begun(slice_: Slice, member: int, *, row: SpecRow, why: tuple[str, str]
         instance=slice_.number * SLICE_SIZE + member,
         state=INITIALIZED,
         goal=slice_.goal,
-        run=1,
+        run=slice_.past + 1,
         failures=0,
         host="",
         created_at=None,

@@ -40,7 +40,7 @@ from peloton.actors.job.workflow.progress import go_on, touched_by
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
 CONFLICT, DELETING, TERMINATING = "CONFLICT", "DELETING", "TERMINATING"
-NO_WORKFLOW, NOT_BUILT = "NO_WORKFLOW", "NOT_BUILT"
+NO_WORKFLOW = "NO_WORKFLOW"
 FIXED = (
     ("pool", "respool_id", "resource pool identifier is immutable"),
     ("job_type", "type", "job type is immutable"),
@@ -72,7 +72,7 @@ def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
     same = _same_again(job, message, digest=digest, at=at)
     if same is not None:
         return same
-    wrong = _wrong(known, spec, given=given, options=message.options, level=at.level)
+    wrong = _wrong(known, spec, given=given, level=at.level)
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     fact = f.WorkflowBegun(
@@ -203,12 +203,7 @@ def _digest(spec: JobSpec, overrides: tuple[tuple[int, tuple[Override, ...]], ..
 
 
 def _wrong(
-    known: JobSpec,
-    spec: JobSpec,
-    *,
-    given: list[Override],
-    options: m.WorkflowOptions,
-    level: int,
+    known: JobSpec, spec: JobSpec, *, given: list[Override], level: int
 ) -> Refused | None:
     """The first rule that the new spec breaks."""
     for name, field, text in FIXED:
@@ -219,12 +214,6 @@ def _wrong(
         if getattr(known, name) != getattr(spec, name):
             text = f"peloton.{name}: it holds from the creation of a job on"
             return Refused(INVALID, text, "config.labels")
-    if spec.instances < known.instances:
-        text = f"fewer instances ({spec.instances} for {known.instances}) are not supported yet"
-        return Refused(NOT_BUILT, text, "config.instanceCount")
-    if options.back and spec.instances > known.instances:
-        text = "rolling back the addition of instances is not supported yet"
-        return Refused(NOT_BUILT, text, "updateSpec.rollbackOnFailure")
     return (
         check_spec(spec)
         or check_instances(spec, given, own=len(given))

@@ -12,6 +12,8 @@ from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.grants import count_of
 from peloton.actors.job.record import Job, default_goal
+from peloton.actors.job.slice.messages import slices_of
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import facts as f
@@ -55,8 +57,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
     )
     first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
     job = replace(
-        job,
-        spec=spec,
+        _resized(job, spec),
         version=version,
         workflow_version=job.workflow_version + 1,
         confirmed=Bits(),
@@ -68,6 +69,28 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         updated_at=fact.at,
     )
     return _started(job, members, at=fact.at) if fact.options.starts else job
+
+
+def _resized(job: Job, spec: JobSpec) -> Job:
+    """The job with this spec, which may have fewer instances than there are.
+
+    Whether those that are to be removed were stopped does not matter any more. Their slices stay,
+    with no instances, until the job is deleted: more instances may be wanted again.
+    """
+    known = job.spec
+    assert known is not None
+    most = max(known.instances, job.span)
+    stopped = job.stopped
+    if spec.instances < known.instances:
+        kept = ((k, stopped[k] & Bits.span(0, count_of(spec, k))) for k in sorted(stopped))
+        stopped = immutables.Map({number: some for number, some in kept if some})
+    return replace(
+        job,
+        spec=spec,
+        stopped=stopped,
+        span=most if most > spec.instances else 0,
+        opened=job.slices if job.slices > slices_of(spec.instances) else 0,
+    )
 
 
 def with_creation(job: Job, options: WorkflowOptions, *, opaque: str, at: float) -> Job:
@@ -146,8 +169,11 @@ def _moved(job: Job, fact: f.WorkflowMoved) -> Job:
         over = fact.state in WORKFLOW_OVER
         moved = _ended(job, workflow, state=fact.state, at=fact.at) if over else None
         workflow = moved or _in(workflow, fact.state, at=fact.at)
+    # All that was to be removed is, once an update is through.
+    through = fact.state in (WorkflowStates.SUCCEEDED, WorkflowStates.ROLLED_BACK)
     return replace(
         job,
+        span=0 if through and workflow.kind == WorkflowTypes.UPDATE else job.span,
         workflow=workflow,
         workflow_version=job.workflow_version + fact.ordered,
         version=job.version + 1,
@@ -172,8 +198,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         because=fact.because,
     )
     return replace(
-        job,
-        spec=replace(workflow.before, config_version=version),
+        _resized(job, replace(workflow.before, config_version=version)),
         workflow=back,
         version=number,
         confirmed=Bits(),

@@ -128,3 +128,4 @@ class WorkflowView(Value, frozen=True, gc=False, array_like=True):
     completed_at: float
     events: tuple[tuple[WorkflowStates, float], ...]
     because: str = ""
+    removed: int = 0

@@ -41,6 +41,7 @@ class Progress(Value, frozen=True, gc=False, array_like=True):
     failed: int = 0
     added: int = 0
     updated: int = 0
+    removed: int = 0
 
     def plus(self, tally: RolloutTally) -> Progress:
         """With those of one more slice."""
@@ -51,6 +52,7 @@ class Progress(Value, frozen=True, gc=False, array_like=True):
             self.failed + tally.failed,
             self.added + tally.added,
             self.updated + tally.updated,
+            self.removed + tally.removed,
         )
 
 
@@ -139,4 +141,5 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
             completed_at=self.completed_at,
             events=self.events,
             because=self.because,
+            removed=found.removed,
         )
