@@ -450,6 +450,7 @@ _FIRST: dict[str, AccessRow] = {
     f"{UPDATES}.PauseUpdate": _OF_UPDATE,
     f"{UPDATES}.ResumeUpdate": _OF_UPDATE,
     f"{UPDATES}.AbortUpdate": _OF_UPDATE,
+    f"{UPDATES}.RollbackUpdate": _OF_UPDATE,
     f"{SERVICES}.RefreshJob": _BY_NAMED_JOB,
     f"{SERVICES}.GetJob": _BY_NAMED_JOB,
     f"{SERVICES}.GetReplaceJobDiff": _BY_NAMED_JOB,

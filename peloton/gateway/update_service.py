@@ -106,9 +106,15 @@ class UpdateService:
         self._control(sent, context, order=WorkflowOrders.ABORT)
         return svc.AbortUpdateResponse()
 
+    def RollbackUpdate(self, sent: svc.RollbackUpdateRequest, context: Context) -> Any:
+        """Give the instances the configs before the update, a batch at a time."""
+        self._control(sent, context, order=WorkflowOrders.ROLL_BACK)
+        return svc.RollbackUpdateResponse()
+
     def _control(self, sent: Any, context: Context, *, order: WorkflowOrders) -> None:
         view, workflow = self._known(sent.updateId.value, context)
-        command = ControlWorkflow(order, number=workflow.number, opaque=sent.opaque_data.data)
+        opaque = "" if order == WorkflowOrders.ROLL_BACK else sent.opaque_data.data
+        command = ControlWorkflow(order, number=workflow.number, opaque=opaque)
         key, request = view.summary.job, request_of(sent, context)
         answer = self._cluster_client.ask(key, command, context=context, request=request)
         if isinstance(answer, Refused):

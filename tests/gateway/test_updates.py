@@ -102,17 +102,33 @@ def test_an_update_is_paused_resumed_and_aborted(deployment: Deployment, updates
     assert status(updates, other).state == ABORTED, "what is over stays so"
 
 
+def test_an_update_removes_instances_and_is_rolled_back(
+    deployment: Deployment, updates: Any
+) -> None:
+    job = running(deployment)
+    name = updates.CreateUpdate(update(deployment, job, count=2)).updateID.value
+    deployment.until(lambda: status(updates, name).state == SUCCEEDED)
+    seen = deployment.job(job)
+    assert seen.config.instanceCount == 2 and dict(seen.runtime.taskStats)["RUNNING"] == 2
+    assert len(deployment.tasks.List(task_pb2.ListRequest(jobId={"value": job})).result.value) == 2
+    rollback = svc.RollbackUpdateRequest(updateId={"value": name})
+    text = "workflow UPDATE cannot be rolled back: it is SUCCEEDED"
+    refuses(CODE.INVALID_ARGUMENT, text, updates.RollbackUpdate, rollback)
+    more = update(deployment, job, version=2, count=4, startPaused=True)
+    more.jobConfig.defaultConfig.CopyFrom(default_config(800.0))
+    name = updates.CreateUpdate(more).updateID.value
+    updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId={"value": name}))
+    deployment.until(lambda: status(updates, name).state == update_pb2.ROLLED_BACK)
+    info = updates.GetUpdate(svc.GetUpdateRequest(updateId={"value": name})).updateInfo
+    assert (info.configVersion, info.prevConfigVersion) == (4, 2)
+    assert deployment.job(job).config.instanceCount == 2
+
+
 @pytest.mark.parametrize(
     ("change", "code", "text"),
     [
         ({"version": 7}, CODE.INVALID_ARGUMENT, "invalid job configuration version"),
         ({"inPlace": True}, CODE.UNIMPLEMENTED, "in-place update is not supported yet"),
-        ({"count": 2}, CODE.UNIMPLEMENTED, "fewer instances (2 for 3) are not supported yet"),
-        (
-            {"count": 4, "rollbackOnFailure": True},
-            CODE.UNIMPLEMENTED,
-            "rolling back the addition of instances is not supported yet",
-        ),
     ],
 )
 def test_what_a_service_cannot_be_given(
@@ -145,7 +161,10 @@ def test_what_the_job_must_be(deployment: Deployment, updates: Any) -> None:
     refuses(bad, text, updates.CreateUpdate, update(deployment, other))
 
 
-@pytest.mark.parametrize("call", ["GetUpdate", "PauseUpdate", "ResumeUpdate", "AbortUpdate"])
+CALLS = ["GetUpdate", "PauseUpdate", "ResumeUpdate", "AbortUpdate", "RollbackUpdate"]
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_there_is_no_such_update(deployment: Deployment, updates: Any, call: str) -> None:
     job = running(deployment)
     request = getattr(svc, f"{call}Request")
@@ -261,8 +280,6 @@ def test_specs_that_a_service_cannot_be_given(deployment: Deployment, jobs: Any)
     refuses(bad, text, call, moved)
     in_place = replacing(deployment, job, update_spec={"in_place": True})
     refuses(CODE.UNIMPLEMENTED, "update_spec.in_place: in-place update", call, in_place)
-    fewer = replacing(deployment, job, count=2)
-    refuses(CODE.UNIMPLEMENTED, "fewer instances (2 for 3)", call, fewer)
     nothing = replacing(deployment, job)
     del nothing.spec.default_spec.containers[:]
     refuses(bad, "invalid job spec: spec.default_spec", call, nothing)

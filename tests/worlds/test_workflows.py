@@ -439,15 +439,47 @@ def test_an_aborted_removal_leaves_instances_for_the_next_update() -> None:
 
 
 @pytest.mark.parametrize("count", [4, 8])
-def test_a_way_back_takes_away_what_was_added_and_adds_what_was_removed(count: int) -> None:
-    cluster = cluster_of(failing)
+@pytest.mark.parametrize("moment", ["paused", "half", "last"])
+def test_a_way_back_takes_away_what_was_added_and_adds_what_was_removed(
+    count: int, moment: str
+) -> None:
+    cluster = cluster_of()
     job = running(cluster)
-    options = WorkflowOptions(batch=0, max_attempts=1, tolerated=2, back=True)
+    options = WorkflowOptions(batch=1, paused=moment == "paused")
     cluster.ask(job, ReplaceJob(service(count, command="other"), options=options))
+    if moment != "paused":
+        done = 3 if moment == "half" or count < COUNT else count - 1
+        cluster.run_until(lambda: workflow(cluster, job).done >= done, within_s=60)
+    back = ControlWorkflow(WorkflowOrders.ROLL_BACK)
+    assert str(cluster.ask(job, back).version) == "3-1-3"
+    assert not cluster.ask(job, back).changed
     finished(cluster, job, WorkflowStates.ROLLED_BACK)
     assert versions(cluster, job) == [3] * COUNT
     assert len({each.config.command for each in cluster.instances(job, COUNT)}) == 1
     cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": COUNT}, within_s=60)
+    cluster.ask(job, RestartJob(options=WorkflowOptions(batch=1)))
+    assert "nothing was before it" in cluster.ask(job, back).text
+    finished(cluster, job)
+    refused = cluster.ask(job, back)
+    assert refused.text == "workflow RESTART cannot be rolled back: it is SUCCEEDED"
+    quiet(cluster, job)
+
+
+def test_a_way_back_adds_what_was_removed_by_then() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service(4, command="other")
+    huge = msgspec.structs.replace(spec.default.resources, memory=10**6 * NEED.memory)
+    stuck = ((0, (Override(0, TaskConfig(resources=huge)),)),)
+    cluster.ask(job, ReplaceJob(spec, overrides=stuck, options=WorkflowOptions(batch=2)))
+    cluster.run_until(lambda: workflow(cluster, job).done == 5, within_s=60)
+    assert up(cluster, job) == 3
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ROLL_BACK))
+    finished(cluster, job, WorkflowStates.ROLLED_BACK)
+    assert cluster.counts(job) == {"RUNNING": COUNT} and versions(cluster, job) == [3] * COUNT
+    assert {each.config.resources for each in cluster.instances(job, COUNT)} == {
+        service().default.resources
+    }
     quiet(cluster, job)
 
 

@@ -29,6 +29,7 @@ SHARE = 0.5
 ACTIONS = (2, 6)
 COMMANDS = 3
 """Different configs that services are given."""
+ORDERS = (WorkflowOrders.PAUSE, WorkflowOrders.RESUME, WorkflowOrders.ABORT)
 
 
 def replace_service(storm: Storm, action: StormAction) -> None:
@@ -68,7 +69,7 @@ def control_workflow(storm: Storm, action: StormAction) -> None:
     if job is None:
         return
     storm.strike(action.name, job)
-    message = ControlWorkflow([*WorkflowOrders][action.other % len(WorkflowOrders)])
+    message = ControlWorkflow(ORDERS[action.other % len(ORDERS)])
     cluster_of(storm).clients.command(client_of(action), job, message=message)
 
 

@@ -40,8 +40,8 @@ def client_state(task: Task) -> str:
     return _NAMES.get(task.state, task.state.name)
 
 
-NO_ROLLOUT = 0, 0, 0
-Phase = tuple[bool, int, tuple[tuple[str, int], ...], tuple[int, int, int]]
+NO_ROLLOUT = 0, 0, 0, False
+Phase = tuple[bool, int, tuple[tuple[str, int], ...], tuple[int, int, int, bool]]
 
 
 def phase(slice_: Slice, index: Any) -> Phase | None:
@@ -72,17 +72,20 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
     return False, active if ends_free_grants else 0, (), rollout
 
 
-def _rollout_phase(rollout: Rollout) -> tuple[int, int, int]:
-    """Which rollout, how many are left where that frees leave for other slices, and have failed."""
+def _rollout_phase(rollout: Rollout) -> tuple[int, int, int, bool]:
+    """Which rollout, how many are left where that frees leave for other slices, how many have
+    failed, and whether any is left."""
     if rollout.order.over:
         return NO_ROLLOUT
     tally = rollout.tally
-    return tally.number, min(tally.left + tally.failed, rollout.order.leave), tally.failed
+    left, failed = tally.left, tally.failed
+    return tally.number, min(left + failed, rollout.order.leave), failed, left > 0
 
 
 def is_final(phase: Phase | None) -> bool:
-    """Whether all have ended: how is part of the phase, and a tally tells no more than that."""
-    return phase is not None and phase[0]
+    """Whether all have ended: how is part of the phase, and a tally tells no more than that, but
+    how far a rollout is."""
+    return phase is not None and phase[0] and not phase[3][3]
 
 
 def tally(slice_: Slice, at: At) -> Tally:

@@ -77,9 +77,7 @@ def permitted(rollout: Rollout, *, leave: int, over: bool) -> Rollout:
     rollout = replace(rollout, order=replace(rollout.order, leave=leave, over=over))
     if not over:
         return rollout
-    return replace(
-        rollout, targets=(), asleep=Bits(), current=Bits(), before=(), removing=Bits()
-    )
+    return replace(rollout, targets=(), asleep=Bits(), current=Bits(), before=(), removing=Bits())
 
 
 def taken(rollout: Rollout, members: Bits) -> Rollout:
@@ -94,6 +92,17 @@ def taken(rollout: Rollout, members: Bits) -> Rollout:
         created=rollout.created | (rollout.added & members),
         removing=rollout.removing - members,
         leaving=rollout.leaving | (rollout.removing & members),
+    )
+
+
+def born_stopped(rollout: Rollout, members: Bits) -> Rollout:
+    """The same once those of these members exist that are added; they are not to run."""
+    some = rollout.added & members
+    return replace(
+        rollout,
+        added=rollout.added - some,
+        created=rollout.created | some,
+        done=rollout.done | some,
     )
 
 

@@ -36,7 +36,9 @@ from peloton.actors.job.state import Job
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow import messages as m
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
+from peloton.actors.job.workflow.messages import WorkflowStates
 from peloton.actors.job.workflow.progress import go_on, touched_by
+from peloton.actors.job.workflow.record import Workflow
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
 CONFLICT, DELETING, TERMINATING = "CONFLICT", "DELETING", "TERMINATING"
@@ -51,6 +53,7 @@ _GOALS = {
     m.WorkflowOrders.PAUSE: WorkflowGoals.PAUSE,
     m.WorkflowOrders.RESUME: WorkflowGoals.RESUME,
     m.WorkflowOrders.ABORT: WorkflowGoals.ABORT,
+    m.WorkflowOrders.ROLL_BACK: WorkflowGoals.UNDO,
 }
 
 
@@ -121,7 +124,7 @@ def is_starting(job: Job) -> bool:
 
 
 def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
-    """Pause, resume or abort the workflow; what it has begun with goes on in any case."""
+    """Pause, resume, abort or undo the workflow; what it has begun with goes on in any case."""
     if job.spec is None or job.goal == JobGoals.DELETED:
         return missing(message, at)
     refused = other_version(job, message.expected)
@@ -131,6 +134,8 @@ def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
     if workflow is None or (message.number and workflow.first != message.number):
         return _refused(NO_WORKFLOW, "no workflow found", field="")
     state = next_state(workflow, _GOALS[message.order]) or workflow.state
+    if message.order == m.WorkflowOrders.ROLL_BACK:
+        return _undo(job, workflow, state=state, at=at)
     changes = state != workflow.state or message.opaque not in ("", workflow.opaque)
     if message.expected is None and not changes:
         # Of who names the version it is another one now, whatever the order changed.
@@ -138,6 +143,19 @@ def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
         return Decision(reply=reply, because="the workflow is so already")
     fact = f.WorkflowMoved(state, at.now, ordered=True, opaque=message.opaque, who=at.who)
     return _ordered(job, fact, at=at, because=f"{message.order.name.lower()} by a client")
+
+
+def _undo(job: Job, workflow: Workflow, *, state: m.WorkflowStates, at: At) -> Decision:
+    """Go the way back; refused where there is none."""
+    if workflow.undone and workflow.state not in (WorkflowStates.ABORTED, WorkflowStates.FAILED):
+        reply = m.WorkflowOrdered(version_of(job), workflow.first, changed=False)
+        return Decision(reply=reply, because="it is on its way back already, or was")
+    if state == workflow.state:
+        reason = f"it is {workflow.state.name}" if workflow.is_over else "nothing was before it"
+        text = f"workflow {workflow.kind.name} cannot be rolled back: {reason}"
+        return _refused(CONFLICT, text, field="")
+    fact = f.WorkflowUndone(at.now, "rolled back by a client", ordered=True, who=at.who)
+    return _ordered(job, fact, at=at, because=fact.because)
 
 
 def _ordered(job: Job, fact: Fact, *, at: At, because: str) -> Decision:
@@ -202,9 +220,7 @@ def _digest(spec: JobSpec, overrides: tuple[tuple[int, tuple[Override, ...]], ..
     return hashlib.sha256(msgspec.msgpack.encode(wish)).hexdigest()
 
 
-def _wrong(
-    known: JobSpec, spec: JobSpec, *, given: list[Override], level: int
-) -> Refused | None:
+def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override], level: int) -> Refused | None:
     """The first rule that the new spec breaks."""
     for name, field, text in FIXED:
         if getattr(known, name) != getattr(spec, name):

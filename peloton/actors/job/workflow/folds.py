@@ -53,11 +53,11 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         carried=immutables.Map(bounds_of(job)),
         opaque=fact.opaque,
         digest=fact.digest,
-        before=known if fact.options.back else None,
+        before=None if restarts else known,
     )
     first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
     job = replace(
-        _resized(job, spec),
+        _resized(job, spec, version=version),
         version=version,
         workflow_version=job.workflow_version + 1,
         confirmed=Bits(),
@@ -71,15 +71,16 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
     return _started(job, members, at=fact.at) if fact.options.starts else job
 
 
-def _resized(job: Job, spec: JobSpec) -> Job:
-    """The job with this spec, which may have fewer instances than there are.
+def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
+    """The job with this spec, by the goals of this version; it may have fewer instances.
 
     Whether those that are to be removed were stopped does not matter any more. Their slices stay,
-    with no instances, until the job is deleted: more instances may be wanted again.
+    with no instances, until the job is deleted: more instances may be wanted again. As none of
+    their instances may have anything to do, they are asked for their tallies.
     """
     known = job.spec
     assert known is not None
-    most = max(known.instances, job.span)
+    most, needed = max(known.instances, job.span), slices_of(spec.instances)
     stopped = job.stopped
     if spec.instances < known.instances:
         kept = ((k, stopped[k] & Bits.span(0, count_of(spec, k))) for k in sorted(stopped))
@@ -89,7 +90,8 @@ def _resized(job: Job, spec: JobSpec) -> Job:
         spec=spec,
         stopped=stopped,
         span=most if most > spec.instances else 0,
-        opened=job.slices if job.slices > slices_of(spec.instances) else 0,
+        opened=job.slices if job.slices > needed else 0,
+        awaited=job.awaited.update(dict.fromkeys(range(needed, job.slices), version)),
     )
 
 
@@ -198,8 +200,9 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         because=fact.because,
     )
     return replace(
-        _resized(job, replace(workflow.before, config_version=version)),
+        _resized(job, replace(workflow.before, config_version=version), version=number),
         workflow=back,
+        workflow_version=job.workflow_version + fact.ordered,
         version=number,
         confirmed=Bits(),
         updated_at=fact.at,

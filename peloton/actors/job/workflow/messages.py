@@ -38,6 +38,7 @@ class WorkflowOrders(enum.IntEnum):
     PAUSE = 1
     RESUME = 2
     ABORT = 3
+    ROLL_BACK = 4
 
 
 class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
@@ -83,7 +84,10 @@ class RestartJob(Message, frozen=True, gc=False, array_like=True):
 
 
 class ControlWorkflow(Message, frozen=True, gc=False, array_like=True):
-    """Client to a service: pause, resume or abort its workflow; `number`: only this one, 0: any."""
+    """Client to a service: pause, resume, abort or roll back its workflow.
+
+    `number`: only this one, 0: any.
+    """
 
     order: WorkflowOrders
     expected: EntityVersion | None = None
