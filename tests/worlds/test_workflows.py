@@ -483,6 +483,41 @@ def test_a_way_back_adds_what_was_removed_by_then() -> None:
     quiet(cluster, job)
 
 
+@pytest.mark.parametrize("back", [False, True])
+def test_a_workflow_without_progress_fails(back: bool) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service(progress_s=60.0)
+    huge = msgspec.structs.replace(spec.default.resources, memory=10**6 * NEED.memory)
+    stuck = ((0, tuple(Override(k, TaskConfig(resources=huge)) for k in (2, 4))),)
+    spec = msgspec.structs.replace(spec, default=service(command="other").default)
+    options = WorkflowOptions(batch=2, back=back)
+    cluster.ask(job, ReplaceJob(spec, overrides=stuck, options=options))
+    cluster.run_for(58.0)
+    assert workflow(cluster, job).state == ROLLING and workflow(cluster, job).done == 3
+    cluster.run_for(10.0)
+    view = workflow(cluster, job)
+    assert view.because.startswith("no instance was through for 60 s")
+    if back:
+        finished(cluster, job, WorkflowStates.ROLLED_BACK)
+        cluster.run_until(lambda: up(cluster, job) == COUNT, within_s=60)
+    else:
+        finished(cluster, job, WorkflowStates.FAILED)
+    quiet(cluster, job)
+
+
+def test_a_pause_is_no_lack_of_progress() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service(command="other", progress_s=20.0)
+    cluster.ask(job, ReplaceJob(spec, options=WorkflowOptions(batch=1, paused=True)))
+    cluster.run_for(60.0)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
+    finished(cluster, job)
+    cluster.run_for(60.0)
+    finished(cluster, job)
+
+
 def test_slices_that_go_and_come_back() -> None:
     cluster = cluster_of()
     job = cluster.create_job(service(2100, maximum_unavailable=0), "s")

@@ -25,7 +25,7 @@ BATCH, SERVICE = "BATCH", "SERVICE"
 DEFAULT = "defaultConfig"
 GANG_MAX = SLICE_SIZE
 """Instances of a gang: its owner is the first slice, which has all of them."""
-GANG_LABEL = "peloton.gang"
+GANG_LABEL, PROGRESS_LABEL = "peloton.gang", "peloton.workflow.progress_deadline"
 NO_GANG = "sla.minimumRunningInstances is not above 1, or the job is revocable"
 
 
@@ -92,6 +92,7 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     gang_together: bool = False  # if one of the gang fails, all are restarted
     strategy: str = ""  # its name, where `spread` does not say it
     maximum_unavailable: int = 0  # instances of a service; 0 for no limit
+    progress_s: float = 0.0  # a workflow fails if for so long no instance is through; 0: never
 
     @property
     def is_service(self) -> bool:
@@ -149,6 +150,8 @@ def _check_batch(spec: JobSpec) -> Refused | None:
     if spec.gang > GANG_MAX:
         text = f"a gang of more than {GANG_MAX} instances is not supported"
         return _invalid("sla.minimumRunningInstances", text)
+    if spec.progress_s:
+        return _invalid("labels", f"{PROGRESS_LABEL}: only a service has workflows")
     if spec.gang_together and not spec.gang:
         return _invalid("labels", f"{GANG_LABEL}: there is no gang: {NO_GANG}")
     return None

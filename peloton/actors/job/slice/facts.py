@@ -118,6 +118,7 @@ class MembersTaken(Fact, frozen=True, gc=False, array_like=True):
     """The rollout goes on with these members."""
 
     members: Bits
+    at: float = 0.0
 
 
 class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
@@ -125,6 +126,7 @@ class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
 
     done: Bits
     failed: Bits = Bits()
+    at: float = 0.0
 
 
 class MembersRemoved(Fact, frozen=True, gc=False, array_like=True):
@@ -132,6 +134,7 @@ class MembersRemoved(Fact, frozen=True, gc=False, array_like=True):
 
     members: Bits
     past: int
+    at: float = 0.0
 
 
 FACTS: dict[int, type] = {

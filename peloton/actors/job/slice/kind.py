@@ -24,8 +24,9 @@ from peloton.actors.job.slice.facts import (
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
+from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import EVOLVE, Slice
-from peloton.actors.job.slice.tally import list_instances, report
+from peloton.actors.job.slice.tally import get_rollout, list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
@@ -80,14 +81,24 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         phase=phase,
         final=is_final,
         recall_s=recall_with(policy),
-        inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
-        queries={501: m.ListInstances, 502: m.FindInstances},
-        answers={501: m.InstanceView, 502: m.InstancesFound, 503: m.InstanceEventsDropped},
+        inspect={
+            m.ListInstances: list_instances,
+            m.FindInstances: find_instances,
+            GetRollout: get_rollout,
+        },
+        queries={501: m.ListInstances, 502: m.FindInstances, 513: GetRollout},
+        answers={
+            501: m.InstanceView,
+            502: m.InstancesFound,
+            503: m.InstanceEventsDropped,
+            514: RolloutView,
+        },
         lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
         fresh=_fresh,
         since={
             **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
             m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
+            RolloutView: LEVEL_SERVICES,
             MembersEvicted: LEVEL_PREEMPTION,
             **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
             **dict.fromkeys(

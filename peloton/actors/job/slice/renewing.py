@@ -216,9 +216,9 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
         return None
     facts: list[f.MembersSettled | f.MembersTaken] = []
     if done or failed:
-        facts.append(f.MembersSettled(done, failed))
+        facts.append(f.MembersSettled(done, failed, at.now))
     if some:
-        facts.append(f.MembersTaken(some))
+        facts.append(f.MembersTaken(some, at.now))
     sends: list[Send] = []
     for place, members in rollout.targets:
         if members & some:
@@ -245,7 +245,7 @@ def _remove(slice_: Slice, leaving: Bits, at: At) -> Decision | None:
     goal = SetTaskGoal(slice_.version, TaskGoals.DELETED, Policy(), 0, Key(""), REMOVED_TEXT)
     because = counted(len(members), "instance is", many="instances are") + " removed"
     return Decision(
-        facts=(f.MembersRemoved(members, past),),
+        facts=(f.MembersRemoved(members, past, at.now),),
         sends=(Send(_crowd(slice_), goal, members),),
         because=f"{because}: {REMOVED_TEXT}",
     )

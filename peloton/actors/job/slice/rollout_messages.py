@@ -6,7 +6,9 @@ part of one slice is its rollout. Must not know of the workflow's states.
 
 from __future__ import annotations
 
-from peloton.runtime.vocabulary import Bits, Value
+import enum
+
+from peloton.runtime.vocabulary import Bits, Query, Value
 
 
 class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
@@ -27,6 +29,44 @@ class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
     starts: bool = False  # members that were stopped are started, too
     back: int = 0  # to the configs before the rollout of this number, not to those of the opening
     keeps: bool = False  # the configs before are kept, for a rollout that goes back
+
+
+class StepStates(enum.IntEnum):
+    """What a rollout did of members; the numbers are those of workflows on the wire."""
+
+    TAKEN = 2
+    DONE = 4
+    FAILED = 6
+
+
+class RolloutStep(Value, frozen=True, gc=False, array_like=True):
+    """At this moment the rollout of this number began with these members, or was through."""
+
+    number: int
+    state: StepStates
+    at: float
+    members: Bits
+
+
+class GetRollout(Query, frozen=True, gc=False, array_like=True):
+    """What the last rollout of a slice does to whom: a `RolloutView`."""
+
+
+class RolloutView(Value, frozen=True, gc=False, array_like=True):
+    """The members of the last rollout of a slice by how far they are, and by what is done of them.
+
+    `steps`: of this one and of those before it, the oldest first.
+    """
+
+    number: int = 0
+    waiting: Bits = Bits()
+    current: Bits = Bits()
+    done: Bits = Bits()
+    failed: Bits = Bits()
+    added: Bits = Bits()
+    updated: Bits = Bits()
+    removed: Bits = Bits()
+    steps: tuple[RolloutStep, ...] = ()
 
 
 class RolloutTally(Value, frozen=True, gc=False, array_like=True):

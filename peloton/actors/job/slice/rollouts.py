@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
+from peloton.actors.job.slice.rollout_messages import (
+    RolloutOrder,
+    RolloutStep,
+    RolloutTally,
+    RolloutView,
+    StepStates,
+)
 from peloton.runtime.vocabulary import Bits, Value
 
 replace = msgspec.structs.replace
@@ -54,6 +60,20 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
             raw |= members.raw
         return Bits(raw)
 
+    def view(self, steps: tuple[RolloutStep, ...]) -> RolloutView:
+        """For clients, by members."""
+        return RolloutView(
+            number=self.order.number,
+            waiting=self.waiting,
+            current=self.current | self.leaving,
+            done=self.done,
+            failed=self.failed,
+            added=self.added | self.created,
+            updated=self.updated,
+            removed=self.removed,
+            steps=steps,
+        )
+
     @property
     def tally(self) -> RolloutTally:
         """For the job."""
@@ -67,6 +87,35 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
             updated=len(self.updated),
             removed=len(self.removed),
         )
+
+
+STEPS_MAX = 64
+"""Steps of rollouts that a slice keeps. Of more, the oldest ones become one: then several members
+have one time, that of the last of them."""
+
+
+def stepped(
+    steps: tuple[RolloutStep, ...], number: int, state: StepStates, *, at: float, members: Bits
+) -> tuple[RolloutStep, ...]:
+    """With one more step."""
+    if not members:
+        return steps
+    if steps and (steps[-1].number, steps[-1].state, steps[-1].at) == (number, state, at):
+        return (*steps[:-1], replace(steps[-1], members=steps[-1].members | members))
+    steps = (*steps, RolloutStep(number, state, at, members))
+    return steps if len(steps) <= STEPS_MAX else _fewer(steps)
+
+
+def _fewer(steps: tuple[RolloutStep, ...]) -> tuple[RolloutStep, ...]:
+    """With the oldest two of a kind as one; without the oldest where no two are of a kind."""
+    last: dict[tuple[int, StepStates], int] = {}
+    for place, step in enumerate(steps):
+        before = last.get((step.number, step.state))
+        if before is not None:
+            one = replace(step, members=step.members | steps[before].members)
+            return (*steps[:before], *steps[before + 1 : place], one, *steps[place + 1 :])
+        last[step.number, step.state] = place
+    return steps[1:]
 
 
 def permitted(rollout: Rollout, *, leave: int, over: bool) -> Rollout:

@@ -17,6 +17,7 @@ from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import rollouts as r
 from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
 from peloton.actors.job.slice.messages import StartsUsed
+from peloton.actors.job.slice.rollout_messages import RolloutStep, StepStates
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import GangTerms
 from peloton.actors.task.messages import TaskGoals
@@ -59,6 +60,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     lots_made: int = 0  # numbers that were given to lots; 0: as many as its configs name
     gone: Bits = Bits()  # of `count` members, those that were removed, or dropped
     past: int = 0  # no run or ticket of a removed member had a higher number
+    steps: tuple[RolloutStep, ...] = ()  # of the last rollouts
 
     @property
     def members(self) -> Bits:
@@ -324,8 +326,27 @@ def _without_gone(slice_: Slice) -> Slice:
     return msgspec.structs.replace(slice_, count=count, gone=slice_.gone & Bits.span(0, count))
 
 
+def _stepped(slice_: Slice, state: StepStates, *, at: float, members: Bits) -> Slice:
+    assert slice_.rollout is not None
+    number = slice_.rollout.order.number
+    steps = r.stepped(slice_.steps, number, state, at=at, members=members)
+    return msgspec.structs.replace(slice_, steps=steps)
+
+
+def _taken(slice_: Slice, fact: f.MembersTaken) -> Slice:
+    after = _rolled(slice_, lambda rollout: r.taken(rollout, fact.members))
+    return _stepped(after, StepStates.TAKEN, at=fact.at, members=fact.members)
+
+
+def _settled(slice_: Slice, fact: f.MembersSettled) -> Slice:
+    after = _rolled(slice_, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed))
+    after = _stepped(after, StepStates.DONE, at=fact.at, members=fact.done)
+    return _stepped(after, StepStates.FAILED, at=fact.at, members=fact.failed)
+
+
 def _removed(slice_: Slice, fact: f.MembersRemoved) -> Slice:
     after = _rolled(slice_, lambda rollout: r.removed(rollout, fact.members))
+    after = _stepped(after, StepStates.DONE, at=fact.at, members=fact.members)
     gone, past = after.gone | fact.members, max(after.past, fact.past)
     return _without_gone(msgspec.structs.replace(after, gone=gone, past=past))
 
@@ -358,9 +379,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.LeaveChanged: lambda s, fact: _rolled(
         s, lambda rollout: r.permitted(rollout, leave=fact.leave, over=fact.over)
     ),
-    f.MembersTaken: lambda s, fact: _rolled(s, lambda rollout: r.taken(rollout, fact.members)),
-    f.MembersSettled: lambda s, fact: _rolled(
-        s, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed)
-    ),
+    f.MembersTaken: _taken,
+    f.MembersSettled: _settled,
     f.MembersRemoved: _removed,
 }

@@ -20,6 +20,7 @@ from peloton.actors.job.slice.messages import (
     SliceTally,
 )
 from peloton.actors.job.slice.placing import why_unplaced
+from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
 from peloton.actors.task.messages import SLICE_SIZE, KillCause
@@ -50,6 +51,13 @@ def report(slice_: Slice, at: At) -> tuple[Send, ...]:
     """The tally, for the job."""
     counts = tally(slice_, at)
     return (Send(slice_.job, SliceTally(at.position, slice_.number, counts, slice_.version)),)
+
+
+def get_rollout(slice_: Slice, query: GetRollout, at: At) -> RolloutView:
+    """What the last rollout does to whom, and did before; of a slice without one, nothing."""
+    if slice_.rollout is None:
+        return RolloutView()
+    return slice_.rollout.view(slice_.steps)
 
 
 def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[InstanceView, ...]:

@@ -24,6 +24,7 @@ from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import members_in
 from peloton.actors.job.spec import (
     INVALID,
+    PROGRESS_LABEL,
     JobSpec,
     Override,
     check_instances,
@@ -37,7 +38,7 @@ from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow import messages as m
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
 from peloton.actors.job.workflow.messages import WorkflowStates
-from peloton.actors.job.workflow.progress import go_on, touched_by
+from peloton.actors.job.workflow.progress import failure_of, go_on, touched_by
 from peloton.actors.job.workflow.record import Workflow
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
@@ -143,6 +144,16 @@ def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
         return Decision(reply=reply, because="the workflow is so already")
     fact = f.WorkflowMoved(state, at.now, ordered=True, opaque=message.opaque, who=at.who)
     return _ordered(job, fact, at=at, because=f"{message.order.name.lower()} by a client")
+
+
+def without_progress(job: Job, at: At) -> Decision:
+    """The workflow fails, or goes its way back: no instance was through for too long."""
+    workflow, spec = job.workflow, job.spec
+    if workflow is None or spec is None or not workflow.is_rolling:
+        return Decision()
+    because = f"no instance was through for {spec.progress_s:g} s ({PROGRESS_LABEL})"
+    fact = failure_of(workflow, because, now=at.now)
+    return msgspec.structs.replace(_ordered(job, fact, at=at, because=because), reply=None)
 
 
 def _undo(job: Job, workflow: Workflow, *, state: m.WorkflowStates, at: At) -> Decision:

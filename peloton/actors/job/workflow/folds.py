@@ -13,6 +13,7 @@ from peloton.actors.job import waits as w
 from peloton.actors.job.grants import count_of
 from peloton.actors.job.record import Job, default_goal
 from peloton.actors.job.slice.messages import slices_of
+from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -144,6 +145,7 @@ def _in(workflow: Workflow, state: WorkflowStates, *, at: float) -> Workflow:
         state=state,
         previous=workflow.state,
         updated_at=at,
+        progressed_at=at,
         completed_at=at if state in WORKFLOW_OVER else 0.0,
         events=events,
     )
@@ -180,6 +182,7 @@ def _moved(job: Job, fact: f.WorkflowMoved) -> Job:
         workflow_version=job.workflow_version + fact.ordered,
         version=job.version + 1,
         confirmed=Bits(),
+        waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
     )
 
@@ -205,6 +208,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         workflow_version=job.workflow_version + fact.ordered,
         version=number,
         confirmed=Bits(),
+        waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
     )
 
@@ -220,6 +224,18 @@ def _raised(job: Job, fact: f.LeavesRaised) -> Job:
         version=job.version + 1,
         confirmed=job.confirmed - touched,
     )
+
+
+def with_progress(job: Job, *, number: int, tally: RolloutTally, at: float) -> Job:
+    """The job, which a slice told this of its rollout; it is not known as the slice's yet."""
+    workflow, report = job.workflow, job.reports.get(number)
+    if workflow is None or tally.number != workflow.number:
+        return job
+    known = report.tally.rollout if report is not None else None
+    if known is not None and known.number == tally.number and known.done >= tally.done:
+        return job
+    workflow = replace(workflow, progressed_at=at)
+    return replace(job, workflow=workflow, waits=w.timed(job.waits, at))
 
 
 def _opaque(job: Job, fact: f.OpaqueChanged) -> Job:

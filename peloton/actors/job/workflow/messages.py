@@ -133,3 +133,4 @@ class WorkflowView(Value, frozen=True, gc=False, array_like=True):
     events: tuple[tuple[WorkflowStates, float], ...]
     because: str = ""
     removed: int = 0
+    rollouts: tuple[int, ...] = ()  # the numbers by which slices know it: forward, and back

@@ -86,6 +86,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
     ended: Progress | None = None  # how far it was, once it is over
     because: str = ""  # why it failed
     first: int = 0
+    progressed_at: float = 0.0  # when an instance was last through, or it began to roll
 
     @property
     def is_over(self) -> bool:
@@ -142,4 +143,5 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
             events=self.events,
             because=self.because,
             removed=found.removed,
+            rollouts=(self.first, self.number) if self.undone else (self.first,),
         )
