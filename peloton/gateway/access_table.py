@@ -437,15 +437,18 @@ _FIRST: dict[str, AccessRow] = {
     f"{SERVICES}.StopJob": _OF_SERVICE,
     f"{SERVICES}.DeleteJob": _OF_SERVICE,
     f"{SERVICES}.ReplaceJob": _OF_SERVICE,
+    f"{SERVICES}.PatchJob": _OF_SERVICE,
     f"{SERVICES}.RestartJob": _OF_SERVICE,
     f"{SERVICES}.PauseJobWorkflow": _OF_SERVICE,
     f"{SERVICES}.ResumeJobWorkflow": _OF_SERVICE,
     f"{SERVICES}.AbortJobWorkflow": _OF_SERVICE,
     f"{SERVICES}.ListJobWorkflows": _BY_NAMED_JOB,
+    f"{SERVICES}.GetWorkflowEvents": _BY_NAMED_JOB,
     f"{UPDATES}.CreateUpdate": _BY_JOB_ID._replace(
         permission=STOP, objects=lambda sent: {"job": sent.jobId.value}
     ),
     f"{UPDATES}.GetUpdate": _BY_UPDATE,
+    f"{UPDATES}.GetUpdateCache": _BY_UPDATE,
     f"{UPDATES}.ListUpdates": AccessRow(SEE, lambda sent: _job(sent.jobID.value)),
     f"{UPDATES}.PauseUpdate": _OF_UPDATE,
     f"{UPDATES}.ResumeUpdate": _OF_UPDATE,

@@ -2,8 +2,8 @@
 
 Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique`,
 `peloton.notify`, `peloton.gang`, `peloton.strategy` and `peloton.workflow.progress_deadline` into
-fields of the spec; all others are the client's own. Pure; whether other jobs exist, which URLs the operator allows, and which strategies
-are installed is for others to find out.
+fields of the spec; all others are the client's own. Pure; whether other jobs exist, which URLs the
+operator allows, and which strategies are installed is for others to find out.
 """
 
 from __future__ import annotations

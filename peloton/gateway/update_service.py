@@ -1,8 +1,7 @@
 """peloton.api.v0 UpdateService: workflows of services, for clients that know configs of v0.
 
 Turns its calls into commands of jobs. An update is named by its job and its number there. What only
-the job can know at the moment of the change is checked by the job. GetUpdateCache, which wants the
-numbers of all instances, is not served yet. It must not choose instances.
+the job can know at the moment of the change is checked by the job. It must not choose instances.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.config_specs import spec_wanted
 from peloton.gateway.named_jobs import existing_job, refuse
 from peloton.gateway.requests import request_of
+from peloton.gateway.rollouts import members, rollouts_of
 from peloton.gateway.texts import canonical, client_name, job_of_update
 from peloton.runtime.vocabulary import Refused
 
@@ -82,6 +82,26 @@ class UpdateService:
         if sent.statusOnly:
             found = update_pb2.UpdateInfo(updateId=found.updateId, status=found.status)
         return svc.GetUpdateResponse(updateInfo=found)
+
+    def GetUpdateCache(self, sent: svc.GetUpdateCacheRequest, context: Context) -> Any:
+        """The instances of an update by how far they are; of one that is not the last, none."""
+        view, workflow = self._known(sent.updateId.value, context)
+        rollouts = rollouts_of(self._cluster_client, view, context=context)
+        sets = {
+            name: members(rollouts, workflow, name)
+            for name in ("waiting", "current", "done", "failed", "added", "updated")
+        }
+        every = (*sets["waiting"], *sets["current"], *sets["done"], *sets["failed"])
+        return svc.GetUpdateCacheResponse(
+            jobId={"value": client_name(view.summary.job)},
+            state=int(workflow.state),
+            instancesTotal=sorted(every),
+            instancesDone=sets["done"],
+            instancesCurrent=sets["current"],
+            instancesAdded=sets["added"],
+            instancesUpdated=sets["updated"],
+            instancesFailed=sets["failed"],
+        )
 
     def ListUpdates(self, sent: svc.ListUpdatesRequest, context: Context) -> Any:
         """The updates of a job that are kept, the newest first; at most `limit`, 0 for all."""

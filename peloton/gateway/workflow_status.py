@@ -8,6 +8,7 @@ from __future__ import annotations
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.workflow.messages import WorkflowTypes, WorkflowView
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
+from peloton.gateway.rollouts import Rollouts, add_instances, wire_events
 from peloton.gateway.texts import rfc3339
 
 
@@ -30,7 +31,9 @@ def workflow_status(view: JobView, workflow: WorkflowView) -> stateless.Workflow
     )
 
 
-def workflow_info(view: JobView, workflow: WorkflowView) -> stateless.WorkflowInfo:
+def workflow_info(
+    view: JobView, workflow: WorkflowView, rollouts: Rollouts
+) -> stateless.WorkflowInfo:
     """All that is kept of it, its events the newest first."""
     found = stateless.WorkflowInfo(
         status=workflow_status(view, workflow), opaque_data={"data": workflow.opaque}
@@ -50,6 +53,6 @@ def workflow_info(view: JobView, workflow: WorkflowView) -> stateless.WorkflowIn
                 start_paused=options.paused,
             )
         )
-    for state, at in reversed(workflow.events):
-        found.events.add(type=int(workflow.kind), state=int(state), timestamp=rfc3339(at))
+    found.events.extend(wire_events(workflow, [*reversed(workflow.events)]))
+    add_instances(found, workflow, rollouts=rollouts)
     return found

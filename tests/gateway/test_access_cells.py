@@ -390,6 +390,8 @@ REQUESTS: dict[str, Made] = {
                 "AbortJobWorkflow",
             ),
             "ListJobWorkflows",
+            "PatchJob",
+            "GetWorkflowEvents",
         )
     },
     f"{UPDATES}.CreateUpdate": lambda o, r, by: update_svc.CreateUpdateRequest(
@@ -403,7 +405,14 @@ REQUESTS: dict[str, Made] = {
         f"{UPDATES}.{name}": lambda o, r, by, name=name: getattr(update_svc, f"{name}Request")(
             updateId={"value": f"{o.job(r, by)}-7"}
         )
-        for name in ("GetUpdate", "PauseUpdate", "ResumeUpdate", "AbortUpdate", "RollbackUpdate")
+        for name in (
+            "GetUpdate",
+            "GetUpdateCache",
+            "PauseUpdate",
+            "ResumeUpdate",
+            "AbortUpdate",
+            "RollbackUpdate",
+        )
     },
     f"{SERVICES}.RefreshJob": lambda o, r, by: stateless_svc.RefreshJobRequest(
         job_id=of(o.job(r, by))

@@ -292,5 +292,100 @@ def test_lists_of_workflows(deployment: Deployment, jobs: Any) -> None:
     assert not method(request(job_id={"value": job})).workflow_infos
     refuses(CODE.INVALID_ARGUMENT, "no job id provided", method, request())
     refuses(CODE.NOT_FOUND, "job not found", method, request(job_id={"value": NOBODY}))
-    events = request(job_id={"value": job}, instance_events=True)
-    refuses(CODE.UNIMPLEMENTED, "events of single instances are not kept yet", method, events)
+
+
+STATES = stateless.WorkflowState
+FORWARD = STATES.WORKFLOW_STATE_ROLLING_FORWARD
+THROUGH, BEGUN = STATES.WORKFLOW_STATE_SUCCEEDED, STATES.WORKFLOW_STATE_INITIALIZED
+
+
+def test_events_of_instances(deployment: Deployment, jobs: Any, updates: Any) -> None:
+    job = running(deployment)
+    events, request = jobs.GetWorkflowEvents, v1.GetWorkflowEventsRequest
+    bad = request(job_id={"value": "nonsense"})
+    refuses(CODE.INVALID_ARGUMENT, "job ID must be of UUID format", events, bad)
+    none = request(job_id={"value": NOBODY})
+    refuses(CODE.NOT_FOUND, "job not found", events, none)
+    text = "job runtime does not have workflow"
+    refuses(CODE.UNAVAILABLE, text, events, request(job_id={"value": job}))
+    spec = {"batch_size": 1, "ranges": [{"from": 0, "to": 2}]}
+    jobs.RestartJob(sent_v1("RestartJob", job, "1-1-1", restart_spec=spec))
+
+    def listed(**more: Any) -> Any:
+        sent = v1.ListJobWorkflowsRequest(job_id={"value": job}, **more)
+        return jobs.ListJobWorkflows(sent).workflow_infos
+
+    deployment.until(lambda: listed()[0].status.state == THROUGH)
+    found = events(request(job_id={"value": job}, instance_id=1)).events
+    assert [each.state for each in found] == [THROUGH, FORWARD, BEGUN]
+    assert [each.timestamp for each in found] == sorted(
+        (each.timestamp for each in found), reverse=True
+    )
+    assert {each.type for each in found} == {stateless.WORKFLOW_TYPE_RESTART}
+    newest = events(request(job_id={"value": job}, instance_id=1, limit=1)).events
+    assert [*newest] == [found[0]]
+    for stranger in (2, 7, 100_000):
+        assert not events(request(job_id={"value": job}, instance_id=stranger)).events
+    name = updates.CreateUpdate(update(deployment, job, version=2, count=4)).updateID.value
+    deployment.until(lambda: status(updates, name).state == SUCCEEDED)
+    last, first = listed(instance_events=True, instance_events_limit=1)
+    assert [one.instance_id for one in last.instance_events] == [0, 1, 2, 3]
+    assert [one.instance_id for one in first.instance_events] == [0, 1]
+    assert {len(one.events) for one in last.instance_events} == {1}
+    whole = jobs.GetJob(v1.GetJobRequest(job_id={"value": job})).workflow_info
+    assert [(getattr(one, "from"), one.to) for one in whole.instances_added] == [(3, 3)]
+    assert [(getattr(one, "from"), one.to) for one in whole.instances_updated] == [(0, 2)]
+    assert not whole.instances_removed and not whole.status.instances_current
+    cached = updates.GetUpdateCache(svc.GetUpdateCacheRequest(updateId={"value": name}))
+    assert cached == svc.GetUpdateCacheResponse(
+        jobId={"value": job},
+        state=SUCCEEDED,
+        instancesTotal=range(4),
+        instancesDone=range(4),
+        instancesAdded=[3],
+        instancesUpdated=range(3),
+    )
+
+
+def test_who_is_under_way_is_named(deployment: Deployment, jobs: Any, updates: Any) -> None:
+    job = running(deployment)
+    sent = update(deployment, job, batchSize=2, count=2)
+    sent.jobConfig.defaultConfig.resource.memLimitMb = 10**9
+    name = updates.CreateUpdate(sent).updateID.value
+
+    def seen() -> Any:
+        return updates.GetUpdateCache(svc.GetUpdateCacheRequest(updateId={"value": name}))
+
+    deployment.until(lambda: [*seen().instancesCurrent] == [0, 1])
+    assert [*seen().instancesTotal] == [0, 1, 2] and not seen().instancesDone
+    info = jobs.GetJob(v1.GetJobRequest(job_id={"value": job}))
+    assert [*info.job_info.status.workflow_status.instances_current] == [0, 1]
+    assert [(getattr(one, "from"), one.to) for one in info.workflow_info.instances_removed] == [
+        (2, 2)
+    ]
+
+
+def patching(deployment: Deployment, job: str, version: str = "1-1-1", **more: Any) -> Any:
+    return sent_v1("PatchJob", job, version, **more)
+
+
+def test_a_spec_is_patched(deployment: Deployment, jobs: Any) -> None:
+    made = v1.CreateJobRequest(spec=service_spec(deployment.pool, 2, description="old"))
+    job = jobs.CreateJob(made).job_id.value
+    before = jobs.GetJob(v1.GetJobRequest(job_id={"value": job})).job_info.spec
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == 2)
+    bad, call = CODE.INVALID_ARGUMENT, jobs.PatchJob
+    refuses(bad, "JobID must be of UUID format", call, patching(deployment, "nonsense"))
+    refuses(CODE.NOT_FOUND, "job not found", call, patching(deployment, NOBODY))
+    stale = patching(deployment, job, "7-1-1", spec={"description": "new"})
+    refuses(CODE.ABORTED, "unexpected entity version", call, stale)
+    wrong = patching(deployment, job, known(jobs, job), spec={"instance_count": 10**6})
+    refuses(bad, "invalid job spec: ", call, wrong)
+    patch = {"description": "new", "sla": {"priority": 3}, "instance_count": 1}
+    version = known(jobs, job)
+    answer = jobs.PatchJob(patching(deployment, job, version, spec=patch))
+    assert answer.version.value == known(jobs, job) != version
+    after = jobs.GetJob(v1.GetJobRequest(job_id={"value": job})).job_info.spec
+    assert (after.description, after.sla.priority, after.instance_count) == ("new", 3, 1)
+    assert after.name == before.name and after.default_spec == before.default_spec
+    deployment.until(lambda: dict(deployment.job(job).runtime.taskStats) == {"RUNNING": 1})

@@ -275,7 +275,7 @@ def drop(job: Job, message: m.DropPieces, at: At) -> Decision:
 
 
 def due(job: Job, message: Due, at: At) -> Decision:
-    """A deadline passed: of the job, its throttle, its workflow, or pieces that are not complete."""
+    """A deadline passed: of the job, its throttle or workflow, or of pieces not completed."""
     name = message.name.partition(" ")[0]
     if name == waiting.DEADLINE:
         return waiting.deadline_passed(job, at)
