@@ -39,7 +39,7 @@ def workflow_info(
         status=workflow_status(view, workflow), opaque_data={"data": workflow.opaque}
     )
     options = workflow.options
-    if workflow.kind == WorkflowTypes.RESTART:
+    if workflow.kind != WorkflowTypes.UPDATE:  # it knows no START and STOP
         found.restart_spec.batch_size = options.batch
         for start, stop in workflow.ranges:
             found.restart_spec.ranges.add(to=stop, **{"from": start})

@@ -299,6 +299,38 @@ FORWARD = STATES.WORKFLOW_STATE_ROLLING_FORWARD
 THROUGH, BEGUN = STATES.WORKFLOW_STATE_SUCCEEDED, STATES.WORKFLOW_STATE_INITIALIZED
 
 
+def test_a_service_is_rolled_through_by_v0(deployment: Deployment, updates: Any) -> None:
+    job = running(deployment)
+    stop = {"id": {"value": job}, "ranges": [{"from": 1, "to": 3}]}
+
+    def counts() -> dict[str, int]:
+        return {k: v for k, v in deployment.job(job).runtime.taskStats.items() if v}
+
+    for name in ("Restart", "Start", "Stop"):
+        call, request = getattr(deployment.jobs, name), getattr(job_pb2, f"{name}Request")
+        text = "invalid job configuration version"
+        for version in (0, 7):
+            stale = request(resourceVersion=version, **stop)
+            refuses(CODE.INVALID_ARGUMENT, text, call, stale)
+        refuses(CODE.NOT_FOUND, "job not found", call, request(id={"value": NOBODY}))
+    config = {"batchSize": 1}
+    sent = job_pb2.StopRequest(stopConfig=config, resourceVersion=1, **stop)
+    stopped = deployment.jobs.Stop(sent)
+    assert stopped.resourceVersion == 2
+    deployment.until(lambda: status(updates, stopped.updateID.value).state == SUCCEEDED)
+    deployment.until(lambda: counts() == {"RUNNING": 1, "KILLED": 2})
+    sent = job_pb2.StartRequest(id={"value": job}, resourceVersion=2, startConfig=config)
+    started = deployment.jobs.Start(sent)
+    deployment.until(lambda: status(updates, started.updateID.value).state == SUCCEEDED)
+    deployment.until(lambda: counts() == {"RUNNING": 3})
+    again = deployment.jobs.Restart(job_pb2.RestartRequest(id={"value": job}, resourceVersion=3))
+    assert again.resourceVersion == 4
+    deployment.until(lambda: status(updates, again.updateID.value).state == SUCCEEDED)
+    tasks = deployment.tasks.List(task_pb2.ListRequest(jobId={"value": job})).result.value
+    runs = [task.runtime.mesosTaskId.value[-2:] for task in tasks.values()]
+    assert sorted(runs) == ["-2", "-3", "-3"]
+
+
 def test_events_of_instances(deployment: Deployment, jobs: Any, updates: Any) -> None:
     job = running(deployment)
     events, request = jobs.GetWorkflowEvents, v1.GetWorkflowEventsRequest

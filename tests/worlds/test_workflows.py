@@ -18,6 +18,7 @@ from peloton.actors.job.messages import (
     JobStates,
     ReplaceJob,
     RestartJob,
+    StartInstances,
     StopJob,
 )
 from peloton.actors.job.slice.messages import Command, Override, TaskConfig
@@ -26,6 +27,7 @@ from peloton.actors.job.workflow.messages import (
     WorkflowOptions,
     WorkflowOrders,
     WorkflowStates,
+    WorkflowTypes,
     WorkflowView,
 )
 from peloton.actors.task.messages import LEVEL_SERVICES
@@ -480,6 +482,72 @@ def test_a_way_back_adds_what_was_removed_by_then() -> None:
     assert {each.config.resources for each in cluster.instances(job, COUNT)} == {
         service().default.resources
     }
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2])
+def test_instances_are_stopped_and_started_a_batch_at_a_time(batch: int) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    options = WorkflowOptions(batch=batch)
+
+    def rolled(kind: WorkflowTypes, *ranges: tuple[int, int]) -> None:
+        cluster.ask(job, RestartJob(ranges, options, kind=kind))
+
+        def over() -> bool:
+            assert workflow(cluster, job).current <= (batch or COUNT)
+            return workflow(cluster, job).completed_at > 0
+
+        cluster.run_until(over, within_s=60)
+        finished(cluster, job)
+        cluster.run_for(1.0)
+
+    rolled(WorkflowTypes.STOP, (1, 4))
+    assert [each.state for each in cluster.instances(job, COUNT)][1:4] == ["KILLED"] * 3
+    assert cluster.counts(job) == {"KILLED": 3, "RUNNING": 3}
+    assert versions(cluster, job) == [2] * COUNT and workflow(cluster, job).total == 3
+    rolled(WorkflowTypes.START, (0, 3))
+    assert runs(cluster, job) == [1, 2, 2, 1, 1, 1], "who runs goes on"
+    assert cluster.counts(job) == {"KILLED": 1, "RUNNING": 5}
+    rolled(WorkflowTypes.STOP)
+    assert cluster.counts(job) == {"KILLED": COUNT}
+    assert cluster.job(job).summary.state == JobStates.KILLED
+    cluster.ask(job, StartInstances(ranges=((5, 6),)))
+    cluster.run_until(lambda: up(cluster, job) == 1, within_s=60)
+    rolled(WorkflowTypes.START)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+    quiet(cluster, job)
+
+
+def test_an_aborted_stop_leaves_the_others_running() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    message = RestartJob(options=WorkflowOptions(batch=1, paused=True), kind=WorkflowTypes.STOP)
+    cluster.ask(job, message)
+    cluster.run_for(10.0)
+    assert up(cluster, job) == COUNT
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.ask(job, ReplaceJob(service(command="other")))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lost_shards_stop_nobody_else(seed: int) -> None:
+    chance = random.Random(seed)
+    cluster = cluster_of(seed=seed)
+    job = running(cluster)
+    message = RestartJob(((0, 4),), WorkflowOptions(batch=1), kind=WorkflowTypes.STOP)
+    cluster.ask(job, message)
+    for _ in range(3):
+        cluster.run_for(chance.random() / 2)
+        cluster.crash_shard(chance.choice((job, STORM_POOL)))
+    finished(cluster, job)
+    cluster.run_for(2.0)
+    assert cluster.counts(job) == {"KILLED": 4, "RUNNING": 2}
+    cluster.ask(job, ReplaceJob(service(command="other")))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"KILLED": 4, "RUNNING": 2}
     quiet(cluster, job)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
@@ -90,6 +92,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     """Set a newer goal; an older or known one is confirmed once more."""
     if message.version <= slice_.version:
         return Decision(sends=(_confirm(slice_, message, at),), because="goal known")
+    message = _with_downed(slice_, message)
     facts: list[Fact] = []
     opening = message.opening
     limits = _new_limits(slice_, message, at)
@@ -144,6 +147,19 @@ def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]
     if (order.leave, order.over) == (known.order.leave, False):
         return []
     return [f.LeaveChanged(order.leave, order.over)]
+
+
+def _with_downed(slice_: Slice, message: m.SetSliceGoal) -> m.SetSliceGoal:
+    """The same goal, with the members that a rollout stopped: the job may not know of them yet."""
+    rollout, order = slice_.rollout, message.rollout
+    if rollout is None or not rollout.downed:
+        return message
+    downed = rollout.downed
+    for version, members in message.restarts:
+        downed = downed - members if version > slice_.version else downed
+    if order is not None and order.number > rollout.order.number and order.starts:
+        downed = NO_MEMBERS if order.members is None else downed - order.members
+    return msgspec.structs.replace(message, stopped=message.stopped | downed)
 
 
 def _lacks(slice_: Slice, opening: m.SliceOpening) -> Bits:

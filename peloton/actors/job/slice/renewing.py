@@ -67,8 +67,10 @@ def begun_rollout(
     asleep = NO_MEMBERS
     if order.starts:
         asleep = here & Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED)) - stopped
-        asleep = asleep - beyond
-    forced = current | asleep | (order.members if order.members is not None else NO_MEMBERS)
+        asleep = asleep - beyond if order.members is None else asleep & order.members
+    forced = current | asleep
+    if order.members is not None and not order.quiet:
+        forced = forced | order.members
     if last is not None:
         added = added | (last.added & existing - beyond)
     plan = _Plan(slice_, order, opening=opening, forced=forced)
@@ -224,6 +226,9 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
         if members & some:
             sends.append(_renew(slice_, place, members=members & some, runs=True))
     sends += woken(slice_, rollout.asleep & some)
+    if some and order.stops:
+        stop = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), order.because)
+        sends.append(Send(_crowd(slice_), stop, some))
     if some & rollout.removing:
         end = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), REMOVED_TEXT)
         sends.append(Send(_crowd(slice_), end, some & rollout.removing))

@@ -29,6 +29,8 @@ class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
     starts: bool = False  # members that were stopped are started, too
     back: int = 0  # to the configs before the rollout of this number, not to those of the opening
     keeps: bool = False  # the configs before are kept, for a rollout that goes back
+    quiet: bool = False  # of `members`, only those that were stopped begin a new run
+    stops: bool = False  # `members` are stopped
 
 
 class StepStates(enum.IntEnum):
@@ -84,6 +86,7 @@ class RolloutTally(Value, frozen=True, gc=False, array_like=True):
     added: int = 0
     updated: int = 0
     removed: int = 0
+    downed: Bits = Bits()  # that it has stopped: nobody else knows who they are
 
     @property
     def left(self) -> int:

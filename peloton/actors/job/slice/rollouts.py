@@ -51,6 +51,7 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
     removed: Bits = Bits()  # members that were to be removed
     removing: Bits = Bits()  # of these, those that wait for leave
     leaving: Bits = Bits()  # and those that end, to be removed
+    downed: Bits = Bits()  # members that a rollout has stopped, and nobody has started since
 
     @property
     def waiting(self) -> Bits:
@@ -86,6 +87,7 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
             added=len(self.added) + len(self.created),
             updated=len(self.updated),
             removed=len(self.removed),
+            downed=self.downed,
         )
 
 
@@ -141,6 +143,7 @@ def taken(rollout: Rollout, members: Bits) -> Rollout:
         created=rollout.created | (rollout.added & members),
         removing=rollout.removing - members,
         leaving=rollout.leaving | (rollout.removing & members),
+        downed=rollout.downed | (members if rollout.order.stops else Bits()),
     )
 
 

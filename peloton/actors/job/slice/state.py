@@ -17,7 +17,7 @@ from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import rollouts as r
 from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
 from peloton.actors.job.slice.messages import StartsUsed
-from peloton.actors.job.slice.rollout_messages import RolloutStep, StepStates
+from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutStep, StepStates
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import GangTerms
 from peloton.actors.task.messages import TaskGoals
@@ -234,6 +234,10 @@ def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
 
 
 def _restarts(slice_: Slice, fact: f.RestartsOrdered) -> Slice:
+    rollout = slice_.rollout
+    if rollout is not None and rollout.downed:
+        downed = rollout.downed - fact.held - fact.reviving
+        slice_ = _rolled(slice_, lambda one: msgspec.structs.replace(one, downed=downed))
     return _without_spare(msgspec.structs.replace(slice_, held=fact.held, reviving=fact.reviving))
 
 
@@ -298,6 +302,7 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         removed=fact.removing | fact.leaving,
         removing=fact.removing,
         leaving=fact.leaving,
+        downed=_still_down(slice_, order),
     )
     after = msgspec.structs.replace(
         slice_,
@@ -309,6 +314,14 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         gone=(slice_.gone | fact.dropped) - fact.added,
     )
     return _without_gone(after)
+
+
+def _still_down(slice_: Slice, order: RolloutOrder) -> Bits:
+    """Members that a rollout before has stopped, and this one does not start."""
+    downed = slice_.rollout.downed if slice_.rollout is not None else NO_MEMBERS
+    if not order.starts:
+        return downed
+    return NO_MEMBERS if order.members is None else downed - order.members
 
 
 def _united(targets: list[tuple[int, Bits]]) -> Bits:

@@ -39,11 +39,12 @@ from peloton.actors.job.workflow import messages as m
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
 from peloton.actors.job.workflow.messages import WorkflowStates
 from peloton.actors.job.workflow.progress import failure_of, go_on, touched_by
-from peloton.actors.job.workflow.record import Workflow
+from peloton.actors.job.workflow.record import TEXTS, Workflow
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
 CONFLICT, DELETING, TERMINATING = "CONFLICT", "DELETING", "TERMINATING"
 NO_WORKFLOW = "NO_WORKFLOW"
+OTHER_CONFIG = "invalid job configuration version"
 FIXED = (
     ("pool", "respool_id", "resource pool identifier is immutable"),
     ("job_type", "type", "job type is immutable"),
@@ -66,8 +67,8 @@ def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
     known = job.spec
     assert known is not None
     if message.config and message.config != known.config_version:
-        text = "invalid job configuration version"
-        return _refused(OTHER_VERSION, text, field="updateConfig.jobConfig.changeLog.version")
+        field = "updateConfig.jobConfig.changeLog.version"
+        return _refused(OTHER_VERSION, OTHER_CONFIG, field=field)
     given = [override for _, overrides in message.overrides for override in overrides]
     spec = msgspec.structs.replace(
         message.spec, config_version=known.config_version + 1, own_configs=len(given)
@@ -93,12 +94,16 @@ def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
 
 
 def restart_job(job: Job, message: m.RestartJob, at: At) -> Decision:
-    """New runs of instances, a batch at a time."""
-    refused = _not_now(job, message, at=at, kind=m.WorkflowTypes.RESTART)
+    """New runs of instances, a batch at a time; or they are started, or stopped."""
+    options = msgspec.structs.replace(message.options, starts=message.kind != m.WorkflowTypes.STOP)
+    message = msgspec.structs.replace(message, options=options)
+    refused = _not_now(job, message, at=at, kind=message.kind)
     if refused is not None:
         return refused
     spec = job.spec
     assert spec is not None
+    if message.config and message.config != spec.config_version:
+        return _refused(OTHER_VERSION, OTHER_CONFIG, field="resourceVersion")
     whole = ((0, spec.instances),)
     ranges = clipped(message.ranges, spec.instances) or whole
     members = [
@@ -106,8 +111,8 @@ def restart_job(job: Job, message: m.RestartJob, at: At) -> Decision:
         for number in slices_in(ranges)
     ]
     fact = f.WorkflowBegun(
-        kind=m.WorkflowTypes.RESTART,
-        options=msgspec.structs.replace(message.options, starts=True),
+        kind=message.kind,
+        options=options,
         spec=msgspec.structs.replace(spec, config_version=spec.config_version + 1),
         at=at.now,
         members=tuple((number, some) for number, some in members if some),
@@ -115,7 +120,7 @@ def restart_job(job: Job, message: m.RestartJob, at: At) -> Decision:
         opaque=message.opaque,
         who=at.who,
     )
-    return _ordered(job, fact, at=at, because="restarted on request")
+    return _ordered(job, fact, at=at, because=TEXTS[message.kind])
 
 
 def is_starting(job: Job) -> bool:

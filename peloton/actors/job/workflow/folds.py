@@ -39,7 +39,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
             *past,
             last if last.is_over else _ended(job, last, state=WorkflowStates.ABORTED, at=fact.at),
         )
-    restarts = fact.kind == WorkflowTypes.RESTART
+    restarts = fact.kind != WorkflowTypes.UPDATE
     members = immutables.Map(fact.members) if restarts else None
     workflow = Workflow(
         number=version,
@@ -224,6 +224,16 @@ def _raised(job: Job, fact: f.LeavesRaised) -> Job:
         version=job.version + 1,
         confirmed=job.confirmed - touched,
     )
+
+
+def with_downed(job: Job, *, number: int, tally: RolloutTally, goal: int) -> Job:
+    """The job, of which a workflow has stopped these members of a slice, as of this goal."""
+    workflow, known = job.workflow, job.stopped.get(number, Bits())
+    if workflow is None or goal < max(workflow.first, job.awaited.get(number, 0)):
+        return job  # they may have been started since
+    if not tally.downed - known:
+        return job
+    return replace(job, stopped=job.stopped.set(number, known | tally.downed))
 
 
 def with_progress(job: Job, *, number: int, tally: RolloutTally, at: float) -> Job:

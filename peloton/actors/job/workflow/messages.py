@@ -17,6 +17,8 @@ class WorkflowTypes(enum.IntEnum):
 
     UPDATE = 1
     RESTART = 2
+    START = 3
+    STOP = 4
 
 
 class WorkflowStates(enum.IntEnum):
@@ -74,13 +76,16 @@ class ReplaceJob(Message, frozen=True, gc=False, array_like=True):
 class RestartJob(Message, frozen=True, gc=False, array_like=True):
     """Client to a service: new runs of these instances, half-open ranges; of all without a range.
 
-    Those that were stopped are started.
+    Those that were stopped are started. With the kind START only those begin a new run; with STOP
+    the instances are stopped. `config`: refused if the config has another version; 0: any.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
     options: WorkflowOptions = WorkflowOptions()
     expected: EntityVersion | None = None
     opaque: str = ""
+    kind: WorkflowTypes = WorkflowTypes.RESTART
+    config: int = 0
 
 
 class ControlWorkflow(Message, frozen=True, gc=False, array_like=True):

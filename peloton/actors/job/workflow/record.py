@@ -29,6 +29,8 @@ ROLLING = frozenset((WorkflowStates.ROLLING_FORWARD, WorkflowStates.ROLLING_BACK
 TEXTS = {
     WorkflowTypes.UPDATE: "Job configuration updated via API",
     WorkflowTypes.RESTART: "restarted on request",
+    WorkflowTypes.START: "Task start API request",
+    WorkflowTypes.STOP: "Task stop API request",
 }
 
 
@@ -72,7 +74,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
     created_at: float
     state: WorkflowStates = WorkflowStates.INITIALIZED
     previous: WorkflowStates = WorkflowStates.INITIALIZED
-    members: immutables.Map[int, Bits] | None = None  # of a restart, by slice
+    members: immutables.Map[int, Bits] | None = None  # of all but updates, by slice
     ranges: tuple[tuple[int, int], ...] = ()
     leaves: immutables.Map[int, int] = immutables.Map()
     carried: immutables.Map[int, int] = immutables.Map()
@@ -116,6 +118,8 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
             starts=self.options.starts,
             back=self.undone,
             keeps=self.before is not None,
+            quiet=self.kind == WorkflowTypes.START,
+            stops=self.kind == WorkflowTypes.STOP,
         )
 
     def view(self, progress: Progress) -> WorkflowView:
