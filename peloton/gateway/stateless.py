@@ -132,11 +132,8 @@ class StatelessJobs:
     def RestartJob(self, sent: svc.RestartJobRequest, context: Context) -> Any:
         """New runs of instances, a batch at a time, if the job has this version."""
         spec = sent.restart_spec
-        if spec.in_place:
-            text = "in-place restart is not supported yet: a run goes to whichever host has room"
-            end(context, Code.UNIMPLEMENTED, text=text, field="restart_spec.in_place")
         ranges = tuple((getattr(one, "from"), one.to) for one in spec.ranges)
-        options = WorkflowOptions(batch=spec.batch_size)
+        options = WorkflowOptions(batch=spec.batch_size, in_place=spec.in_place)
         answer = self._changed(
             sent,
             context,

@@ -46,8 +46,6 @@ class UpdateService:
         """Give a service another config, a batch of instances at a time."""
         if canonical(sent.jobId.value) is None:
             end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
-        if sent.updateConfig.inPlace:
-            end(context, Code.UNIMPLEMENTED, text="in-place update is not supported yet")
         view = existing_job(self._cluster_client, sent.jobId.value, context=context)
         wrong = _not_updatable(view, sent.jobConfig)
         if wrong is not None:
@@ -182,6 +180,7 @@ def options_of(config: update_pb2.UpdateConfig) -> WorkflowOptions:
         back=config.rollbackOnFailure,
         paused=config.startPaused,
         starts=config.startTasks,
+        in_place=config.inPlace,
     )
 
 
@@ -197,6 +196,7 @@ def _info(view: JobView, workflow: WorkflowView) -> update_pb2.UpdateInfo:
             maxInstanceAttempts=options.max_attempts,
             maxFailureInstances=options.tolerated,
             startTasks=options.starts,
+            inPlace=options.in_place,
         ),
         status=update_pb2.UpdateStatus(
             numTasksDone=workflow.done,

@@ -41,6 +41,7 @@ def workflow_info(
     options = workflow.options
     if workflow.kind != WorkflowTypes.UPDATE:  # it knows no START and STOP
         found.restart_spec.batch_size = options.batch
+        found.restart_spec.in_place = options.in_place
         for start, stop in workflow.ranges:
             found.restart_spec.ranges.add(to=stop, **{"from": start})
     else:
@@ -51,6 +52,7 @@ def workflow_info(
                 max_instance_retries=options.max_attempts,
                 max_tolerable_instance_failures=options.tolerated,
                 start_paused=options.paused,
+                in_place=options.in_place,
             )
         )
     found.events.extend(wire_events(workflow, [*reversed(workflow.events)]))

@@ -128,7 +128,6 @@ def test_an_update_removes_instances_and_is_rolled_back(
     ("change", "code", "text"),
     [
         ({"version": 7}, CODE.INVALID_ARGUMENT, "invalid job configuration version"),
-        ({"inPlace": True}, CODE.UNIMPLEMENTED, "in-place update is not supported yet"),
     ],
 )
 def test_what_a_service_cannot_be_given(
@@ -235,7 +234,7 @@ def test_a_workflow_is_controlled_by_who_knows_the_version(
     answer = jobs.AbortJobWorkflow(sent_v1("AbortJobWorkflow", job, known(jobs, job)))
     assert answer.version.value == known(jobs, job) == "2-1-3"
     in_place = sent_v1("RestartJob", job, "2-1-3", restart_spec={"in_place": True})
-    refuses(CODE.UNIMPLEMENTED, "in-place restart is not supported yet", jobs.RestartJob, in_place)
+    assert jobs.RestartJob(in_place).version.value == "3-1-4"
 
 
 def replacing(deployment: Deployment, job: str, version: str = "1-1-1", **more: Any) -> Any:
@@ -278,8 +277,6 @@ def test_specs_that_a_service_cannot_be_given(deployment: Deployment, jobs: Any)
     moved.spec.respool_id.value = NOBODY
     text = "failed to validate spec update: resource pool identifier is immutable"
     refuses(bad, text, call, moved)
-    in_place = replacing(deployment, job, update_spec={"in_place": True})
-    refuses(CODE.UNIMPLEMENTED, "update_spec.in_place: in-place update", call, in_place)
     nothing = replacing(deployment, job)
     del nothing.spec.default_spec.containers[:]
     refuses(bad, "invalid job spec: spec.default_spec", call, nothing)

@@ -551,6 +551,47 @@ def test_lost_shards_stop_nobody_else(seed: int) -> None:
     quiet(cluster, job)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_hosts_wait_for_runs_in_place(restarts: bool) -> None:
+    setup = ClusterSetup(fates=lambda run: FOR_EVER, level=LEVEL_SERVICES)
+    cluster = CheckedCluster(hosts=12, seed=3, setup=setup)
+    cluster.machines.start_s = 1.0
+    spec = msgspec.structs.replace(service(), spread=True)
+    job = cluster.create_job(spec, "s")
+    cluster.run_until(lambda: up(cluster, job) == COUNT, within_s=60)
+    before = [each.host for each in cluster.instances(job, COUNT)]
+    options = WorkflowOptions(batch=2, in_place=True)
+    other = msgspec.structs.replace(service(command="other"), spread=True)
+    message = RestartJob(options=options) if restarts else ReplaceJob(other, options=options)
+    cluster.ask(job, message)
+    finished(cluster, job)
+    assert runs(cluster, job) == [2] * COUNT
+    assert [each.host for each in cluster.instances(job, COUNT)] == before
+    quiet(cluster, job)
+
+
+def test_a_host_waits_in_vain_for_a_while_only() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service()
+    huge = msgspec.structs.replace(spec.default.resources, memory=10**6 * NEED.memory)
+    config = msgspec.structs.replace(spec.default, resources=huge)
+    big = msgspec.structs.replace(spec, default=config)
+
+    def held() -> list[str]:
+        hosts = cluster.cells("host").values()
+        return sorted(hold.task[-2:] for host in hosts for hold in host.task_holds)
+
+    cluster.ask(job, ReplaceJob(big, options=WorkflowOptions(batch=2, in_place=True)))
+    cluster.run_for(10.0)
+    assert held() == ["-0", "-1"] and up(cluster, job) == COUNT - 2
+    cluster.run_for(180.0)
+    assert held() == []
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ROLL_BACK))
+    finished(cluster, job, WorkflowStates.ROLLED_BACK)
+    quiet(cluster, job)
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_a_workflow_without_progress_fails(back: bool) -> None:
     cluster = cluster_of()

@@ -91,6 +91,7 @@ LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
+    rolling.RESIZED,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -100,7 +101,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
     **dict.fromkeys(displacing.WORK, displacing.LEVEL),
     **dict.fromkeys(servicing.WORK, servicing.LEVEL),
-    **dict.fromkeys(rolling.WORK, servicing.LEVEL),
+    **dict.fromkeys((*rolling.WORK, *rolling.RESIZES), servicing.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from peloton.actors.host.hold_messages import TASK_HOLD_S, HoldForTask
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
 from peloton.actors.job.slice.messages import SliceOpening, TaskConfig
@@ -16,6 +17,7 @@ from peloton.actors.job.slice.rollout_messages import RolloutOrder
 from peloton.actors.job.slice.rollouts import NewRow, Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
+    SLICE_SIZE,
     Policy,
     Renew,
     Renewal,
@@ -226,6 +228,8 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
         if members & some:
             sends.append(_renew(slice_, place, members=members & some, runs=True))
     sends += woken(slice_, rollout.asleep & some)
+    if order.in_place:
+        sends += _held_hosts(slice_, some - rollout.added - rollout.removing, at)
     if some and order.stops:
         stop = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), order.because)
         sends.append(Send(_crowd(slice_), stop, some))
@@ -235,6 +239,22 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
     because = counted(len(some), "instance", many="instances")
     because = f"{because} may be changed: {order.because}" if some else ""
     return Decision(facts=tuple(facts), sends=tuple(sends), because=because)
+
+
+def _held_hosts(slice_: Slice, members: Bits, at: At) -> list[Send]:
+    """Orders to the hosts of members, to wait for their next runs: sent before the runs end.
+
+    Nobody answers: a host that does not wait is as any other, and one that waits in vain stops.
+    """
+    up = members & Bits(at.index.where(lambda task: task.state == TaskStates.RUNNING))
+    job_id, first = slice_.job.partition("/")[2], slice_.number * SLICE_SIZE
+    sends = []
+    for member in up:
+        host = at.index.columns.read("host", member)
+        name = f"{job_id}-{first + member}"
+        hold = HoldForTask(name, _crowd(slice_), member, slice_.job, TASK_HOLD_S)
+        sends += [Send(Key(host), hold)] if host else []
+    return sends
 
 
 def _remove(slice_: Slice, leaving: Bits, at: At) -> Decision | None:

@@ -31,6 +31,7 @@ class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
     keeps: bool = False  # the configs before are kept, for a rollout that goes back
     quiet: bool = False  # of `members`, only those that were stopped begin a new run
     stops: bool = False  # `members` are stopped
+    in_place: bool = False  # hosts wait for the next runs of members that they run
 
 
 class StepStates(enum.IntEnum):

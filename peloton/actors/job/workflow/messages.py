@@ -49,6 +49,7 @@ class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
     `batch`: instances under way at once, 0 for all. `max_attempts`: failures with which an instance
     has failed, 0: it never fails. `tolerated`: failed instances with which the workflow fails, 0:
     it never does; it is rolled back then, if `back` is set. `starts`: stopped instances, too.
+    `in_place`: the host of a run waits for the next one, as far as it can.
     """
 
     batch: int = 0
@@ -57,6 +58,7 @@ class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
     back: bool = False
     paused: bool = False
     starts: bool = False
+    in_place: bool = False
 
 
 class ReplaceJob(Message, frozen=True, gc=False, array_like=True):

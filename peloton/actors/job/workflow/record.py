@@ -120,6 +120,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
             keeps=self.before is not None,
             quiet=self.kind == WorkflowTypes.START,
             stops=self.kind == WorkflowTypes.STOP,
+            in_place=self.options.in_place,
         )
 
     def view(self, progress: Progress) -> WorkflowView:
