@@ -160,7 +160,16 @@ def test_what_the_job_must_be(deployment: Deployment, updates: Any) -> None:
     refuses(bad, text, updates.CreateUpdate, update(deployment, other))
 
 
-CALLS = ["GetUpdate", "PauseUpdate", "ResumeUpdate", "AbortUpdate", "RollbackUpdate"]
+CALLS = [
+    *("GetUpdate", "GetUpdateCache", "PauseUpdate", "ResumeUpdate", "AbortUpdate"),
+    "RollbackUpdate",
+]
+
+
+def test_lists_of_updates_need_a_job(updates: Any) -> None:
+    method, request = updates.ListUpdates, svc.ListUpdatesRequest
+    refuses(CODE.INVALID_ARGUMENT, "no job ID provided", method, request())
+    refuses(CODE.NOT_FOUND, "job not found", method, request(jobID={"value": NOBODY}))
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -221,13 +230,19 @@ def test_a_workflow_is_controlled_by_who_knows_the_version(
     deployment: Deployment, jobs: Any, updates: Any
 ) -> None:
     job = running(deployment)
-    no_workflow = sent_v1("PauseJobWorkflow", job, "1-1-1")
-    refuses(CODE.NOT_FOUND, "no workflow found", jobs.PauseJobWorkflow, no_workflow)
+    for verb in ("Pause", "Resume", "Abort"):
+        name = f"{verb}JobWorkflow"
+        no_workflow = sent_v1(name, job, "1-1-1")
+        refuses(CODE.NOT_FOUND, "no workflow found", getattr(jobs, name), no_workflow)
+        nobody = sent_v1(name, NOBODY, "1-1-1")
+        refuses(CODE.NOT_FOUND, "job not found", getattr(jobs, name), nobody)
     updates.CreateUpdate(update(deployment, job, startPaused=True))
     for verb in ("Pause", "Resume", "Abort"):
         name = f"{verb}JobWorkflow"
         stale = sent_v1(name, job, "1-1-1")
         refuses(CODE.ABORTED, "unexpected entity version", getattr(jobs, name), stale)
+    stale = sent_v1("RestartJob", job, "1-1-1")
+    refuses(CODE.ABORTED, "unexpected entity version", jobs.RestartJob, stale)
     restart = sent_v1("RestartJob", job, known(jobs, job))
     text = "workflow RESTART cannot overwrite workflow UPDATE"
     refuses(CODE.INVALID_ARGUMENT, text, jobs.RestartJob, restart)
@@ -277,6 +292,11 @@ def test_specs_that_a_service_cannot_be_given(deployment: Deployment, jobs: Any)
     moved.spec.respool_id.value = NOBODY
     text = "failed to validate spec update: resource pool identifier is immutable"
     refuses(bad, text, call, moved)
+    batch = deployment.create(deployment.request(1, defaultConfig=default_config(600.0)))
+    text = "failed to validate spec update: job type is immutable"
+    refuses(bad, text, call, replacing(deployment, batch))
+    secret = replacing(deployment, job, secrets=[{"path": "/x"}])
+    refuses(bad, "secrets not enabled in cluster", call, secret)
     nothing = replacing(deployment, job)
     del nothing.spec.default_spec.containers[:]
     refuses(bad, "invalid job spec: spec.default_spec", call, nothing)

@@ -15,6 +15,7 @@ import pytest
 from peloton.actors.job.messages import (
     ControlWorkflow,
     CreateJob,
+    DeleteJob,
     JobStates,
     ReplaceJob,
     RestartJob,
@@ -549,6 +550,27 @@ def test_lost_shards_stop_nobody_else(seed: int) -> None:
     finished(cluster, job)
     assert cluster.counts(job) == {"KILLED": 4, "RUNNING": 2}
     quiet(cluster, job)
+
+
+def test_what_a_job_refuses_at_that_moment() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, RestartJob(options=WorkflowOptions(batch=1, paused=True)))
+    refused = cluster.ask(job, ReplaceJob(service(command="other")))
+    assert refused.text == "workflow UPDATE cannot overwrite workflow RESTART"
+    refused = cluster.ask(job, StopJob(expected=cluster.job(job).version))
+    assert refused.text == "job has active update with start_pods set, cannot stop it now"
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.ask(job, StopJob())
+    starting = ReplaceJob(service(), options=WorkflowOptions(starts=True))
+    if cluster.job(job).summary.state == JobStates.KILLING:
+        refused = cluster.ask(job, starting)
+        assert (refused.code, refused.text) == (
+            "TERMINATING", "job is being terminated, cannot update with start_pods set now"
+        )  # fmt: skip
+    cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=60)
+    cluster.ask(job, DeleteJob())
+    assert cluster.ask(job, starting).text in ("job is going to be deleted", "job not found")
 
 
 @pytest.mark.parametrize("restarts", [False, True])

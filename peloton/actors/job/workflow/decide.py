@@ -200,6 +200,8 @@ def _not_now(
     if refused is not None:
         return refused
     if not spec.is_service:
+        if kind == m.WorkflowTypes.UPDATE:
+            return _refused(CONFLICT, f"failed to validate spec update: {FIXED[1][2]}", field="")
         return _refused(INVALID, "the job is not a service", field="jobId")
     wrong = check_service(spec, level=at.level)
     if wrong is not None:
