@@ -54,7 +54,7 @@ def measure(at: Session, chosen: argparse.Namespace) -> Iterator[str]:
     peak, more = at.cluster.peak_bytes(), at.cluster.resident_bytes() - resident
     tally = at.follower.tally
     took_s = max(one.at_s for one in tally.starts) - begun_s
-    at.follower.check()
+    at.follower.tally.check()
     for number, job in enumerate(sent.due_s):
         if tally.started(job) != chosen.size:
             raise SystemExit(f"job {job}: {tally.started(job)} of {chosen.size} tasks started")

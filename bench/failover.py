@@ -48,7 +48,7 @@ def stop_active(at: Session, sent: Sent) -> None:
     ended = at.follower.tally.totals[ENDED]
     stop(at, sent.due_s)
     at.follower.wait_ended(ended + sent.tasks, END_S_MAX)
-    at.follower.check()
+    at.follower.tally.check()
     for job in sent.due_s:
         tasks = at.client.runtimes(job, sent.instances).values()
         killed = sum(task.state == task_pb2.KILLED for task in tasks)

@@ -123,7 +123,7 @@ def measure(at: Session, pools: int, *, changes: int) -> Iterator[str | Found]:
         for number, job in enumerate(jobs)
         if at.follower.tally.started(job) != (2 if number < changes else 1)
     ]
-    at.follower.check()
+    at.follower.tally.check()
     if wrong:
         raise SystemExit(f"{len(wrong)} jobs with another number of running tasks than their limit")
     yield (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import grpc
 
@@ -65,12 +65,30 @@ class TaskTally:
             self._ended[job] |= members
             self.last_end_s = max(self.last_end_s, event.at)
 
+    def check(self) -> None:
+        """That no task started or ended twice. Ends the benchmark if one did."""
+        if self.again:
+            again = sorted(dict.fromkeys(self.again))
+            raise SystemExit(f"the change feed: started or ended twice: {again}")
 
-class Follower:
+
+class Tally(Protocol):
+    """What counts events: each of `totals` only rises."""
+
+    totals: dict[str, int]
+
+    def note(self, event: Any) -> None:
+        """Count what an event says."""
+
+
+AnyTally = TypeVar("AnyTally", bound=Tally)
+
+
+class Follower(Generic[AnyTally]):
     """One stream of all tasks' transitions, from construction to `close`."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
-        self.tally = TaskTally()
+    def __init__(self, channel: grpc.Channel, tally: AnyTally) -> None:
+        self.tally = tally
         self.gaps = 0
         self.failure = ""
         self._changed = threading.Condition()
@@ -92,12 +110,6 @@ class Follower:
     def wait_ended(self, tasks: int, limit_s: float) -> bool:
         """Until so many have ended since the beginning; the same."""
         return self._wait(ENDED, tasks, limit_s=limit_s)
-
-    def check(self) -> None:
-        """That no task started or ended twice. Ends the benchmark if one did."""
-        if self.tally.again:
-            again = sorted(dict.fromkeys(self.tally.again))
-            raise SystemExit(f"the change feed: started or ended twice: {again}")
 
     def close(self) -> None:
         """End the stream."""

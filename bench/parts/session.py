@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from bench.parts.calibration import calibrating
 from bench.parts.client import Client, Times
-from bench.parts.follower import Follower
+from bench.parts.follower import Follower, TaskTally
 from bench.parts.measure import spread
 from bench.parts.minicluster import Hosts, Minicluster
 from peloton.api.v0.job import job_pb2
@@ -93,7 +93,7 @@ class Session:
 
     def _connect(self) -> None:
         self.client = Client(self.cluster.channel, self.cluster.hosts)
-        self.follower = Follower(self.cluster.channel)
+        self.follower = Follower(self.cluster.channel, TaskTally())
         self._sent, self._jobs = 0, list[str]()
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class Session:
 
     def check(self, sent: Sent) -> Checked:
         """That each task of a load started and ended once, by the feed and by lists."""
-        self.follower.check()
+        self.follower.tally.check()
         tally, gaps = self.follower.tally, self.follower.gaps
         for job in sent.due_s:
             counts = tally.started(job), tally.ended(job)

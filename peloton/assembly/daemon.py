@@ -22,25 +22,23 @@ from peloton.assembly.folders import (
     adopt_copy,
     behind_text,
     claim_keeper,
-    keeper_owner,
     measured_disks,
     take_data_folder,
     witness_options,
 )
-from peloton.assembly.kept_sandboxes import keeper_settings
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds_of
 from peloton.assembly.listeners import ClientListeners, with_chosen_ports
+from peloton.assembly.lockdowns import GatedBackend, LockFollower, stop_placer
 from peloton.assembly.machine import process_name
+from peloton.assembly.make_backend import make_backend
 from peloton.assembly.notifier import furnish_notifier
 from peloton.assembly.placer_service import placer_service
 from peloton.assembly.process_log import log_line
 from peloton.assembly.servers import open_cassandra, open_zookeeper
-from peloton.assembly.task_accounts import check_accounts, task_accounts
+from peloton.assembly.task_accounts import check_accounts
 from peloton.assembly.task_images import check_task_images
-from peloton.assembly.task_limits import check_task_limits, task_limits
+from peloton.assembly.task_limits import check_task_limits
 from peloton.backends.port import Backend
-from peloton.backends.process import EVERY_S, ProcessBackend
-from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
@@ -180,6 +178,7 @@ class Daemon:
         if self._refused is not None:
             self._refused.add_done_callback(lambda why: root.give_up(why.result()))
         backend = self._furnish()
+        self._locks.start()
         self._backend = BackendSwitch(backend, root)
         self._first = first = self._first_messages(backend)
         self._undo += [self._backend.close, first.stop]
@@ -310,33 +309,23 @@ class Daemon:
         """The ephemeral services that our roles ask for; the backend, if we have one."""
         settings, region = self._settings, self._region
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
+        locks = self._locks = self._listeners.locks = LockFollower(region)
+        self._undo.append(locks.stop)
         region.routes.roles["placer"] = "placement"  # whether or not we have one ourselves
         if "placement" in settings.roles:
             known = self._listeners.strategies.table
             placer = placer_service(settings, self._inventories, strategies=known)
             region.register_service("placer", placer, role="placement")
+            locks.on_change(stop_placer(region.tell, lambda: placer.placer.key))
         if "jobmgr" in settings.roles:
             self._undo.append(furnish_notifier(settings, region, report=log_line).close)
         if "hostmgr" not in settings.roles:
             return None
-        backend = self._make_backend()
-        region.register_service(backend.key, backend, outward=True)
+        backend = make_backend(settings, self._record, engine=self._engine)
+        gate = GatedBackend(backend, region.tell)
+        locks.on_change(gate.obey)
+        region.register_service(backend.key, gate, outward=True)
         return backend
-
-    def _make_backend(self) -> Backend:
-        setting = self._settings.backend
-        names = [host.name for host in setting.hosts]
-        if setting.process is not None:
-            owner = keeper_owner(self._record)
-            keeper = keeper_settings(setting.process)
-            backend = ProcessBackend(setting.process.folder, names, owner=owner, keeper=keeper)
-            backend.accounts = task_accounts(self._settings)
-            backend.limits = task_limits(self._settings, engine=self._engine)
-            backend.measured_slack_s = EVERY_S if setting.process.measured_slack else None
-            return backend
-        assert setting.simulated is not None
-        fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
-        return SimulatedBackend(names, fates)
 
     def _first_messages(self, backend: Backend | None) -> FirstMessages:
         hosts = {}

@@ -14,6 +14,7 @@ from peloton.actors.job.messages import NOTIFIER_MESSAGES
 from peloton.actors.job.name import kind as name
 from peloton.actors.job.slice import kind as slice_
 from peloton.actors.job.slice.parking import HoldPolicy
+from peloton.actors.lockdown import kind as lockdown
 from peloton.actors.respool import kind as respool
 from peloton.actors.respool.lot import kind as lot
 from peloton.actors.respool.reclaims import PreemptionPolicy
@@ -72,6 +73,7 @@ def kinds(
         lot.KIND,
         host.kind(sizes["hostmgr"], quarantine_after=quarantine),
         inventory.KIND,
+        lockdown.KIND,
     )
     return {kind.name: kind for kind in found}
 

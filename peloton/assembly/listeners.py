@@ -21,6 +21,7 @@ from peloton.failures import CannotStart
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.http import HttpServer
 from peloton.gateway.kill_switch import KillSwitch
+from peloton.gateway.lockdowns import FollowedLocks, NoLocks, lock_notes
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import ServerOptions, build_server
@@ -56,6 +57,8 @@ class ClientListeners:
         self._permissions = Permissions()
         self._audit: AuditLog | None = None
         self._kills = KillSwitch()
+        self.locks: FollowedLocks = NoLocks()
+        """What is locked down; set before anything listens."""
         self._access: ClientAccess | None = None
         self._tasks = (
             *task_accounts.health_notes(settings, options.names),
@@ -138,6 +141,8 @@ class ClientListeners:
                     kills=self._kills,
                     scarce_gpu="GPU" in self._settings.limits.scarce_resource_types,
                     strategies=self.strategies,
+                    watches=self._settings.limits.watches,
+                    locks=self.locks,
                 ),
             )
         except RuntimeError as error:  # taken since the check above
@@ -182,7 +187,7 @@ class ClientListeners:
     def _notes(self) -> tuple[NotReadyReason, ...]:
         """What health says besides, and what is no reason against being ready."""
         audit = self._audit.notes() if self._audit is not None else ()
-        others = (*self._permissions.notes(), *self._kills.notes())
+        others = (*self._permissions.notes(), *self._kills.notes(), *lock_notes(self.locks.now))
         return (*self.access.notes, *self._tasks, *others, *audit)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from peloton.placement.messages import LaunchesStopped
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.runtime.core.envelope import Envelope
@@ -30,6 +31,7 @@ class PlacerService:
         self._inventories, self._scarce_gpu = inventories, scarce_gpu
         self._strategies = strategies
         self._key, self._part, self._parts = key("placer", 0), 0, 1
+        self._stopped = ""  # of which a new placer has to be told
         self.reset()
 
     def reset(self) -> None:
@@ -38,6 +40,7 @@ class PlacerService:
         self._placer = Placer(
             self._key, settings, inventories=self._inventories, strategies=self._strategies
         )
+        self._placer.stop_launches(self._stopped)
 
     def rename(self, member: str, *, number: int, count: int) -> None:
         """Messages to the old key are lost, so start with a new placer. If only the number of
@@ -61,6 +64,9 @@ class PlacerService:
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:
         """Wishes and summaries in, proposals out."""
+        for envelope in envelopes:
+            if isinstance(envelope.message, LaunchesStopped):
+                self._stopped = envelope.message.text
         mail = [(envelope.sender, envelope.message) for envelope in envelopes]
         return [
             Envelope(send.to, send.message, sender=self._placer.key)

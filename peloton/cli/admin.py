@@ -1,4 +1,4 @@
-"""`peloton admin`: lists dead letters and redrives them.
+"""`peloton admin`: lists dead letters and redrives them, and locks parts of the cluster.
 
 Must not redrive more than one actor, named by its key.
 """
@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
+from peloton.cli import exits
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
-from peloton.cli.options import OwnCommand
+from peloton.cli.options import OwnCommand, PelotonCommand
 from peloton.cli.output import OutputForms, command, show
 from peloton.cli.session import connected
 from peloton.cli.times import moment_text
-from peloton.cli.unimplemented import entries
 from peloton.sdk.errors import NotFound
 
 HEADER = ("Actor", "Message", "Attempts", "Last Attempt", "Error")
@@ -30,7 +30,10 @@ admin = LazyGroup(
             f"{HERE}:quarantine", "Dead letters: messages that failed too often."
         )
     }
-    | entries("lock", "unlock"),
+    | {
+        "lock": LazyCommand(f"{HERE}:lock", "Stop reads, writes, kills or launches."),
+        "unlock": LazyCommand(f"{HERE}:unlock", "Let them go on."),
+    },
 )
 quarantine = LazyGroup(
     name="quarantine",
@@ -90,3 +93,44 @@ def redrive(key: str, message: str, dry_run: bool) -> None:
         f"those that fail again are kept: see `{command('admin', 'quarantine', 'list')}`"
     )
     show(OutputForms(answer, text=text, names=lambda: [key]))
+
+
+COMPONENTS = ("GoalStateEngine", "Read", "Write", "Kill", "Launch")
+Component = click.Choice(COMPONENTS)
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("components", nargs=-1, required=True, type=Component)
+def lock(components: tuple[str, ...]) -> int:
+    """Stop COMPONENTS in the whole cluster until they are unlocked: Read, Write, Kill or Launch.
+
+    \b
+    peloton admin lock Launch
+    """
+    with connected() as peloton:
+        answer = peloton.services.lock(components)
+    return show_locks("lock", answer)
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("components", nargs=-1, required=True, type=Component)
+def unlock(components: tuple[str, ...]) -> int:
+    """Let COMPONENTS go on.
+
+    \b
+    peloton admin unlock Launch
+    """
+    with connected() as peloton:
+        answer = peloton.services.unlock(components)
+    return show_locks("unlock", answer)
+
+
+def show_locks(verb: str, answer: Any) -> int:
+    lines = [f"{verb} on {COMPONENTS[one]} succeeded" for one in answer.successes]
+    lines += [
+        f"{verb} on {COMPONENTS[one.component]} failed due to: {one.FailureMessage}"
+        for one in answer.failures
+    ]
+    names = [COMPONENTS[one] for one in answer.successes]
+    show(OutputForms(answer, lines=lines, names=lambda: names))
+    return exits.SERVER_ERROR if answer.failures else exits.OK

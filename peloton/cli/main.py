@@ -42,17 +42,19 @@ NOUNS: dict[str, LazyCommand] = {
     "follow": LazyCommand(
         "peloton.cli.follow:follow", "What happens to a job or pool, as it happens."
     ),
+    "watch": LazyCommand("peloton.cli.watch:watch", "Services and their pods, as they change."),
+    "service": LazyCommand("peloton.cli.service:service", "Where the instances of a service are."),
     "top": LazyCommand("peloton.cli.top:top", "Pools, hosts and jobs at a glance, live."),
     "completion": LazyCommand(
         "peloton.cli.completion:completion", "Complete commands in bash, zsh or fish."
     ),
-    "admin": LazyCommand("peloton.cli.admin:admin", "Dead letters, and how to redrive them."),
+    "admin": LazyCommand("peloton.cli.admin:admin", "Dead letters, and lockdowns of the cluster."),
     "hostmgr": LazyCommand("peloton.cli.internals:hostmgr", "What hosts have free, by resources."),
     "resmgr": LazyCommand("peloton.cli.internals:resmgr", "Tasks that are active, or wait."),
     "jobmgr": LazyCommand("peloton.cli.internals:jobmgr", "Jobs by exact name and labels."),
 } | {
     name: LazyCommand("peloton.cli.unimplemented:group", "Not supported yet.", hidden=True)
-    for name in ("update", "watch", "volume")
+    for name in ("update", "volume")
 }
 
 NAME = "peloton"

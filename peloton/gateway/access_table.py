@@ -182,6 +182,10 @@ def _names(hosts: Iterable[Any]) -> list[str]:
     return [one.hostname for one in islice(hosts, SHOWN_HOSTS_MAX)]
 
 
+def _components(sent: Any) -> Objects:
+    return {"components": [*sent.components[:SHOWN_RANGES_MAX]]}
+
+
 def _nothing_named(sent: Any) -> Objects:
     return {}
 
@@ -227,6 +231,9 @@ EVENTS = "peloton.private.eventstream.EventStreamService"
 POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamService"
 SERVICES = "peloton.api.v1alpha.job.stateless.svc.JobService"
 UPDATES = "peloton.api.v0.update.svc.UpdateService"
+ENDPOINTS = "peloton.ops.v1.Endpoints"
+WATCHES = "peloton.api.v1alpha.watch.svc.WatchService"
+ADMIN = "peloton.api.v1alpha.admin.svc.AdminService"
 JOB_CACHE = "peloton.private.jobmgr.JobManagerService"
 
 _MAINTAINED = AccessRow(ADMINISTER, _cluster)._replace(objects=_hosts)
@@ -461,6 +468,11 @@ _FIRST: dict[str, AccessRow] = {
     f"{SERVICES}.QueryJobs": FILTERED,
     f"{SERVICES}.ListJobs": FILTERED,
     f"{SERVICES}.GetJobIDFromJobName": FILTERED,
+    f"{ENDPOINTS}.ListEndpoints": _BY_OPS_ID,
+    f"{WATCHES}.Watch": FILTERED,
+    f"{WATCHES}.Cancel": OPEN,  # an id is known to who has been told it
+    f"{ADMIN}.Lockdown": _OF_CLUSTER._replace(objects=_components),
+    f"{ADMIN}.RemoveLockdown": _OF_CLUSTER._replace(objects=_components),
     f"{JOB_CACHE}.QueryJobCache": FILTERED,
     f"{JOB_CACHE}.GetInstanceAvailabilityInfoForJob": _BY_NAMED_JOB,
     f"{JOB_CACHE}.GetJobCache": _BY_NAMED_JOB,

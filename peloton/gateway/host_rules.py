@@ -59,7 +59,11 @@ def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
         code = "gang" if view.code == "GANG" else "other"
         yield ops.Blocker(code=code, text=view.because, change=change)
     for rule, hosts in counts:
-        yield blocker_of_rule(rule, hosts, request=request)
+        if rule == r.LAUNCHES_STOPPED:
+            change = "an operator lets them go on: `peloton admin unlock Launch`"
+            yield ops.Blocker(code="lockdown", text=view.because, change=change)
+        else:
+            yield blocker_of_rule(rule, hosts, request=request)
 
 
 def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 from peloton import __version__
 from peloton.gateway.archive_notes import archive_notes
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.endpoints import endpoints_json
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.guard import Guard
 from peloton.gateway.http_transport import BoundedServer, BoundedServer6, LimitedHandler
@@ -37,6 +38,8 @@ from peloton.settings.config import Address, is_loopback
 
 DOWNLOAD_CHUNK_BYTES = 64 * 1024
 CLOSE_POLL_S = 0.05
+SERVICE = re.compile(r"/services/([^/]{1,200})/endpoints")
+NO_TOKEN = "send `Authorization: Bearer` and the token of this daemon\n"
 RANGE = re.compile(r"bytes=(\d{1,18})-", re.ASCII)
 NO_LINK = (
     "files are sent for a path that BrowseSandbox has answered, within ten minutes; or with "
@@ -150,6 +153,8 @@ class HttpHandler(LimitedHandler):
         }
         if path in known:
             known[path]()
+        elif (service := SERVICE.fullmatch(path)) is not None:
+            self._endpoints(service[1])
         elif path in ("/files/browse", "/files/download"):
             self._files(path, query.get("path", [""])[0])
         elif path.startswith("/files/"):
@@ -170,6 +175,15 @@ class HttpHandler(LimitedHandler):
             return
         first = "OK" if well else "not ready" if condition.live else "stopping"
         self._send_text(status, "".join(f"{escaped(str(line))}\n" for line in (first, *reasons)))
+
+    def _endpoints(self, job: str) -> None:
+        """Where the instances of a service are; for those who may read files, too."""
+        knows = self.access.knows(self.headers.get("Authorization", ""))
+        if self.access.links is not None and not knows:
+            self._send_text(HTTPStatus.FORBIDDEN, NO_TOKEN)
+            return
+        body, status = endpoints_json(self.cluster, job)
+        self._answer(body, JSON, status=status)
 
     def _files(self, path: str, wanted: str) -> None:
         if not wanted:

@@ -145,19 +145,25 @@ class JobManager:
     def Restart(self, sent: job.RestartRequest, context: Context) -> Any:
         """New runs of instances of a service, a batch at a time."""
         batch = sent.restartConfig.batchSize
-        order = roll(self._cluster_client, sent, context, kind=WorkflowTypes.RESTART, batch=batch)
+        order = roll(
+            self._cluster_client, sent, context=context, kind=WorkflowTypes.RESTART, batch=batch
+        )
         return job.RestartResponse(**order)
 
     def Start(self, sent: job.StartRequest, context: Context) -> Any:
         """Instances of a service that were stopped begin new runs, a batch at a time."""
         batch = sent.startConfig.batchSize
-        order = roll(self._cluster_client, sent, context, kind=WorkflowTypes.START, batch=batch)
+        order = roll(
+            self._cluster_client, sent, context=context, kind=WorkflowTypes.START, batch=batch
+        )
         return job.StartResponse(**order)
 
     def Stop(self, sent: job.StopRequest, context: Context) -> Any:
         """Instances of a service end, a batch at a time."""
         batch = sent.stopConfig.batchSize
-        order = roll(self._cluster_client, sent, context, kind=WorkflowTypes.STOP, batch=batch)
+        order = roll(
+            self._cluster_client, sent, context=context, kind=WorkflowTypes.STOP, batch=batch
+        )
         return job.StopResponse(**order)
 
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:

@@ -18,7 +18,7 @@ from peloton.runtime.vocabulary import Refused
 
 
 def roll(
-    cluster_client: ClusterClient, sent: Any, context: Context, *, kind: WorkflowTypes, batch: int
+    cluster_client: ClusterClient, sent: Any, *, context: Context, kind: WorkflowTypes, batch: int
 ) -> dict[str, Any]:
     """Begin the workflow; the fields of the answer."""
     view = existing_job(cluster_client, sent.id.value, context=context)

@@ -179,7 +179,7 @@ def _container(
         raise BadConfig(f"{where}.mesos_spec.docker_parameters", "are of docker containers only")
     if container.HasField("container"):
         older = container.container
-        same = not container.image or container.image == _image_of(older)
+        same = not container.image or container.image == image_of(older)
         _agree(same, f"{field}.image", of="container")
         return older
     if not container.image:
@@ -241,7 +241,7 @@ def pod_spec_of(config: task.TaskConfig, pod_name: str = "") -> pod.PodSpec:
 
 
 def _container_of(config: task.TaskConfig) -> pod.ContainerSpec:
-    found = pod.ContainerSpec(name=config.name, image=_image_of(config.container))
+    found = pod.ContainerSpec(name=config.name, image=image_of(config.container))
     if config.HasField("resource"):
         found.resource.CopyFrom(_recast(pod.ResourceSpec, config.resource))
     if config.HasField("healthCheck"):
@@ -263,7 +263,7 @@ def _put_mesos(found: pod.PodSpec, config: task.TaskConfig) -> None:
     """What of the newer form is said beside the container."""
     if config.HasField("command"):
         found.mesos_spec.shell = config.command.shell
-    if _image_of(config.container):
+    if image_of(config.container):
         docker = config.container.type == mesos.ContainerInfo.DOCKER
         spec = MesosPod
         found.mesos_spec.type = spec.CONTAINER_TYPE_DOCKER if docker else spec.CONTAINER_TYPE_MESOS
@@ -272,5 +272,6 @@ def _put_mesos(found: pod.PodSpec, config: task.TaskConfig) -> None:
                 found.mesos_spec.docker_parameters.add(key=one.key, value=one.value)
 
 
-def _image_of(container: Any) -> str:
+def image_of(container: Any) -> str:
+    """The name of the image of a container in the older form; "" without one."""
     return str(container.docker.image or container.mesos.image.docker.name)

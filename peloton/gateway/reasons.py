@@ -72,6 +72,8 @@ def reason_at_rest(view: InstanceView, job: JobView, *, alone: bool) -> Reason:
     """The state of an instance that waits for nothing; `alone` adds its host and times."""
     host = f" on {view.host.partition('/')[2]}" if view.host and alone else ""
     began, ended = rfc3339(view.started_at)[:19], rfc3339(view.ended_at)[:19]
+    if view.code == "SPARE":
+        return Reason("cannot-be-spared", f"runs{host}, and is to give way: {view.because}")
     if view.state == "RUNNING":
         return Reason("running", "runs" + host + (f" since {began}Z" if alone and began else ""))
     text = _killed(view, job) if view.state == "KILLED" else outcome_text(view)

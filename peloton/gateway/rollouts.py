@@ -43,7 +43,7 @@ def rollouts_of(
     return tuple(found.get(number, RolloutView()) for number in range(numbers.stop))
 
 
-def members(rollouts: Rollouts, workflow: WorkflowView, name: str) -> list[int]:
+def members(rollouts: Rollouts, workflow: WorkflowView, *, name: str) -> list[int]:
     """The instances of this set of the rollouts; none of a workflow that is not the last one."""
     return [
         number * SLICE_SIZE + member
@@ -53,7 +53,7 @@ def members(rollouts: Rollouts, workflow: WorkflowView, name: str) -> list[int]:
     ]
 
 
-def events_of(rollouts: Rollouts, workflow: WorkflowView, instance: int) -> list[Event]:
+def events_of(rollouts: Rollouts, workflow: WorkflowView, *, instance: int) -> list[Event]:
     """What the workflow did to an instance, the newest first; nothing to one that is none of it."""
     number, member = divmod(instance, SLICE_SIZE)
     if number >= len(rollouts):
@@ -95,10 +95,10 @@ def add_instances(
     found: stateless.WorkflowInfo, workflow: WorkflowView, *, rollouts: Rollouts
 ) -> None:
     """Tell of the last workflow whom it changes, and who is under way."""
-    found.status.instances_current.extend(members(rollouts, workflow, "current"))
-    found.instances_added.extend(closed_ranges(members(rollouts, workflow, "added")))
-    found.instances_removed.extend(closed_ranges(members(rollouts, workflow, "removed")))
-    found.instances_updated.extend(closed_ranges(members(rollouts, workflow, "updated")))
+    found.status.instances_current.extend(members(rollouts, workflow, name="current"))
+    found.instances_added.extend(closed_ranges(members(rollouts, workflow, name="added")))
+    found.instances_removed.extend(closed_ranges(members(rollouts, workflow, name="removed")))
+    found.instances_updated.extend(closed_ranges(members(rollouts, workflow, name="updated")))
 
 
 def closed_ranges(instances: Iterable[int]) -> Iterator[pod.InstanceIDRange]:

@@ -23,15 +23,19 @@ from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v0.task.svc import task_svc_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.gateway.access_table import ACCESS_TABLE
+from peloton.gateway.admin import AdminService
 from peloton.gateway.audit import AuditLog
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.endpoints import Endpoints
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.gate import GateOf
 from peloton.gateway.gates import Gates
@@ -40,6 +44,7 @@ from peloton.gateway.host_service import HostService
 from peloton.gateway.intake import Intake
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.kill_switch import KillSwitch
+from peloton.gateway.lockdowns import FollowedLocks, NoLocks, refusing
 from peloton.gateway.ops import Ops
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.plans import Plans
@@ -49,6 +54,7 @@ from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.schedules import Schedules
 from peloton.gateway.second_services import JobService, ResourcePoolService, TaskService
+from peloton.gateway.service_watches import WATCHES_MAX, WatchService
 from peloton.gateway.serving import Server
 from peloton.gateway.short_names import add_short
 from peloton.gateway.stateless import StatelessJobs
@@ -56,7 +62,7 @@ from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.gateway.update_service import UpdateService
-from peloton.ops.v1 import ops_pb2, plans_pb2, schedules_pb2
+from peloton.ops.v1 import endpoints_pb2, ops_pb2, plans_pb2, schedules_pb2
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from peloton.settings.notify import NO_URLS, AllowedUrls
 
@@ -75,7 +81,8 @@ class ServerOptions(NamedTuple):
     `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
     `notify` has the URLs where ends of jobs may be told. `images_run`: tasks with a container image
     are containers. `kills`: whether kills of the private services pass. `scarce_gpu`: hosts with
-    gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed.
+    gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed. `watches`:
+    how many streams of WatchService may be open. `locks`: what is locked down.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -86,6 +93,8 @@ class ServerOptions(NamedTuple):
     kills: KillSwitch | None = None
     scarce_gpu: bool = False
     strategies: StrategyChoice = STANDARD_STRATEGIES
+    watches: int = WATCHES_MAX
+    locks: FollowedLocks = NoLocks()
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -114,6 +123,7 @@ def build_server(
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
+    server.locked = refusing(options.locks, ACCESS_TABLE)
     kills = options.kills or KillSwitch()
     served = _services(cluster_client, boxes, feed=feed, images_run=options.images_run, kills=kills)
     scarce_gpu = options.scarce_gpu
@@ -125,6 +135,15 @@ def build_server(
         (
             plans_pb2.DESCRIPTOR.services_by_name["Plans"],
             Plans(cluster_client, scarce_gpu=scarce_gpu),
+        ),
+        (
+            admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"],
+            AdminService(cluster_client, options.locks),
+        ),
+        (endpoints_pb2.DESCRIPTOR.services_by_name["Endpoints"], Endpoints(cluster_client)),
+        (
+            watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"],
+            WatchService(cluster_client, feed, watches_max=options.watches),
         ),
     ]
     names = {*services()}

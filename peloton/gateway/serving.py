@@ -39,7 +39,7 @@ from peloton.gateway.receiving import answer_next, parsed, take_one
 THREADS_MAX = 64
 CALLS_MAX = 1024
 """Concurrent calls that need a thread; further calls get RESOURCE_EXHAUSTED."""
-LONG_CALLS_MAX = 8192
+LONG_CALLS_MAX = 20_000
 """Concurrent calls that wait or stream."""
 AT_ONCE_BYTES_MAX = 16 * 1024
 """A larger request is not parsed on the thread that all calls share."""
@@ -99,7 +99,10 @@ class Server:
         self._lock = threading.Lock()
         self._long: dict[asyncio.Task[None], None] = {}
         self._stopping = False
+        self.locked: Callable[[str], str] = lambda method: ""
+        """Why no call of this name is answered now; "" where each is."""
         self._begins: dict[str, Begin] = {}
+        self._named: dict[str, str] = {}  # the full name of a method by its path
         self._gates_at: dict[str, MethodGate | None] = {}
         self._refusals: Mapping[str, str] = {}
         most = LONG_CALLS_MAX + 2 * CALLS_MAX
@@ -116,6 +119,7 @@ class Server:
                 begin = self._handler(servicer, method, gate=gate)
                 for path in (f"/{name}/{method.name}" for name in names):
                     self._begins[path], self._gates_at[path] = begin, gate
+                    self._named[path] = method.full_name
 
     def add_each(self, path: str, answer: Callable[[bytes], bytes]) -> None:
         """Serve a call that answers each message of a stream with one, without waiting."""
@@ -187,6 +191,10 @@ class Server:
                 call.principal = claimed(sent, host_of(call.peer()))
                 gate.refused(call)
             raise
+        locked = self.locked(self._named.get(call.method, ""))
+        if locked:
+            self._refuse_locked(call, locked)
+            return
         if call.method in authn.OPEN_PATHS:  # who proves nothing takes no room of others
             call.intake = self._open_intake
         begin = self._begins.get(call.method)
@@ -195,6 +203,12 @@ class Server:
             return
         text = self._refusals.get(call.method, "Method not found!")
         call.end(CallCode.UNIMPLEMENTED.value[0], text)
+
+    def _refuse_locked(self, call: CoreCall, text: str) -> None:
+        gate = self._gates_at.get(call.method)
+        if gate is not None:
+            gate.refused(call)
+        call.end(CallCode.INTERNAL.value[0], text)
 
     def _handler(self, servicer: Any, rpc: MethodDescriptor, *, gate: MethodGate | None) -> Begin:
         method, name = getattr(servicer, rpc.name), rpc.full_name

@@ -166,12 +166,14 @@ class StatelessJobs:
         if not some:
             return svc.ListJobWorkflowsResponse()
         rollouts = rollouts_of(self._cluster_client, view, context=context)
-        infos = [workflow_info(view, one, rollouts) for one in some]
+        infos = [workflow_info(view, one, rollouts=rollouts) for one in some]
         if sent.instance_events:
             limit = sent.instance_events_limit
             for info, one in zip(infos, some, strict=True):
                 for instance in instances_with_events(rollouts, one):
-                    events = wire_events(one, events_of(rollouts, one, instance), limit=limit)
+                    events = wire_events(
+                        one, events_of(rollouts, one, instance=instance), limit=limit
+                    )
                     info.instance_events.add(instance_id=instance, events=events)
         return svc.ListJobWorkflowsResponse(workflow_infos=infos)
 
@@ -184,7 +186,7 @@ class StatelessJobs:
             end(context, Code.UNAVAILABLE, text="job runtime does not have workflow")
         one, instance = view.workflows[0], sent.instance_id
         rollouts = rollouts_of(self._cluster_client, view, context=context, instance=instance)
-        events = wire_events(one, events_of(rollouts, one, instance), limit=sent.limit)
+        events = wire_events(one, events_of(rollouts, one, instance=instance), limit=sent.limit)
         return svc.GetWorkflowEventsResponse(events=events)
 
     def _controlled(self, sent: Any, context: Context, *, order: WorkflowOrders) -> str:
@@ -222,7 +224,7 @@ class StatelessJobs:
         found = svc.GetJobResponse(job_info=info)
         if asked is None and view.workflows:
             rollouts = rollouts_of(self._cluster_client, view, context=context)
-            found.workflow_info.CopyFrom(workflow_info(view, view.workflows[0], rollouts))
+            found.workflow_info.CopyFrom(workflow_info(view, view.workflows[0], rollouts=rollouts))
             current = found.workflow_info.status.instances_current
             info.status.workflow_status.instances_current.extend(current)
             found.job_info.status.CopyFrom(info.status)

@@ -86,7 +86,7 @@ class UpdateService:
         view, workflow = self._known(sent.updateId.value, context)
         rollouts = rollouts_of(self._cluster_client, view, context=context)
         sets = {
-            name: members(rollouts, workflow, name)
+            name: members(rollouts, workflow, name=name)
             for name in ("waiting", "current", "done", "failed", "added", "updated")
         }
         every = (*sets["waiting"], *sets["current"], *sets["done"], *sets["failed"])

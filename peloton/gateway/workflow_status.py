@@ -32,7 +32,7 @@ def workflow_status(view: JobView, workflow: WorkflowView) -> stateless.Workflow
 
 
 def workflow_info(
-    view: JobView, workflow: WorkflowView, rollouts: Rollouts
+    view: JobView, workflow: WorkflowView, *, rollouts: Rollouts
 ) -> stateless.WorkflowInfo:
     """All that is kept of it, its events the newest first."""
     found = stateless.WorkflowInfo(

@@ -52,7 +52,7 @@ class KeptGang:
         self.serial = serial
         self.seen_at = 0.0
         self.refused: dict[int, int] = {}
-        self.told_never = False
+        self.told_never: bool | None = False  # None: it is to be told in any case
 
     def excluded(self, index: HostIndex) -> list[int]:
         """The rows that refused it and have not reported more since."""
@@ -154,6 +154,13 @@ class GangWishes:
             free = self._free_in_all()
             yield Send(kept.wish.slice, found)
         self._next = None
+
+    def tell_all_again(self) -> None:
+        """What they were told is true no more, and they may fit on any host."""
+        self._left = len(self._kept)
+        for kept in self._kept.values():
+            kept.told_never = None
+        self.explain_all_again()
 
     def explain_all_again(self) -> None:
         """Other hosts are known than before: some could now run what none could, or the reverse."""

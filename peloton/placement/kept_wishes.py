@@ -50,7 +50,7 @@ class KeptWish:
         self.number = wish.number
         self.members = wish.members
         self.known = known
-        self.told_never = never
+        self.told_never: bool | None = never  # None: it is to be told in any case
         self.group = (wish.priority, known.number)
         self.seen_at = 0.0
         self.refused: dict[int, int] = {}
@@ -110,6 +110,11 @@ class KeptWishes:
         group[kept.serial] = kept
         self._seen(kept, now)
         return kept
+
+    def tell_all_again(self) -> None:
+        """What they were told is true no more."""
+        for kept in self._by_age.values():
+            kept.told_never = None
 
     def renew(self, wish: Wish, known: KnownShape, *, now: float) -> Bits:
         """The wish came (again): the members that are kept already, and keep their turn.

@@ -213,6 +213,12 @@ class Unplaced(Message, frozen=True, gc=False, array_like=True):
     kept: bool = False
 
 
+class LaunchesStopped(Message, frozen=True, gc=False, array_like=True):
+    """Daemon to its own placer: propose no host, and tell this text; "": propose again."""
+
+    text: str
+
+
 class AskRoom(Message, frozen=True, gc=False, array_like=True):
     """Slice to placer: what these hosts have free, for an order of a lot; answered `RoomFound`.
 
@@ -234,5 +240,12 @@ class RoomFound(Message, frozen=True, gc=False, array_like=True):
     free: tuple[Resources | None, ...]
 
 
-PLACER_MESSAGES: dict[int, type] = {1: Wish, 2: HostDeltas, 3: Declined, 4: AskRoom, 5: GangWish}
+PLACER_MESSAGES: dict[int, type] = {
+    1: Wish,
+    2: HostDeltas,
+    3: Declined,
+    4: AskRoom,
+    5: GangWish,
+    51: LaunchesStopped,
+}
 """What placers receive, by the numbers that are used between daemons."""

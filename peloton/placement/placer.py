@@ -32,13 +32,14 @@ from peloton.placement.messages import (
     Declined,
     GangWish,
     HostDeltas,
+    LaunchesStopped,
     Placed,
     SnapshotWanted,
     Wish,
 )
 from peloton.placement.proposals import Proposed, placed, unplaced
 from peloton.placement.proposer import HostProposals
-from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
+from peloton.placement.reasons import LAUNCHES_STOPPED, UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.reserved import ReservedHosts
 from peloton.placement.rooms import room_of
 from peloton.placement.shapes import KnownShape, KnownShapes
@@ -115,6 +116,7 @@ class Placer:
         self._freed: deque[FreedRows] = deque()
         self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
         self._to_explain: list[GroupKey] = []
+        self._stopped = ""  # why no host is proposed at all
 
     @property
     def wake_at(self) -> float | None:
@@ -142,13 +144,17 @@ class Placer:
                 self._receive(message, now)
             elif isinstance(message, Declined):
                 self._decline(message)
+            elif isinstance(message, LaunchesStopped):
+                self.stop_launches(message.text)
             elif isinstance(message, AskRoom):
                 asked.append(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
-        wishes, sends = self._reserved.serve(
-            wishes, self.kept, shapes=self._shapes, index=self.index
-        )
+        sends: list[Send] = []
+        if not self._stopped:
+            wishes, sends = self._reserved.serve(
+                wishes, self.kept, shapes=self._shapes, index=self.index
+            )
         sends += [room_of(self.index, each) for each in asked]
         if self.gangs.busy or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
@@ -164,6 +170,17 @@ class Placer:
         for inventory in self._feeds.due(now):
             sends.append(Send(inventory, SnapshotWanted(self.key)))
         return sends
+
+    def stop_launches(self, text: str) -> None:
+        """Propose no host, for this reason; "": propose them again, first to the kept wishes."""
+        if text == self._stopped:
+            return
+        self._stopped = text
+        if not text:
+            self._freed.append(FreedRows(np.arange(self.index.size)))
+        self.kept.tell_all_again()
+        self._to_explain = [*self.kept.groups()]
+        self.gangs.tell_all_again()
 
     def _receive(self, deltas: HostDeltas, now: float) -> None:
         self.index.receive(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
@@ -272,12 +289,16 @@ class Placer:
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> Proposed:
         """Rows for up to `count` members, and a host for each member that has one."""
+        if self._stopped:
+            return Proposed([], [], [])
         return self._proposer.propose(known, excluded, count=count, now=now)
 
     def why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
         """Why members have no host. A placer that has not met all hosts says `never` of none."""
         if self._shapes.of(known.need.shape).strategy is None:
             return self._no_strategy(known)
+        if self._stopped:
+            return Unschedulable(((LAUNCHES_STOPPED, 1),), self._stopped, False)
         failed = self._checks.failed(known.need, excluded, used=used)
         fit_if_empty = self._checks.fit_if_empty(known.need)
         why = unschedulable_reason(self.index, known.need, failed=failed, fit_if_empty=fit_if_empty)

@@ -34,6 +34,8 @@ UNKNOWN_TASKS = "unknown_task_labels"
 HOST_LIMIT = "mismatch_max_host_limit"
 QUARANTINED = "quarantined"
 UNKNOWN_STRATEGY = "unknown_strategy"
+LAUNCHES_STOPPED = "launches_stopped"
+"""No check of hosts: the placer proposes none. Counted once."""
 
 CHECK_REASONS = (
     MISMATCH_STATUS,

@@ -23,6 +23,7 @@ from peloton.sdk.ops import OpsCalls, WaitResult
 from peloton.sdk.plans import PlanCalls
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.schedules import ScheduleCalls
+from peloton.sdk.services import ServiceCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
 from peloton.sdk.wire import SERVICES, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
@@ -72,6 +73,7 @@ class Client:
         self.schedules = ScheduleCalls(self._wire)
         self.plans = PlanCalls(self._wire, self.pools)
         self.internals = InternalCalls(self._wire)
+        self.services = ServiceCalls(self._wire)
 
     @classmethod
     def found(

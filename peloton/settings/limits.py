@@ -12,18 +12,20 @@ import msgspec
 from peloton.settings.config import RECEIVE_MAX_BYTES
 
 CHECKPOINT_BYTES_MIN = 1024 * 1024
+WATCHES, WATCHES_MAX = 1000, 16_384
 QUARANTINE_AFTER, QUARANTINE_AFTER_MAX = 10, 30
 SCARCE_TYPES = ("GPU",)
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`quarantine_after`: 0, hosts are never quarantined. Hosts that have one of
-    `scarce_resource_types` are for tasks that ask for it."""
+    `scarce_resource_types` are for tasks that ask for it. `watches`: streams of WatchService."""
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
     checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
     quarantine_after: int = QUARANTINE_AFTER
     scarce_resource_types: list[str] = []
+    watches: int = WATCHES
 
 
 def limit_problems(found: LimitSettings, field: str) -> Iterator[str]:
@@ -32,6 +34,7 @@ def limit_problems(found: LimitSettings, field: str) -> Iterator[str]:
         "receive_max_bytes": (1024, 2**31 - 1),
         "checkpoint_bytes_min": (1, 2**40),
         "quarantine_after": (0, QUARANTINE_AFTER_MAX),
+        "watches": (0, WATCHES_MAX),
     }
     for name, (least, most) in ranges.items():
         number = getattr(found, name)

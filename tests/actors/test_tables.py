@@ -22,6 +22,7 @@ from peloton.actors.job.name import goals as name_
 from peloton.actors.job.slice import goals as slice_
 from peloton.actors.job.workflow import goals as workflow
 from peloton.actors.job.workflow.messages import WorkflowStates
+from peloton.actors.lockdown import goals as lockdown
 from peloton.actors.respool import goals as respool
 from peloton.actors.respool.lot import goals as lot
 from peloton.actors.schedule import goals as schedule
@@ -45,6 +46,7 @@ TABLES: Mapping[str, tuple[Any, type[enum.Enum], type[enum.Enum]]] = {
     "host": (host.TABLE, HostStates, host.HostGoals),
     "archive": (archive.TABLE, archive.ArchiveStates, archive.ArchiveGoals),
     "inventory": (inventory.TABLE, inventory.InventoryStates, inventory.InventoryGoals),
+    "lockdown": (lockdown.TABLE, lockdown.LockdownStates, lockdown.LockdownGoals),
 }
 PAIRS = [
     pytest.param(name, state, goal, id=f"{name}-{state.name}-{goal.name}")

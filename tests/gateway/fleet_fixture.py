@@ -25,6 +25,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.assembly.kinds import kinds
+from peloton.assembly.lockdowns import GatedBackend, LockFollower, stop_placer
 from peloton.assembly.notifier import Notifier
 from peloton.assembly.placer_service import PlacerService
 from peloton.assembly.readiness import Readiness
@@ -179,21 +180,27 @@ def running(
     """A cluster that is gone afterwards; on a journal and a backend of its own, or on these."""
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
     backend = backend or simulated.SimulatedBackend(HOSTS)
+    placer = PlacerService(inventories)
+    gate = GatedBackend(backend, lambda mail: root.region.tell(mail))
     root = start(
         of_kinds or kinds(SIZES),
         journal or SqliteJournal(folder / "journal.db"),
         sizes=SIZES,
         clock=SystemClock(),
-        services={"placer": PlacerService(inventories), backend.key: backend},
+        services={"placer": placer, backend.key: gate},
     )
     allowed = AllowedUrls([LOOPBACK])
     notifier = Notifier(allowed, cluster="test", report=print)
     http = server = None
+    locks = LockFollower(root.region)
+    locks.on_change(gate.obey)
+    locks.on_change(stop_placer(root.region.tell, lambda: placer.placer.key))
     try:
         region = root.region
         root.opened.result(WAIT_S_MAX)
         region.register_service(notifier.key, notifier, outward=True)
         notifier.start(region.tell)
+        locks.start()
         region.tell([Envelope(ROOT, OpenRoot())])
         region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])
         labels = (Label("rack", "r1"),)
@@ -209,7 +216,9 @@ def running(
             ["127.0.0.1:0"],
             authentication=Authentication.open(),
             boxes=SandboxFiles(runs, (http.address.host, http.address.port)),
-            options=options._replace(receive_max_bytes=RECEIVE_BYTES_MAX, notify=allowed),
+            options=options._replace(
+                receive_max_bytes=RECEIVE_BYTES_MAX, notify=allowed, locks=locks
+            ),
         )
         server.start()
         api = f"127.0.0.1:{ports[0]}"
@@ -220,6 +229,7 @@ def running(
             server.stop(0).wait(5)
         if http is not None:
             http.close()
+        locks.stop()
         root.stop()
         notifier.close()
 

@@ -31,11 +31,15 @@ from peloton.api.v0.respool.svc import respool_svc_pb2 as respool_svc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task.svc import task_svc_pb2 as task_svc
 from peloton.api.v0.update.svc import update_svc_pb2 as update_svc
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as admin_svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as stateless_svc
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as watch_svc
 from peloton.gateway.access_table import (
     ACCESS_TABLE,
+    ADMIN,
     COUNTERPARTS,
+    ENDPOINTS,
     EVENTS,
     FILTERED,
     HOST_MANAGER,
@@ -47,6 +51,7 @@ from peloton.gateway.access_table import (
     SCHEDULES,
     SERVICES,
     UPDATES,
+    WATCHES,
 )
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.gates import Gates, UnlistedMethod
@@ -56,10 +61,10 @@ from peloton.gateway.permissions import Permissions
 from peloton.gateway.serving import Server
 from peloton.gateway.stateless_specs import job_spec_of
 from peloton.gateway.unimplemented import MODULES
+from peloton.ops.v1 import endpoints_pb2, schedules_pb2_grpc
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as plans
 from peloton.ops.v1 import schedules_pb2 as wire
-from peloton.ops.v1 import schedules_pb2_grpc
 from peloton.private.eventstream import eventstream_pb2 as eventstream
 from peloton.private.eventstream.v1alpha.eventstreamsvc import eventstreamsvc_pb2 as eventstreamsvc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
@@ -100,6 +105,7 @@ def services() -> list[ServiceDescriptor]:
         _module(ops.DESCRIPTOR),
         _module(wire.DESCRIPTOR),
         _module(plans.DESCRIPTOR),
+        _module(endpoints_pb2.DESCRIPTOR),
         _module(health_pb2.DESCRIPTOR),
     )
     found = [one for each in modules for one in each.DESCRIPTOR.services_by_name.values()]
@@ -137,6 +143,13 @@ class Objects:
         if fresh or key not in self._jobs:
             self._jobs[key] = self._fleet.job(PATHS[relation], creator)
         return self._jobs[key]
+
+    def service(self, relation: str, by: Principal) -> str:
+        """The id of a new service."""
+        if relation == "unknown":
+            return unknown_id()
+        creator = by if relation == "own" else None
+        return self._fleet.job(PATHS[relation], creator, type=job.SERVICE)
 
     def schedule(self, relation: str, by: Principal) -> str:
         """The name of a new schedule."""
@@ -433,6 +446,15 @@ REQUESTS: dict[str, Made] = {
     f"{JOB_CACHE}.RefreshJob": lambda o, r, by: jobmgrsvc.RefreshJobRequest(
         job_id={"value": o.job(r, by)}
     ),
+    f"{WATCHES}.Cancel": lambda o, r, by: watch_svc.CancelRequest(),
+    f"{WATCHES}.Watch": lambda o, r, by: watch_svc.WatchRequest(
+        start_revision=1, stateless_job_filter={}
+    ),
+    f"{ADMIN}.Lockdown": lambda o, r, by: admin_svc.LockdownRequest(),
+    f"{ADMIN}.RemoveLockdown": lambda o, r, by: admin_svc.RemoveLockdownRequest(),
+    f"{ENDPOINTS}.ListEndpoints": lambda o, r, by: endpoints_pb2.ListEndpointsRequest(
+        job_id=o.job(r, by)
+    ),
     f"{JOB_CACHE}.QueryJobCache": lambda o, r, by: jobmgrsvc.QueryJobCacheRequest(),
     "grpc.health.v1.Health.Check": lambda o, r, by: health_pb2.HealthCheckRequest(),
     "grpc.health.v1.Health.Watch": lambda o, r, by: health_pb2.HealthCheckRequest(),
@@ -519,7 +541,12 @@ def host_request(name: str) -> Any:
 WITHOUT_OBJECT = {f"{OPS}.ListQuarantine", f"{OPS}.Redrive", f"{OPS}.ListHosts"} | {
     f"{OPS}.ShowHost",
     f"{OPS}.ForgetHost",
-    *(name for name in REQUESTS if name.startswith((*HOST_SERVICES, "grpc.", "peloton.private."))),
+    f"{WATCHES}.Cancel",
+    *(
+        name
+        for name in REQUESTS
+        if name.startswith((*HOST_SERVICES, ADMIN, "grpc.", "peloton.private."))
+    ),
 }
 
 
@@ -596,12 +623,19 @@ def _streamed(
     stream = fleet.channel.unary_stream(f"/{service}/{name}")(
         sent.SerializeToString(), metadata=said_by(by), timeout=WAIT_S_MAX
     )
+    if method.startswith(WATCHES):  # it does not end: up to the end of what there is
+        found = [next(stream)]
+        while len(found) < 2 or len(found[-1]) > len(found[0]) + 9:
+            found.append(next(stream))
+        stream.cancel()
+        return CODE.OK, "", b"".join(found)
     return CODE.OK, "", b"".join(stream)
 
 
 def _shown(fleet: Guarded, objects: Objects, method: str, by: Principal) -> Iterator[str]:
     is_pools = method.startswith((POOLS, POOLS_2, POOLS_V1, f"{OPS}.ListPools"))
     made = objects.schedule if method.startswith(SCHEDULES) else objects.job
+    made = objects.service if method.startswith(WATCHES) else made
     ids = {
         relation: objects.pool(relation) if is_pools else made(relation, by)
         for relation in RELATIONS

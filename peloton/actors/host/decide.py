@@ -38,7 +38,7 @@ from peloton.actors.host.ledger import (
     replace,
     step,
 )
-from peloton.actors.host.maintenance import complete, no_host, start
+from peloton.actors.host.maintenance import asked_to_end, complete, no_host, start
 from peloton.actors.host.moving import move, move_owed, not_moved
 from peloton.actors.host.quarantine import QUARANTINE, quarantine_over
 from peloton.actors.host.reports import (
@@ -208,13 +208,13 @@ def phase_message(run: RunSet) -> Message:
 
 def owed(host: Host) -> tuple[Send, ...]:
     """Ends and refusals, which are sent until the tasks have seen them; that runs are held, until
-    their tasks start or cancel them; and a move's request."""
+    their tasks start or cancel them; a move's request; and what slices are asked to end."""
     ends = (
         run_reply(crowd, some, members=some.members)
         for crowd, some in host.runs.sets()
         if some.phase in (RunPhase.ENDED, RunPhase.REFUSED)
     )
-    return (*ends, *asked_again(host), *move_owed(host))
+    return (*ends, *asked_again(host), *move_owed(host), *asked_to_end(host))
 
 
 def due(host: Host, message: Due, at: At) -> Decision:

@@ -1,11 +1,9 @@
 """The ledger of a host: its runs, their phases, and what they hold.
 
-Alike runs of one crowd are one record with a set of members (`RunSet`), so that a thousand of them
-cost what one does; the names of runs are derived where somebody needs them.
-
-`RUN_TABLE` has the step a host takes in each phase of a run for each event. This module must not
-send: `decide` and `reports` take the steps. A run stays in the ledger until its task has seen its
-end, though its resources are free from the end on.
+Alike runs of one crowd are one record (`RunSet`), so that a thousand cost what one does; names of
+runs are derived where somebody needs them. A run stays in the ledger until its task has seen its
+end, though its resources are free from the end on. `RUN_TABLE` has the step of a host in each phase
+of a run for each event. This module must not send: `decide` and `reports` take the steps.
 """
 
 from __future__ import annotations
@@ -158,6 +156,7 @@ class LedgerRun(Value, frozen=True, gc=False, array_like=True):
     started_at: float | None = None  # where the start was reported long after it
     devices: tuple[int, ...] = ()  # indices of the gpus that are its own
     priority: int = 0  # of a run on slack
+    asks: bool = False  # its slice ends it for maintenance
 
     @property
     def pod(self) -> str:
@@ -182,6 +181,7 @@ class RunSet(Value, frozen=True, gc=False, array_like=True):
     started_at: float | None = None
     devices: tuple[int, ...] = ()
     priority: int = 0
+    asks: bool = False
 
 
 class Found(NamedTuple):
@@ -314,6 +314,7 @@ def one_run(crowd: Key, member: int, *, of: RunSet) -> LedgerRun:
         of.started_at,
         of.devices,
         of.priority,
+        of.asks,
     )
 
 

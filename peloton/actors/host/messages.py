@@ -1,7 +1,6 @@
 """Messages a host receives from tasks, its backend and operators, and those it sends to backends.
 
 A run is named by its pod id, `<job>-<instance>-<run>`, which is the backend's own task id too.
-
 Orders to a backend carry the shard's epoch, so that an older owner's are refused. What a backend
 must do with its messages is specified in `backends/port.py`.
 """
@@ -46,9 +45,9 @@ class Port(Value, frozen=True, gc=False, array_like=True):
 
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
-
     `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
-    runs of it than the launch allows."""
+    runs of it than the launch allows. `asks`: its slice ends it where the host goes down.
+    """
 
     resources: Resources
     value: str
@@ -64,6 +63,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     constraint: Constraint | None = None
     apart: Label | None = None
     priority: int = 0  # of those on slack
+    asks: bool = False
 
     @property
     def all_labels(self) -> tuple[Label, ...]:

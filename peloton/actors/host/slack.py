@@ -2,22 +2,23 @@
 
 Slack is cpu that the host's other runs hold and do not use. Its configuration says how much, or its
 backend measures it. Turns a report into the host's capacity, and a ledger that holds more slack
-than there is into orders to end runs: of those on slack that of the lowest priority first, then the
-newest. Such an end is not charged to its task, which queues again. What is not on slack is never
-ended here.
+than there is into orders to end runs: of those on slack that of the lowest priority first, of
+equals the newest, and services last. Such an end is not charged to its task, which queues again.
+The host is short of it already: so no job is asked whether it can spare an instance, which is down
+then as after a failure. What is not on slack is never ended here.
 """
 
 from __future__ import annotations
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import NamedRuns, RunPhase, names_of
+from peloton.actors.host.ledger import NamedRuns, RunPhase, RunSet, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.state import Host
 from peloton.actors.resources import EPSILON, amount
 from peloton.actors.task.messages import LEVEL_SLACK, SLACK_TAKEN
-from peloton.runtime.vocabulary import At, Bits, Decision, Send, counted, members_of
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted, members_of
 
 VICTIMS_MAX = 1000
 """Runs that are ended in one turn; the next turn follows at once."""
@@ -49,8 +50,7 @@ def take_slack_back(host: Host, at: At) -> Decision | None:
             over -= one.resources.slack * len(one.members)
     taken: NamedRuns = {}
     count = 0
-    # The lowest priority first, of equals the newest.
-    for crowd, one in sorted(on_slack, key=lambda each: (each[1].priority, -each[1].since)):
+    for crowd, one in sorted(on_slack, key=_turn):
         if over < EPSILON or count == VICTIMS_MAX:
             break
         if one.phase not in (RunPhase.ACCEPTED, RunPhase.STARTED):
@@ -68,6 +68,12 @@ def take_slack_back(host: Host, at: At) -> Decision | None:
         sends=(_stop(taken, text, at, host=host),),
         because=f"{counted(count, 'run on slack is', many='runs on slack are')} ended: {text}",
     )
+
+
+def _turn(each: tuple[Key, RunSet]) -> tuple[int, bool, float]:
+    """The lowest priority first; of equals services last, which may have a floor; the newest."""
+    _, one = each
+    return one.priority, one.asks, -one.since
 
 
 def _stop(taken: NamedRuns, text: str, at: At, *, host: Host) -> Send:

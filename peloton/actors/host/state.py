@@ -221,6 +221,7 @@ def _accepted(host: Host, fact: f.RunsAccepted | f.RunsHeld) -> Host:
         since=fact.at,
         labels=fact.spec.all_labels,
         priority=fact.spec.priority,
+        asks=fact.spec.asks,
     )
     if fact.ports:
         for member, ports in zip(fact.members, fact.ports, strict=True):
@@ -374,6 +375,7 @@ def _ender(
             ports=(),
             devices=(),
             priority=0,
+            asks=False,
             ended_at=at,
             labels=(),
             started_at=of.started_at if started_at is None else started_at,
@@ -425,7 +427,7 @@ def _removed(host: Host, fact: f.HostRemoved) -> Host:
 
 def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:
     def ending(of: RunSet) -> RunSet:
-        if of.phase not in (RunPhase.ACCEPTED, RunPhase.STARTED):
+        if of.asks or of.phase not in (RunPhase.ACCEPTED, RunPhase.STARTED):
             return of
         return replace(of, phase=RunPhase.KILLING, reason=fact.reason)
 

@@ -28,6 +28,7 @@ from peloton.actors.job.orders import (
     said_at_end,
     sender_of,
     slices_in,
+    spare_asked,
     tallied_by,
 )
 from peloton.actors.job.record import version_of
@@ -334,6 +335,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.ReplaceJob: workflows.replace_job,
     m.RestartJob: workflows.restart_job,
     m.ControlWorkflow: workflows.control,
+    m.SpareAsked: spare_asked,
     Due: due,
 }
 
@@ -366,6 +368,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ReplaceJob: missing,
     m.RestartJob: missing,
     m.ControlWorkflow: missing,
+    m.SpareAsked: _nothing,
     Due: _nothing,
 }
 

@@ -185,6 +185,19 @@ class ArchivedIn(Fact, frozen=True, gc=False, array_like=True):
     completed_at: float
 
 
+class BudgetShared(Fact, frozen=True, gc=False, array_like=True):
+    """So many members of these slices may be down from now on."""
+
+    allowances: tuple[tuple[int, int], ...]
+
+
+class SpareHeard(Fact, frozen=True, gc=False, array_like=True):
+    """A slice wishes that more of its members may be down: it is to tell how many, by a tally."""
+
+    number: int
+    asks: int
+
+
 FACTS: dict[int, type] = {
     1: OverridesGiven,
     2: JobMade,
@@ -212,4 +225,6 @@ FACTS: dict[int, type] = {
     24: WorkflowUndone,
     25: LeavesRaised,
     26: OpaqueChanged,
+    27: BudgetShared,
+    28: SpareHeard,
 }

@@ -14,6 +14,7 @@ from peloton.actors.job.notice_messages import NOTIFIER_MESSAGES as NOTIFIER_MES
 from peloton.actors.job.notice_messages import Notice as Notice
 from peloton.actors.job.notice_messages import NoticeHandled as NoticeHandled
 from peloton.actors.job.notice_messages import PostNotice as PostNotice
+from peloton.actors.job.slice.budget_messages import SpareAsked as SpareAsked
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
 from peloton.actors.job.spec import JobSpec as JobSpec
 from peloton.actors.job.spec import Override as Override
@@ -334,6 +335,7 @@ MESSAGES: dict[int, type] = {
     26: ReplaceJob,
     27: RestartJob,
     28: ControlWorkflow,
+    29: SpareAsked,
 }
 ANSWERS: dict[int, type] = {
     1: JobCreated,

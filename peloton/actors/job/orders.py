@@ -10,10 +10,12 @@ from typing import Any
 
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
+from peloton.actors.job.budget import budget_of, is_shared, share_budget, spare_heard
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
-from peloton.actors.job.record import known_use, version_of
+from peloton.actors.job.record import Share, known_use, version_of
+from peloton.actors.job.slice.budget_messages import SpareAsked
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening, slice_key
 from peloton.actors.job.state import EVOLVE, Job, known_uses
 from peloton.actors.job.throttle import to_release
@@ -67,9 +69,14 @@ def tallied_by(job: Job, facts: tuple[Fact, ...], *, now: float) -> Decision:
     moved: tuple[Fact, ...] = ()
     if folded.workflow is not None:
         moved, folded = go_on(folded, now=now)
+    spec = folded.spec
+    shared = share_budget(folded) if spec is not None and spec.maximum_unavailable else None
+    if shared is not None:
+        moved, folded = (*moved, shared), evolve(folded, shared)
     if moved:
-        sends = goals_of(folded, touched_by(before, folded))
-        return Decision(facts=(*facts, *raised, *moved), sends=sends, because=_moved(folded))
+        sends = goals_of(folded, touched_by(before, folded) | touched)
+        because = _moved(folded) if shared is None else "other slices may have instances down"
+        return Decision(facts=(*facts, *raised, *moved), sends=sends, because=because)
     if not raised:
         return Decision(facts=facts, sends=said_at_end(folded), because=ended)
     return Decision(
@@ -197,6 +204,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
             gang=0 if number else spec.gang,
             gang_together=spec.gang_together,
             strategy=spec.strategy,
+            service=spec.is_service,
         )
     return SetSliceGoal(
         version=job.version,
@@ -210,12 +218,24 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
         tallied=number in job.awaited,
         begins=_begins(job, number),
         rollout=job.workflow.order(number) if job.workflow is not None else None,
+        budget=budget_of(job, number) if spec.maximum_unavailable else None,
     )
 
 
 def _begins(job: Job, number: int) -> int | None:
     starts = job.throttled.slices.get(number) if job.throttled is not None else None
     return starts.released if starts is not None else None
+
+
+def spare_asked(job: Job, message: SpareAsked, at: At) -> Decision:
+    """A slice wishes for more: have it tell how many, and who is down by then."""
+    if not is_shared(job) or not job.is_wanted:
+        return Decision(because="nothing is shared")
+    if job.shares.get(message.number, Share()).heard >= message.asks:
+        return Decision(because="the wish is known")
+    fact = f.SpareHeard(message.number, message.asks)
+    sends = goals_of(spare_heard(job, fact), Bits.of(message.number))
+    return Decision(facts=(fact,), sends=sends, because="a slice wishes for more")
 
 
 def clipped(ranges: tuple[tuple[int, int], ...], instances: int) -> tuple[tuple[int, int], ...]:

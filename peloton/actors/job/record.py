@@ -33,6 +33,17 @@ class SliceReport(Value, frozen=True, gc=False, array_like=True):
     goal: int = 0  # the version of the goal that the slice held
 
 
+class Share(Value, frozen=True, gc=False, array_like=True):
+    """How many members of one slice may be down. `carried`: how many might have been before it was
+    lowered, which holds until the slice reports under a goal of the version `since` or later.
+    `heard`: the number of its last wish."""
+
+    allowance: int = 0
+    carried: int = 0
+    since: int = 0
+    heard: int = 0
+
+
 class Job(Value, frozen=True, gc=False, array_like=True):
     """One job. `version` numbers its goals; a slice is confirmed when it holds the newest.
 
@@ -73,6 +84,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     workflow_version: int = 1
     workflow: Workflow | None = None  # the last one
     past_workflows: tuple[Workflow, ...] = ()  # those before it, the newest last
+    shares: immutables.Map[int, Share] = immutables.Map()  # of how many may be down, by slice
     span: int = 0  # instances there may be yet, where they are more than the spec says
     opened: int = 0  # slices there are, where they are more than it needs
 

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from peloton.actors.job import facts as f
 from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
+from peloton.actors.job.budget import reshared, spare_heard
+from peloton.actors.job.budget import shared as budget_shared
 from peloton.actors.job.grants import (
     Use,
     count_of,
@@ -253,7 +255,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
     touched = [*grown, *lower]
     if (limited(known), known.max_running_time_s) != (limited(spec), spec.max_running_time_s):
         touched = [*range(slices_of(spec.instances))]
-    return replace(
+    changed = replace(
         job,
         spec=spec,
         version=version,
@@ -269,6 +271,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
     )
+    return reshared(job, changed)
 
 
 def _regranted(
@@ -346,6 +349,8 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.SliceVanished: lambda job, fact: replace(job, gone=job.gone | Bits.of(fact.number)),
     f.JobForgotten: lambda job, fact: None,
     f.GrantsRaised: _raised,
+    f.BudgetShared: budget_shared,
+    f.SpareHeard: spare_heard,
     f.InstancesStarted: _started,
     f.JobChanged: _changed,
     f.ChangePieceGiven: _piece,

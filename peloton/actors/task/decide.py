@@ -23,6 +23,7 @@ from peloton.actors.task.admitting import (
     queued,
     released,
 )
+from peloton.actors.task.giving_way import give_way, outcome_of, preempt
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
 from peloton.actors.task.state import (
     HOLDS,
@@ -146,20 +147,6 @@ def join_gang(task: Task, message: m.JoinGang, at: At) -> Decision:
     return Decision(because="it does not wait for its gang")
 
 
-def preempt(task: Task, message: m.Preempt, at: At) -> Decision:
-    """Give up what it holds: the run ends with its grace, one that waits for a host queues anew."""
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state == TaskStates.RUNNING and wanted:
-        cause = m.KillCause.PREEMPTED_FOR_GOOD if message.for_good else m.KillCause.PREEMPTED
-        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s, message.reason))
-        fact = f.TaskKilling(message.reason, cause)
-        return Decision(facts=(fact,), sends=(kill,), because=message.reason)
-    if task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted:
-        ticket = Send(LOT, Enqueue(task.ticket + 1))
-        return Decision(facts=(f.AdmissionRequested(),), sends=(ticket,), because=message.reason)
-    return Decision(because="preempted when it held nothing that it could give up")
-
-
 def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
     """The host granted resources."""
     if message.run != task.run or task.state not in ON_HOST:
@@ -193,7 +180,7 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="end of another run")
-    outcome = _outcome(task, message.outcome)
+    outcome = outcome_of(task, message.outcome)
     because = outcome.message or outcome.reason
     if task.state in HOLDS or _gives_back(task):
         report = Send(PARENT, HostRefused(because))  # nothing was started: no attempt was made
@@ -205,21 +192,6 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
         known = message.started_at is not None
         facts = (f.TaskStarted(message.started_at if known else message.at), *facts)
     return Decision(facts=facts, sends=sends, because=because)
-
-
-def _outcome(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
-    """As reported, but for a run that was killed because it ran too long, or for another pool."""
-    if task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
-        if reported.end == m.End.SUCCEEDED:
-            return reported
-        code, signal = reported.exit_code, reported.signal
-        return m.RunOutcome(m.End.KILLED, code, signal, m.PREEMPTED, task.because)
-    too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
-    if not too_long or reported.end == m.End.SUCCEEDED:
-        return reported
-    return m.RunOutcome(
-        m.End.KILLED, reported.exit_code, reported.signal, m.DEADLINE_EXCEEDED, task.because
-    )
 
 
 def gone(task: Task, message: m.RunGone, at: At) -> Decision:
@@ -296,6 +268,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.ParkAdmission: park_admission,
     m.TicketParked: parked,
     m.Renew: renew,
+    m.GiveWay: give_way,
     Due: due,
 }
 
@@ -341,6 +314,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ParkAdmission: _nothing,
     m.TicketParked: _nothing,
     m.Renew: _nothing,
+    m.GiveWay: _nothing,
     Due: _nothing,
 }
 

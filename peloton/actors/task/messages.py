@@ -62,6 +62,8 @@ class KillCause(enum.IntEnum):
     PREEMPTED_FOR_GOOD = 3  # the same, and its config says that it is not run again
     HOLD_DROPPED = 4  # it was never started: its gang found no room for all
     GANG_RESTART = 5  # its gang is restarted as one: a new run is free
+    MAINTENANCE = 6  # its host goes down: a new run is free, elsewhere
+    SPARED_RESTART = 7  # a new run was ordered, and its job could spare the instance
 
 
 PREEMPTED = "preempted"
@@ -244,6 +246,18 @@ class Preempt(Message, frozen=True, gc=False, array_like=True):
     for_good: bool = False
 
 
+class GiveWay(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: end this run, which their job can spare now, and begin the next one.
+
+    `cause`: for the maintenance of the host, or because a restart was ordered; in that case one
+    that waits out a pause does not wait any longer. Of another run than `run`, it says nothing.
+    """
+
+    run: int
+    cause: KillCause
+    reason: str
+
+
 class Accepted(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks, in answer to a repeated launch: this run waits for its start."""
 
@@ -321,6 +335,7 @@ MESSAGES: dict[int, type] = {
     20: ParkAdmission,
     21: TicketParked,
     22: Renew,
+    23: GiveWay,
 }
 
 

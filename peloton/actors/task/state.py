@@ -113,6 +113,19 @@ def may_retry(task: Task) -> bool:
     return task.free_try or task.failures < task.policy.max_failures
 
 
+def is_wanted(task: Task) -> bool:
+    """Whether it is to run for ever: what the floor of a service is counted from."""
+    return task.goal == TaskGoals.RUNNING
+
+
+def is_available(task: Task) -> bool:
+    """Whether an instance of a service does its work, and nothing is about to end its run.
+
+    The one place where that is said: floors, workflows and drains all ask here.
+    """
+    return task.state == TaskStates.RUNNING and is_wanted(task) and not task.ends_for_next
+
+
 def waits_for_gang(task: Task) -> bool:
     """Whether it has ended badly, and would be retried, but only with its gang."""
     if not task.policy.together or task.state not in BAD_ENDS:
@@ -129,6 +142,7 @@ _STATE_OF_END = {
 
 FREE_ENDS = frozenset((HOST_MAINTENANCE, SLACK_TAKEN))
 PREEMPTIONS = frozenset((KillCause.PREEMPTED, KillCause.PREEMPTED_FOR_GOOD))
+_GIVE_WAY = frozenset((KillCause.PREEMPTED, KillCause.MAINTENANCE))
 _LOST_OR_KILLED = frozenset((TaskStates.LOST, TaskStates.KILLED))
 
 replace = msgspec.structs.replace
@@ -188,6 +202,12 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
         return replace(task, state=TaskStates.KILLED)
     if task.again or task.renewal is not None:
         return replace(task, state=state)  # how it ended decides nothing: it is restarted
+    if task.state == TaskStates.KILLING and is_wanted(task):
+        # Nor does it count against a service how it ended, where it was told to end.
+        if task.cause == KillCause.SPARED_RESTART:
+            return replace(task, state=state, because="", **_FRESH_ATTEMPTS)
+        if task.cause in _GIVE_WAY:
+            return replace(task, state=state, free_try=True, because="")
     if task.state == TaskStates.KILLING and task.cause == KillCause.RUN_LIMIT:
         if state != TaskStates.SUCCEEDED:
             return replace(task, state=TaskStates.KILLED, free_try=False, because="")

@@ -22,6 +22,7 @@ from peloton.actors.job.messages import (
     StopJob,
     WorkflowOrdered,
 )
+from peloton.actors.job.slice.budget_messages import MemberRestarted
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.messages import CreatePool, PoolConfig
@@ -215,6 +216,8 @@ def _says_nothing_was_done(answer: Any) -> bool:
         return not answer.ranges
     if isinstance(answer, HostPoolChanged):
         return not answer.version  # the host may be there already
+    if isinstance(answer, MemberRestarted):
+        return not answer.wanted
     if isinstance(answer, WorkflowOrdered):
         return not answer.changed
     return isinstance(answer, JobUpdated | JobRefreshed) and not getattr(answer, "added", 0)

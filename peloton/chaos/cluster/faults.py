@@ -31,6 +31,7 @@ from peloton.chaos.cluster import (
     rolling,
     scheduling,
     servicing,
+    sparing,
     workload,
 )
 from peloton.chaos.cluster.cluster import SimulatedCluster
@@ -174,5 +175,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
     **gpu_work.WORK, **overcommit.WORK, **displacing.WORK, **servicing.WORK, **rolling.WORK,
-    **rolling.RESIZES,
+    **rolling.RESIZES, **sparing.WORK,
 }  # fmt: skip

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from peloton.actors.job.messages import ControlWorkflow, ReplaceJob, RestartJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.workflow.messages import (
@@ -118,9 +120,11 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
     reach(cluster, quiet, within_s=within_s)
     for job in _rolled(cluster):
         assert job.spec is not None
-        message = ReplaceJob(
-            service_spec(job.spec.instances, "last"), options=WorkflowOptions(batch=1)
+        spec = replace(
+            service_spec(job.spec.instances, "last"),
+            maximum_unavailable=job.spec.maximum_unavailable,
         )
+        message = ReplaceJob(spec, options=WorkflowOptions(batch=1))
         clients.command(OPERATOR, job.key, message=message)
 
     def all_done() -> bool:

@@ -41,6 +41,7 @@ from peloton.chaos.cluster import (
     rolling,
     scheduling,
     servicing,
+    sparing,
     tiny,
     workload,
 )
@@ -91,7 +92,7 @@ LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
-    rolling.RESIZED,
+    sparing.DRAWN, rolling.RESIZED,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -101,7 +102,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
     **dict.fromkeys(displacing.WORK, displacing.LEVEL),
     **dict.fromkeys(servicing.WORK, servicing.LEVEL),
-    **dict.fromkeys((*rolling.WORK, *rolling.RESIZES), servicing.LEVEL),
+    **dict.fromkeys((*rolling.WORK, *rolling.RESIZES, *sparing.WORK), servicing.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
@@ -245,6 +246,8 @@ def _fates(plan: ClusterPlan) -> RunFates:
         outcome = FAILURE if chance.random() < plan.failing else SUCCESS
         if larger.LARGE_NAME in run:
             return Fate(chance.choice((0.5, 1.0, plan.duration_s)), outcome)
+        if sparing.BOUNDED_NAME in run:
+            return Fate(chance.uniform(*sparing.LASTS_S), outcome)
         return Fate(chance.uniform(0.1, plan.duration_s), outcome)
 
     return fate
@@ -317,6 +320,7 @@ class StormRun:
         calm(self.cluster)
         self.checks.processes.calm(world.later)
         rolling.settle(self.cluster, within_s=REACHED_S_MAX)
+        sparing.settle(self.cluster, within_s=REACHED_S_MAX)
         servicing.end_all(self.cluster, within_s=REACHED_S_MAX)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         if scheduling.end_all(self.cluster, self.checks.promises.schedules):

@@ -130,6 +130,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         constraint=config.constraint,
         apart=apart,
         priority=opening.priority if resources.slack else 0,
+        asks=opening.service,
     )
     shape = Shape(
         resources=resources,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.job.slice.goals import reviving, unborn, unended
+from peloton.actors.job.slice.availability import down_tally, reviving, unborn
+from peloton.actors.job.slice.goals import unended
 from peloton.actors.job.slice.messages import Tally
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import Slice
@@ -41,7 +42,7 @@ def client_state(task: Task) -> str:
 
 
 NO_ROLLOUT = 0, 0, 0, False
-Phase = tuple[bool, int, tuple[tuple[str, int], ...], tuple[int, int, int, bool]]
+Phase = tuple[bool, int, tuple[tuple[str, int], ...], tuple[int, ...]]
 
 
 def phase(slice_: Slice, index: Any) -> Phase | None:
@@ -51,9 +52,14 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
     A slice that has begun all its instances uses no more of its grant than it has active ones: what
     it frees is granted to other slices by its tally, so each end is reported at once. With a
     throttle the job has to release the next start upon each end. A rollout that cannot use its
-    leave any more frees it for other slices, and what fails may end it.
+    leave any more frees it for other slices, and what fails may end it. Where slices share how many
+    may be down, one that comes back frees that for the others, who may wait for it.
     """
-    rollout = _rollout_phase(slice_.rollout) if slice_.rollout is not None else NO_ROLLOUT
+    rollout: tuple[int, ...] = NO_ROLLOUT
+    if slice_.rollout is not None:
+        rollout = _rollout_phase(slice_.rollout)
+    if slice_.budget is not None and slice_.budget.most:
+        rollout = (*rollout, *_down_phase(slice_, index, most=slice_.budget.most))
     begun, active = False, 0
     for task, raw in index.classes.items() if index is not None else ():
         if task.state in ENDED and not (task.policy.together and waits_for_gang(task)):
@@ -80,6 +86,12 @@ def _rollout_phase(rollout: Rollout) -> tuple[int, int, int, bool]:
     tally = rollout.tally
     left, failed = tally.left, tally.failed
     return tally.number, min(left + failed, rollout.order.leave), failed, left > 0
+
+
+def _down_phase(slice_: Slice, index: Any, *, most: int) -> tuple[int, int]:
+    """How many are down, as long as that leaves anything to others, and how many are wished."""
+    counted = down_tally(slice_, index)
+    return (min(counted.down, most), counted.wished) if counted is not None else (0, 0)
 
 
 def is_final(phase: Phase | None) -> bool:
@@ -116,6 +128,7 @@ def tally(slice_: Slice, at: At) -> Tally:
         versions=_versions(slice_, at),
         starts=slice_.starts,
         rollout=slice_.rollout.tally if slice_.rollout is not None else None,
+        down=down_tally(slice_, at.index) if slice_.budget is not None else None,
     )
 
 

@@ -14,6 +14,8 @@ import msgspec
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice import sparing
+from peloton.actors.job.slice.budget_messages import AskToEnd, RestartIfSpared, WishToSpare
 from peloton.actors.job.slice.configs import run_limit, spec_rows
 from peloton.actors.job.slice.counts import tally
 from peloton.actors.job.slice.evicting import evict, evict_nobody, room_found
@@ -51,7 +53,7 @@ from peloton.placement.messages import (
     RoomFound,
     Unplaced,
 )
-from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Send
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
 
 
 def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
@@ -237,7 +239,12 @@ def _metered(message: m.SetSliceGoal) -> bool:
 
 def _goal_fact(message: m.SetSliceGoal) -> f.SliceGoalSet:
     return f.SliceGoalSet(
-        message.version, message.goal, message.stopped, message.grant, message.begins
+        message.version,
+        message.goal,
+        message.stopped,
+        message.grant,
+        message.begins,
+        message.budget,
     )
 
 
@@ -299,6 +306,10 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Evict: evict,
     RoomFound: room_found,
     GangPlaced: gang_placed,
+    AskToEnd: sparing.ends_asked,
+    RestartIfSpared: sparing.restart,
+    WishToSpare: sparing.wish,
+    Due: sparing.wish_over,
 }
 
 
@@ -316,4 +327,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Evict: evict_nobody,
     RoomFound: _nothing,
     GangPlaced: gang_unknown,
+    AskToEnd: _nothing,
+    RestartIfSpared: sparing.no_member,
+    WishToSpare: _nothing,
+    Due: _nothing,
 }

@@ -1,7 +1,8 @@
 """Which members of a slice give up what they hold, when their pool has to give back.
 
 Turns an order of a lot (so many) into members: first those that wait for a host, which lose no
-work; then those that run, the newest first, for they lose the least. A run is ended only where its
+work; then those that run, the newest first, for they lose the least. Of a service no more of these
+are ended than it can spare. A run is ended only where its
 host then has room for a task that waits for it: a placer says what hosts have free. A gang that
 forms waits for its admission as one again. What was chosen is journaled with its order, so a repeat
 chooses nobody else. Must not choose how many.
@@ -13,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from peloton.actors.job.slice.facts import GangFormed, MembersEvicted
+from peloton.actors.job.slice.availability import asking, members_of_runs, spare_of, spared, told
+from peloton.actors.job.slice.budget_messages import SparedFor
+from peloton.actors.job.slice.facts import GangFormed, MembersEvicted, SpareWished
 from peloton.actors.job.slice.looks import ready_for_host
 from peloton.actors.job.slice.messages import Evict
 from peloton.actors.job.slice.state import PendingEviction, Slice, WishNotes
@@ -26,6 +29,7 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Se
 
 WANTED = (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
 NO_GAIN = "no task that waits would fit on the hosts of the others"
+NO_SPARE = "no more of its instances may be down at once"
 NO_MORE = "no others run or wait for a host"
 YOUNG = "no others have run for {} s, or wait for a host"
 TOO_EARLY = f"this owner has not read yet that the feature level is {LEVEL_PREEMPTION}"
@@ -46,16 +50,47 @@ def evict(slice_: Slice, message: Evict, at: At) -> Decision:
     order = PendingEviction(
         lot, message.number, message.count, message.need, message.reason, message.min_run_s
     )
+    return _decided(slice_, order, at)
+
+
+def _decided(slice_: Slice, order: PendingEviction, at: At, *, last: bool = False) -> Decision:
+    """Choose now, or ask first: a placer, or the job where other slices share what may be down."""
     idle, running = _candidates(slice_, order, at)
     chosen = idle[: order.count]
-    if len(chosen) == order.count or not running or order.need == Resources():
-        return _carry_out(slice_, order, at, chosen=chosen + running[: order.count - len(chosen)])
-    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    others = tuple(each for each in notes.evicting if each.lot != lot)
+    spare = spare_of(slice_, at.index)
+    if running and not spare and len(chosen) < order.count and not last and _shares(slice_):
+        count = max(min(order.count - len(chosen), len(running)), slice_.wished)
+        wish = (SpareWished(count),) if count > slice_.wished else ()
+        after = _noted(order, at, spare=True)
+        sends, because = asking(slice_, *wish), "asks its job whom it can spare"
+        return Decision(facts=wish, sends=sends, because=because, notes=after)
+    if len(chosen) == order.count or not (running and spare) or order.need == Resources():
+        most = min(order.count - len(chosen), spare)
+        return _carry_out(slice_, order, at, chosen=chosen + running[:most])
     hosts = tuple(dict.fromkeys(_hosts(running, at)))
-    ask = Send(PLACER_ANY, AskRoom(at.key, lot, order.number, hosts))
-    after = msgspec.structs.replace(notes, evicting=(*others, order))
+    ask = Send(PLACER_ANY, AskRoom(at.key, order.lot, order.number, hosts))
+    after = _noted(order, at, spare=False)
     return Decision(sends=(ask,), because="asks what hosts have free", notes=after)
+
+
+def _shares(slice_: Slice) -> bool:
+    return slice_.budget is not None and slice_.budget.most > slice_.budget.allowance
+
+
+def _noted(order: PendingEviction, at: At, *, spare: bool) -> WishNotes:
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    others = tuple(each for each in notes.evicting if each.lot != order.lot)
+    order = msgspec.structs.replace(order, spare=spare)
+    return msgspec.structs.replace(notes, evicting=(*others, order))
+
+
+def spared_step(slice_: Slice, at: At, *, last: bool = False) -> Decision | None:
+    """Carry out an order that waited for the job; `last`: with what it has given, if anything."""
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    waiting = [each for each in notes.evicting if each.spare]
+    if not waiting or not (last or spare_of(slice_, at.index)):
+        return None
+    return _decided(slice_, waiting[0], at, last=True)
 
 
 def evict_nobody(message: Evict, at: At) -> Decision:
@@ -79,12 +114,9 @@ def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
     free = dict(zip(message.hosts, message.free, strict=True))
     victims = zip(running, _hosts(running, at), strict=True)
     size = next(row.lot_shape.resources for row in slice_.specs if row.lot == order.lot)
-    left = order.count - len(chosen)
+    left = min(order.count - len(chosen), spare_of(slice_, at.index))
     chosen += gaining(victims, free, size=size, need=order.need, most=left)
-    others = tuple(each for each in notes.evicting if each.lot != order.lot)
-    after = msgspec.structs.replace(notes, evicting=others)
-    done = _carry_out(slice_, order, at, chosen=chosen)
-    return msgspec.structs.replace(done, notes=after)
+    return _carry_out(slice_, order, at, chosen=chosen)
 
 
 def gaining(
@@ -134,11 +166,22 @@ def _candidates(slice_: Slice, order: PendingEviction, at: At) -> tuple[list[int
     read = at.index.columns.read
     running = [
         (-(read("started_at", each) or 0.0), -each)
-        for each in _of_lot(at.index.where(_runs), order.lot, at)
+        for each in _of_lot(_running(slice_, at), order.lot, at)
     ]
     latest = order.min_run_s - at.now
     newest = sorted(each for each in running if not order.min_run_s or each[0] >= latest)
     return sorted(idle, reverse=True), [-member for _, member in newest]
+
+
+def _running(slice_: Slice, at: At) -> int:
+    """The members that may be ended; of a service, those that have not just been told to end.
+
+    What must never be preempted, as tasks that have a volume, is to be left out here.
+    """
+    running: int = at.index.where(_runs)
+    if slice_.spared:
+        running &= ~members_of_runs(told(slice_, at.index)).raw
+    return running
 
 
 def _of_lot(raw: int, lot: Key, at: At) -> Iterator[int]:
@@ -162,8 +205,10 @@ def _hosts(members: Iterable[int], at: At) -> Iterator[Key]:
 def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[int]) -> Decision:
     because = ""
     if len(chosen) < order.count:
-        count = sum(map(len, _candidates(slice_, order, at)))
-        why = NO_GAIN if count > len(chosen) else NO_MORE
+        idle, running = _candidates(slice_, order, at)
+        why = NO_GAIN if len(idle) + len(running) > len(chosen) else NO_MORE
+        if why == NO_GAIN and len(chosen) - len(idle) >= spare_of(slice_, at.index):
+            why = NO_SPARE
         if why == NO_MORE and order.min_run_s:
             why = YOUNG.format(f"{order.min_run_s:g}")
         because = f"{len(chosen)} of {order.count} give up what they hold: {why}"
@@ -177,13 +222,20 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
         for for_good, some in _by_end(slice_, members, at)
     ]
     facts: tuple[Fact, ...] = (fact,)
+    if slice_.budget is not None:
+        facts = (*spared(slice_, members, by=SparedFor.PREEMPTION, index=at.index), fact)
+        facts = (*facts, SpareWished(0)) if slice_.wished else facts
     if slice_.forming & members:
         # What is left of a gang could not start, and would keep others from starting: it is to be
         # admitted as one again.
         facts, left = (fact, GangFormed(slice_.gang_base)), slice_.forming - members
         sends += [Send(crowd, JoinGang(slice_.gang_round + 1), left)] if left else []
     text = because or counted(len(chosen), "instance is", many="instances are")
-    return Decision(facts=facts, sends=(answer, *sends), because=f"{text} preempted")
+    notes: WishNotes | None = at.notes
+    if notes is not None and notes.evicting:
+        others = tuple(each for each in notes.evicting if each.lot != order.lot)
+        notes = msgspec.structs.replace(notes, evicting=others)
+    return Decision(facts, (answer, *sends), because=f"{text} preempted", notes=notes)
 
 
 def _by_ticket(members: Bits, at: At) -> tuple[tuple[int, Bits], ...]:

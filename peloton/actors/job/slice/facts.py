@@ -5,6 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
+from peloton.actors.job.slice.budget_messages import Budget, SparedFor
 from peloton.actors.job.slice.messages import SliceOpening
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
 from peloton.actors.job.slice.rollouts import NewRow
@@ -29,6 +30,7 @@ class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
     stopped: Bits
     grant: int | None = None
     begins: int | None = None  # how many may have begun in all
+    budget: Budget | None = None  # how many may be down
 
 
 class MembersBegun(Fact, frozen=True, gc=False, array_like=True):
@@ -137,6 +139,36 @@ class MembersRemoved(Fact, frozen=True, gc=False, array_like=True):
     at: float = 0.0
 
 
+class MembersSpared(Fact, frozen=True, gc=False, array_like=True):
+    """These members, by their run, were available and are taken down, within the allowance.
+
+    `still`: members of earlier such facts that have not learned of it yet.
+    """
+
+    runs: tuple[tuple[int, Bits], ...]
+    by: SparedFor
+    still: tuple[tuple[int, Bits], ...] = ()
+
+
+class EndsAsked(Fact, frozen=True, gc=False, array_like=True):
+    """This host asks that these runs end, which cannot be spared yet; none: it waits for none."""
+
+    host: Key
+    runs: tuple[tuple[int, Bits], ...]
+
+
+class SpareWished(Fact, frozen=True, gc=False, array_like=True):
+    """So many more than the allowance are to be down for what does not wait; 0: none any more."""
+
+    count: int
+
+
+class RestartGiven(Fact, frozen=True, gc=False, array_like=True):
+    """This member was told to begin a new run; a repeat of the request finds its answer."""
+
+    member: int
+
+
 FACTS: dict[int, type] = {
     1: SliceOpened,
     2: SliceGoalSet,
@@ -152,5 +184,9 @@ FACTS: dict[int, type] = {
     12: LeaveChanged,
     13: MembersTaken,
     14: MembersSettled,
+    15: MembersSpared,
+    16: EndsAsked,
+    17: SpareWished,
+    18: RestartGiven,
     25: MembersRemoved,
 }

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from peloton.actors.job.slice.availability import reviving, unborn
+from peloton.actors.job.slice.evicting import spared_step
 from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
 from peloton.actors.job.slice.gang import gang_step, recall_at
 from peloton.actors.job.slice.looks import (
@@ -23,7 +25,8 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.actors.job.slice.renewing import rollout_step
-from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
+from peloton.actors.job.slice.sparing import ends_step
+from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
 from peloton.actors.task.state import ENDED, Admission, Task, waits_for_gang
 from peloton.placement.messages import PLACER_ANY, Wish
@@ -127,24 +130,6 @@ def _wishes(slice_: Slice, fresh: Bits, *, at: At, notes: WishNotes) -> list[Sen
         )
         sends.append(Send(PLACER_ANY, wish_))
     return sends
-
-
-def unborn(slice_: Slice, index: Any) -> Bits:
-    """Members that have begun, and whose tasks are created in this very frame."""
-    missing = (1 << slice_.count) - 1 & ~slice_.gone.raw
-    if index is not None:
-        missing &= ~index.present
-    if missing and slice_.closed:
-        missing &= ~slice_.waiting.raw
-    return Bits(missing) if missing else NO_MEMBERS
-
-
-def reviving(slice_: Slice, index: Any) -> Bits:
-    """Members that were told of their restart, and learn of it in this very frame."""
-    if not slice_.reviving.raw or index is None:
-        return NO_MEMBERS
-    version = slice_.version
-    return slice_.reviving & Bits(index.where(lambda task: task.restart < version))
 
 
 def unended(slice_: Slice, index: Any) -> Bits:
@@ -251,11 +236,15 @@ TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceStep]] = {
 
 
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
-    """The next step towards the goal; a rollout goes on whatever it is."""
+    """The next step towards the goal; a rollout, and what hosts ask for, go on whatever it is."""
     if slice_.rollout is not None and slice_.goal != TaskGoals.DELETED:
         rolled = rollout_step(slice_, at)
         if rolled is not None:
             return rolled
+    if slice_.ends or slice_.wished:
+        ended = ends_step(slice_, at) or spared_step(slice_, at)
+        if ended is not None:
+            return ended
     return TABLE[slice_state_of(slice_, at.index)][slice_.goal](slice_, at)
 
 

@@ -5,26 +5,33 @@ from __future__ import annotations
 import functools
 
 from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.availability import asked
+from peloton.actors.job.slice.budget_messages import MemberRestarted
 from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import (
     FACTS,
+    EndsAsked,
     GangComplete,
     GangFormed,
     LeaveChanged,
     MembersEvicted,
     MembersRemoved,
     MembersSettled,
+    MembersSpared,
     MembersTaken,
+    RestartGiven,
     RestartsOrdered,
     RolloutBegun,
     RunsLimited,
     SliceGrown,
+    SpareWished,
 )
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
+from peloton.actors.job.slice.sparing import deadline
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import get_rollout, list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
@@ -74,6 +81,8 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         messages=m.MESSAGES,
         facts=FACTS,
         partition=_partition,
+        deadline=deadline,
+        owed=asked,
         ended=_ended,
         follows=_follows,
         report=report,
@@ -91,6 +100,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             501: m.InstanceView,
             502: m.InstancesFound,
             503: m.InstanceEventsDropped,
+            504: MemberRestarted,
             514: RolloutView,
         },
         lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
@@ -98,11 +108,14 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         since={
             **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
             m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
-            RolloutView: LEVEL_SERVICES,
             MembersEvicted: LEVEL_PREEMPTION,
             **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
             **dict.fromkeys(
-                (RolloutBegun, LeaveChanged, MembersTaken, MembersSettled, MembersRemoved),
+                (
+                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled, MembersRemoved),
+                    *(MembersSpared, EndsAsked, SpareWished, RestartGiven, MemberRestarted),
+                    RolloutView,
+                ),
                 LEVEL_SERVICES,
             ),
         },

@@ -11,6 +11,13 @@ from typing import ClassVar
 import msgspec
 
 from peloton.actors.host.messages import Port
+from peloton.actors.job.slice.budget_messages import (
+    AskToEnd,
+    Budget,
+    DownTally,
+    RestartIfSpared,
+    WishToSpare,
+)
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
@@ -108,6 +115,7 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     gang: int = 0  # so many of the first members are admitted and placed together
     gang_together: bool = False  # and restarted together
     strategy: str = ""  # which ranks hosts; empty: as `spread` says
+    service: bool = False  # its instances are to run for ever
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
@@ -117,7 +125,8 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     adds members; the others keep their configs. `restarts`: members that are to begin a new run,
     disjoint, with the version of the goal that ordered it; orders that the slice has confirmed are
     left out. `tallied`: the confirmation is to hold a tally. `begins`: how many members may have
-    begun in all, by the job's throttle; None for no throttle. `rollout`: the newest one.
+    begun in all, by the job's throttle; None for no throttle. `rollout`: the newest one. `budget`:
+    how many members may be down; None for any number.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -132,6 +141,7 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
     tallied: bool = False
     begins: int | None = None
     rollout: RolloutOrder | None = None
+    budget: Budget | None = None
 
 
 class Evict(Message, frozen=True, gc=False, array_like=True):
@@ -183,6 +193,7 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     versions: tuple[tuple[int, int], ...] = ()
     starts: StartsUsed | None = None  # only where there is a throttle
     rollout: RolloutTally | None = None
+    down: DownTally | None = None  # only where several slices share a budget
 
 
 class RunNotStarted(Message, frozen=True, gc=False, array_like=True):
@@ -248,7 +259,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
     for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
     ("LIMIT"), for the throttle ("THROTTLE"), for its gang ("GANG") or for its workflow
-    ("WORKFLOW"); "NEW" before it requests admission, or "" when it runs or has ended.
+    ("WORKFLOW"); "NEW" before it requests admission, or "" when it runs or has ended. One that runs
+    and is to give way waits until it can be spared ("SPARE").
     """
 
     instance: int
@@ -336,6 +348,9 @@ MESSAGES: dict[int, type] = {
     7: RoomFound,
     8: GangPlaced,
     9: RunNotStarted,
+    10: AskToEnd,
+    11: RestartIfSpared,
+    12: WishToSpare,
 }
 
 

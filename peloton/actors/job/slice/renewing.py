@@ -11,6 +11,13 @@ import msgspec
 
 from peloton.actors.host.hold_messages import TASK_HOLD_S, HoldForTask
 from peloton.actors.job.slice import facts as f
+from peloton.actors.job.slice.availability import (
+    available_of,
+    members_of_runs,
+    spare_of,
+    spared,
+)
+from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
 from peloton.actors.job.slice.messages import SliceOpening, TaskConfig
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
@@ -26,7 +33,7 @@ from peloton.actors.task.messages import (
     crowd_key,
 )
 from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
-from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send, counted
 
 REMOVED_TEXT = "Task Count reduced via API"
 _WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
@@ -66,6 +73,9 @@ def begun_rollout(
     current = NO_MEMBERS
     if last is not None and not order.over:
         current = (leaving if last.order.over else leaving | last.current) & here - beyond
+        if at.index is not None:
+            # But for those that are through, and would go down anew.
+            current = current - _through(last, at)[0]
     asleep = NO_MEMBERS
     if order.starts:
         asleep = here & Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED)) - stopped
@@ -216,9 +226,10 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
     done, failed = _through(rollout, at) if rollout.current else (NO_MEMBERS, NO_MEMBERS)
     room = order.leave - len(rollout.current - done) - len(rollout.failed) - len(rollout.leaving)
     some = _next(slice_, rollout, at=at, room=room) if room > 0 else NO_MEMBERS
+    going = _going_down(slice_, some, at)
     if not (done or failed or some):
         return None
-    facts: list[f.MembersSettled | f.MembersTaken] = []
+    facts: list[Fact] = [*going]
     if done or failed:
         facts.append(f.MembersSettled(done, failed, at.now))
     if some:
@@ -239,6 +250,14 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
     because = counted(len(some), "instance", many="instances")
     because = f"{because} may be changed: {order.because}" if some else ""
     return Decision(facts=tuple(facts), sends=tuple(sends), because=because)
+
+
+def _going_down(slice_: Slice, members: Bits, at: At) -> tuple[f.MembersSpared, ...]:
+    """That members are taken down which are to run again; of others nobody counts that."""
+    rollout = slice_.rollout
+    if rollout is None or rollout.order.stops:
+        return ()
+    return spared(slice_, members - rollout.removing, by=SparedFor.WORKFLOW, index=at.index)
 
 
 def _held_hosts(slice_: Slice, members: Bits, at: At) -> list[Send]:
@@ -306,10 +325,11 @@ def _is_done(task: Task) -> bool:
 
 
 def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
-    """The members that begin now: new ones, then those that do not run, then the others; those
-    that are to be removed are the last.
+    """The members that begin now: new ones, then those that are down, then the others; those that
+    are to be removed are the last.
 
-    Whoever is down already is changed first: no other has to go down for it.
+    Whoever is down already is changed first: no other has to go down for it. Of those that are
+    available no more are taken than the job can spare, first those that their hosts ask to end.
     """
     found = rollout.added.lowest(room)
     if at.index is None:
@@ -317,12 +337,25 @@ def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
     going = rollout.removing
     waiting = rollout.waiting - rollout.added - going
     stopped = Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED))
-    up = Bits(at.index.where(lambda task: task.state == TaskStates.RUNNING))
-    for some in (waiting - stopped - up, waiting & stopped, waiting & up - stopped):
+    up = available_of(slice_, at.index)
+    for some in (waiting - stopped - up, waiting & stopped - up):
         found = found | some.lowest(max(room - len(found), 0))
+    most = room - len(found)
+    if not rollout.order.stops:
+        most = min(most, spare_of(slice_, at.index))
+    found = found | _spared_first(slice_, waiting & up, most=max(most, 0))
     for some in (going - up, going & up):
         found = found | _highest(some, room - len(found))
     return found
+
+
+def _spared_first(slice_: Slice, members: Bits, *, most: int) -> Bits:
+    """So many of them, first those that their hosts ask to end."""
+    moving = NO_MEMBERS
+    for each in slice_.ends:
+        moving = moving | members_of_runs(each.runs)
+    moving = (moving & members).lowest(most)
+    return moving | (members - moving).lowest(most - len(moving))
 
 
 def _highest(members: Bits, count: int) -> Bits:

@@ -97,7 +97,7 @@ have one time, that of the last of them."""
 
 
 def stepped(
-    steps: tuple[RolloutStep, ...], number: int, state: StepStates, *, at: float, members: Bits
+    steps: tuple[RolloutStep, ...], number: int, *, state: StepStates, at: float, members: Bits
 ) -> tuple[RolloutStep, ...]:
     """With one more step."""
     if not members:

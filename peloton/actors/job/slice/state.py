@@ -16,98 +16,18 @@ import msgspec
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import rollouts as r
 from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
-from peloton.actors.job.slice.messages import StartsUsed
-from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutStep, StepStates
+from peloton.actors.job.slice.record import NO_MEMBERS as NO_MEMBERS
+from peloton.actors.job.slice.record import AskedEnds as AskedEnds
+from peloton.actors.job.slice.record import Eviction as Eviction
+from peloton.actors.job.slice.record import Slice as Slice
+from peloton.actors.job.slice.rollout_messages import RolloutOrder, StepStates
 from peloton.actors.resources import Resources
-from peloton.actors.respool.lot.messages import GangTerms
-from peloton.actors.task.messages import TaskGoals
 from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
-class Eviction(Value, frozen=True, gc=False, array_like=True):
-    """What was chosen by the last order of a lot."""
-
-    lot: Key
-    number: int
-    going: tuple[tuple[int, Bits], ...]
-    because: str = ""
-
-
-class Slice(Value, frozen=True, gc=False, array_like=True):
-    """Up to a thousand instances of a job."""
-
-    job: Key
-    number: int
-    count: int
-    specs: tuple[SpecRow, ...]
-    version: int = 0
-    goal: TaskGoals = TaskGoals.SUCCEEDED
-    stopped: Bits = Bits()
-    grant: int | None = None  # how many may be active at once
-    closed: tuple[Bits, ...] = ()  # by row: members that do not exist yet for lack of a grant
-    held: Bits = Bits()  # ended members that are to be restarted, and wait for lack of a grant
-    reviving: Bits = Bits()  # members that were told of their restart since the goal changed
-    begins: int | None = None  # how many may have begun in all, by the job's throttle
-    begun: int = 0  # how many have, or will not
-    begun_at: float = 0.0  # when the last one did
-    evictions: tuple[Eviction, ...] = ()  # the last one of each lot that had any
-    gang_lots: tuple[tuple[Key, Bits], ...] = ()  # of the job's gang: its members by lot
-    gang_open: bool = False  # it is not complete yet: none of `gang_base` may start
-    gang_base: Bits = Bits()  # who is to start together, as far as they are not stopped
-    gang_round: int = 0  # how often it was complete, or formed anew
-    rollout: r.Rollout | None = None  # the last one that its job ordered
-    lots_made: int = 0  # numbers that were given to lots; 0: as many as its configs name
-    gone: Bits = Bits()  # of `count` members, those that were removed, or dropped
-    past: int = 0  # no run or ticket of a removed member had a higher number
-    steps: tuple[RolloutStep, ...] = ()  # of the last rollouts
-
-    @property
-    def members(self) -> Bits:
-        """All that exist or are to begin."""
-        return Bits.span(0, self.count) - self.gone
-
-    @property
-    def waiting(self) -> Bits:
-        """The members that do not exist yet."""
-        if not self.closed:
-            return NO_MEMBERS  # of most slices, and asked in every turn
-        raw = 0
-        for members in self.closed:
-            raw |= members.raw
-        return Bits(raw)
-
-    @property
-    def forming(self) -> Bits:
-        """The members that are to be admitted, held and started together."""
-        wanted = self.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-        return self.gang_base - self.stopped if self.gang_open and wanted else NO_MEMBERS
-
-    def gang_terms(self, lot: Key) -> GangTerms | None:
-        """What a lot has to know of the gang; None where it has no member of one."""
-        known = dict(self.gang_lots) if self.gang_lots else {}
-        if lot not in known:
-            return None
-        forming = self.forming
-        if not forming:
-            return GangTerms(self.gang_round, self.version)
-        lots = sum(bool(members & forming) for members in known.values())
-        return GangTerms(self.gang_round, self.version, lots, known[lot] & forming)
-
-    @property
-    def starts(self) -> StartsUsed | None:
-        """How it uses what the throttle allows; None without one."""
-        if self.begins is None:
-            return None
-        return StartsUsed(self.begun, len(self.waiting | self.held), self.begun_at)
-
-
-NO_MEMBERS = Bits()
-"""No member; sets never change, so one serves all."""
-
-
 class PendingEviction(Value, frozen=True, gc=False, array_like=True):
-    """An order of a lot that waits for a placer to say what hosts have free."""
+    """An order of a lot that waits for a placer to say what hosts have free, or for the job."""
 
     lot: Key
     number: int
@@ -115,6 +35,7 @@ class PendingEviction(Value, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     min_run_s: float = 0.0
+    spare: bool = False  # it waits for the job to say whom it can spare, not for a placer
 
 
 class GangNotes(Value, frozen=True, gc=False, array_like=True):
@@ -249,6 +170,7 @@ def _goal(slice_: Slice, fact: f.SliceGoalSet) -> Slice:
         stopped=fact.stopped,
         grant=fact.grant,
         begins=fact.begins,
+        budget=fact.budget,
     )
     return _without_spare(after)
 
@@ -342,7 +264,7 @@ def _without_gone(slice_: Slice) -> Slice:
 def _stepped(slice_: Slice, state: StepStates, *, at: float, members: Bits) -> Slice:
     assert slice_.rollout is not None
     number = slice_.rollout.order.number
-    steps = r.stepped(slice_.steps, number, state, at=at, members=members)
+    steps = r.stepped(slice_.steps, number, state=state, at=at, members=members)
     return msgspec.structs.replace(slice_, steps=steps)
 
 
@@ -372,6 +294,19 @@ def _new_row(slice_: Slice, row: r.NewRow, *, groups: tuple[SpecRow, ...], versi
     return msgspec.structs.replace(like, config=config, config_version=version)
 
 
+def _asked(slice_: Slice, fact: f.EndsAsked) -> Slice:
+    others = tuple(each for each in slice_.ends if each.host != fact.host)
+    more = (AskedEnds(fact.host, fact.runs),) if fact.runs else ()
+    before = sum(len(some) for each in slice_.ends for _, some in each.runs if each not in others)
+    grown = sum(len(some) for _, some in fact.runs) > before
+    return msgspec.structs.replace(slice_, ends=(*others, *more), asks=slice_.asks + grown)
+
+
+def _wished(slice_: Slice, fact: f.SpareWished) -> Slice:
+    asks = slice_.asks + (fact.count > slice_.wished)
+    return msgspec.structs.replace(slice_, wished=fact.count, asks=asks)
+
+
 def _rolled(slice_: Slice, fold: Callable[[r.Rollout], r.Rollout]) -> Slice:
     assert slice_.rollout is not None
     return msgspec.structs.replace(slice_, rollout=fold(slice_.rollout))
@@ -392,6 +327,10 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.LeaveChanged: lambda s, fact: _rolled(
         s, lambda rollout: r.permitted(rollout, leave=fact.leave, over=fact.over)
     ),
+    f.MembersSpared: lambda s, fact: msgspec.structs.replace(s, spared=(*fact.still, *fact.runs)),
+    f.EndsAsked: _asked,
+    f.RestartGiven: lambda s, fact: s,
+    f.SpareWished: _wished,
     f.MembersTaken: _taken,
     f.MembersSettled: _settled,
     f.MembersRemoved: _removed,

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from peloton.actors.delays import throttle_s
+from peloton.actors.job.slice.availability import why_kept
 from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.counts import INITIALIZED, client_state, tally
 from peloton.actors.job.slice.goals import active_of
@@ -38,7 +39,7 @@ from peloton.runtime.vocabulary import At, Bits, Key, Send
 GIVEN_BACK = "its pool has the allocation back until there is one"
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
-GANG, WORKFLOW = "GANG", "WORKFLOW"
+GANG, WORKFLOW, SPARE = "GANG", "WORKFLOW", "SPARE"
 LIMIT_TEXT = "waits for others of its job to end: as many are active as may run at once"
 THROTTLE_TEXT = "waits for the throttle of its job"
 WORKFLOW_TEXT = "waits for the workflow of its job, which begins with a batch at a time"
@@ -70,12 +71,15 @@ def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[Instanc
 def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
     """Those of these members that there are, ascending."""
     found: dict[int, InstanceView] = {}
+    kept = why_kept(slice_, at.index) if slice_.budget is not None else {}
     not_begun = _why_not_begun(slice_, at)
     for state, raw in at.index.split(wanted.raw & at.index.present):
         for member in Bits(raw):
             view = _view(slice_, member, task=state, at=at)
             if member in slice_.held:
                 view = _held(slice_, view, why=not_begun)
+            elif member in kept:
+                view = msgspec.structs.replace(view, code=SPARE, because=kept[member])
             found[member] = view
     added = slice_.rollout.added if slice_.rollout is not None else NO_MEMBERS
     for row, members in zip(slice_.specs, slice_.closed, strict=False):

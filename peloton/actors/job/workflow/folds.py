@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
+from peloton.actors.job.budget import reshared
 from peloton.actors.job.grants import count_of
 from peloton.actors.job.record import Job, default_goal
 from peloton.actors.job.slice.messages import slices_of
@@ -57,7 +58,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         before=None if restarts else known,
     )
     first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
-    job = replace(
+    begun = replace(
         _resized(job, spec, version=version),
         version=version,
         workflow_version=job.workflow_version + 1,
@@ -69,6 +70,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
     )
+    job = reshared(job, begun)
     return _started(job, members, at=fact.at) if fact.options.starts else job
 
 
@@ -202,7 +204,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         before=None,
         because=fact.because,
     )
-    return replace(
+    undone = replace(
         _resized(job, replace(workflow.before, config_version=version), version=number),
         workflow=back,
         workflow_version=job.workflow_version + fact.ordered,
@@ -211,6 +213,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
     )
+    return reshared(job, undone)
 
 
 def _raised(job: Job, fact: f.LeavesRaised) -> Job:

@@ -1,0 +1,191 @@
+"""Who is taken down because a host goes down, or a client restarts one instance.
+
+Turns such orders into orders to tasks, as far as the job can spare their members: whoever is down
+already gives way at once. A host's order waits and is journaled; a client's is refused. Workflows
+and preemption ask the same question in `renewing` and `evicting`. Must not count who is down.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.actors.job.slice import budget_messages as b
+from peloton.actors.job.slice import facts as f
+from peloton.actors.job.slice.availability import (
+    Runs,
+    asking,
+    available_of,
+    is_on,
+    members_of_runs,
+    spare_of,
+    spared,
+    told,
+)
+from peloton.actors.job.slice.evicting import spared_step
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice
+from peloton.actors.task.messages import (
+    HOST_MAINTENANCE,
+    LEVEL_SERVICES,
+    GiveWay,
+    KillCause,
+    TaskGoals,
+    crowd_key,
+)
+from peloton.actors.task.state import ON_HOST, Task, TaskStates
+from peloton.runtime.vocabulary import (
+    SELF,
+    At,
+    Bits,
+    Decision,
+    Due,
+    Fact,
+    Key,
+    Refused,
+    Send,
+    counted,
+)
+
+WISH, WISH_S = "wish", 10.0
+"""For so long a slice asks its job for what was refused; after it, others may have it again."""
+RESTART_TEXT = "restarted on request"
+
+
+def ends_asked(slice_: Slice, message: b.AskToEnd, at: At) -> Decision:
+    """A host goes down: end those of its runs that can be spared, and note the others."""
+    host = at.sender
+    assert host is not None
+    if at.level < LEVEL_SERVICES:
+        return Decision(because="this owner has not read the feature level yet: it is asked again")
+    done = _end(slice_, host, message.runs, at=at, room=spare_of(slice_, at.index))
+    known = next((each.runs for each in slice_.ends if each.host == host), ())
+    noted = (f.EndsAsked(host, done.left),) if done.left != known else ()
+    sends = (*done.sends, *(asking(slice_, *noted) if noted else ()))
+    return Decision(facts=(*done.spared, *noted), sends=sends, because=done.because)
+
+
+def ends_step(slice_: Slice, at: At) -> Decision | None:
+    """End those for whose end hosts wait, as soon as they can be spared."""
+    facts: list[Fact] = []
+    sends: list[Send] = []
+    because, room, taken = "", spare_of(slice_, at.index), NO_MEMBERS
+    for each in slice_.ends:
+        done = _end(slice_, each.host, each.runs, at=at, room=room - len(taken))
+        if done.left == each.runs:
+            continue
+        facts.append(f.EndsAsked(each.host, done.left))
+        sends += done.sends
+        taken, because = taken | done.taken, done.because or because
+    if not facts:
+        return None
+    first = spared(slice_, taken, by=b.SparedFor.MAINTENANCE, index=at.index)
+    return Decision(facts=(*first, *facts), sends=tuple(sends), because=because)
+
+
+class _Ended:
+    """What is done for one host: who is told, who of them was available, and who has to wait."""
+
+    def __init__(self, sends: tuple[Send, ...], *, taken: Bits, left: Runs) -> None:
+        self.sends, self.taken, self.left = sends, taken, left
+        self.spared: tuple[Fact, ...] = ()
+        self.because = ""
+
+
+def _end(slice_: Slice, host: Key, runs: Runs, *, at: At, room: int) -> _Ended:
+    up = available_of(slice_, at.index)
+    learning = members_of_runs(told(slice_, at.index))
+    sends: list[Send] = []
+    left: list[tuple[int, Bits]] = []
+    taken = NO_MEMBERS
+    for run, members in runs:
+        some = members & _on(run, at.index) - learning
+        may = (some & up).lowest(max(room - len(taken), 0))
+        waits = some & up - may
+        taken = taken | may
+        going = some - waits
+        if going:
+            order = GiveWay(run, KillCause.MAINTENANCE, HOST_MAINTENANCE)
+            sends.append(Send(_crowd(slice_), order, going))
+        if waits:
+            left.append((run, waits))
+    done = _Ended(tuple(sends), taken=taken, left=tuple(left))
+    done.spared = spared(slice_, taken, by=b.SparedFor.MAINTENANCE, index=at.index)
+    if sends:
+        count = sum(len(each.members or ()) for each in sends)
+        done.because = f"{counted(count, 'run gives', many='runs give')} way: {host} goes down"
+    return done
+
+
+def _on(run: int, index: Any) -> Bits:
+    """Members whose run of this number is on a host, and is not ending."""
+    if index is None:
+        return NO_MEMBERS
+
+    def ends_here(task: Task) -> bool:
+        return is_on(task, run) and task.state in ON_HOST and task.state != TaskStates.KILLING
+
+    return Bits(index.where(ends_here))
+
+
+def restart(slice_: Slice, message: b.RestartIfSpared, at: At) -> Decision:
+    """A new run of one member, unless its job would have fewer instances left than it has to."""
+    member = Bits.of(message.member)
+    task = at.index.state_of(message.member) if at.index is not None else None
+    wanted = task is not None and task.goal == TaskGoals.RUNNING
+    if task is None or not wanted or member & slice_.stopped:
+        return Decision(reply=b.MemberRestarted(wanted=False), because="it is not to run")
+    up = available_of(slice_, at.index)
+    if member & up and not spare_of(slice_, at.index):
+        return _refused(slice_)
+    order = GiveWay(task.run, KillCause.SPARED_RESTART, RESTART_TEXT)
+    first = spared(slice_, member, by=b.SparedFor.RESTART, index=at.index)
+    return Decision(
+        facts=(*first, f.RestartGiven(message.member), *_used(slice_)),
+        sends=(Send(_crowd(slice_), order, member),),
+        reply=b.MemberRestarted(wanted=True),
+        because=RESTART_TEXT,
+    )
+
+
+def _used(slice_: Slice) -> tuple[Fact, ...]:
+    return (f.SpareWished(0),) if slice_.wished else ()
+
+
+def _refused(slice_: Slice) -> Decision:
+    budget = slice_.budget
+    if budget is None or budget.allowance >= budget.most:
+        refusal = Refused(b.VIOLATES_SLA, b.VIOLATES_TEXT, again=True)
+        return Decision(reply=refusal, because=b.VIOLATES_TEXT)
+    # By a message of its own: an answer that comes with a fact would be kept for repeats.
+    wish = (Send(SELF, b.WishToSpare(1)),)
+    refusal = Refused(b.ASKED_JOB, b.VIOLATES_TEXT, again=True)
+    return Decision(sends=wish, reply=refusal, because="the job is asked whether it can spare it")
+
+
+def wish(slice_: Slice, message: b.WishToSpare, at: At) -> Decision:
+    """Ask the job for a higher allowance, until it is used or the time is over."""
+    if slice_.wished >= message.count:
+        return Decision(because="the job is asked already")
+    fact = f.SpareWished(message.count)
+    return Decision(facts=(fact,), sends=asking(slice_, fact), because="asks its job for more")
+
+
+def wish_over(slice_: Slice, message: Due, at: At) -> Decision:
+    """Nobody has used it: the job may give it to others."""
+    done = spared_step(slice_, at, last=True)
+    if done is not None:
+        return done
+    return Decision(facts=(f.SpareWished(0),), because="nobody asked again")
+
+
+def deadline(slice_: Slice) -> tuple[str, float] | None:
+    """For how long it asks its job."""
+    return (WISH, WISH_S) if slice_.wished else None
+
+
+def no_member(message: b.RestartIfSpared, at: At) -> Decision:
+    """There is no such slice."""
+    return Decision(reply=b.MemberRestarted(wanted=False), because="no such slice")
+
+
+def _crowd(slice_: Slice) -> Key:
+    return crowd_key(slice_.job.partition("/")[2], slice_.number)

@@ -1,0 +1,1 @@
+"""Lockdowns: what operators have stopped in the whole cluster."""

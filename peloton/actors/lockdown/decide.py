@@ -1,0 +1,46 @@
+"""How the lockdown decides orders of operators.
+
+A repeat changes nothing: who locked first, and when, stays. It must not stop anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.lockdown import facts as f
+from peloton.actors.lockdown import messages as m
+from peloton.actors.lockdown.state import Lockdown
+from peloton.runtime.vocabulary import At, Decision, Fact, Refused
+
+
+def set_locks(lockdown: Lockdown, message: m.SetLocks, at: At) -> Decision:
+    """Lock what is not locked yet, or unlock what is."""
+    if at.level < m.LEVEL_LOCKDOWN:
+        text = f"lockdowns need feature level {m.LEVEL_LOCKDOWN}, the cluster has {at.level}"
+        return Decision(reply=Refused(m.BELOW_LEVEL, text, "components", again=True))
+    for name in message.components:
+        if name not in m.COMPONENTS:
+            return Decision(reply=Refused(m.BAD_COMPONENT, f"no component {name}", "components"))
+    locked = {one.component for one in lockdown.locks}
+    named = dict.fromkeys(message.components)
+    some = tuple(one for one in named if (one in locked) != message.locked)
+    if not some:
+        return Decision(reply=m.LocksSet(lockdown.version), because="it is so already")
+    made = f.ComponentsLocked if message.locked else f.ComponentsUnlocked
+    facts: tuple[Fact, ...] = (made(some, at.now, at.who),)
+    return Decision(facts=facts, reply=m.LocksSet(lockdown.version + 1), because="ordered")
+
+
+def set_first(message: m.SetLocks, at: At) -> Decision:
+    """As `set_locks`, while nothing has ever been locked."""
+    return set_locks(Lockdown(), message, at)
+
+
+def get_locks(lockdown: Lockdown, query: m.GetLocks, at: At) -> m.Locks:
+    """What is locked."""
+    return m.Locks(lockdown.locks, lockdown.version)
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {m.SetLocks: set_locks}
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {m.SetLocks: set_first}

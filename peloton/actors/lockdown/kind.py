@@ -1,0 +1,31 @@
+"""The kind "lockdown", as registered with the runtime: one in a cluster.
+
+It must hold nothing but the table.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.lockdown import messages as m
+from peloton.actors.lockdown.decide import ABSENT, DECIDE, get_locks
+from peloton.actors.lockdown.facts import FACTS
+from peloton.actors.lockdown.goals import pursue
+from peloton.actors.lockdown.state import EVOLVE, Lockdown
+from peloton.runtime.vocabulary import OWN_STATE, Kind
+
+KIND = Kind(
+    name="lockdown",
+    group="resmgr",
+    state=Lockdown,
+    decide=DECIDE,
+    absent=ABSENT,
+    pursue=pursue,
+    evolve=EVOLVE,
+    messages=m.MESSAGES,
+    facts=FACTS,
+    answers=m.ANSWERS,
+    partition=lambda key: key,
+    inspect={m.GetLocks: get_locks},
+    depends=lambda query: OWN_STATE,
+    queries=m.QUERIES,
+    since=dict.fromkeys((*FACTS.values(), *m.ANSWERS.values()), m.LEVEL_LOCKDOWN),
+)

@@ -1,0 +1,71 @@
+"""How a task gives up what it holds for others, though it is to run: preempted, moved, restarted.
+
+Turns such an order into the end of its run, and the end that is reported into the outcome that is
+kept. Who is chosen, and whether their job can spare them, is decided by their slice, never here.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host.messages import KillRun
+from peloton.actors.respool.lot.messages import Enqueue
+from peloton.actors.task import facts as f
+from peloton.actors.task import messages as m
+from peloton.actors.task.goals import HOST, LOT
+from peloton.actors.task.state import ON_HOST, PREEMPTIONS, Admission, Task, TaskStates
+from peloton.runtime.vocabulary import At, Decision, Send
+
+
+def preempt(task: Task, message: m.Preempt, at: At) -> Decision:
+    """Give up what it holds: the run ends with its grace, one that waits for a host queues anew."""
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if task.state == TaskStates.RUNNING and wanted:
+        cause = m.KillCause.PREEMPTED_FOR_GOOD if message.for_good else m.KillCause.PREEMPTED
+        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s, message.reason))
+        fact = f.TaskKilling(message.reason, cause)
+        return Decision(facts=(fact,), sends=(kill,), because=message.reason)
+    if task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted:
+        ticket = Send(LOT, Enqueue(task.ticket + 1))
+        return Decision(facts=(f.AdmissionRequested(),), sends=(ticket,), because=message.reason)
+    return Decision(because="preempted when it held nothing that it could give up")
+
+
+def give_way(task: Task, message: m.GiveWay, at: At) -> Decision:
+    """End the run, which uses up no attempt; or a pause, where a restart was ordered."""
+    restarts = message.cause == m.KillCause.SPARED_RESTART
+    if message.run != task.run or task.goal != m.TaskGoals.RUNNING or task.ends_for_next:
+        return Decision(because="it has given way already, or is not to run")
+    if task.state in ON_HOST and task.state != TaskStates.KILLING:
+        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
+        fact = f.TaskKilling(message.reason, message.cause)
+        return Decision(facts=(fact,), sends=(kill,), because=message.reason)
+    if restarts and task.state == TaskStates.THROTTLED:
+        ticket = Send(LOT, Enqueue(task.ticket + 1))
+        return Decision(facts=(f.TaskRestarted(),), sends=(ticket,), because=message.reason)
+    return Decision(because="no run of it is to be ended")
+
+
+def outcome_of(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
+    """As reported, but for a run that was killed because it ran too long, for another pool, or for
+    the maintenance of its host."""
+    if task.state == TaskStates.KILLING and task.cause == m.KillCause.MAINTENANCE:
+        return _moved(reported)
+    if task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
+        if reported.end == m.End.SUCCEEDED:
+            return reported
+        code, signal = reported.exit_code, reported.signal
+        return m.RunOutcome(m.End.KILLED, code, signal, m.PREEMPTED, task.because)
+    too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
+    if not too_long or reported.end == m.End.SUCCEEDED:
+        return reported
+    return m.RunOutcome(
+        m.End.KILLED, reported.exit_code, reported.signal, m.DEADLINE_EXCEEDED, task.because
+    )
+
+
+def _moved(reported: m.RunOutcome) -> m.RunOutcome:
+    """As no fault of the program; one that ended well, or with its host, is as it was reported."""
+    if reported.end in (m.End.SUCCEEDED, m.End.LOST):
+        return reported
+    text = f"ended by the maintenance of its host: {reported.message or 'killed'}"
+    code, signal = reported.exit_code, reported.signal
+    return m.RunOutcome(m.End.KILLED, code, signal, m.HOST_MAINTENANCE, text, system=True)

@@ -1,0 +1,127 @@
+"""Instances as clients of v1alpha see them: pods with their spec, status and events.
+
+Turns the tasks of v0 into PodInfo, PodStatus and PodEvent, so that everything behind them is one
+path. It must not send queries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.api.v0.task import task_pb2 as task
+from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.pod_specs import image_of, pod_spec_of
+from peloton.gateway.texts import pod_name
+
+POD_STATE, CONTAINER_STATE = "POD_STATE_", "CONTAINER_STATE_"
+V0_STATES = {
+    number: task.TaskState.Value(name.removeprefix(POD_STATE))
+    for name, number in pod.PodState.items()
+    if name.removeprefix(POD_STATE) in task.TaskState.keys()  # noqa: SIM118
+}
+"""By the numbers of v1alpha, of which some are others."""
+_POD_STATES = frozenset(pod.PodState.keys())
+_WAITING = "PENDING"
+"""The state of a container whose pod is in a state that no container has."""
+
+
+def pod_state_of(state: Any) -> Any:
+    """The same state in v1alpha."""
+    name = POD_STATE + task.TaskState.Name(state)
+    return pod.PodState.Value(name) if name in _POD_STATES else pod.POD_STATE_INVALID
+
+
+def pod_info_of(info: task.TaskInfo, *, status_only: bool = False) -> pod.PodInfo:
+    """A run of a pod; with `status_only` without its spec."""
+    found = pod.PodInfo(status=pod_status_of(info))
+    if not status_only:
+        found.spec.CopyFrom(pod_spec_of(info.config, pod_name(info.jobId.value, info.instanceId)))
+    return found
+
+
+def pod_summary_of(info: task.TaskInfo) -> pod.PodSummary:
+    """What a listing says of a pod."""
+    name = pod_name(info.jobId.value, info.instanceId)
+    return pod.PodSummary(pod_name={"value": name}, status=pod_status_of(info))
+
+
+def pod_status_of(info: task.TaskInfo) -> pod.PodStatus:
+    """What has become of a run."""
+    runtime = info.runtime
+    found = pod.PodStatus(
+        state=pod_state_of(runtime.state),
+        pod_id={"value": runtime.mesosTaskId.value},
+        start_time=runtime.startTime,
+        completion_time=runtime.completionTime,
+        host=runtime.host,
+        containers_status=[_container_of(info)],
+        desired_state=pod_state_of(runtime.goalState),
+        message=runtime.message,
+        reason=runtime.reason,
+        failure_count=runtime.failureCount,
+        version={"value": pod_version(runtime.configVersion)},
+        desired_version={"value": pod_version(runtime.desiredConfigVersion)},
+        resource_usage=runtime.resourceUsage,
+        desired_pod_id={"value": runtime.desiredMesosTaskId.value},
+        desiredHost=runtime.desiredHost,
+        host_id=runtime.agentID.value,
+    )
+    if runtime.HasField("agentID"):
+        found.agent_id.CopyFrom(runtime.agentID)
+    if runtime.HasField("prevMesosTaskId"):
+        found.prev_pod_id.value = runtime.prevMesosTaskId.value
+    return found
+
+
+def pod_version(config: int) -> str:
+    """The version of a pod, which has only that of its config."""
+    return f"{config}-0-0"
+
+
+def pod_event_of(event: task.PodEvent) -> pod.PodEvent:
+    """The same event in v1alpha; states are its names."""
+    return pod.PodEvent(
+        pod_id={"value": event.taskId.value},
+        actual_state=POD_STATE + event.actualState,
+        desired_state=POD_STATE + event.goalState,
+        timestamp=event.timestamp,
+        version={"value": pod_version(event.configVersion)},
+        desired_version={"value": pod_version(event.desiredConfigVersion)},
+        agent_id=event.agentID,
+        hostname=event.hostname,
+        message=event.message,
+        reason=event.reason,
+        prev_pod_id={"value": event.prevTaskId.value},
+        healthy=pod.HealthState.Name(task.HealthState.Value(event.healthy)),
+        desired_pod_id={"value": event.desriedTaskId.value},
+    )
+
+
+def _container_of(info: task.TaskInfo) -> pod.ContainerStatus:
+    """The one container of a pod: it is in the state of the pod, where containers have that."""
+    runtime = info.runtime
+    state = CONTAINER_STATE + task.TaskState.Name(runtime.state)
+    if state not in pod.ContainerState.keys():  # noqa: SIM118
+        state = CONTAINER_STATE + _WAITING
+    if runtime.state == task.LOST:
+        state = CONTAINER_STATE + "FAILED"  # how it ended nobody knows, but not well
+    found = pod.ContainerStatus(
+        name=info.config.name,
+        state=pod.ContainerState.Value(state),
+        ports=runtime.ports,
+        message=runtime.message,
+        reason=runtime.reason,
+        failure_count=runtime.failureCount,
+        healthy={"state": int(runtime.healthy)},  # numbered alike, as reasons are
+        image=image_of(info.config.container),
+        start_time=runtime.startTime,
+        completion_time=runtime.completionTime,
+    )
+    if runtime.HasField("terminationStatus"):
+        ended = runtime.terminationStatus
+        found.terminationStatus.CopyFrom(
+            pod.TerminationStatus(
+                reason=int(ended.reason), exit_code=ended.exit_code, signal=ended.signal
+            )
+        )
+    return found

@@ -1,0 +1,133 @@
+"""Services as they change, where their instances are, and lockdowns of the cluster.
+
+A watch that breaks is resumed behind its last revision. It must not hide that something may have
+been missed: then everything is told as it is now, after a `gap`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as admin
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2_grpc
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
+from peloton.ops.v1 import endpoints_pb2, endpoints_pb2_grpc
+from peloton.sdk.errors import PelotonError, ServiceUnavailable, TryLater
+from peloton.sdk.ops import CROWDED_PAUSE_S, SILENCE_PAUSE_S, Silence
+from peloton.sdk.wire import ONCE, RpcName, Wire
+
+EVERYTHING = 1
+"""The revision from which a watch tells everything as it is now."""
+BROKEN = ("ABORTED", "OUT_OF_RANGE")
+"""Statuses with which a watch ends that can be begun anew: overflown, or with a gap."""
+CANCELLED = "watch cancelled: "
+Labels = Sequence[tuple[str, str]]
+
+
+class WatchTold(NamedTuple):
+    """One message; `gap`: what changed before it may be missing, so everything follows."""
+
+    message: svc.WatchResponse
+    gap: str = ""
+
+
+class ServiceCalls:
+    """The calls."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def endpoints(self, job: str) -> endpoints_pb2.ListEndpointsResponse:
+        """The instances of a job that are available."""
+        call = RpcName("jobmgr", endpoints_pb2_grpc.EndpointsStub, "ListEndpoints")
+        return self._wire.call(call, endpoints_pb2.ListEndpointsRequest(job_id=job))
+
+    def watch_jobs(
+        self,
+        jobs: Sequence[str] = (),
+        *,
+        labels: Labels = (),
+        start: int = 0,
+        silent: Callable[[str], None] | None = None,
+    ) -> Iterator[WatchTold]:
+        """These services, or all, as they change; `silent` is as in `OpsCalls.wait`."""
+        request = svc.WatchRequest(start_revision=start)
+        wanted = request.stateless_job_filter
+        wanted.SetInParent()
+        for job in jobs:
+            wanted.job_ids.add(value=job)
+        for key, value in labels:
+            wanted.labels.add(key=key, value=value)
+        return self._watch(request, silent)
+
+    def watch_pods(
+        self,
+        job: str = "",
+        pods: Sequence[str] = (),
+        *,
+        labels: Labels = (),
+        start: int = 0,
+        silent: Callable[[str], None] | None = None,
+    ) -> Iterator[WatchTold]:
+        """These pods, or all of a service, or of all services, as they change."""
+        request = svc.WatchRequest(start_revision=start)
+        wanted = request.pod_filter
+        wanted.SetInParent()
+        if job:
+            wanted.job_id.value = job
+        for pod in pods:
+            wanted.pod_names.add(value=pod)
+        for key, value in labels:
+            wanted.labels.add(key=key, value=value)
+        return self._watch(request, silent)
+
+    def cancel_watch(self, watch_id: str) -> svc.CancelResponse:
+        """End a watch of the daemon that is called."""
+        call = RpcName("jobmgr", watch_svc_pb2_grpc.WatchServiceStub, "Cancel")
+        return self._wire.call(call, svc.CancelRequest(watch_id=watch_id), how=ONCE)
+
+    def lock(self, components: Sequence[str]) -> admin.LockdownResponse:
+        """Stop these components of the cluster."""
+        request = admin.LockdownRequest(components=components)
+        return self._wire.call(_admin("Lockdown"), request)
+
+    def unlock(self, components: Sequence[str]) -> admin.RemoveLockdownResponse:
+        """Let these components go on."""
+        request = admin.RemoveLockdownRequest(components=components)
+        return self._wire.call(_admin("RemoveLockdown"), request)
+
+    def _watch(
+        self, request: svc.WatchRequest, silent: Callable[[str], None] | None
+    ) -> Iterator[WatchTold]:
+        silence, gap = Silence(silent), ""
+        call = RpcName("jobmgr", watch_svc_pb2_grpc.WatchServiceStub, "Watch")
+        while True:
+            try:
+                for message in self._wire.stream(call, request):
+                    silence.is_over()
+                    request.start_revision = message.revision
+                    yield WatchTold(message, gap)
+                    gap = ""
+                raise ServiceUnavailable("the stream ended")
+            except TryLater as error:
+                silence.goes_on(time.monotonic(), error)
+                pause_s = CROWDED_PAUSE_S
+            except ServiceUnavailable as error:
+                if CANCELLED in str(error):
+                    return
+                silence.goes_on(time.monotonic(), error)
+                pause_s = SILENCE_PAUSE_S
+            except PelotonError as error:
+                if error.kind not in BROKEN:
+                    raise
+                if error.kind == "OUT_OF_RANGE":
+                    gap, request.start_revision = str(error), EVERYTHING
+                pause_s = SILENCE_PAUSE_S
+            time.sleep(pause_s)
+
+
+def _admin(name: str) -> RpcName:
+    return RpcName("jobmgr", admin_svc_pb2_grpc.AdminServiceStub, name)
