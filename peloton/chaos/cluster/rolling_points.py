@@ -41,16 +41,16 @@ class RollingHistory(ScriptedHistory):
         cluster = self.cluster
         job = cluster.draw_job("s")
         cluster.clients.create("c1", job, message=CreateJob(service_spec(3), options=BATCH))
-        self._reaches(job, 1, WorkflowStates.SUCCEEDED)
+        self._reaches(job, 1, state=WorkflowStates.SUCCEEDED)
         self._orders(job, ReplaceJob(service_spec(2, "y"), options=BATCH))
-        self._reaches(job, 2, WorkflowStates.SUCCEEDED)
+        self._reaches(job, 2, state=WorkflowStates.SUCCEEDED)
         paused = WorkflowOptions(batch=1, paused=True)
         self._orders(job, ReplaceJob(service_spec(3, "z"), options=paused))
-        self._reaches(job, 3, WorkflowStates.PAUSED)
+        self._reaches(job, 3, state=WorkflowStates.PAUSED)
         self._orders(job, ControlWorkflow(WorkflowOrders.ROLL_BACK))
-        self._reaches(job, 4, WorkflowStates.ROLLED_BACK)
+        self._reaches(job, 4, state=WorkflowStates.ROLLED_BACK)
         self._orders(job, RestartJob(options=BATCH, kind=WorkflowTypes.STOP))
-        self._reaches(job, 5, WorkflowStates.SUCCEEDED)
+        self._reaches(job, 5, state=WorkflowStates.SUCCEEDED)
         self._until("it is stopped", lambda: self._state(job) == JobStates.KILLED)
         cluster.clients.delete("c1", job)
         self._until("it is gone", lambda: cluster.over() and not self._lives(job))
@@ -58,7 +58,7 @@ class RollingHistory(ScriptedHistory):
     def _orders(self, job: Key, message: Message) -> None:
         self.cluster.clients.command("c1", job, message=message)
 
-    def _reaches(self, job: Key, version: int, state: WorkflowStates) -> None:
+    def _reaches(self, job: Key, version: int, *, state: WorkflowStates) -> None:
         def reached() -> bool:
             found = self.cluster.world.cells("job").get(job)
             workflow = found.workflow if found is not None else None

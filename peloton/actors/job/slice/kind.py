@@ -46,6 +46,11 @@ from peloton.runtime.vocabulary import Key, Kind
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
+INSPECT = {
+    m.ListInstances: list_instances,
+    m.FindInstances: find_instances,
+    GetRollout: get_rollout,
+}
 FOLLOWED_KEPT_MAX = 16_384
 """Slices whose crowd's key is kept: each turn of a slice asks for it several times."""
 
@@ -90,11 +95,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         phase=phase,
         final=is_final,
         recall_s=recall_with(policy),
-        inspect={
-            m.ListInstances: list_instances,
-            m.FindInstances: find_instances,
-            GetRollout: get_rollout,
-        },
+        inspect=INSPECT,
         queries={501: m.ListInstances, 502: m.FindInstances, 513: GetRollout},
         answers={
             501: m.InstanceView,
