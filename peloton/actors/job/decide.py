@@ -295,7 +295,7 @@ def deadline(job: Job) -> tuple[str, float] | None:
     deadline of the job, its throttle or its workflow, where that comes first."""
     pieces = (PIECES, PIECES_TIMEOUT_S) if job.spec is None or job.pieces else None
     own, starts = waiting.deadline_of(job), waiting.throttle_of(job)
-    progress = waiting.progress_end_of(job)
+    progress = waiting.progress_end_of(job) if job.workflow is not None else None
     if own is None and starts is None and progress is None:
         return pieces
     some = [one for one in (pieces, own, starts, progress) if one is not None]

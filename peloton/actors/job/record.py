@@ -110,7 +110,8 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         """How many slices hold the instances."""
         if self.spec is None:
             return 0
-        return max(slices_of(self.spec.instances), self.opened)
+        needed = slices_of(self.spec.instances)
+        return needed if needed > self.opened else self.opened
 
     @property
     def counts(self) -> dict[str, int]:

@@ -68,7 +68,7 @@ def job_state_of(
         # Some slices have not opened yet: the job is being created, or was stopped meanwhile.
         return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED
     # Those that are to be removed are more than the spec says.
-    state = _by_counts(counts, max(instances, there), known=known)
+    state = _by_counts(counts, there, known=known)
     if state not in TERMINAL_JOB_STATES or not controller:
         return state
     if controller == "SUCCEEDED":

@@ -101,7 +101,8 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     """Set a newer goal; an older or known one is confirmed once more."""
     if message.version <= slice_.version:
         return Decision(sends=(_confirm(slice_, message, at),), because="goal known")
-    message = _with_downed(slice_, message)
+    if slice_.rollout is not None:
+        message = _with_downed(slice_, message)
     facts: list[Fact] = []
     opening = message.opening
     limits = _new_limits(slice_, message, at)
