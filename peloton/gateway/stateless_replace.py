@@ -33,9 +33,6 @@ def replacement(
     if sent.secrets:
         end(context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
     wanted = sent.update_spec
-    if wanted.in_place:
-        text = "in-place update is not supported yet: a run goes to whichever host has room"
-        end(context, Code.UNIMPLEMENTED, text=text, field="update_spec.in_place")
     config = replacing_config(cluster_client, sent.spec, view=view, context=context)
 
     def text_of(text: str) -> str:
@@ -49,6 +46,7 @@ def replacement(
         back=wanted.rollback_on_failure,
         paused=wanted.start_paused,
         starts=wanted.start_pods,
+        in_place=wanted.in_place,
     )
     return ReplaceJob(
         found.spec, tuple(found.pieces.items()), options, opaque=sent.opaque_data.data

@@ -410,6 +410,8 @@ REQUESTS: dict[str, Made] = {
                 "AbortJobWorkflow",
             ),
             "ListJobWorkflows",
+            "PatchJob",
+            "GetWorkflowEvents",
         )
     },
     **{
@@ -439,7 +441,14 @@ REQUESTS: dict[str, Made] = {
         f"{UPDATES}.{name}": lambda o, r, by, name=name: getattr(update_svc, f"{name}Request")(
             updateId={"value": f"{o.job(r, by)}-7"}
         )
-        for name in ("GetUpdate", "PauseUpdate", "ResumeUpdate", "AbortUpdate")
+        for name in (
+            "GetUpdate",
+            "GetUpdateCache",
+            "PauseUpdate",
+            "ResumeUpdate",
+            "AbortUpdate",
+            "RollbackUpdate",
+        )
     },
     f"{SERVICES}.RefreshJob": lambda o, r, by: stateless_svc.RefreshJobRequest(
         job_id=of(o.job(r, by))

@@ -89,7 +89,8 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
     """The slice opens: the instance begins to exist, unless its goal is deletion."""
     if message.goal == m.TaskGoals.DELETED:
         return Decision(because="deleted before it was created")
-    return Decision(facts=(f.TaskCreated(message.goal, message.policy, message.spec, message.lot),))
+    created = message.goal, message.policy, message.spec, message.lot, message.past
+    return Decision(facts=(f.TaskCreated(*created),))
 
 
 def place(task: Task, message: m.AssignHosts, at: At) -> Decision:

@@ -11,12 +11,13 @@ from peloton.runtime.vocabulary import Fact, Key
 
 
 class TaskCreated(Fact, frozen=True, gc=False, array_like=True):
-    """The instance exists; its first run is 1."""
+    """The instance exists; no run or ticket of its name has had a higher number than `past`."""
 
     goal: TaskGoals
     policy: Policy
     spec: int
     lot: Key
+    past: int = 0
 
 
 class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):

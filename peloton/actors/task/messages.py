@@ -133,7 +133,8 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
 
     `restart` numbers an order to begin a new run with fresh attempts. It is obeyed once: by tasks
     that have not seen it or a higher one, if they are to run at all. 0 is no order. `fresh`: one
-    that was to end, and is to run, begins with fresh attempts.
+    that was to end, and is to run, begins with fresh attempts. `past`: the highest number of a run
+    or ticket that members who were removed have had; no run is ever another of the same name.
     """
 
     goal: TaskGoals
@@ -143,6 +144,7 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     reason: str = ""
     restart: int = 0
     fresh: bool = False
+    past: int = 0
 
 
 class Renewal(Value, frozen=True, gc=False, array_like=True):

@@ -188,7 +188,7 @@ def _renewed(task: Task, fact: f.TaskRenewed) -> Task:
 
 
 def _created(task: Task | None, fact: f.TaskCreated) -> Task:
-    return Task(fact.goal, TaskStates.WAITING, fact.policy)
+    return Task(fact.goal, TaskStates.WAITING, fact.policy, fact.past + 1, fact.past)
 
 
 def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:

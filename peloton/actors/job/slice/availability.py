@@ -23,7 +23,7 @@ MembersByRun = tuple[tuple[int, Bits], ...]
 
 def unborn(slice_: Slice, index: Any) -> Bits:
     """Members that have begun, and whose tasks are created in this very frame."""
-    missing = (1 << slice_.count) - 1
+    missing = (1 << slice_.count) - 1 & ~slice_.gone.raw
     if index is not None:
         missing &= ~index.present
     if missing and slice_.closed:
@@ -143,8 +143,11 @@ def _for_rollout(slice_: Slice, up: Bits) -> int:
     rollout = slice_.rollout
     if rollout is None or rollout.order.over:
         return 0
+    if rollout.order.stops:
+        return 0  # nobody is down who is not to run
     room = rollout.order.leave - len(rollout.current) - len(rollout.failed)
-    return min(max(room, 0), len(rollout.waiting & up))
+    room -= len(rollout.leaving)
+    return min(max(room, 0), len((rollout.waiting - rollout.removing) & up))
 
 
 def members_of_runs(runs: MembersByRun) -> Bits:

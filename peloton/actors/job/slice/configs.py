@@ -84,7 +84,7 @@ def spec_rows(
         groups[name] = groups.get(name, 0) | bit
         rest &= ~bit
     for some, together in ((rest & gang, True), (rest & ~gang, False)):
-        if some:
+        if some or not (groups or known or together):
             name = opening.default, together
             groups[name] = groups.get(name, 0) | some
     have = {row.lot_shape: row.lot for row in known}

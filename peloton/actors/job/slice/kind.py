@@ -20,6 +20,7 @@ from peloton.actors.job.slice.facts import (
     HostsSeen,
     LeaveChanged,
     MembersEvicted,
+    MembersRemoved,
     MembersSettled,
     MembersSpared,
     MembersTaken,
@@ -34,8 +35,9 @@ from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
+from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import EVOLVE, Slice
-from peloton.actors.job.slice.tally import list_instances, report
+from peloton.actors.job.slice.tally import get_rollout, list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
@@ -48,6 +50,11 @@ from peloton.runtime.vocabulary import Key, Kind, Send
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
+INSPECT = {
+    m.ListInstances: list_instances,
+    m.FindInstances: find_instances,
+    GetRollout: get_rollout,
+}
 FOLLOWED_KEPT_MAX = 16_384
 """Slices whose crowd's key is kept: each turn of a slice asks for it several times."""
 
@@ -95,13 +102,14 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         phase=phase,
         final=is_final,
         recall_s=recall_with(policy),
-        inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
-        queries={501: m.ListInstances, 502: m.FindInstances},
+        inspect=INSPECT,
+        queries={501: m.ListInstances, 502: m.FindInstances, 513: GetRollout},
         answers={
             501: m.InstanceView,
             502: m.InstancesFound,
             503: m.InstanceEventsDropped,
             504: MemberRestarted,
+            514: RolloutView,
         },
         lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.DropInstanceRunEvents)),
         fresh=_fresh,
@@ -112,8 +120,9 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
             **dict.fromkeys(
                 (
-                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled),
+                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled, MembersRemoved),
                     *(MembersSpared, EndsAsked, SpareWished, RestartGiven, MemberRestarted),
+                    RolloutView,
                 ),
                 LEVEL_SERVICES,
             ),

@@ -21,6 +21,7 @@ from peloton.actors.job.slice.messages import (
     SliceTally,
 )
 from peloton.actors.job.slice.placing import why_unplaced
+from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
 from peloton.actors.task.health_messages import TaskHealth
@@ -56,6 +57,13 @@ def report(slice_: Slice, at: At) -> tuple[Send, ...]:
     """The tally, for the job."""
     counts = tally(slice_, at)
     return (Send(slice_.job, SliceTally(at.position, slice_.number, counts, slice_.version)),)
+
+
+def get_rollout(slice_: Slice, query: GetRollout, at: At) -> RolloutView:
+    """What the last rollout does to whom, and did before; of a slice without one, nothing."""
+    if slice_.rollout is None:
+        return RolloutView()
+    return slice_.rollout.view(slice_.steps)
 
 
 def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[InstanceView, ...]:
@@ -184,7 +192,7 @@ def _not_begun(slice_: Slice, member: int, *, row: SpecRow, why: tuple[str, str]
         instance=slice_.number * SLICE_SIZE + member,
         state=INITIALIZED,
         goal=slice_.goal,
-        run=1,
+        run=slice_.past + 1,
         failures=0,
         host="",
         created_at=None,
