@@ -155,6 +155,26 @@ def rebuild_s(pools: int, lots_per_leaf: int) -> tuple[int, float]:
     return len(tree.lots), took_s
 
 
+def ration_us(waiting: int, *, ends: int) -> float:
+    """A pool with a reservation of ten, a tenth of it for controllers, of which one holds that and
+    so many wait: the median until the next one has it, and nobody else fits."""
+    town = Town(11, full="leaf")
+    key = pool_key("ration")
+    config = PoolConfig("ration", ROOT, ONE.times(10), WIDE, controller_percent=10.0)
+    town.tree.put(key, old=None, new=Pool(config))
+    shape = LotShape(key, ONE, controller=True)
+    for number in range(waiting + ends):
+        new = Lot(shape, Key("task/j/0"), float(number), immutables.Map(), Bits.of(0))
+        town.tree.put(Key(f"lot/c{number}/0/0"), old=None, new=new)
+    town.serve()
+
+    def end(number: int) -> None:
+        town.lot(f"lot/c{number}/0/0", pool=key)
+        assert town.serve() == 1
+
+    return median_us(end, ends)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=4, help="runs of each operation, 4 at most")
@@ -166,6 +186,8 @@ def main() -> None:
             found = [median_us(getattr(town, name), count) for town in towns]
             line = "".join(f"{each:18,.0f}" for each in found)
             print(f"{name + ', all wait for ' + full:32}{line}{found[-1] / found[0]:7.1f}")
+    for waiting in (10, 10_000):
+        print(f"one of {waiting:,} controllers ends: {ration_us(waiting, ends=200):,.0f} us")
     for pools, each in ((1_111, 10), (11_011, 10)):
         lots, took_s = rebuild_s(pools, each)
         per_lot = took_s / lots * 1e6

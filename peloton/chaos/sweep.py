@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import combinations
 from typing import NamedTuple
 
 from peloton.chaos.cluster.branches import BRANCHES
@@ -22,6 +23,7 @@ from peloton.chaos.cluster.storm import Played, StormFailed, draw, play
 from peloton.runtime.simulation.sometimes import Sometimes
 
 TEXT_MAX = 500
+PAIRS_SHOWN = 20
 CHUNK = 4
 CHUNKS_PER_WORKER = 25
 
@@ -40,6 +42,7 @@ class Sums(NamedTuple):
     sometimes: Sometimes
     struck: Counter[str]
     storms: Counter[str]  # in which a fault struck
+    pairs: Counter[tuple[str, str]]  # in which two of them did
     failures: list[Swept]
     figures: Counter[str]
 
@@ -66,7 +69,7 @@ def sweep(seeds: range, *, jobs: int) -> Iterator[Swept]:
 
 def nothing() -> Sums:
     """Before the first seed."""
-    return Sums(Sometimes(BRANCHES), Counter(), Counter(), [], Counter())
+    return Sums(Sometimes(BRANCHES), Counter(), Counter(), Counter(), [], Counter())
 
 
 def add(sums: Sums, results: Iterator[Swept], *, trace_hash: bool = False) -> None:
@@ -81,7 +84,9 @@ def add(sums: Sums, results: Iterator[Swept], *, trace_hash: bool = False) -> No
             print(f"FAILED {swept.failure}\n  script/replay {swept.seed}", flush=True)
             continue
         sums.struck.update(played.struck)
-        sums.storms.update(name for name, times in played.struck.items() if times)
+        struck = sorted(name for name, times in played.struck.items() if times)
+        sums.storms.update(struck)
+        sums.pairs.update(combinations(struck, 2))
         sums.figures["operations"] += played.operations
         sums.figures["steps"] += played.steps
         sums.figures["virtual s"] += int(played.elapsed_s)
@@ -99,6 +104,7 @@ def report(sums: Sums, *, took_s: float) -> None:
         ALL_FAULTS.items(), key=lambda item: (int(item[1].number[1:]), item[0])
     ):
         print(f"  {fault.number:4} {name:26} {sums.storms[name]:6} {sums.struck[name]:8}")
+    report_pairs(sums)
     missing = sums.sometimes.missing()
     reached = len(sums.sometimes.branches) - len(missing)
     print(f"\nbranches reached: {reached} of {len(sums.sometimes.branches)}")
@@ -115,6 +121,17 @@ def report(sums: Sums, *, took_s: float) -> None:
     print(f"{len(sums.failures)} failures")
     for swept in sums.failures:
         print(f"  script/replay {swept.seed}    {swept.failure.splitlines()[0][:120]}")
+
+
+def report_pairs(sums: Sums) -> None:
+    """Print how many pairs of faults struck in one storm, and some of those that never did."""
+    every = [*combinations(sorted(ALL_FAULTS), 2)]
+    never = [pair for pair in every if not sums.pairs[pair]]
+    print(f"\npairs of faults that struck in one storm: {len(every) - len(never)} of {len(every)}")
+    for one, other in never[:PAIRS_SHOWN]:
+        print(f"  never: {one}, {other}")
+    if len(never) > PAIRS_SHOWN:
+        print(f"  and {len(never) - PAIRS_SHOWN} more")
 
 
 def main() -> int:

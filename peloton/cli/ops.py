@@ -24,6 +24,8 @@ from peloton.sdk.errors import PelotonError
 
 HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
 OPS_TEXTS = {"NOT_FOUND": "Job {job}: {m}"}
+WHY_COLUMNS_MAX = 60
+"""Of a reason in a table that is not on a terminal, where nothing is folded."""
 STORY_HEADER = ("Time", "Message", "Because", "Facts", "Who")
 
 
@@ -43,7 +45,7 @@ def why(job: str, instance: int | None) -> None:
     """
     with connected() as peloton, refusal_texts(OPS_TEXTS, job=job):
         answer = peloton.ops.why(job, instance)
-    now = time.time()
+    now, cut = time.time(), not sys.stdout.isatty()
     counted = sum(reason.instances for reason in answer.reasons)
     if counted < sum(answer.counts.values()):
         counts = ", ".join(f"{answer.counts[name]} {name}" for name in sorted(answer.counts))
@@ -52,11 +54,14 @@ def why(job: str, instance: int | None) -> None:
         OutputForms(
             answer,
             header=HEADER,
-            rows=lambda: [row(reason, now) for reason in answer.reasons],
+            rows=lambda: [row(reason, now, cut=cut) for reason in answer.reasons],
             names=lambda: dict.fromkeys(reason.code for reason in answer.reasons),
             nothing="Nothing holds it up.",
             compact=True,
-            below=[line for reason in answer.reasons for line in in_the_way(reason)],
+            below=[
+                *(cut_texts(answer.reasons) if cut else ()),
+                *(line for reason in answer.reasons for line in in_the_way(reason)),
+            ],
         )
     )
     failed = [reason.instance for reason in answer.reasons if reason.state in ("FAILED", "LOST")]
@@ -77,22 +82,38 @@ def name_failed(job: str, instance: int | None) -> None:
         hint(f"which instances have failed is not known: {error}")
 
 
-def row(reason: Any, now: float) -> Sequence[object]:
+def row(reason: Any, now: float, *, cut: bool = False) -> Sequence[object]:
     def known(field: str) -> Any:
         return getattr(reason, field) if reason.HasField(field) else ""
 
     counts = ", ".join(f"{name} {reason.counts[name]}" for name in sorted(reason.counts))
     retry_at = known("retry_at")
     again = f"in {max(retry_at - now, 0):.0f}s" if retry_at != "" else ""
-    # Old knowledge is shown as old: the reader may be looking at a cluster of a minute ago.
-    text = f"{reason.text} ({reason.age_s:.0f}s ago)" if reason.age_s >= 1 else reason.text
-    who = known("instance")
-    if reason.instances > 1:
-        who = f"{reason.instances} instances"
-        text = text.removeprefix(f"{who}: ")  # it is printed once
+    who, text = who_and_text(reason)
+    if cut and len(text) > WHY_COLUMNS_MAX:
+        text = text[: WHY_COLUMNS_MAX - 1] + "…"
     return (
         who, reason.state, reason.code, known("position"), text, counts, again,
     )  # fmt: skip
+
+
+def who_and_text(reason: Any) -> tuple[str, str]:
+    """Whom a reason is about, and the whole of it."""
+    # Old knowledge is shown as old: the reader may be looking at a cluster of a minute ago.
+    text = f"{reason.text} ({reason.age_s:.0f}s ago)" if reason.age_s >= 1 else reason.text
+    who = str(reason.instance) if reason.HasField("instance") else ""
+    if reason.instances > 1:
+        who = f"{reason.instances} instances"
+        text = text.removeprefix(f"{who}: ")  # it is printed once
+    return who, text
+
+
+def cut_texts(reasons: Any) -> Iterator[str]:
+    """In full, one line each, what the table of a pipe has no space for."""
+    for reason in reasons:
+        who, text = who_and_text(reason)
+        if len(text) > WHY_COLUMNS_MAX:
+            yield f"{who or 'the job'}: {text}"
 
 
 def in_the_way(reason: Any) -> Iterator[str]:

@@ -126,26 +126,7 @@ def build_server(
     server.locked = refusing(options.locks, ACCESS_TABLE)
     kills = options.kills or KillSwitch()
     served = _services(cluster_client, boxes, feed=feed, images_run=options.images_run, kills=kills)
-    scarce_gpu = options.scarce_gpu
-    served += [
-        (
-            ops_pb2.DESCRIPTOR.services_by_name["Ops"],
-            Ops(cluster_client, feed, scarce_gpu=scarce_gpu),
-        ),
-        (
-            plans_pb2.DESCRIPTOR.services_by_name["Plans"],
-            Plans(cluster_client, scarce_gpu=scarce_gpu),
-        ),
-        (
-            admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"],
-            AdminService(cluster_client, options.locks),
-        ),
-        (endpoints_pb2.DESCRIPTOR.services_by_name["Endpoints"], Endpoints(cluster_client)),
-        (
-            watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"],
-            WatchService(cluster_client, feed, watches_max=options.watches),
-        ),
-    ]
+    served += _own_services(cluster_client, feed, options=options)
     names = {*services()}
     for service, servicer in served:
         names |= {*_names(service)}
@@ -194,6 +175,32 @@ def _services(
         *_host_services(cluster_client),
         (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
         *private_services(cluster_client, feed, kills=kills),
+    ]
+
+
+def _own_services(
+    cluster_client: ClusterClient, feed: ClusterFeed, *, options: ServerOptions
+) -> list[tuple[ServiceDescriptor, Any]]:
+    """Those that need what a server was given."""
+    scarce_gpu = options.scarce_gpu
+    return [
+        (
+            ops_pb2.DESCRIPTOR.services_by_name["Ops"],
+            Ops(cluster_client, feed, scarce_gpu=scarce_gpu),
+        ),
+        (
+            plans_pb2.DESCRIPTOR.services_by_name["Plans"],
+            Plans(cluster_client, scarce_gpu=scarce_gpu),
+        ),
+        (
+            admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"],
+            AdminService(cluster_client, options.locks),
+        ),
+        (endpoints_pb2.DESCRIPTOR.services_by_name["Endpoints"], Endpoints(cluster_client)),
+        (
+            watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"],
+            WatchService(cluster_client, feed, watches_max=options.watches),
+        ),
     ]
 
 

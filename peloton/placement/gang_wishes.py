@@ -208,7 +208,7 @@ class GangWishes:
             count = len(part.members)
             known = part.known
             enough = known.strategy is not None and self._may_fit(known, count=count)
-            found = _all_of(by, known, stages=stages, count=count, now=now) if enough else None
+            found = all_of(by, known, stages=stages, count=count, now=now) if enough else None
             if found is not None:
                 done.append((part, found))
             if found is None or len(found.hosts) < count:
@@ -320,7 +320,7 @@ class GangWishes:
         return ""
 
 
-def _all_of(
+def all_of(
     by: Proposer, known: KnownShape, *, stages: list[list[int]], count: int, now: float
 ) -> Proposed:
     """Hosts for so many members, or for fewer where there is no more room; without the rows of the

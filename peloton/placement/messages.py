@@ -240,6 +240,27 @@ class RoomFound(Message, frozen=True, gc=False, array_like=True):
     free: tuple[Resources | None, ...]
 
 
+class AskGangRoom(Message, frozen=True, gc=False, array_like=True):
+    """Slice to placer, for `asker`: whether all of these members would have hosts, if each of
+    `hosts` had so much `rooms` more than it has free; answered `GangRoomFound`, to the asker."""
+
+    asker: Key
+    number: int
+    parts: tuple[GangPart, ...]
+    hosts: tuple[Key, ...]
+    rooms: tuple[Resources, ...]
+
+
+class GangRoomFound(Message, frozen=True, gc=False, array_like=True):
+    """Placer to whoever asked: whether all have hosts, and of which of the hosts in question they
+    `lack` how much until then: none where they go on what is free."""
+
+    number: int
+    fits: bool
+    hosts: tuple[Key, ...] = ()
+    lack: tuple[Resources, ...] = ()
+
+
 PLACER_MESSAGES: dict[int, type] = {
     1: Wish,
     2: HostDeltas,
@@ -247,5 +268,6 @@ PLACER_MESSAGES: dict[int, type] = {
     4: AskRoom,
     5: GangWish,
     51: LaunchesStopped,
+    76: AskGangRoom,
 }
 """What placers receive, by the numbers that are used between daemons."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
+from peloton.placement.gang_rooms import gang_room_of
 from peloton.placement.gang_wishes import GangWishes
 from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
@@ -28,6 +29,7 @@ from peloton.placement.kept_wishes import (
 from peloton.placement.labels import Ints
 from peloton.placement.lookups import Lookups
 from peloton.placement.messages import (
+    AskGangRoom,
     AskRoom,
     Declined,
     GangWish,
@@ -131,7 +133,7 @@ class Placer:
         self.kept.expire(now)
         self.gangs.expire(now)
         wishes: list[Wish] = []
-        asked: list[AskRoom] = []
+        asked: list[AskRoom | AskGangRoom] = []
         gangs: list[GangWish] = []
         for _, message in messages:
             if isinstance(message, Wish):
@@ -146,7 +148,7 @@ class Placer:
                 self._decline(message)
             elif isinstance(message, LaunchesStopped):
                 self.stop_launches(message.text)
-            elif isinstance(message, AskRoom):
+            elif isinstance(message, AskRoom | AskGangRoom):
                 asked.append(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
@@ -155,7 +157,11 @@ class Placer:
             wishes, sends = self._reserved.serve(
                 wishes, self.kept, shapes=self._shapes, index=self.index
             )
-        sends += [room_of(self.index, each) for each in asked]
+        for ask in asked:
+            if isinstance(ask, AskRoom):
+                sends.append(room_of(self.index, ask))
+            else:
+                sends.append(gang_room_of(self.index, ask, shapes=self._shapes, by=self, now=now))
         if self.gangs.busy or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
         for gang in gangs:

@@ -140,3 +140,17 @@ def test_a_lane_is_due_for_more_of_the_cluster_and_after_the_other_has_had_its_t
     assert town.admit() == {}
     town.leave("lent")
     assert town.admit() == {"next": 1, "more": 1}
+
+
+def test_slack_that_is_taken_back_is_no_release_for_who_waits() -> None:
+    """A run that is ended for want of slack queues again; one that is over frees its slack."""
+    for queues_again in (True, False):
+        town = Town(size(2, 10, slack=2))
+        town.ask("slack", size(slack=1), 2)
+        assert town.admit() == {"slack": 2}
+        lot = town.tree.lots[Key("lot/slack/0/0")]
+        waiting = Bits.of(1) if queues_again else Bits()
+        new = Lot(lot.shape, lot.crowd, 1.0, lot.tickets, waiting, Bits.of(0))
+        town.tree.put(Key("lot/slack/0/0"), old=lot, new=new)
+        town.tree.releases.note(1.0, up=town.tree.up)
+        assert town.tree.releases.noted.sums[A].tasks == (0 if queues_again else 1)

@@ -47,7 +47,7 @@ limits = st.builds(Resources, roomy, roomy, st.just(0), st.sampled_from([0, UNIT
 slack = st.builds(Resources, slack=roomy | st.just(0))
 capacities = st.tuples(limits, slack).map(lambda both: both[0] + both[1])
 small = st.integers(min_value=0, max_value=4)
-slack_percents = st.sampled_from([20.0, 50.0, 100.0, 0.0])
+slack_percents = st.sampled_from([20.0, 50.0, 100.0, 0.0, 400.0])
 percents = st.sampled_from([None, None, 0.0, 50.0, 100.0])
 shares = st.sampled_from(
     [(1.0,) * 4, (1.0,) * 4, (2.0,) * 4, (0.0, 1.0, 1.0, 1.0), (0.5, 3.0, 1.0, 1.0)]

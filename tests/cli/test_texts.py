@@ -440,6 +440,17 @@ def test_why_names_all_that_is_in_the_way_below_the_main_reason(peloton: Termina
     assert last == "  estimate: in about 3 min to about 2 h (waiting alone does not help)"
 
 
+def test_why_in_a_pipe_has_a_narrow_table_and_long_reasons_below(peloton: Terminal) -> None:
+    peloton.cluster.add_job("PENDING", "PENDING")
+    text = "limit of pool /a reached: " + "and so on, " * 20
+    peloton.cluster.reasons.append(
+        ops.Reason(instance=0, state="PENDING", code="limit", text=text.strip())
+    )
+    header, short, full = peloton.lines("why", JOB)
+    assert full == f"0: {text.strip()}"
+    assert len(header) == len(short) <= 100 and "limit of pool /a reached: and so on" in short
+
+
 def test_why_names_the_failed_instances(peloton: Terminal) -> None:
     peloton.cluster.add_job("FAILED", *["FAILED"] * 5, "SUCCEEDED", "LOST", "FAILED")
     for number, code in ((0, 2), (1, 2), (2, 2), (3, 1), (4, 1), (7, 2)):

@@ -12,8 +12,13 @@ from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.actors.job.slice import evicting
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool import giving
-from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION
+from peloton.actors.respool.lot.messages import (
+    LEVEL_DISPLACEMENT,
+    LEVEL_GANG_PROOFS,
+    LEVEL_PREEMPTION,
+)
 from peloton.actors.respool.messages import ROOT, GetPool
+from peloton.actors.respool.proving import NOT_TOGETHER
 from peloton.actors.respool.reclaiming import NOT_PREEMPTIBLE
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import LEVEL_GANGS, PREEMPTED, crowd_key
@@ -314,3 +319,90 @@ def test_runs_that_have_just_begun_are_left_alone_until_they_are_old_enough() ->
     assert past_runs(cluster, new) == 0
     run_all(cluster, high, 4)
     assert past_runs(cluster, new) == 2
+
+
+def gang_between(cluster: CheckedCluster, q: Key, *, kept: int) -> tuple[Key, Key]:
+    """Tasks of three cpus that stay on so many hosts, others of one; and a gang of two times three
+    that its pool is entitled to."""
+    cluster.create_job(spec(kept, size=3, preemptible=False), "kept")
+    cluster.run_for(5.0)
+    lent = cluster.create_job(spec(ALL - 3 * kept), "a")
+    run_all(cluster, lent, ALL - 3 * kept)
+    return lent, cluster.create_job(spec(2, q, size=3, minimum_running=2), "gang")
+
+
+def test_nobody_is_ended_for_a_gang_that_does_not_go_on_the_hosts() -> None:
+    """There is room for one of its members on the host without such a task, and no other."""
+    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    lent, gang = gang_between(cluster, q, kept=2)
+    cluster.run_for(10 * SUSTAINED_S)
+    assert running(cluster, gang) == 0
+    assert past_runs(cluster, lent) == 0
+    views = cluster.ask(ROOT, GetPool(pool=q))
+    assert NOT_TOGETHER in views[0].because
+
+
+def test_as_many_as_it_takes_are_ended_for_one_that_does() -> None:
+    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    lent, gang = gang_between(cluster, q, kept=1)
+    run_all(cluster, gang, 2)
+    assert past_runs(cluster, lent) == 6, "three on each of two hosts"
+    cluster.run_for(10 * SUSTAINED_S)
+    assert past_runs(cluster, lent) == 6
+
+
+def test_what_several_jobs_hold_of_a_host_is_room_for_a_gang() -> None:
+    """Two of each have a host together, where none of them alone makes room for a member."""
+    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    jobs = [cluster.create_job(spec(6), f"{number}") for number in range(2)]
+    for job in jobs:
+        run_all(cluster, job, 6)
+    gang = cluster.create_job(spec(2, q, size=3, minimum_running=2), "gang")
+    run_all(cluster, gang, 2)
+    assert sum(past_runs(cluster, job) for job in jobs) == 6
+    assert all(past_runs(cluster, job) for job in jobs)
+
+
+@pytest.mark.parametrize("of", [ROOT, "lent", "gang"])
+def test_a_proof_that_is_lost_is_made_again(of: str) -> None:
+    """The owner of the pools, of the victims, or of the gang, is lost at each moment of the way."""
+    for moment in range(6):
+        cluster, q = cluster_of(seed=moment, level=LEVEL_GANG_PROOFS)
+        lent, gang = gang_between(cluster, q, kept=1)
+        cluster.run_for(SUSTAINED_S - 0.05 + moment * 0.02)
+        cluster.drop_shard({ROOT: ROOT, "lent": lent, "gang": gang}[of])
+        run_all(cluster, gang, 2)
+        cluster.run_for(3 * SUSTAINED_S)
+        assert past_runs(cluster, lent) == 6
+
+
+def test_a_gang_displaces_only_where_all_of_it_goes_on_the_hosts() -> None:
+    cluster, _ = cluster_of(INSIDE, level=LEVEL_GANG_PROOFS)
+    cluster.create_job(spec(2, size=3, preemptible=False), "kept")
+    cluster.run_for(5.0)
+    low = cluster.create_job(spec(6, priority=1), "low")
+    run_all(cluster, low, 6)
+    gang = cluster.create_job(spec(2, size=3, priority=5, minimum_running=2), "gang")
+    cluster.run_for(10 * SUSTAINED_S)
+    assert running(cluster, gang) == 0 and past_runs(cluster, low) == 0
+    cluster.ask(gang, StopJob())
+    gang = cluster.create_job(spec(2, size=2, priority=5, minimum_running=2), "small")
+    run_all(cluster, gang, 2)
+    assert past_runs(cluster, low) == 4
+
+
+def test_two_gangs_do_not_count_on_the_same_room() -> None:
+    """Both wait for long enough at once; the second proof is made when the first gang has come."""
+    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    r = cluster.make_pool("r", HOST_CAPACITY.times(HOSTS))
+    lent = cluster.create_job(spec(ALL), "a")
+    run_all(cluster, lent, ALL)
+    gangs = [
+        cluster.create_job(spec(2, pool, size=2, minimum_running=2), name)
+        for pool, name in ((q, "b"), (r, "c"))
+    ]
+    for gang in gangs:
+        run_all(cluster, gang, 2)
+    assert cluster.world.elapsed_s < 3 * SUSTAINED_S, "no timer between them"
+    cluster.run_for(10 * SUSTAINED_S)
+    assert past_runs(cluster, lent) == 8

@@ -289,6 +289,8 @@ def _admit(
             break
     if not found:
         _block(tree, pool, head=head)
+    if not found and head is None:
+        tree.restore_rationed(pool)  # somebody else may fit in place of those that were looked at
     tree.waiting.recheck(slack_lane(pool))
     return found
 

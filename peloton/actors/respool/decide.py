@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as f
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.rules import BUSY, NOT_FOUND, check, check_delete, check_forced
-from peloton.actors.respool.state import Pool
+from peloton.actors.respool.state import Pool, PoolNotes
+from peloton.placement.messages import GangRoomFound
 from peloton.runtime.vocabulary import At, Decision, Refused
 
 
@@ -97,6 +100,19 @@ def no_hours(message: m.KeepHour, at: At) -> Decision:
     return Decision(because="there is no such pool")
 
 
+def heard(pool: Pool, message: m.LeaversFound | GangRoomFound, at: At) -> Decision:
+    """An answer about a gang: the next step of the root takes it."""
+    if at.index is None or not at.index.pending:
+        return Decision(because="nobody waits")
+    notes = at.notes if at.notes is not None else PoolNotes()
+    return Decision(notes=msgspec.structs.replace(notes, heard=(*notes.heard, message)))
+
+
+def unheard(message: m.LeaversFound | GangRoomFound, at: At) -> Decision:
+    """There is no root yet, so nobody has asked."""
+    return Decision(because="nobody has asked")
+
+
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.OpenRoot: root_open,
     m.CreatePool: exists,
@@ -104,6 +120,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.DeletePool: delete,
     m.Capacity: capacity,
     m.KeepHour: keep_hour,
+    m.LeaversFound: heard,
+    GangRoomFound: heard,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
@@ -113,4 +131,6 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.DeletePool: missing,
     m.Capacity: early,
     m.KeepHour: no_hours,
+    m.LeaversFound: unheard,
+    GangRoomFound: unheard,
 }

@@ -71,6 +71,10 @@ class Displacements:
         for known in (self.verdicts, self._numbers, self._asked):
             known.pop(lane, None)
 
+    def wake(self, lane: Key) -> None:
+        """Look at a lane that waits at once."""
+        self._moments.push(lane, 0.0)
+
     def due(self, now: float) -> Key | None:
         """The next lane that has waited for long enough, once."""
         return self._moments.due(now)

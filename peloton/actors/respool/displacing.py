@@ -33,6 +33,7 @@ from peloton.actors.respool.giving import (
 from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.messages import Displacement, Reclaim
 from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.proving import prove
 from peloton.actors.respool.reclaims import REST_S_MIN
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
@@ -92,6 +93,12 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
     if not found.picked:
         books.again(lane, later, verdict=COMING)
         return []
+    if found.gain[0].gang and tree.proofs.in_force:
+        proven = prove(tree, lane, over=over, cover=found, now=now)
+        if proven.cover is None:
+            books.again(lane, proven.again_at, verdict=proven.verdict)
+            return []
+        found = proven.cover
     books.ordered(lane, later, verdict=GIVE_BACK)
     return orders_for(
         tree, over, cover=found, reason=lambda key: _reason(tree, key, inside=inside), now=now

@@ -26,17 +26,20 @@ LOTS_MAX = 1000
 
 
 class TaskBatch(NamedTuple):
-    """So many tasks that wait, each of which needs this."""
+    """So many tasks that wait, each of which needs this; a gang is one, of all these lots."""
 
     need: Resources
     tasks: int
+    gang: tuple[Key, ...] = ()
 
 
 class LotShare(NamedTuple):
-    """How many members of a lot are to give back."""
+    """How many members of a lot are to give back; `hosts`: where those of them run that run, if
+    that is settled."""
 
     lot: Key
     tasks: int
+    hosts: tuple[Key, ...] | None = None
 
 
 class Overdraft(NamedTuple):
@@ -81,6 +84,7 @@ class Cover(NamedTuple):
     short: Shortfall
     gain: list[TaskBatch]
     picked: list[LotShare]
+    proven: bool = False  # that all it is for goes on the hosts then
 
 
 def size_of_first(tree: Tree, lane: Key) -> Resources:
@@ -94,12 +98,14 @@ def first_waiting(
     tree: Tree, lane: Key, *, room: Resources | None = None, priority: int | None = None
 ) -> list[TaskBatch]:
     """The tasks that wait first, in the order of the queue, as they would be admitted: all that
-    have this priority, as far as there is room."""
+    have this priority, as far as there is room. A gang is alone: it has a proof of its own."""
     found: list[TaskBatch] = []
     rationed = [ZERO, ZERO, ZERO]
     for key in islice(tree.queues[lane].eligible(), LOTS_MAX):
         lot, unit = tree.lots[key], tree.unit(key)
         if priority is not None and lot.shape.priority != priority:
+            break
+        if unit.lots and found and tree.proofs.in_force:
             break
         fitting = fitting_rations(tree, pool_of_lane(lane), unit=unit, rationed=rationed)
         most = min(fitting, 1 if unit.lots else len(lot.waiting))
@@ -107,10 +113,10 @@ def first_waiting(
             continue  # it blocks nobody
         count = most if room is None else min(most, unit.need.fits(room))
         if count:
-            found.append(TaskBatch(unit.need, count))
+            found.append(TaskBatch(unit.need, count, unit.lots))
             for each, part in unit.rationed:
                 rationed[each] = rationed[each] + part.times(count)
-        if count < most:
+        if count < most or (unit.lots and tree.proofs.in_force):
             break  # the first that does not fit blocks those behind it
         room = room - unit.need.times(count) if room is not None else None
     return found
@@ -135,7 +141,7 @@ def fitting(batches: Sequence[TaskBatch], room: Resources) -> list[TaskBatch]:
     for each in batches:
         count = min(each.tasks, each.need.fits(room))
         if count:
-            found.append(TaskBatch(each.need, count))
+            found.append(each._replace(tasks=count))
             room = room - each.need.times(count)
         if count < each.tasks:
             break
@@ -167,19 +173,22 @@ def cover(tree: Tree, over: Overdrafts, *, short: Shortfall, now: float) -> Cove
 
     Where there is no gain, those are picked who could give, but not enough.
     """
-    picked, gained = _pick(tree, over, short=short, now=now)
+    picked, gained = pick_givers(tree, over, short=short, now=now)
     gain = fitting(short.wanted, short.free + gained)
     if gain and gain != short.wanted:
         short = short._replace(wanted=gain)
-        picked, _ = _pick(tree, over, short=short, now=now)
+        picked, _ = pick_givers(tree, over, short=short, now=now)
     return Cover(short, gain, picked)
 
 
-def _pick(
-    tree: Tree, over: Overdrafts, *, short: Shortfall, now: float
+def pick_givers(
+    tree: Tree, over: Overdrafts, *, short: Shortfall, now: float, wide: bool = False
 ) -> tuple[list[LotShare], Resources]:
-    """Members that cover what is missing, as far as they can, and what they give."""
-    left = list(short.missing)
+    """Members that cover what is missing, as far as they can, and what they give.
+
+    `wide`: all of each lot that could give something, as if no other did.
+    """
+    left = [*short.missing]
     excess = {pool: list(kinds) for pool, kinds in over.excess.items()}
     kinds = [kind for kind in KINDS if left[kind]]
     found: list[LotShare] = []
@@ -193,14 +202,17 @@ def _pick(
             lot = tree.lots[key]
             size = lot.shape.resources.amounts()
             room = [min(excess[pool][kind] for pool in each.chain) for kind in KINDS]
-            wanted = [_sizable(min(left[kind], room[kind])) for kind in KINDS]
-            if most <= 0 or not any(wanted):
+            wanted = [
+                sizable(room[kind] if wide else min(left[kind], room[kind])) for kind in KINDS
+            ]
+            if most <= 0 or not any(wanted[kind] for kind in kinds):
                 break
-            counts = [-(-wanted[kind] // size[kind]) for kind in kinds if size[kind]]
-            count = min(max(counts, default=0), len(lot.admitted - lot.leaving), most)
+            count = min(_needed(wanted, size, kinds=kinds), len(lot.admitted - lot.leaving), most)
             if not count:
                 continue  # it has nothing of what is still missing
-            found.append(LotShare(key, count))
+            found.append(LotShare(key, len(lot.admitted - lot.leaving) if wide else count))
+            if wide:
+                continue
             most -= count
             gained = gained + lot.shape.resources.times(count)
             for kind in KINDS:
@@ -210,7 +222,36 @@ def _pick(
     return found, gained
 
 
-def _sizable(missing: int) -> int:
+def _needed(wanted: Sequence[int], size: Sequence[int], *, kinds: Sequence[int]) -> int:
+    """How many of a size it takes for what is wanted of these kinds."""
+    return max((-(-wanted[kind] // size[kind]) for kind in kinds if size[kind]), default=0)
+
+
+def may_lose(
+    tree: Tree, over: Overdrafts, *, shares: Sequence[LotShare], short: Shortfall, now: float
+) -> bool:
+    """Whether pools, and those above them, may give all of this back together."""
+    excess = {pool: list(kinds) for pool, kinds in over.excess.items()}
+    chains = {each.pool: each.chain for each in over.pools}
+    kinds = [kind for kind, missing in enumerate(short.missing) if missing]
+    most = {pool: most_of(tree, pool, now=now) for pool in chains}
+    for each in shares:
+        lot = tree.lots.get(each.lot)
+        if lot is None or lot.order is not None or lot.shape.pool not in chains:
+            return False
+        pool, size = lot.shape.pool, lot.shape.resources.amounts()
+        room = [sizable(min(excess[above][kind] for above in chains[pool])) for kind in KINDS]
+        able = min(_needed(room, size, kinds=kinds), len(lot.admitted - lot.leaving), most[pool])
+        if each.tasks > able:
+            return False
+        most[pool] -= each.tasks
+        for above in chains[pool]:
+            for kind in KINDS:
+                excess[above][kind] = max(0, excess[above][kind] - size[kind] * each.tasks)
+    return True
+
+
+def sizable(missing: int) -> int:
     """So much less that nobody gives for what a comparison ignores: entitlements are rounded."""
     return max(0, missing - EPSILON + 1)
 
@@ -249,21 +290,25 @@ def orders_for(
 ) -> list[tuple[Key, Reclaim]]:
     """The orders to those that were picked; `reason` says why of a lot."""
     need, picked, gain = cover.short.for_hosts, cover.picked, _gain_text(tree, over, cover=cover)
-    if any(not need.within(tree.lots[each.lot].shape.resources) for each in picked):
+    sizes = [tree.lots[each.lot].shape.resources for each in picked]
+    if not cover.proven and not all(need.within(size) for size in sizes):
         # Several have to leave one host, so that only one slice at a time may choose them.
         picked = picked[:1]
     found = []
-    for lot_key, count in picked:
+    for lot_key, count, hosts in picked:
         lot = tree.lots[lot_key]
         tree.reclaims.count(lot.shape.pool, tree.policy, tasks=count, now=now)
         text = f"{reason(lot_key)}: {gain}"
-        found.append((lot_key, Reclaim(lot.orders, count, need, text, cover.short.inside)))
+        found.append((lot_key, Reclaim(lot.orders, count, need, text, cover.short.inside, hosts)))
     return found
 
 
 def _gain_text(tree: Tree, over: Overdrafts, *, cover: Cover) -> str:
     """What is gained, and how many lots that could be asked are not."""
     tasks = counted(sum(each.tasks for each in cover.gain), "task", many="tasks")
+    if cover.gain[0].gang:
+        members = sum(len(tree.lots[lot].waiting) for lot in cover.gain[0].gang)
+        tasks = f"a gang of {members}"
     able = sum(tree.reclaims.count_victims(each.pool) for each in over.pools)
     lots = able - len(cover.picked)
     spared = f"; {counted(lots, 'other lot is', many='other lots are')} spared" if lots > 0 else ""

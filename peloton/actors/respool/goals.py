@@ -15,8 +15,14 @@ import msgspec
 
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.displacing import displacements
-from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION, Admit
+from peloton.actors.respool.lot.messages import (
+    LEVEL_DISPLACEMENT,
+    LEVEL_GANG_PROOFS,
+    LEVEL_PREEMPTION,
+    Admit,
+)
 from peloton.actors.respool.messages import ROOT, KeepHour, OpenRoot
+from peloton.actors.respool.proving import hear
 from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.state import Pool, PoolNotes
 from peloton.actors.respool.tree import Tree
@@ -81,17 +87,21 @@ def take_back(at: At) -> Decision | Rest:
     tree: Tree = at.index
     if not tree.policy.enabled or at.level < LEVEL_PREEMPTION:
         return WAITING
+    known = at.notes if at.notes is not None else PoolNotes()
+    tree.proofs.in_force = at.level >= LEVEL_GANG_PROOFS
+    for message in known.heard:
+        hear(tree, message)
     orders = reclaims(tree, at.now)
     inside = tree.policy.inside and at.level >= LEVEL_DISPLACEMENT
     if inside and not orders:
         orders = displacements(tree, at.now)
     moments = (tree.reclaims.wake_at, tree.displacements.wake_at if inside else None)
     notes = PoolNotes(min((each for each in moments if each is not None), default=None))
-    known = at.notes if at.notes is not None else PoolNotes()
+    asks = tree.proofs.take_sends()
     overdue = notes.wake_at is not None and notes.wake_at <= at.now
-    if not orders and notes == known and not overdue:
+    if not orders and not asks and notes == known and not overdue:
         return WAITING  # those that are overdue have the next turn: the alarm has rung for others
-    sends = tuple(Send(lot, order) for lot, order in orders)
+    sends = (*(Send(lot, order) for lot, order in orders), *asks)
     because = counted(len(orders), "lot gives back", many="lots give back") if orders else ""
     return Decision(sends=sends, because=because, notes=notes)
 

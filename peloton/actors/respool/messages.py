@@ -6,6 +6,7 @@ None must concern tasks: lots receive those, and the tree is derived from the lo
 from __future__ import annotations
 
 from peloton.actors.resources import Resources
+from peloton.placement.messages import GangRoomFound
 from peloton.runtime.vocabulary import Bits, Key, Latest, Message, Query, Value, key
 
 ROOT = Key("respool/root")
@@ -80,6 +81,19 @@ class KeepHour(Message, frozen=True, gc=False, array_like=True):
     """Root to a pool: this time of it is over."""
 
     hour: PoolHour
+
+
+class LeaversFound(Message, frozen=True, gc=False, array_like=True):
+    """Slice to the root, in answer to `AskLeavers`: who of a lot could give back.
+
+    So many `idle` members wait for a host; each other one runs on one of `hosts`, in the order in
+    which they would be chosen.
+    """
+
+    lot: Key
+    number: int
+    idle: int
+    hosts: tuple[Key, ...]
 
 
 class PoolDone(Value, frozen=True, gc=False, array_like=True):
@@ -170,6 +184,8 @@ MESSAGES: dict[int, type] = {
     4: DeletePool,
     5: Capacity,
     6: KeepHour,
+    77: LeaversFound,
+    78: GangRoomFound,
 }
 ANSWERS: dict[int, type] = {1: PoolDone}
 

@@ -8,6 +8,7 @@ skipped: the caller, which knows the limits, does.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
@@ -33,15 +34,16 @@ class Queue:
         # Positions of the eligible lots, weighted by how many members wait in each.
         self._ranking: Ranking[QueuePosition] = Ranking()
         self._positions: dict[Key, QueuePosition] = {}  # the same by lot
-        # Skipped lots: position, and how many members wait.
-        self._skipped: dict[Key, tuple[QueuePosition, int]] = {}
+        # The same of the skipped ones.
+        self._skipped_ranking: Ranking[QueuePosition] = Ranking()
+        self._skipped: dict[Key, QueuePosition] = {}
 
     def put(self, key: Key, *, priority: int, arrived: float, waiting: int = 1) -> None:
         """Members of a lot wait; if some did before, it keeps its position."""
         position = QueuePosition(-priority, arrived, key)
         known = self._positions.get(key)
-        if known is None and key in self._skipped and self._skipped[key][0] == position:
-            self._skipped[key] = position, waiting
+        if known is None and self._skipped.get(key) == position:
+            self._skipped_ranking.put(position, waiting)
             return
         if known != position:
             self.drop(key)
@@ -53,13 +55,17 @@ class Queue:
         position = self._positions.pop(key, None)
         if position is not None:
             self._ranking.drop(position)
-        self._skipped.pop(key, None)
+        position = self._skipped.pop(key, None)
+        if position is not None:
+            self._skipped_ranking.drop(position)
 
-    def skip(self, key: Key) -> None:
-        """Let an eligible lot block no other until `restore`."""
+    def skip(self, key: Key) -> QueuePosition:
+        """Let an eligible lot block no other until `restore`; returns where it stays."""
         position = self._positions.pop(key)
-        self._skipped[key] = position, self._ranking.weight(position)
+        self._skipped[key] = position
+        self._skipped_ranking.put(position, self._ranking.weight(position))
         self._ranking.drop(position)
+        return position
 
     def is_skipped(self, key: Key) -> bool:
         """Whether a lot is skipped."""
@@ -71,53 +77,54 @@ class Queue:
 
     def restore(self, key: Key) -> None:
         """A limit changed: a skipped lot is eligible again, at its old position."""
-        position, waiting = self._skipped.pop(key)
-        self._positions[key] = position
-        self._ranking.put(position, waiting)
+        position = self._positions[key] = self._skipped.pop(key)
+        self._ranking.put(position, self._skipped_ranking.weight(position))
+        self._skipped_ranking.drop(position)
 
     def eligible(self) -> Iterator[Key]:
         """The lots that are not skipped, in order and lazily: the cost is what is read.
 
         The reader may skip the lot that was just returned.
         """
-        position = self._ranking.first()
-        while position is not None:
-            yield position.lot
-            position = self._ranking.after(position)
+        return (position.lot for position in _walk(self._ranking))
 
     def before(self, key: Key) -> int:
         """How many members wait in eligible lots before this one."""
-        position = self._positions.get(key) or self._skipped[key][0]
+        position = self._positions.get(key) or self._skipped[key]
         return self._ranking.before(position)
 
     def higher(self, key: Key) -> int:
         """How many members wait in eligible lots of a higher priority."""
-        position = self._positions.get(key) or self._skipped[key][0]
+        position = self._positions.get(key) or self._skipped[key]
         return self._ranking.before(QueuePosition(position.falling_priority, FIRST, Key("")))
 
     def ahead(self, key: Key, most: int) -> Iterator[Key]:
         """The first eligible lots before this one, so many at most."""
-        position = self._positions.get(key) or self._skipped[key][0]
+        position = self._positions.get(key) or self._skipped[key]
         for each in islice(self.eligible(), most):
             if self._positions[each] >= position:
                 return
             yield each
 
     def in_order(self) -> Iterator[Key]:
-        """All lots, skipped ones at their positions."""
-        if not self._skipped:
-            yield from self.eligible()
-            return
-        skipped = [position for position, _ in self._skipped.values()]
-        for position in sorted([*self._positions.values(), *skipped]):
-            yield position.lot
+        """All lots, skipped ones at their positions; lazily, too."""
+        both = merge(_walk(self._ranking), _walk(self._skipped_ranking))
+        return (position.lot for position in both)
 
     def first(self) -> Key | None:
         """The first eligible lot; if there is none, the first skipped one."""
         position = self._ranking.first()
-        if position is None and self._skipped:
-            position = min(position for position, _ in self._skipped.values())
+        if position is None:
+            position = self._skipped_ranking.first()
         return position.lot if position is not None else None
 
     def __len__(self) -> int:
         return len(self._positions) + len(self._skipped)
+
+
+def _walk(ranking: Ranking[QueuePosition]) -> Iterator[QueuePosition]:
+    """Positions in order; the reader may drop the one that was just returned."""
+    position = ranking.first()
+    while position is not None:
+        yield position
+        position = ranking.after(position)

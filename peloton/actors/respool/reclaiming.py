@@ -30,6 +30,7 @@ from peloton.actors.respool.giving import (
 from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.messages import Reclaim
 from peloton.actors.respool.node import ZERO
+from peloton.actors.respool.proving import prove, wake_next
 from peloton.actors.respool.reclaims import REST_S_MIN
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
@@ -46,6 +47,7 @@ def reclaims(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
     """The orders to lots that are due now. They count as given once the lots have them."""
     books = tree.reclaims
     books.follow(tree.waiting, tree.policy, now)
+    wake_next(tree, now)
     found: list[tuple[Key, Reclaim]] = []
     for _ in range(POOLS_PER_TURN_MAX):
         lane = books.due(now)
@@ -79,6 +81,12 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
         until, verdict = _why_not(tree, over, later=later, now=now)
         books.again(lane, until, verdict=verdict)
         return []
+    if found.gain[0].gang and tree.proofs.in_force:
+        proven = prove(tree, lane, over=over, cover=found, now=now)
+        if proven.cover is None:
+            books.again(lane, proven.again_at, verdict=proven.verdict)
+            return []
+        found = proven.cover
     books.verdicts.pop(lane, None)
     books.claim(lane, total_of(found.gain), above=tree.up(pool))
     books.on_the_way(lane, until=later)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.moments import LaneMoments
+from peloton.actors.respool.proofs import PROVING
 from peloton.actors.respool.ranking import Ranking
 from peloton.actors.respool.waiting import Waiting
 from peloton.runtime.vocabulary import Key
@@ -209,6 +210,10 @@ class Reclaims:
             known.pop(pool, None)
         self.unclaim(pool)
 
+    def wake(self, lane: Key) -> None:
+        """Look at a lane that waits at once."""
+        self._moments.push(lane, 0.0)
+
     def due(self, now: float) -> Key | None:
         """The next pool that has waited for long enough, once."""
         return self._moments.due(now)
@@ -236,7 +241,7 @@ class Reclaims:
 
     def is_open(self, lane: Key) -> bool:
         """Whether others give back for a lane, or may, as they have not been asked yet."""
-        return lane in self._moments and not self.verdicts.get(lane)
+        return lane in self._moments and self.verdicts.get(lane, "") in ("", PROVING)
 
     def claim(self, pool: Key, amount: Resources, *, above: list[Key]) -> None:
         """What is free or comes back is for this pool, as far as it is this."""

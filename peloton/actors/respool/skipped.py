@@ -1,13 +1,14 @@
 """Lots that no admission can reach under the present limits, by the limit that is too low for them.
 
-Turns a higher limit into the lots that may be admitted again. Must not know queues.
+Turns a higher limit into the lots that may be admitted again, in the order of their queues. Must
+not know how many of them there is room for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from peloton.actors.respool.waiting import PoolResource, Thresholds
+from peloton.actors.respool.first_rank import FirstRank
+from peloton.actors.respool.queue import QueuePosition
+from peloton.actors.respool.waiting import PoolResource
 from peloton.runtime.vocabulary import Key
 
 
@@ -15,31 +16,47 @@ class SkippedLots:
     """The skipped lots of a tree."""
 
     def __init__(self) -> None:
-        self._thresholds = Thresholds()
-        self._number = 0
+        self._ranks: dict[PoolResource, FirstRank[QueuePosition]] = {}
+        self._lots: dict[Key, tuple[PoolResource, QueuePosition]] = {}
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return len(self._thresholds) > 0
+        return bool(self._lots)
 
-    def put(self, lot: Key, *, resource: PoolResource, amount: int) -> None:
+    def put(self, position: QueuePosition, *, resource: PoolResource, amount: int) -> None:
         """A lot is skipped until there is so much of a resource."""
-        self._number += 1
-        self._thresholds.put(lot, self._number, resource=resource, amount=amount)
+        ranks = self._ranks.get(resource)
+        if ranks is None:
+            ranks = self._ranks[resource] = FirstRank()
+        ranks.put(position, amount)
+        self._lots[position.lot] = resource, position
 
     def drop(self, lot: Key) -> None:
         """A lot is skipped no more, if it was."""
-        self._thresholds.drop(lot)
+        known = self._lots.pop(lot, None)
+        if known is None:
+            return
+        resource, position = known
+        ranks = self._ranks[resource]
+        ranks.drop(position)
+        if not len(ranks):
+            del self._ranks[resource]
 
     def needs(self, resource: PoolResource) -> bool:
         """Whether a lot is skipped because of this resource."""
-        return self._thresholds.needs(resource)
+        return resource in self._ranks
 
-    def fitting(self, resource: PoolResource, most: int) -> Iterator[Key]:
-        """The lots that need at most so much of it; the reader drops each before the next."""
-        while (number := self._thresholds.first(resource, start=0, most=most)) is not None:
-            yield self._thresholds.item(number)
+    def first(self, resource: PoolResource, most: int) -> Key | None:
+        """The first lot that needs at most so much of it."""
+        ranks = self._ranks.get(resource)
+        position = ranks.first(most) if ranks is not None else None
+        return position.lot if position is not None else None
+
+    def amount(self, lot: Key) -> int:
+        """How much a skipped lot needs of what it is skipped for."""
+        resource, position = self._lots[lot]
+        return self._ranks[resource].amount(position)
 
     def items(self) -> list[Key]:
         """All skipped lots."""
-        return self._thresholds.items()
+        return [*self._lots]

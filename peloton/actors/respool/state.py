@@ -13,7 +13,8 @@ import msgspec
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as f
-from peloton.actors.respool.messages import PoolConfig, PoolHour
+from peloton.actors.respool.messages import LeaversFound, PoolConfig, PoolHour
+from peloton.placement.messages import GangRoomFound
 from peloton.runtime.vocabulary import Key, Value
 
 
@@ -52,6 +53,7 @@ class PoolNotes(Value, frozen=True, gc=False, array_like=True):
     """When the root has to look at its pools again without a message. Never journaled."""
 
     wake_at: float | None = None
+    heard: tuple[LeaversFound | GangRoomFound, ...] = ()  # answers, until the next step
 
 
 def _capacity(pool: Pool, fact: f.CapacityChanged) -> Pool:

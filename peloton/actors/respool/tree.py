@@ -35,6 +35,7 @@ from peloton.actors.respool.node import (
     slack_limit_of,
     terms_of,
 )
+from peloton.actors.respool.proofs import GangProofs
 from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.rations import RATIONS, Ration, ration, rations_of
 from peloton.actors.respool.reclaims import PreemptionPolicy, Reclaims
@@ -44,7 +45,7 @@ from peloton.actors.respool.shortage import why_head_waits, why_lot_waits
 from peloton.actors.respool.skipped import SkippedLots
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.waiting import PoolResource, Waiting
-from peloton.runtime.vocabulary import Key, kind_of
+from peloton.runtime.vocabulary import Bits, Key, kind_of
 
 NO_LANE = Key("")
 
@@ -67,6 +68,7 @@ class Tree:
         self.waiting = Waiting(heads_noted=bool(policy.inside))
         self.reclaims = Reclaims()
         self.displacements = Displacements(policy)
+        self.proofs = GangProofs()
         self.releases = Releases()
         self.ledger = LendingLedger()
         self._nodes: dict[Key, Node] = {}
@@ -280,9 +282,9 @@ class Tree:
         """A lot can never be admitted under the present limit of a resource, or not before others
         of its ration end: it blocks no other, and entitles its pool to nothing."""
         lot, unit = self.lots[key], self.unit(key)
-        self.queues[lane_of(lot.shape)].skip(key)
+        position = self.queues[lane_of(lot.shape)].skip(key)
         need = dict(unit.rationed)[resource.ration] if resource.ration else unit.need
-        self._skipped.put(key, resource=resource, amount=need.amounts()[resource.kind])
+        self._skipped.put(position, resource=resource, amount=need.amounts()[resource.kind])
         self._claim_all(key, lot.shape.pool)
 
     def lack(self, lane: Key, *, need: Resources, kind: int, part: bool) -> None:
@@ -344,7 +346,7 @@ class Tree:
             self._reshaped(node)
         else:
             self._limited(node, was)
-            self._restore_rationed(key, RATIONS)
+            self.restore_rationed(key, RATIONS)
             self._restore_on_slack(key)
         for each in (key, above):
             self._forget(each)
@@ -397,19 +399,19 @@ class Tree:
                 by_head.append(lane)
         return by_pool
 
-    def _restore_rationed(self, pool: Key, rations: tuple[Ration, ...]) -> None:
-        """Lots that waited for others of their ration are eligible again if they fit now."""
-        if not self._skipped:
-            return
-        for each in rations:
+    def restore_rationed(self, pool: Key, rations: tuple[Ration, ...] = RATIONS) -> None:
+        """Lots that waited for others of their ration are eligible again: the first of the queue
+        that fit now, no more than there is room for."""
+        for each in rations if self._skipped else ():
+            left = self.ration_left(pool, each)
             for kind in KINDS:
                 resource = PoolResource(pool, kind, each)
-                if not self._skipped.needs(resource):
-                    continue
-                left = self.ration_left(pool, each)
                 # Without a limit of their own, all are: what they need is far below this.
-                most = left.amounts()[kind] if left is not None else MILLIONTHS_MAX
-                self._restore_fitting(resource, most)
+                room = MILLIONTHS_MAX if left is None else left.amounts()[kind] + EPSILON - 1
+                while (lot := self._skipped.first(resource, room)) is not None:
+                    count = 1 if self.unit(lot).lots else len(self.lots[lot].waiting)
+                    room -= 0 if left is None else self._skipped.amount(lot) * count
+                    self._restore(lot)
 
     def _restore_on_slack(self, pool: Key) -> None:
         """The limit of a pool for tasks on slack may be another."""
@@ -424,7 +426,7 @@ class Tree:
 
     def _restore_fitting(self, resource: PoolResource, limit: int) -> None:
         """Lots that were skipped because of this limit are eligible again if it is high enough."""
-        for lot in self._skipped.fitting(resource, limit + EPSILON - 1):
+        while (lot := self._skipped.first(resource, limit + EPSILON - 1)) is not None:
             self._restore(lot)
 
     def _restore(self, lot: Key) -> None:
@@ -471,7 +473,7 @@ class Tree:
         if held < 0:
             self._released(node, need)
             # What was ended for others is theirs: nobody who waits here gets it.
-            left = len(old.leaving - new.leaving) if old is not None and new is not None else 0
+            left = len(_given_up(old, new)) if old is not None and new is not None else 0
             freed = max(0, -held - left)
             self.releases.add(pool, need.times(freed), tasks=freed)
         self._queue(key, new, lane=lane_of(lot.shape))
@@ -481,7 +483,7 @@ class Tree:
         self.displacements.put(key, old=old, new=new)
         self._claim(key, pool, on_slack=on_slack)
         if held < 0:
-            self._restore_rationed(pool, rations)
+            self.restore_rationed(pool, rations)
         self._forget(pool)
 
     def _queue(self, key: Key, new: Lot | None, *, lane: Key) -> None:
@@ -582,3 +584,10 @@ class Tree:
             self.releases.drop(node.key)
             self.ledger.drop(node.key)
             self.reclaims.forget(node.key)
+
+
+def _given_up(old: Lot, new: Lot) -> Bits:
+    """Members whose end frees nothing for who waits here: what was ended for others is theirs, and
+    slack of one that queues again was mostly taken back."""
+    taken_back = old.admitted & new.waiting if new.shape.on_slack else Bits()
+    return (old.leaving - new.leaving) | taken_back

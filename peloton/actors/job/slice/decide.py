@@ -16,10 +16,17 @@ from peloton.actors.job.slice import sparing
 from peloton.actors.job.slice.budget_messages import AskToEnd, RestartIfSpared, WishToSpare
 from peloton.actors.job.slice.configs import run_limit, spec_rows
 from peloton.actors.job.slice.counts import tally
-from peloton.actors.job.slice.evicting import evict, evict_nobody, room_found
+from peloton.actors.job.slice.evicting import (
+    evict,
+    evict_nobody,
+    no_leavers,
+    room_found,
+    say_leavers,
+)
 from peloton.actors.job.slice.gang_answers import (
     gang_placed,
     gang_unknown,
+    prove_gang,
     reopened,
     told_lots,
 )
@@ -275,6 +282,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     Unplaced: keep_wish,
     m.DropInstanceEvents: drop_events,
     m.Evict: evict,
+    m.AskLeavers: say_leavers,
+    m.ProveGang: prove_gang,
     RoomFound: room_found,
     GangPlaced: gang_placed,
     AskToEnd: sparing.ends_asked,
@@ -295,6 +304,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     Unplaced: _nothing,
     m.DropInstanceEvents: _no_events,
     m.Evict: evict_nobody,
+    m.AskLeavers: no_leavers,
+    m.ProveGang: _nothing,
     RoomFound: _nothing,
     GangPlaced: gang_unknown,
     AskToEnd: _nothing,

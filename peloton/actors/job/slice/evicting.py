@@ -4,12 +4,14 @@ Turns an order of a lot (so many) into members: first those that wait for a host
 work; then those that run, the newest first, for they lose the least. Of a service no more of these
 are ended than it can spare. A run is ended only where its
 host then has room for a task that waits for it: a placer says what hosts have free. A gang that
-forms waits for its admission as one again. What was chosen is journaled with its order, so a repeat
-chooses nobody else. Must not choose how many.
+forms waits for its admission as one again. For a gang others have proven on which hosts runs are
+to end (`respool/proving.py`): the slice says who could, and then those end. What was chosen is
+journaled with its order, so a repeat chooses nobody else. Must not choose how many.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -24,10 +26,11 @@ from peloton.actors.job.slice.availability import (
 from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.facts import GangFormed, MembersEvicted, SpareWished
 from peloton.actors.job.slice.looks import ready_for_host
-from peloton.actors.job.slice.messages import Evict
+from peloton.actors.job.slice.messages import AskLeavers, Evict
 from peloton.actors.job.slice.state import PendingEviction, Slice, WishNotes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION, Yielded
+from peloton.actors.respool.messages import LeaversFound
 from peloton.actors.task.messages import JoinGang, Preempt, TaskGoals, crowd_key
 from peloton.actors.task.state import Task, TaskStates
 from peloton.placement.messages import PLACER_ANY, AskRoom, RoomFound
@@ -43,6 +46,7 @@ YOUNG = "no others have run for {} s, or wait for a host"
 TOO_EARLY = f"this owner has not read yet that the feature level is {LEVEL_PREEMPTION}"
 """The order is sent again until it is answered."""
 NO_SLICE = "the slice is gone"
+ENDED = "the others have ended, or wait no more"
 
 
 def evict(slice_: Slice, message: Evict, at: At) -> Decision:
@@ -56,14 +60,25 @@ def evict(slice_: Slice, message: Evict, at: At) -> Decision:
             answer = Yielded(last.number, last.going, last.because)
             return Decision(sends=(Send(SENDER, answer),), because="order known")
     order = PendingEviction(
-        lot, message.number, message.count, message.need, message.reason, message.min_run_s
+        lot,
+        message.number,
+        message.count,
+        message.need,
+        message.reason,
+        message.min_run_s,
+        hosts=message.hosts,
     )
+    if order.hosts is not None:
+        idle, running = _candidates(slice_, lot, min_run_s=order.min_run_s, at=at)
+        ending = _on_hosts(running, order.hosts, at)[: spare_of(slice_, at.index)]
+        chosen = idle[: order.count - len(order.hosts)] + ending
+        return _carry_out(slice_, order, at, chosen=chosen)
     return _decided(slice_, order, at)
 
 
 def _decided(slice_: Slice, order: PendingEviction, at: At, *, last: bool = False) -> Decision:
     """Choose now, or ask first: a placer, or the job where other slices share what may be down."""
-    idle, running = _candidates(slice_, order, at)
+    idle, running = _candidates(slice_, order.lot, min_run_s=order.min_run_s, at=at)
     chosen = idle[: order.count]
     spare = spare_of(slice_, at.index)
     if running and not spare and len(chosen) < order.count and not last and _shares(slice_):
@@ -112,6 +127,21 @@ def evict_nobody(message: Evict, at: At) -> Decision:
     return Decision(sends=(Send(SENDER, Yielded(message.number, (), NO_SLICE)),), because=NO_SLICE)
 
 
+def say_leavers(slice_: Slice, message: AskLeavers, at: At) -> Decision:
+    """Who could give back; nobody does yet."""
+    idle, running = _candidates(slice_, message.lot, min_run_s=message.min_run_s, at=at)
+    left = min(max(0, message.count - len(idle)), spare_of(slice_, at.index))
+    hosts = tuple(_hosts(running[:left], at))
+    found = LeaversFound(message.lot, message.number, min(len(idle), message.count), hosts)
+    return Decision(sends=(Send(SENDER, found),))
+
+
+def no_leavers(message: AskLeavers, at: At) -> Decision:
+    """Nobody is left."""
+    found = LeaversFound(message.lot, message.number, 0, ())
+    return Decision(sends=(Send(SENDER, found),), because=NO_SLICE)
+
+
 def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
     """What the hosts have free: end the runs that make room there for a task that waits."""
     if at.level < LEVEL_PREEMPTION:
@@ -123,7 +153,7 @@ def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
         last.lot == order.lot and last.number >= order.number for last in slice_.evictions
     ):
         return Decision(because="no order waits for this")
-    idle, running = _candidates(slice_, order, at)
+    idle, running = _candidates(slice_, order.lot, min_run_s=order.min_run_s, at=at)
     chosen = idle[: order.count]
     free = dict(zip(message.hosts, message.free, strict=True))
     victims = zip(running, _hosts(running, at), strict=True)
@@ -166,7 +196,9 @@ def gaining(
     return chosen
 
 
-def _candidates(slice_: Slice, order: PendingEviction, at: At) -> tuple[list[int], list[int]]:
+def _candidates(
+    slice_: Slice, lot: Key, *, min_run_s: float, at: At
+) -> tuple[list[int], list[int]]:
     """Members of the lot that wait for a host, and those that run; in the order of their turn.
 
     Those that have not run for as long as the order leaves them alone are none.
@@ -176,15 +208,26 @@ def _candidates(slice_: Slice, order: PendingEviction, at: At) -> tuple[list[int
     ready: int = at.index.where(ready_for_host)
     if slice_.forming.raw & ~at.index.where(_waits):
         ready &= ~slice_.forming.raw  # hosts hold some of it, or have just been told to give back
-    idle = _of_lot(ready, order.lot, at)
+    idle = _of_lot(ready, lot, at)
     read = at.index.columns.read
     running = [
         (-(read("started_at", each) or 0.0), -each)
-        for each in _of_lot(_running(slice_, at), order.lot, at)
+        for each in _of_lot(_running(slice_, at), lot, at)
     ]
-    latest = order.min_run_s - at.now
-    newest = sorted(each for each in running if not order.min_run_s or each[0] >= latest)
+    latest = min_run_s - at.now
+    newest = sorted(each for each in running if not min_run_s or each[0] >= latest)
     return sorted(idle, reverse=True), [-member for _, member in newest]
+
+
+def _on_hosts(running: list[int], hosts: tuple[Key, ...], at: At) -> list[int]:
+    """The first on each of these hosts, as often as it is named."""
+    left = Counter(hosts)
+    chosen: list[int] = []
+    for member, host in zip(running, _hosts(running, at), strict=True):
+        if left[host]:
+            left[host] -= 1
+            chosen.append(member)
+    return chosen
 
 
 def _running(slice_: Slice, at: At) -> int:
@@ -219,10 +262,11 @@ def _hosts(members: Iterable[int], at: At) -> Iterator[Key]:
 def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[int]) -> Decision:
     because = ""
     if len(chosen) < order.count:
-        idle, running = _candidates(slice_, order, at)
+        idle, running = _candidates(slice_, order.lot, min_run_s=order.min_run_s, at=at)
         why = NO_GAIN if len(idle) + len(running) > len(chosen) else NO_MORE
         if why == NO_GAIN and len(chosen) - len(idle) >= spare_of(slice_, at.index):
             why = NO_SPARE
+        why = ENDED if order.hosts is not None and why == NO_GAIN else why
         if why == NO_MORE and order.min_run_s:
             why = YOUNG.format(f"{order.min_run_s:g}")
         because = f"{len(chosen)} of {order.count} give up what they hold: {why}"

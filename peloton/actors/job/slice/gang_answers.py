@@ -10,8 +10,13 @@ import msgspec
 
 from peloton.actors.job.slice.facts import GangFormed
 from peloton.actors.job.slice.gang import NO_GANG, members_of_gang
-from peloton.actors.job.slice.looks import PLACE_RETRY_S, looks_for_host, ready_for_host
-from peloton.actors.job.slice.messages import HostRefused
+from peloton.actors.job.slice.looks import (
+    PLACE_RETRY_S,
+    by_shape,
+    looks_for_host,
+    ready_for_host,
+)
+from peloton.actors.job.slice.messages import HostRefused, ProveGang
 from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
 from peloton.actors.respool.lot.messages import RegroupLot
 from peloton.actors.task.messages import (
@@ -22,11 +27,28 @@ from peloton.actors.task.messages import (
     crowd_key,
 )
 from peloton.actors.task.state import PARKS, Task, TaskStates
-from peloton.placement.messages import Declined, GangPlaced, Unplaced
+from peloton.placement.messages import (
+    PLACER_ANY,
+    AskGangRoom,
+    Declined,
+    GangPart,
+    GangPlaced,
+    Unplaced,
+)
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
 
 REFUSALS_KEPT_MAX = 16
 replace = msgspec.structs.replace
+
+
+def prove_gang(slice_: Slice, message: ProveGang, at: At) -> Decision:
+    """Have a placer say whether all that forms would have hosts; it tells whoever asked here."""
+    if at.sender is None or at.index is None or not slice_.forming:
+        return Decision(because="no gang forms")
+    shapes = by_shape(slice_, slice_.forming, at)
+    parts = tuple(GangPart(members, row.shape) for row, members in shapes)
+    ask = AskGangRoom(at.sender, message.number, parts, message.hosts, message.rooms)
+    return Decision(sends=(Send(PLACER_ANY, ask),))
 
 
 def gang_placed(slice_: Slice, message: GangPlaced, at: At) -> Decision:

@@ -158,6 +158,30 @@ class Evict(Message, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     min_run_s: float = 0.0  # runs that have not lasted for so long are left alone
+    hosts: tuple[Key, ...] | None = (
+        None  # one for each run that is to end; the rest wait for a host
+    )
+
+
+class AskLeavers(Message, frozen=True, gc=False, array_like=True):
+    """Root pool to slice: who of a lot could give back, of so many in all; nobody does yet.
+
+    Answered `LeaversFound`.
+    """
+
+    lot: Key
+    number: int
+    count: int
+    min_run_s: float = 0.0
+
+
+class ProveGang(Message, frozen=True, gc=False, array_like=True):
+    """Root pool to the slice of a gang: ask a placer whether all of it would have hosts, if these
+    had so much more room. The placer answers `GangRoomFound` to the root."""
+
+    number: int
+    hosts: tuple[Key, ...]
+    rooms: tuple[Resources, ...]
 
 
 class HostRefused(Message, frozen=True, gc=False, array_like=True):
@@ -351,6 +375,8 @@ MESSAGES: dict[int, type] = {
     10: AskToEnd,
     11: RestartIfSpared,
     12: WishToSpare,
+    80: AskLeavers,
+    81: ProveGang,
 }
 
 

@@ -120,6 +120,7 @@ class PendingEviction(Value, frozen=True, gc=False, array_like=True):
     reason: str
     min_run_s: float = 0.0
     spare: bool = False  # it waits for the job to say whom it can spare, not for a placer
+    hosts: tuple[Key, ...] | None = None
 
 
 class GangNotes(Value, frozen=True, gc=False, array_like=True):

@@ -148,7 +148,7 @@ def reclaim(lot: Lot, message: m.Reclaim, at: At) -> Decision:
         return Decision(because="nothing is left to give back")
     # A lot that was empty in between must not use a number again that its slice has answered.
     number = max(lot.orders + 1, at.position * ORDERS_PER_FRAME)
-    terms = message.need, message.reason, message.inside
+    terms = message.need, message.reason, message.inside, message.hosts
     order = _order(lot, LotOrder(number, count, *terms))
     fact = f.ReclaimOrdered(number, count, *terms)
     return Decision(facts=(fact,), sends=(order,), because=message.reason)
@@ -173,7 +173,7 @@ def _too_late(message: m.Reclaim | m.Yielded, at: At) -> Decision:
 
 def _order(lot: Lot, order: LotOrder) -> Send:
     min_run_s = order.inside.min_run_s if order.inside is not None else 0.0
-    evict = Evict(order.number, order.count, order.need, order.reason, min_run_s)
+    evict = Evict(order.number, order.count, order.need, order.reason, min_run_s, order.hosts)
     return Send(slice_of_crowd(lot.crowd), evict)
 
 

@@ -50,6 +50,7 @@ class ReclaimOrdered(Fact, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     inside: Displacement | None = None
+    hosts: tuple[Key, ...] | None = None
 
 
 class ReclaimAnswered(Fact, frozen=True, gc=False, array_like=True):

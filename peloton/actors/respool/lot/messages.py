@@ -17,6 +17,8 @@ LEVEL_PREEMPTION = 5
 """Feature level from which pools take back what they lent."""
 LEVEL_DISPLACEMENT = 6
 """Feature level from which a pool ends tasks of its own for others of a higher priority."""
+LEVEL_GANG_PROOFS = 7
+"""Feature level from which nobody gives back for a gang that might not go on the hosts."""
 
 
 class LotShape(Value, frozen=True, gc=False, array_like=True):
@@ -106,6 +108,9 @@ class Reclaim(Message, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     inside: Displacement | None = None  # not for another pool, but for a lot of the same
+    hosts: tuple[Key, ...] | None = (
+        None  # one for each run that is to end; the rest wait for a host
+    )
 
 
 class Yielded(Message, frozen=True, gc=False, array_like=True):

@@ -28,6 +28,7 @@ class LotOrder(Value, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     inside: Displacement | None = None
+    hosts: tuple[Key, ...] | None = None  # one for each run that is to end, if that is settled
 
 
 class Lot(Value, frozen=True, gc=False, array_like=True):
@@ -153,7 +154,7 @@ def _parked(lot: Lot, fact: f.LotParked) -> Lot:
 
 
 def _ordered(lot: Lot, fact: f.ReclaimOrdered) -> Lot:
-    order = LotOrder(fact.number, fact.count, fact.need, fact.reason, fact.inside)
+    order = LotOrder(fact.number, fact.count, fact.need, fact.reason, fact.inside, fact.hosts)
     return msgspec.structs.replace(lot, order=order, orders=fact.number, spared="")
 
 

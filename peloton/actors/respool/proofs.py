@@ -1,0 +1,50 @@
+"""The proof that is in the making that a gang goes together on hosts, and what it asks next.
+
+It holds what was asked and answered; all of it may be lost. Must not decide: `proving.py` does.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.messages import LeaversFound
+from peloton.placement.messages import GangRoomFound
+from peloton.runtime.vocabulary import Key, Send
+
+PROOF_S = 5.0
+"""What has not been answered after so long is lost."""
+PROVING = "it is being proven that all of the gang go together on the hosts of who would give back"
+
+
+class GangProof:
+    """One proof: for which gang, who could leave, and what a placer says."""
+
+    def __init__(self, lane: Key, gang: tuple[Key, ...], *, inside: bool, wide: bool) -> None:
+        self.lane, self.gang, self.inside = lane, gang, inside
+        self.wide = wide  # all who may give anything are asked
+        self.number, self.until = 0, 0.0
+        self.asked: dict[Key, Resources] = {}  # lots, each with the size of a member
+        self.leavers: dict[Key, LeaversFound] = {}
+        self.room: GangRoomFound | None = None
+
+
+class GangProofs:
+    """The proofs of one tree."""
+
+    def __init__(self) -> None:
+        self.in_force = False  # by the feature level
+        self.open: GangProof | None = None
+        self.last: tuple[Key, float] | None = None  # who has one, and until when
+        self.next: dict[Key, bool] = {}  # lanes that wait for their turn; whether inside of a pool
+        self.sends: list[Send] = []
+        self._number = 0
+
+    def begin(self, proof: GangProof, now: float) -> None:
+        """A proof begins. Its number is higher than any of another owner's."""
+        self._number = max(self._number + 1, int(now * 1000))
+        proof.number, proof.until = self._number, now + PROOF_S
+        self.open = proof
+
+    def take_sends(self) -> tuple[Send, ...]:
+        """What is to be asked now."""
+        sends, self.sends = self.sends, []
+        return tuple(sends)
