@@ -17,7 +17,7 @@ from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import Task, is_available, is_wanted
 from peloton.runtime.vocabulary import Bits, Send, counted
 
-MembersByRun = tuple[tuple[int, Bits], ...]
+MemberRuns = tuple[tuple[int, Bits], ...]
 """Members by the number of their run."""
 
 
@@ -47,7 +47,7 @@ def available_of(slice_: Slice, index: Any) -> Bits:
     return up - members_of_runs(told(slice_, index))
 
 
-def told(slice_: Slice, index: Any) -> MembersByRun:
+def told(slice_: Slice, index: Any) -> MemberRuns:
     """The members that are taken down, and learn of it in this very frame."""
     found = []
     for run, members in slice_.spared:
@@ -88,7 +88,7 @@ def spared(
     return (f.MembersSpared(by_run(some, index), by, told(slice_, index)),)
 
 
-def by_run(members: Bits, index: Any) -> MembersByRun:
+def by_run(members: Bits, index: Any) -> MemberRuns:
     """These members by the number of their run."""
     found: dict[int, int] = {}
     for task, raw in index.split(members.raw) if members else ():
@@ -150,7 +150,7 @@ def _for_rollout(slice_: Slice, up: Bits) -> int:
     return min(max(room, 0), len((rollout.waiting - rollout.removing) & up))
 
 
-def members_of_runs(runs: MembersByRun) -> Bits:
+def members_of_runs(runs: MemberRuns) -> Bits:
     """The members of all these runs."""
     raw = 0
     for _, members in runs:
