@@ -19,7 +19,7 @@ from peloton.cli.values import COUNT, DAYS, LIMIT, SPEC_FILE, header_text, label
 from peloton.cli.watching import watched
 
 HERE = __name__
-TEXTS = {"NOT_FOUND": "Job {job} was not found: {m}"}
+JOB_TEXTS = {"NOT_FOUND": "Job {job} was not found: {m}"}
 VERSION = "[ENTITYVERSION]"
 
 stateless = LazyGroup(
@@ -167,7 +167,7 @@ def get(job: str, version: str, summary_only: bool) -> None:
     peloton job stateless get web --summaryonly
     peloton job stateless get web --jobversion 1-1-1
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         answer = peloton.stateless.get(job, version=version, summary_only=summary_only)
     show(OutputForms(answer, default="yaml", names=lambda: [job]))
 
@@ -176,7 +176,7 @@ def get(job: str, version: str, summary_only: bool) -> None:
 @click.argument("job")
 def cache(job: str) -> None:
     """Print the status of JOB and the parts of its spec that are kept with it."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         answer = peloton.stateless.cache(job)
     show(OutputForms(answer, default="yaml", names=lambda: [job]))
 
@@ -186,7 +186,7 @@ def cache(job: str) -> None:
 @dry_run_option
 def refresh(job: str, dry_run: bool) -> None:
     """Let JOB look at its goal again, which it does by itself."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         if dry_run:
             would(f"job {job}, {now_of(peloton, job)}, would look at its goal again", names=[job])
             return
@@ -252,7 +252,7 @@ def start(job: str, version: str, dry_run: bool) -> None:
     \b
     peloton job stateless start web
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         if dry_run:
             would(f"would start what was stopped of job {job}, {now_of(peloton, job)}", names=[job])
             return
@@ -270,7 +270,7 @@ def stop(job: str, version: str, dry_run: bool) -> None:
     \b
     peloton job stateless stop web
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         if dry_run:
             would(f"would stop all pods of job {job}, {now_of(peloton, job)}", names=[job])
             return
@@ -290,7 +290,7 @@ def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
     \b
     peloton job stateless delete web
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         if dry_run:
             would(f"would delete job {job}, {now_of(peloton, job)}", names=[job])
             return

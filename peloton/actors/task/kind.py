@@ -11,6 +11,7 @@ from typing import Any
 from peloton.actors.host.messages import Launch
 from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import messages as m
+from peloton.actors.task.columns import ARCHIVE, COLUMNS, WRITE
 from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.task.facts import (
     FACTS,
@@ -36,7 +37,7 @@ from peloton.actors.task.facts import (
 )
 from peloton.actors.task.goals import pursue
 from peloton.actors.task.health_messages import TASK_HEALTH_MESSAGES
-from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
+from peloton.actors.task.state import EVOLVE, Task
 from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.availability import asked
@@ -50,7 +52,7 @@ from peloton.runtime.vocabulary import Key, Kind, Send
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
-INSPECT = {
+INSPECT: Mapping[type, Callable[..., Any]] = {
     m.ListInstances: list_instances,
     m.FindInstances: find_instances,
     GetRollout: get_rollout,
