@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.task import facts as f
-from peloton.actors.task.columns import ARCHIVE, WRITE, dropped_runs
-from peloton.actors.task.state import RUNS_KEPT_MAX
+from peloton.actors.task.columns import ARCHIVE, WRITE
+from peloton.actors.task.state import RUNS_KEPT_MAX, dropped_runs
 
 
 class Cells:

@@ -10,7 +10,7 @@ from typing import Any
 
 from peloton.actors.task import facts as f
 from peloton.actors.task.messages import PastRun, RunOutcome
-from peloton.actors.task.state import RUNS_KEPT_MAX, Task
+from peloton.actors.task.state import RUNS_KEPT_MAX, Task, dropped_runs
 
 COLUMNS: Mapping[str, Any] = {
     "spec": int,
@@ -63,15 +63,6 @@ def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
     if started_at is None or ended_at is None:
         return kept
     return {**kept, "ran_s": (read("ran_s") or 0.0) + max(ended_at - started_at, 0.0)}
-
-
-def dropped_runs(read: Callable[[str], Any]) -> tuple[tuple[int, float], ...]:
-    """The single runs whose events are not shown, by number, and until when; the newest ones."""
-    known = dict(read("dropped_before") or ())
-    if newest := read("dropped_run"):
-        known[newest[0]] = newest[1]
-    # Of no more runs than these is anything kept that could be shown.
-    return tuple(sorted(known.items()))[-RUNS_KEPT_MAX - 1 :]
 
 
 def _archive_dropped(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:

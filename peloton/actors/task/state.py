@@ -139,6 +139,15 @@ def waits_for_gang(task: Task) -> bool:
     return task.goal == TaskGoals.SUCCEEDED and not task.again and may_retry(task)
 
 
+def dropped_runs(read: Callable[[str], Any]) -> tuple[tuple[int, float], ...]:
+    """The single runs whose events are not shown, by number, and until when; the newest ones."""
+    known = dict(read("dropped_before") or ())
+    if newest := read("dropped_run"):
+        known[newest[0]] = newest[1]
+    # Of no more runs than these is anything kept that could be shown.
+    return tuple(sorted(known.items()))[-RUNS_KEPT_MAX - 1 :]
+
+
 _STATE_OF_END = {
     End.SUCCEEDED: TaskStates.SUCCEEDED,
     End.FAILED: TaskStates.FAILED,

@@ -24,7 +24,6 @@ from peloton.actors.job.slice.placing import why_unplaced
 from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
-from peloton.actors.task.columns import dropped_runs
 from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import SLICE_SIZE, KillCause
 from peloton.actors.task.state import (
@@ -34,6 +33,7 @@ from peloton.actors.task.state import (
     Admission,
     Task,
     TaskStates,
+    dropped_runs,
     is_well,
     waits_for_gang,
 )
