@@ -23,6 +23,7 @@ from .accounts import Account, Accounts
 from .disk import DISK, Disk
 from .kinds import KeeperRun, Record
 from .limits import Limits
+from .pods import container_pid, own_variables
 from .processes import Program, Spawner, SpawnFailed
 
 FOLDER = "checks"
@@ -30,6 +31,8 @@ MARK_SUFFIX = ".check"
 """Of the mark of a check's processes: they are no processes of the run that a keeper adopts."""
 UNDER_WAY_MAX = 256
 """Checks at once; one more is not carried out, and nothing is known of its outcome."""
+_SANDBOX = "MESOS_SANDBOX"
+_DEADLINES_MAX = 4 * UNDER_WAY_MAX
 _OUTPUT_BYTES_MAX = 4096
 _TEXT_MAX = 200
 _GATE, _OUTPUTS = "go", ("stdout", "stderr")
@@ -77,6 +80,11 @@ def read_request(sent: Record) -> CheckRequest:
     )
 
 
+def checked_event(run_id: str, asked: CheckRequest, *, ok: bool | None, text: str) -> Record:
+    """The answer to a request; `ok` is None where nothing is known."""
+    return {"a": "checked", "run": run_id, "number": asked.number, "ok": ok, "text": text}
+
+
 class Checks:
     """Of all runs of one keeper. `tell` takes what the daemon of a host is to be told."""
 
@@ -110,7 +118,8 @@ class Checks:
         """Keep what a check needs of a run that is being started, before that is dropped."""
         if run.checked:
             account = run.command.get("account")
-            self._owners[run.run_id] = _Owner(dict(run.command["environment"]), account)
+            own = own_variables(run) if run.pod else {}
+            self._owners[run.run_id] = _Owner({**own, **run.command["environment"]}, account)
 
     def ended(self, run: KeeperRun) -> None:
         """Its checks end with a run."""
@@ -140,6 +149,9 @@ class Checks:
         os.write(gate, b"\n")
         self._by_pid[pid] = _UnderWay(run, asked, folder, gate)
         heapq.heappush(self._deadlines, (now + asked.timeout_s, pid, asked.number))
+        if len(self._deadlines) > _DEADLINES_MAX:  # most are of checks that have long ended
+            self._deadlines = [one for one in self._deadlines if self._is_of(*one[1:])]
+            heapq.heapify(self._deadlines)
 
     def _program(
         self, run: KeeperRun, asked: CheckRequest, *, sandbox: str, folder: str
@@ -150,7 +162,7 @@ class Checks:
             **self._base,
             **(owner.account.environment if owner.account is not None else {}),
             **({} if asked.unshared else owner.environment),
-            "MESOS_SANDBOX": where,
+            _SANDBOX: where,
             processes.RUN_MARK: run.run_id + MARK_SUFFIX,
             processes.KEEPER_MARK: self._folder,
         }
@@ -161,10 +173,13 @@ class Checks:
         """Of a run that an earlier keeper started: what its first process began with."""
         wanted = run.command.get("as")
         account = self._accounts.of(wanted) if wanted is not None else None
-        environment = processes.environment(run.pid) if run.pid else {}
-        if run.live and processes.is_alive(run.pid, run.birth):
-            return _Owner(environment, account)
-        raise OSError("its run has ended")
+        pid = container_pid(run, self._folder) if run.pod else run.pid
+        environment = processes.environment(pid) if pid else {}
+        begun = _SANDBOX in environment  # else it is yet to execute its command
+        if not (begun and run.live and processes.is_alive(run.pid, run.birth)):
+            raise OSError("what it belongs to does not run")
+        owner = self._owners[run.run_id] = _Owner(environment, account)
+        return owner
 
     def reaped(self, pid: int, status: int) -> bool:
         """Whether this process was that of a check; if so, its outcome is told."""
@@ -203,8 +218,7 @@ class Checks:
         return found is not None and found.asked.number == number
 
     def _answer(self, run: KeeperRun, asked: CheckRequest, *, ok: bool | None, text: str) -> None:
-        answer = {"a": "checked", "run": run.run_id, "number": asked.number, "ok": ok}
-        self._tell(run.host, {**answer, "text": text})
+        self._tell(run.host, checked_event(run.run_id, asked, ok=ok, text=text))
 
     # Its folder.
 
