@@ -135,13 +135,11 @@ def test_a_command_for_a_pod_of_several_belongs_to_the_container_that_has_it(
     checked: str, whose: str
 ) -> None:
     """A request by HTTP belongs to none: it needs no variables."""
-    check = {
-        "enabled": True,
-        "type": "HEALTH_CHECK_TYPE_COMMAND",
-        "command_check": {"command": "x"},
-    }
-    if not whose:
-        check = {"enabled": True, "type": "HEALTH_CHECK_TYPE_HTTP", "http_check": {"port": 80}}
+    check: dict[str, Any] = {"enabled": True}
+    if whose:
+        check |= {"type": "HEALTH_CHECK_TYPE_COMMAND", "command_check": {"command": "x"}}
+    else:
+        check |= {"type": "HEALTH_CHECK_TYPE_HTTP", "http_check": {"port": 80}}
     names = ("web", "db")
     sent = pod.PodSpec(containers=[{"name": name, "entrypoint": {"value": "x"}} for name in names])
     at = names.index(checked)
