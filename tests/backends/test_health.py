@@ -118,12 +118,17 @@ def test_first_checks_wait_for_the_start_and_are_spread_after_a_restart() -> Non
 # ---- by HTTP ----
 
 
+asked = threading.Event()
+"""A server that does not answer has got its request."""
+
+
 class Server(http.server.BaseHTTPRequestHandler):
     """Answers with the status that the path names, or not at all."""
 
     def do_GET(self) -> None:  # noqa: N802
         word = self.path[1:]
         if word == "silent":
+            asked.set()
             self.server.hold.wait(30)  # type: ignore[attr-defined]
         elif word == "other":
             self.wfile.write(b"SSH-2.0\r\n")
@@ -226,6 +231,15 @@ def test_orders_after_the_close_have_no_effect() -> None:
     loop.answered(number, (True, ""))
     loop.watch(CheckedRun(HOST, "r", HealthCheck("x"), 0.0))
     loop.close()
+
+
+def test_a_server_that_does_not_answer_does_not_hold_up_the_close(port: int) -> None:
+    asked.clear()
+    loop, probed = HealthLoop(Keeper().tell, Keeper().order), HttpProbe(port, "/silent")
+    check = HealthCheck(http=probed, initial_s=0.0, timeout_s=3600.0)
+    loop.watch(CheckedRun(HOST, "r", check, time.time()))
+    assert asked.wait(30)
+    loop.close()  # else it takes an hour
 
 
 # ---- simulated ----

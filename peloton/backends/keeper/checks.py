@@ -31,7 +31,10 @@ MARK_SUFFIX = ".check"
 """Of the mark of a check's processes: they are no processes of the run that a keeper adopts."""
 UNDER_WAY_MAX = 256
 """Checks at once; one more is not carried out, and nothing is known of its outcome."""
+PRINTED_BYTES_MAX = 16 * 1024 * 1024
+"""What a check may print, looked at in each round: it is in nobody's disk limit."""
 _SANDBOX = "MESOS_SANDBOX"
+_PRINTED = f"killed, as it may print {PRINTED_BYTES_MAX // 1024**2} MB"
 _DEADLINES_MAX = 4 * UNDER_WAY_MAX
 _OUTPUT_BYTES_MAX = 4096
 _TEXT_MAX = 200
@@ -103,6 +106,7 @@ class Checks:
         self._owners: dict[str, _Owner] = {}
         self._by_pid: dict[int, _UnderWay] = {}
         self._deadlines: list[tuple[float, int, int]] = []
+        self._noisy: dict[int, None] = {}  # those killed for what they have printed
         self._swept = False
 
     @property
@@ -186,7 +190,8 @@ class Checks:
         under_way = self._by_pid.pop(pid, None)
         if under_way is None:
             return False
-        failure = self._spawner.ended(pid)
+        failure, noisy = self._spawner.ended(pid), pid in self._noisy
+        self._noisy.pop(pid, None)
         run, asked, folder, gate = under_way
         text = self._output(folder)
         self._remove(folder, gate)
@@ -197,7 +202,7 @@ class Checks:
         else:
             how = f"exit status {status}" if status > 0 else f"signal {-status}"
             if status == -signal.SIGKILL:
-                how = f"killed, as it may take {asked.timeout_s:g} s"
+                how = _PRINTED if noisy else f"killed, as it may take {asked.timeout_s:g} s"
             self._answer(run, asked, ok=False, text=f"{how}: {text}" if text else how)
         return True
 
@@ -212,6 +217,14 @@ class Checks:
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             _, pid, _ = heapq.heappop(self._deadlines)
             processes.signal_group(pid, signal.SIGKILL)
+
+    def kill_noisy(self) -> None:
+        """Kill the checks that would fill the disk: the journal is on it."""
+        for pid, under_way in self._by_pid.items():
+            path = f"{self._folder}/{under_way.folder}"
+            if any(_size(f"{path}/{name}") > PRINTED_BYTES_MAX for name in _OUTPUTS):
+                self._noisy[pid] = None
+                processes.signal_group(pid, signal.SIGKILL)
 
     def _is_of(self, pid: int, number: int) -> bool:
         found = self._by_pid.get(pid)
@@ -264,6 +277,13 @@ class Checks:
             self._disk.rmdir(path)
         except OSError:
             return
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def _last_line(path: str) -> str:

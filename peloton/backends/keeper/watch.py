@@ -21,6 +21,7 @@ def check_all(runs: Runs) -> None:
     _watch_memory(runs)
     _watch_limits(runs)
     _end_strays(runs)
+    runs.checks.kill_noisy()
     runs.write_acks()
     runs.sandboxes.prune()
     runs.compact(JOURNAL_COMPACT_BYTES_MIN)

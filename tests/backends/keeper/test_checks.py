@@ -85,6 +85,12 @@ def test_one_that_takes_too_long_is_killed_with_what_it_has_begun(daemon: Any) -
         until(lambda pid=pid: not alive(pid), "what the check has begun to end")
 
 
+def test_one_that_would_fill_the_disk_is_killed(daemon: Any) -> None:
+    begun(daemon)
+    found = outcome(daemon, "echo on >&2; head -c 17000000 /dev/zero; sleep 600", 1, 600.0)
+    assert (found.ok, found.text) == (False, "killed, as it may print 16 MB: on")
+
+
 def test_it_ends_with_its_run_and_then_nothing_is_known(daemon: Any) -> None:
     begun(daemon)
     daemon.runs.check(HOST, "r-0-1", number=1, check=HealthCheck("echo $$ > pid; sleep 600"))
