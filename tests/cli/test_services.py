@@ -350,8 +350,9 @@ def test_an_update_of_v0_is_seen_and_controlled(shell: Shell) -> None:
     assert wide[2][-1] == "no more"
     nobody = shell("update", "get", f"{job}-77")
     assert (nobody.code, nobody.err.strip()) == (66, "update not found")
-    for verb in ("cache", "rollback"):
-        assert shell("update", verb, update).code in (0, 70, 73)
+    assert json.loads(shell.done("update", "cache", update))["state"] == "ABORTED"
+    late = shell("update", "rollback", update)
+    assert (late.code, late.err.strip()) == (66, "no workflow found"), "it is not the newest one"
 
 
 # ---- differences and history ----

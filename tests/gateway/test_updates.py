@@ -212,7 +212,8 @@ def test_a_service_is_restarted_by_ranges(deployment: Deployment, jobs: Any) -> 
     assert found.status.type == stateless.WORKFLOW_TYPE_RESTART
     assert found.status.num_instances_completed == 1
     assert (found.status.version.value, found.status.prev_version.value) == ("2-1-2", "1-1-2")
-    assert found.restart_spec == spec and found.opaque_data.data == "mine"
+    closed = stateless.RestartSpec(batch_size=1, ranges=[{"from": 1, "to": 1}])
+    assert found.restart_spec == closed and found.opaque_data.data == "mine"
     states = [event.state for event in found.events]
     assert states == [
         stateless.WORKFLOW_STATE_SUCCEEDED,
