@@ -102,10 +102,12 @@ def rollback(
 ) -> int:
     """Give JOB the spec that it had at ENTITYVERSION, BATCH-SIZE pods at a time.
 
+    Only the present spec is kept: for an earlier one, `replace` takes its file.
+
     \b
     peloton job stateless rollback web 2 1-1-1
     """
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+    with connected() as peloton:
         from peloton.sdk.client import BatchOptions
 
         spec = peloton.stateless.get(job, version=version).job_info.spec

@@ -177,6 +177,11 @@ def test_another_spec_is_rolled_out_and_back(shell: Shell) -> None:
     assert done.err.splitlines()[-1] == "RESTART to version 3 SUCCEEDED: 1 of 1 pods done"
     back = shell("job", "stateless", "rollback", "rolled", "0", "3-1-3")
     assert back.code == 0 and "New EntityVersion: " in back.out
+    gone = shell("job", "stateless", "rollback", "rolled", "0", "1-1-1")
+    assert (gone.code, gone.err.split(", only ")[0]) == (
+        66,
+        "rolled: version 1 of the spec is not kept",
+    )
 
     listed = rows(shell.done("job", "stateless", "list-workflows", "rolled"))
     assert [row[0] for row in listed[1:]][-3:] == ["RESTART", "UPDATE", "UPDATE"]
