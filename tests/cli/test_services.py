@@ -360,6 +360,22 @@ def test_an_update_of_v0_is_seen_and_controlled(shell: Shell) -> None:
     assert (late.code, late.err.strip()) == (66, "no workflow found"), "it is not the newest one"
 
 
+def test_a_service_of_v0_is_rolled_through(shell: Shell) -> None:
+    job = v0_service(shell, "through")
+    would = shell.done("job", "rolling-stop", "through", "1", "-r", "1", "--dry-run")
+    assert "would stop " in would
+    done = shell("job", "rolling-stop", "through", "1", "-r", "1", "--wait")
+    assert json.loads(done.out)["resourceVersion"] == "2"
+    assert shell.deployment.job(job).runtime.taskStats["KILLED"] == 1
+    stale = shell("job", "rolling-start", "through", "0", "--resourceVersion", "1")
+    assert stale.code == 65 and "invalid job configuration version" in stale.err
+    for number, verb in ((3, "start"), (4, "restart")):
+        name = shell.done("job", f"rolling-{verb}", "through", "0", "--wait", "-o", "name")
+        assert name.startswith(job)
+        assert shell.deployment.job(job).config.changeLog.version == number
+    assert shell.deployment.job(job).runtime.taskStats["RUNNING"] == 2
+
+
 # ---- differences and history ----
 
 
