@@ -11,6 +11,7 @@ import math
 from typing import ClassVar
 
 from peloton.actors.host.foreign_names import shown_run
+from peloton.actors.host.secret_refs import SecretRef as SecretRef
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Constraint, Label, port_label
@@ -26,7 +27,6 @@ LEVEL_TASK_LABELS = 1
 them: an earlier version would accept a run without regard to these."""
 RUNNING_LABELS_MAX = 128
 """A host whose runs have more different labels reports none: its summary would be too large."""
-
 LEVEL_MAINTENANCE = 2
 """The feature level from which a host may be drained for maintenance."""
 
@@ -46,8 +46,7 @@ class Port(Value, frozen=True, gc=False, array_like=True):
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
     `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
-    runs of it than the launch allows. `asks`: its slice ends it where the host goes down.
-    """
+    runs of it than the launch allows. `asks`: its slice ends it where the host goes down."""
 
     resources: Resources
     value: str
@@ -64,6 +63,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     apart: Label | None = None
     priority: int = 0  # of those on slack
     asks: bool = False
+    secrets: tuple[SecretRef, ...] = ()
 
     @property
     def all_labels(self) -> tuple[Label, ...]:

@@ -168,6 +168,13 @@ def check_service(spec: JobSpec, *, level: int) -> Refused | None:
     return _below(LEVEL_SERVICES, "services", field="type", level=level)
 
 
+def check_secrets(spec: JobSpec, *, level: int) -> Refused | None:
+    """Whether the cluster can give it secrets: earlier versions would start it without them."""
+    if not spec.default.secrets or level >= LEVEL_SERVICES:
+        return None
+    return _below(LEVEL_SERVICES, "secrets", field=DEFAULT, level=level)
+
+
 def check_slack(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> Refused | None:
     """Whether the cluster can run what is to run on slack, if anything is."""
     configs = (spec.default, *(override.config for override in overrides))

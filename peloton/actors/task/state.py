@@ -17,6 +17,7 @@ import msgspec
 from peloton.actors.task import facts as f
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
+    SECRET_NOT_FOUND,
     SLACK_TAKEN,
     End,
     KillCause,
@@ -224,6 +225,10 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
         # A service must not end, so every end counts as a failure.
         failures = task.failures + (task.goal == TaskGoals.RUNNING)
         return replace(task, state=state, failures=failures, because="")
+    if outcome.reason == SECRET_NOT_FOUND and not is_wanted(task):
+        # No attempt would find it, so all are used up.
+        failures = max(task.failures + 1, task.policy.max_failures)
+        return replace(task, state=state, failures=failures, free_try=False, because="")
     if outcome.system and outcome.reason in FREE_ENDS and state == TaskStates.KILLED:
         if outcome.reason == SLACK_TAKEN and task.policy.ends_with_slack:
             for_good = KillCause.PREEMPTED_FOR_GOOD

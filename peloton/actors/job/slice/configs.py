@@ -131,6 +131,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         apart=apart,
         priority=opening.priority if resources.slack else 0,
         asks=opening.service,
+        secrets=config.secrets,
     )
     shape = Shape(
         resources=resources,

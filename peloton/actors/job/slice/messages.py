@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from peloton.actors.host.messages import Port
+from peloton.actors.host.messages import Port, SecretRef
 from peloton.actors.job.slice.budget_messages import (
     AskToEnd,
     Budget,
@@ -81,6 +81,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     raw: bytes = b""
     max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
     kill_on_preempt: bool | None = None  # one that is preempted is not run again
+    secrets: tuple[SecretRef, ...] = ()  # an instance's own config has those of the default
 
     def on_slack(self) -> TaskConfig:
         """The same of an instance of a revocable job: its cpu is slack."""
@@ -158,9 +159,7 @@ class Evict(Message, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     min_run_s: float = 0.0  # runs that have not lasted for so long are left alone
-    hosts: tuple[Key, ...] | None = (
-        None  # one for each run that is to end; the rest wait for a host
-    )
+    hosts: tuple[Key, ...] | None = None  # one for each run that is to end; others wait for one
 
 
 class AskLeavers(Message, frozen=True, gc=False, array_like=True):
@@ -359,6 +358,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         kill_on_preempt=(
             own.kill_on_preempt if own.kill_on_preempt is not None else default.kill_on_preempt
         ),
+        secrets=own.secrets or default.secrets,
     )
 
 
