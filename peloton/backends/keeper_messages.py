@@ -6,6 +6,7 @@ report means, and has no state.
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,6 +15,7 @@ from typing import Any, Literal
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.kinds import RUN_ID
 from peloton.backends.keeper.limits import ENFORCE
+from peloton.backends.keeper.secret_files import RunSecret
 
 RunStateName = Literal["queued", "running", "ended"]
 OutcomeName = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
@@ -36,6 +38,11 @@ EARLIER_IMAGES = (
     "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
 )
 """The same for runs that are containers."""
+EARLIER_SECRETS = (
+    "this keeper is of an earlier version and would start the run without its secrets: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""The same for runs with secrets."""
 
 
 class BadRun(Exception):
@@ -74,7 +81,8 @@ class RunRequest:
     (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
     `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
     Without `limits` it is in no control group, and its memory alone is watched. With `container`
-    it is one."""
+    it is one. With `refusal` (outcome, reason and message) it is not started, unless it is known
+    already: that is how it ends."""
 
     run_id: str
     host: str
@@ -88,6 +96,8 @@ class RunRequest:
     task_user: str = ""
     limits: RunLimits | None = None
     container: RunContainer | None = None
+    secrets: tuple[RunSecret, ...] = ()
+    refusal: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +219,8 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
                 # A keeper that knows limits and no containers would read them elsewhere.
                 "limits": form.pop("limits", None),
             }
+        if run.secrets or run.refusal is not None:
+            _put_secrets(form, run)
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble
@@ -216,6 +228,16 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
         why = f"command and environment have {size_bytes} bytes, more than {RUN_BYTES_MAX}"
         raise BadRun(run.run_id, why)
     return form, size_bytes
+
+
+def _put_secrets(form: wire.KeeperMessage, run: RunRequest) -> None:
+    """Wherever keepers of earlier versions look for a number they find the text."""
+    form |= {"memory_mb": EARLIER_SECRETS, "limit_mb": EARLIER_SECRETS}
+    for name in ("limits", "container"):
+        if name in form:
+            form[name] = {**form[name], "memory_mb": EARLIER_SECRETS}
+    files = [[one.path, base64.b64encode(one.data).decode()] for one in run.secrets]
+    form["secrets"] = {"memory_mb": run.memory_mb, "files": files, "refusal": run.refusal}
 
 
 def read_report(message: wire.KeeperMessage) -> RunReport:

@@ -11,6 +11,7 @@ read before the keeper came back, and sent after its "up", would be the last a h
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
 import signal as signals
@@ -24,7 +25,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.resources import Resources, amount
-from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.messages import SECRETS_UNAVAILABLE, End, RunOutcome
 from peloton.backends import keeper_folder
 from peloton.backends import keeper_messages as km
 from peloton.backends.cpu_use import OWN_CPUS
@@ -36,6 +37,13 @@ from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tel
 from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
 from peloton.backends.roster import Roster
 from peloton.backends.run_ids import RunIds
+from peloton.backends.secrets_first import (
+    NO_VALUES,
+    SecretsFirst,
+    SecretValues,
+    no_secrets,
+    wanted_of,
+)
 from peloton.backends.slack_thread import EVERY_S as EVERY_S
 from peloton.backends.slack_thread import SlackThread
 from peloton.runtime.adapters import private_folder
@@ -106,7 +114,9 @@ class ProcessBackend:
         self.accounts = TaskAccounts()
         self.limits = TaskLimits()
         self.measured_slack_s: float | None = None
-        """These may be replaced before the start; the last: how often slack is measured."""
+        self.secrets = SecretsFirst(no_secrets, failed=self.reset)
+        """These may be replaced before the start, and how secrets are read; the third: how often
+        slack is measured."""
         self._slack: SlackThread | None = None
         self._unmeasured: dict[str, None] = {}  # hosts that were told that nobody measures
         self._listed_once: dict[str, None] = {}  # hosts whose runs are known
@@ -187,8 +197,19 @@ class ProcessBackend:
         if order.epoch != self._epochs.get(name):
             self._epochs[name] = order.epoch
             runs.hello(name, order.epoch)
+        wanted = wanted_of(order) if isinstance(order, m.StartRuns) else {}
+        self.secrets.then(name, functools.partial(self._obey, order, runs), wanted=wanted)
+
+    def _obey(
+        self,
+        order: m.StartRuns | m.StopRuns | m.ListRuns,
+        runs: ProcessRuns,
+        values: SecretValues = NO_VALUES,
+    ) -> None:
+        """Send it to the keeper; from the thread of `receive`, or that of the secrets."""
+        name = _name(order.host)
         if isinstance(order, m.StartRuns):
-            self._launch(order, runs)
+            self._launch(order, runs, values=values)
         elif isinstance(order, m.StopRuns):
             for run in order.runs:
                 runs.kill(
@@ -197,7 +218,7 @@ class ProcessBackend:
         else:
             self._comparing.pop(name, None)
             runs.list(name, asked_at=order.asked_at)
-            self._send_status(host, only_down=True)
+            self._send_status(order.host, only_down=True)
             self._repeat_slack(name)
 
     def _repeat_slack(self, name: str) -> None:
@@ -219,7 +240,7 @@ class ProcessBackend:
     def _tell_slack(self, name: str, slack: int) -> None:
         self._report(name, SlackReported(slack))
 
-    def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
+    def _launch(self, order: m.StartRuns, runs: ProcessRuns, *, values: SecretValues) -> None:
         """An invalid order ends its own run, and no other."""
         name = _name(order.host)
         if order.keeper and order.keeper != runs.keeper:
@@ -234,7 +255,7 @@ class ProcessBackend:
                 bad.append(_image_refused(run))
                 continue
             try:
-                requests.append(self._request(name, run))
+                requests.append(self._request(name, run, values=values))
             except POISON as trouble:
                 bad.append(cannot_be_ordered(run.run, trouble, reason=NOT_RUNNABLE))
         self._alive.update((self._ids.name(request.run_id), name) for request in requests)
@@ -248,8 +269,9 @@ class ProcessBackend:
                 self._not_alive(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
 
-    def _request(self, host: str, run: m.StartRun) -> km.RunRequest:
+    def _request(self, host: str, run: m.StartRun, *, values: SecretValues) -> km.RunRequest:
         spec, root = run.spec, os.geteuid() == 0
+        secrets, refusal = values.of(run)
         container = self.limits.container_of(spec.image)
         contained = container is not None
         if container is not None and run.devices:
@@ -270,6 +292,8 @@ class ProcessBackend:
             task_user=self.accounts.task_user,
             limits=self.limits.of(spec.resources),
             container=container,
+            secrets=secrets,
+            refusal=refusal,
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()
@@ -293,6 +317,7 @@ class ProcessBackend:
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait for it: for a cluster that leaves nothing behind."""
         assert self._runs is not None
+        self.secrets.close()  # what waits for its secrets is not started any more
         self._none_alive.clear()
         for run, host in [*self._alive.items()]:
             self._runs.kill(host, self._ids.at_keeper(run), grace_s=grace_s)
@@ -311,6 +336,7 @@ class ProcessBackend:
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are."""
+        self.secrets.close()
         if self._slack is not None:
             self._slack.close()
         if self._runs is not None:
@@ -384,7 +410,7 @@ class ProcessBackend:
             signal=signal,
             reason=report.reason,
             message=report.message,
-            system=report.outcome == "LOST",
+            system=report.outcome == "LOST" or report.reason == SECRETS_UNAVAILABLE,
         )
         return m.RunEnd(self._ids.name(report.run_id), outcome, report.at)
 

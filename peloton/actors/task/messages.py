@@ -72,6 +72,8 @@ HOST_MAINTENANCE = "host maintenance"
 """The reason of a run that was ended because its host goes down for maintenance."""
 SLACK_TAKEN = "slack taken back"
 """The reason of a run on slack that was ended because its host has less of it."""
+SECRETS_UNAVAILABLE = "secrets cannot be read"
+"""The reason of a run that was not started, as the store of its secrets did not answer."""
 SECRET_NOT_FOUND = "REASON_SECRET_NOT_FOUND"
 """The reason of a run that was not started, as a secret of it is not there: the original's word."""
 

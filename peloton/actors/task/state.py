@@ -18,6 +18,7 @@ from peloton.actors.task import facts as f
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
     SECRET_NOT_FOUND,
+    SECRETS_UNAVAILABLE,
     SLACK_TAKEN,
     End,
     KillCause,
@@ -141,7 +142,7 @@ _STATE_OF_END = {
     End.LOST: TaskStates.LOST,
 }
 
-FREE_ENDS = frozenset((HOST_MAINTENANCE, SLACK_TAKEN))
+FREE_ENDS = frozenset((HOST_MAINTENANCE, SLACK_TAKEN, SECRETS_UNAVAILABLE))
 PREEMPTIONS = frozenset((KillCause.PREEMPTED, KillCause.PREEMPTED_FOR_GOOD))
 _GIVE_WAY = frozenset((KillCause.PREEMPTED, KillCause.MAINTENANCE))
 _LOST_OR_KILLED = frozenset((TaskStates.LOST, TaskStates.KILLED))
@@ -233,7 +234,7 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
         if outcome.reason == SLACK_TAKEN and task.policy.ends_with_slack:
             for_good = KillCause.PREEMPTED_FOR_GOOD
             return replace(task, state=state, cause=for_good, free_try=False, because="")
-        # However often hosts go down, or take slack back, the task is not charged with it.
+        # However often hosts go down or take slack back, or a store does, the task is not charged.
         return replace(task, state=TaskStates.LOST, free_try=True, because="")
     if outcome.system or state == TaskStates.LOST:
         count = task.system_failures + 1

@@ -23,6 +23,7 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     containers runs that are containers; engine: the words of podman and docker; container_run: the
                program that watches one
     requests   requests for runs, checked
+    secret_files  secrets of runs: files that go with the run
     ends       the reason of an end
     sandboxes  the folders of the runs; kept: which of them stay; removed: which were removed
     calling    the daemon's side: reach it, start it

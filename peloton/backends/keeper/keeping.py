@@ -56,6 +56,7 @@ def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK
             runs.disk_use.add(run.run_id)
     runs.containers.sweep([run.run_id for run in alive])
     service = Service(runs, settings, lock_fd=lock_fd, disk=disk)
+    runs.secret_files.sweep({run.run_id for run in alive})
     os.write(status_fd, bytes([READY_STATUS]))
     os.close(status_fd)
     # Nothing here makes cycles.

@@ -47,13 +47,13 @@ class KeeperRun:
     `over_limit` is the message of a run that is killed for more than it may use, `note` is added to
     that of any end. `grouped`: it is in a control group. `container`: engine, image and user id of
     one that is a container; then `pid` is its watcher's (`container_run.py`), and `watchers` have
-    died before that one.
+    died before that one. `secrets` are its values until it starts: they are in no record.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
-        "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
+        "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers", "secrets",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -78,6 +78,7 @@ class KeeperRun:
         self.cpu_s = 0.0
         self.container: Record = {}
         self.watchers = 0
+        self.secrets: tuple[Any, ...] = ()
 
     @property
     def live(self) -> bool:

@@ -27,6 +27,7 @@ from .notices import Notices
 from .programs import inherited, program_of
 from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
+from .secret_files import SecretFiles
 
 # So many launches share one sync of the journal; kills and ends are served between batches.
 LAUNCH_BATCH_MAX = 64
@@ -59,6 +60,7 @@ class Runs:
         self.limits = limits or Limits(folder)
         self.disk_use = DiskUse(boxes.path)
         self.containers = Containers(folder)
+        self.secret_files = SecretFiles(folder, lambda: self.containers.mark)
         self.events: list[tuple[str, Record]] = []
         self.by_pid: dict[int, KeeperRun] = {}
         self.adopted: dict[str, KeeperRun] = {}
@@ -216,6 +218,8 @@ class Runs:
                 continue
             except OSError as trouble:
                 self._not_started(run, f"sandbox: {trouble}")
+            if "refusal" in run.command and run.end is None:
+                self._finish(run, run.command["refusal"])
             self._choose_account(run)
             if run.container:
                 self.containers.owned(run)
@@ -249,6 +253,7 @@ class Runs:
                     started.append(run)
                 run.command.pop("environment", None)
                 run.command.pop("account", None)
+                run.secrets = ()
         if not started:
             return
         try:
@@ -290,6 +295,10 @@ class Runs:
     def _spawn_one(self, run: KeeperRun) -> int:
         """A container has no group of ours: its engine holds it to its limits."""
         sandbox = self.sandboxes.path(run.run_id)
+        try:
+            self.secret_files.put(run, sandbox)
+        except OSError as trouble:
+            raise processes.SpawnFailed(f"its secrets: {trouble}", status=None) from trouble
         if run.container:
             return self.containers.start(run, sandbox)
         self.limits.enter(run)
@@ -411,6 +420,8 @@ class Runs:
     def _finish(self, run: KeeperRun, found: RunExit, *, status: int | None = None) -> None:
         message = f"{found.message}; {run.note}" if run.note else found.message
         self._notices.drop(run.run_id)
+        self.secret_files.drop(run.run_id)
+        run.secrets = ()
         run.end = kinds.end_of(
             found.outcome, reason=found.reason, message=message, status=status, at=time.time()
         )
