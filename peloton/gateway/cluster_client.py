@@ -40,6 +40,7 @@ from peloton.gateway.permissions import Permissions, Rights
 from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import Best, Listed, ListViews
+from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
 from peloton.settings.notify import NO_URLS, AllowedUrls
 
@@ -89,12 +90,15 @@ class ClusterClient:
         *,
         notify: AllowedUrls = NO_URLS,
         strategies: StrategyChoice = STANDARD_STRATEGIES,
+        secrets: SecretVault | None = None,
     ) -> None:
         """Without `permissions` every caller may do everything. `notify`: where ends of jobs may
-        be told. `strategies`: by which tasks may be placed."""
+        be told. `strategies`: by which tasks may be placed. `secrets`: of jobs, if there can be
+        any."""
         self.cluster = cluster
         self.notify = notify
         self.strategies = strategies
+        self.secrets = secrets
         self.permissions = permissions if permissions is not None else Permissions()
 
     def wait(

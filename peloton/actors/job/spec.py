@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from peloton.actors.host.messages import SecretRef
 from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
@@ -106,6 +107,15 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     def ranked_by(self, strategy: str) -> JobSpec:
         """The same with a strategy of this name."""
         return msgspec.structs.replace(self, strategy=strategy)
+
+    def with_secrets(self, secrets: tuple[SecretRef, ...]) -> JobSpec:
+        """The same with these secrets for each instance."""
+        return msgspec.structs.replace(self, default=with_secrets(self.default, secrets))
+
+
+def with_secrets(config: TaskConfig, secrets: tuple[SecretRef, ...]) -> TaskConfig:
+    """The same with these secrets, if there are any."""
+    return msgspec.structs.replace(config, secrets=secrets) if secrets else config
 
 
 def check_spec(spec: JobSpec) -> Refused | None:
