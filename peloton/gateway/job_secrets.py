@@ -1,7 +1,7 @@
 """Secrets that come with a job, or with a change of one: checked, stored, and named in its config.
 
-Turns the secrets of a request into references, which a config keeps, and into sealed rows, which are
-written before the command is sent. It must not let a value into a command, an answer, an error or
+Turns the secrets of a request into references, which a config keeps, and into sealed rows, written
+before the command is sent. It must not let a value into a command, an answer, an error or
 the digest of a request; who reads a job sees ids and paths. A command that is refused leaves no
 rows; those of one whose answer was lost are found by the sweep (`assembly/secret_sweep.py`).
 """

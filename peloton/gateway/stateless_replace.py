@@ -32,7 +32,7 @@ def replacement(
     context: Context,
     secrets: SecretsOfCall,
 ) -> ReplaceJob:
-    """The command, without the version that the client expects; its secrets are yet to be stored."""
+    """The command, without the version that the client expects, its secrets not yet stored."""
     secrets.end_unless_enabled(sent.secrets, text=NO_SECRETS)
     wanted = sent.update_spec
     if wanted.in_place:
