@@ -1,7 +1,6 @@
 """Secrets of jobs: `secrets` of a daemon's file, `--secrets-key` of a minicluster.
 
-Turns a file with keys into keys, and what is wrong with it into BadSetting. It must not quote any of
-it.
+Turns a file with keys into keys, and what is wrong with it into BadSetting. It must not quote it.
 """
 
 from __future__ import annotations
