@@ -79,7 +79,7 @@ class _Waiting(NamedTuple):
 def job_of(run: str) -> str:
     """The job of a run, as the store of secrets knows it."""
     parsed = parse_pod(run)
-    return parsed[0] if parsed is not None else ""
+    return parsed[0].split("/")[1] if parsed is not None else ""
 
 
 def wanted_of(order: m.StartRuns) -> dict[str, set[str]]:

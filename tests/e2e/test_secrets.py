@@ -31,6 +31,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from tests.channels import channel_to
 from tests.e2e import cluster as c
+from tests.e2e import health
 
 SUMS = 'for f in token etc/app/key; do sha256sum < "$f"; stat -L -c %a "$f"; done'
 
@@ -130,7 +131,9 @@ class World:
     def outputs(self, job_id: str, instance: int = 0) -> list[str]:
         """The lines that the newest run of an instance has printed."""
         found = sorted((self.data / "keeper" / "runs").glob(f"{job_id}-{instance}-*"))
-        return (found[-1] / "stdout").read_text().splitlines() if found else []
+        if not found or not (found[-1] / "stdout").exists():
+            return []
+        return (found[-1] / "stdout").read_text().splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +250,9 @@ def test_a_secret_that_is_gone_ends_the_instance(world):
     assert {event.reason for event in events.result} >= {"REASON_SECRET_NOT_FOUND"}
     request = task.GetRequest(jobId={"value": made}, instanceId=1)
     info = world.call(task_pb2_grpc.TaskManagerStub, "Get", request)
-    assert info.result.runtime.run == 1 or info.result.runtime.podId.value.endswith("-1")
+    runtime = info.result.runtime
+    assert (runtime.state, runtime.goalState) == (task.KILLED, task.KILLED)
+    assert runtime.mesosTaskId.value.endswith("-1-1"), "no attempt would find it"
 
 
 def _started(world: World, job_id: str) -> bool:
@@ -338,6 +343,8 @@ def test_no_file_and_no_answer_has_a_value(world):
     with channel_to(cluster.address) as channel:
         for line in job_pb2_grpc.JobManagerStub(channel).Query(query).records:
             canaries.heard(line)
+    for said in (health.ready(cluster)[1], repr(health.figures(cluster))):
+        canaries.heard(said)
     for words in (("health",), ("job", "list"), ("dead-letters", "list")):
         done = cluster.cli(*words, check=False)
         canaries.heard(done.stdout + done.stderr)
