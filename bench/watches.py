@@ -38,6 +38,7 @@ from tests.gateway import fleet_fixture  # noqa: E402
 CHANNELS = 100
 SETTLE_S = 3.0
 AT_ONCE = 200
+PACE_S = 0.1  # between changes: each is told to a hundred streams
 OPEN_S_MAX = 60.0
 INSTANCES = 2
 
@@ -103,8 +104,8 @@ class Watching:
         request = svc.WatchRequest(stateless_job_filter={"job_ids": [{"value": job}]})
         # gRPC drops calls of a server that has a thousand yet to take.
         async with self._gate:
-            call = stub.Watch(request)
-            await call.read()
+            call = aiter(stub.Watch(request))
+            await anext(call)
         self.begun += 1
         async for message in call:
             now_s = time.time()
@@ -159,6 +160,7 @@ def main() -> None:
         for job in jobs:
             pipe.send(job)
             pipe.recv()
+            time.sleep(PACE_S)
         time.sleep(SETTLE_S)
         delays = sorted(watching.delays)
         if not delays:

@@ -12,9 +12,7 @@ from typing import Any
 
 PREFIX = "accepted, not decided upon yet: "
 
-_SLA = {
-    "maximumUnavailableInstances": "maximumUnavailableInstances",
-}
+_SLA: Mapping[str, str] = {}
 _POOL: Mapping[str, str] = {}
 
 

@@ -135,19 +135,7 @@ class ClientListeners:
                     (http.host, http.port),
                     links=allowed.files.links,
                 ),
-                options=ServerOptions(
-                    receive_max_bytes=self._settings.limits.receive_max_bytes,
-                    permissions=self._permissions,
-                    audit=audit,
-                    notify=AllowedUrls(self._settings.notify.allow),
-                    images_run=task_images.runs_images(self._settings),
-                    kills=self._kills,
-                    scarce_gpu="GPU" in self._settings.limits.scarce_resource_types,
-                    strategies=self.strategies,
-                    watches=self._settings.limits.watches,
-                    locks=self.locks,
-                    secrets=self.vault,
-                ),
+                options=self._options(audit),
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
@@ -159,6 +147,21 @@ class ClientListeners:
         # before it does; and calls of who finds none must not be refused as those of a stranger.
         self._stop_grpc += [allowed.withdraw, server.refuse_new]
         return served[0]
+
+    def _options(self, audit: AuditLog) -> ServerOptions:
+        return ServerOptions(
+            receive_max_bytes=self._settings.limits.receive_max_bytes,
+            permissions=self._permissions,
+            audit=audit,
+            notify=AllowedUrls(self._settings.notify.allow),
+            images_run=task_images.runs_images(self._settings),
+            kills=self._kills,
+            scarce_gpu="GPU" in self._settings.limits.scarce_resource_types,
+            strategies=self.strategies,
+            watches=self._settings.limits.watches,
+            locks=self.locks,
+            secrets=self.vault,
+        )
 
     def stop_calls(self) -> None:
         """No call is answered any more; those under way have a moment to end."""

@@ -10,6 +10,7 @@ It must not decide what is locked, nor tell a client.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -78,8 +79,8 @@ class LockFollower:
                 self._publish(found if isinstance(found, Locks) else NOTHING)
             if not isinstance(page, ChangesPage):
                 return
-            behind = query.behind(page.mark)
-            page = self._answer(lambda asked=behind: self._region.follow(shard, asked))
+            behind = functools.partial(self._region.follow, shard, query.behind(page.mark))
+            page = self._answer(behind)
 
     def _answer(self, ask: Callable[[], Future[Any]]) -> Any:
         """The answer, however often it has to be asked; None once we leave."""
@@ -160,7 +161,7 @@ class GatedBackend:
         with self._lock:
             for envelope in envelopes:
                 order = envelope.message
-                if isinstance(order, self._stopped):
+                if isinstance(order, StartRuns | StopRuns) and isinstance(order, self._stopped):
                     self._dropped[type(order)][order.host] = None
                 else:
                     passed.append(envelope)

@@ -45,6 +45,13 @@ EARLIER_SECRETS = (
 """The same for runs with secrets."""
 
 
+EARLIER_PODS = (
+    "this keeper is of an earlier version and would start one container of several: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""The same for runs of several containers."""
+
+
 class BadRun(Exception):
     """A run that cannot be requested, and why."""
 
@@ -76,13 +83,35 @@ class RunContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class PodPart:
+    """One of several containers: its command as in a request, and its own variables."""
+
+    name: str
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    init: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunPod:
+    """The containers of a run with several. `grace_s`: what the others have to end in, once one
+    has failed."""
+
+    containers: tuple[PodPart, ...]
+    grace_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
     (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
     `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
     Without `limits` it is in no control group, and its memory alone is watched. With `container`
-    it is one. With `refusal` (outcome, reason and message) it is not started, unless it is known
-    already: that is how it ends."""
+    it is one; with `pod` it consists of several, and its own command is not run. `checked`: its
+    health will be checked by commands. With `refusal` (outcome, reason and message) it is not
+    started, unless it is known already: that is how it ends."""
 
     run_id: str
     host: str
@@ -96,8 +125,22 @@ class RunRequest:
     task_user: str = ""
     limits: RunLimits | None = None
     container: RunContainer | None = None
+    pod: RunPod | None = None
+    checked: bool = False
     secrets: tuple[RunSecret, ...] = ()
     refusal: tuple[str, str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedContainer:
+    """One of several containers of a run that has ended, as far as it came."""
+
+    name: str
+    init: bool
+    started_at: float
+    ended_at: float
+    exit_code: int | None
+    signal: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +168,7 @@ class KeeperRunEnded:
     at: float
     cpu_s: float = 0.0
     peak_mb: float = 0.0
+    containers: tuple[EndedContainer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +204,22 @@ class KeeperRunsListed:
 
 @dataclass(frozen=True, slots=True)
 class HelloAnswered:
+    """`checks`: the keeper is of a version that checks health by commands."""
+
     host: str
     epoch: int
+    checks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunChecked:
+    """The outcome of a check by a command; None: it was not carried out."""
+
+    host: str
+    run_id: str
+    number: int
+    ok: bool | None
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +244,7 @@ class KeeperDown:
 
 
 RunReport = (
-    RunStarted | KeeperRunEnded | RunUnknown | KeeperRunsListed
+    RunStarted | KeeperRunEnded | RunUnknown | KeeperRunsListed | RunChecked
     | HelloAnswered | HostEpochRefused | KeeperUp | KeeperDown
 )  # fmt: skip
 
@@ -207,6 +265,8 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
         names = {"user": run.user, "caller": run.caller, "task_user": run.task_user}
         if any(names.values()):
             form |= {"memory_mb": EARLIER_KEEPER, "limit_mb": run.memory_mb, "as": names}
+        if run.checked:
+            form["checked"] = True
         if run.limits is not None:
             form["limits"] = {"memory_mb": run.memory_mb, **asdict(run.limits)}
             if run.limits.mode == ENFORCE:
@@ -219,6 +279,10 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
                 # A keeper that knows limits and no containers would read them elsewhere.
                 "limits": form.pop("limits", None),
             }
+        if run.pod is not None:
+            form |= {"memory_mb": EARLIER_PODS, "limit_mb": EARLIER_PODS}
+            limits = form.pop("limits", None)
+            form["pod"] = {**asdict(run.pod), "memory_mb": run.memory_mb, "limits": limits}
         if run.secrets or run.refusal is not None:
             _put_secrets(form, run)
         size_bytes = len(wire.encode(form))
@@ -233,7 +297,7 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
 def _put_secrets(form: wire.KeeperMessage, run: RunRequest) -> None:
     """Wherever keepers of earlier versions look for a number they find the text."""
     form |= {"memory_mb": EARLIER_SECRETS, "limit_mb": EARLIER_SECRETS}
-    for name in ("limits", "container"):
+    for name in ("limits", "container", "pod"):
         if name in form:
             form[name] = {**form[name], "memory_mb": EARLIER_SECRETS}
     files = [[one.path, base64.b64encode(one.data).decode()] for one in run.secrets]
@@ -252,7 +316,10 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
     if answer == "unknown":
         return RunUnknown(host, message["run"])
     if answer == "hello":
-        return HelloAnswered(host, message["epoch"])
+        return HelloAnswered(host, message["epoch"], message.get("checks", False))
+    if answer == "checked":
+        ok, text = message["ok"], message["text"]
+        return RunChecked(host, message["run"], message["number"], ok, text)
     if answer == "refused":
         return HostEpochRefused(host, message["epoch"], message["known"])
     raise wire.BadLine(f"an unknown answer: {answer!r}")
@@ -270,6 +337,7 @@ def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> KeeperRunEnded:
         end["at"],
         end.get("cpu_s", 0.0),
         end.get("peak_mb", 0.0),
+        tuple(EndedContainer(**one) for one in end.get("containers", ())),
     )
 
 

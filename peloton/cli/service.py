@@ -5,6 +5,7 @@ Must not write a file that nothing has changed in, or leave half of one: who rea
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import queue
@@ -59,7 +60,7 @@ def endpoints(job: str, path: Path | None, follow: bool) -> None:
         if path is None:
             show_endpoints(peloton.services.endpoints(job))
         elif follow:
-            keep(peloton, job, path)
+            keep(peloton, job, path=path)
         else:
             replace(path, text_of(peloton.services.endpoints(job)))
 
@@ -88,13 +89,14 @@ def text_of(found: Any) -> str:
     return json.dumps(plain(found), indent=2, sort_keys=True) + "\n"
 
 
-def keep(peloton: Client, job: str, path: Path) -> None:
+def keep(peloton: Client, job: str, *, path: Path) -> None:
     """Write the file now and after each change of a pod that changes it.
 
     A service that is deleted leaves a file without endpoints, and ends this with an error.
     """
     news: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-    threading.Thread(target=read_ahead, args=(peloton, job, news), daemon=True).start()
+    reader = functools.partial(read_ahead, peloton, job, news=news)
+    threading.Thread(target=reader, daemon=True).start()
     written = ""
     while True:
         # However many pods have changed meanwhile, they are read once.
@@ -115,7 +117,7 @@ def keep(peloton: Client, job: str, path: Path) -> None:
             written = text
 
 
-def read_ahead(peloton: Client, job: str, news: queue.SimpleQueue[Exception | None]) -> None:
+def read_ahead(peloton: Client, job: str, *, news: queue.SimpleQueue[Exception | None]) -> None:
     """Say that something has changed; the first time once changes are told."""
     try:
         for _ in peloton.services.watch_pods(job, silent=hint):

@@ -90,13 +90,15 @@ class ClusterClient:
         *,
         notify: AllowedUrls = NO_URLS,
         strategies: StrategyChoice = STANDARD_STRATEGIES,
+        images_run: bool = False,
         secrets: SecretVault | None = None,
     ) -> None:
         """Without `permissions` every caller may do everything. `notify`: where ends of jobs may
-        be told. `strategies`: by which tasks may be placed. `secrets`: of jobs, if there can be
-        any."""
+        be told. `strategies`: by which tasks may be placed. `images_run`: those with a container
+        image are containers, where this daemon starts them. `secrets`: of jobs, if any."""
         self.cluster = cluster
         self.notify = notify
+        self.images_run = images_run
         self.strategies = strategies
         self.secrets = secrets
         self.permissions = permissions if permissions is not None else Permissions()
@@ -256,6 +258,11 @@ class ClusterClient:
             best.add(page)
         return best.listed()
 
+    @property
+    def inventories(self) -> int:
+        """How many inventories the hosts of the cluster are in."""
+        return max(1, len(self.cluster.shards_of("inventory")))
+
     def instances(
         self, job: JobView, start: int = 0, *, context: Context, stop: int | None = None
     ) -> Iterator[InstanceView]:
@@ -271,6 +278,9 @@ class ClusterClient:
         asks = [(slice_key(job_id, number), ListInstances(start, stop)) for number in numbers]
         for number, answer in zip(numbers, self.each(asks, context), strict=True):
             views = {v.instance: v for v in answer} if isinstance(answer, tuple) else {}
+            if job.spec.is_daemon:  # most numbers have no host
+                yield from (views[instance] for instance in sorted(views))
+                continue
             first = number * SLICE_SIZE
             for instance in range(max(first, start), min(first + SLICE_SIZE, stop)):
                 yield views.get(instance) or unopened(job, instance)

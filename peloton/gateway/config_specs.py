@@ -32,7 +32,8 @@ def spec_wanted(
     """The spec of a config that names its pool, with these secrets; `text_of` turns a text about it
     into the client's terms."""
     try:
-        wanted = to_spec(config, run_as(principal_of(context))).with_secrets(secrets)
+        by, inventories = run_as(principal_of(context)), cluster_client.inventories
+        wanted = to_spec(config, by, inventories=inventories).with_secrets(secrets)
     except (BadConfig, BadAmount) as error:
         end(context, Code.INVALID_ARGUMENT, text=text_of(str(error)))
     except NotPermitted as error:

@@ -126,6 +126,8 @@ class JobChecks:
         """Add what will be in the way, and say in which state hosts are that are not up."""
         if view.code in BEFORE_POOLS:
             into.blockers.extend(self._of_pools(view))
+        if self._job.spec.is_daemon:
+            return  # it has one host, and what that lacks is said already
         if view.code in BEFORE_HOSTS and self._hosts is not None:
             into.blockers.extend(self._checks.checked(_row_of(view, self._job), self._hosts))
         down = [each for each in into.blockers if each.rule == MISMATCH_STATUS]

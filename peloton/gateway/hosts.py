@@ -13,7 +13,13 @@ from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost, HostGone
-from peloton.actors.host.state import HostStates, Maintenance, room_left
+from peloton.actors.host.state import (
+    HostStates,
+    Maintenance,
+    room_left,
+    waits_for_slice,
+    why_draining,
+)
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
@@ -52,7 +58,7 @@ def host_with_runs(
         host=ops.Host(
             name=sent.name,
             state=_state_of(found.state, found.maintenance, quarantined=quarantined),
-            text=found.because or ("held for a caller" if found.hold is not None else ""),
+            text=_why(found),
             capacity=amounts(found.capacity),
             free=amounts(Resources() if held else room_left(found.capacity, found.used)),
             runs=len(runs),
@@ -61,6 +67,12 @@ def host_with_runs(
         runs=[_run_of(pod, run) for pod, run in runs[:limit]],
         more=max(0, len(runs) - limit),
     )
+
+
+def _why(host: HostAnswer) -> str:
+    if host.because or host.maintenance != Maintenance.DRAINING:
+        return host.because or ("held for a caller" if host.hold is not None else "")
+    return why_draining((run.crowd, 1) for run in host.runs.values() if waits_for_slice(run))
 
 
 def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, context: Context) -> Any:

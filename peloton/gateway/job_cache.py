@@ -11,7 +11,8 @@ from typing import Any
 
 from peloton.actors.job.messages import JobSummary
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.spec import SERVICE
+from peloton.actors.job.spec import DAEMON, SERVICE
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
@@ -29,7 +30,7 @@ NOT_CACHED = "job not found in cache"
 
 WAITING, PAUSES = "PENDING", "RETRY"
 """The state of an instance that waits, and the word for what it waits for after a failure."""
-SERVICES = Where("job_type", AMONG, words=(SERVICE,))
+SERVICES = Where("job_type", AMONG, words=(SERVICE, DAEMON))
 CACHED_JOBS_MAX = 100_000
 """Jobs in one answer; a query that finds more has to be narrower."""
 
@@ -113,7 +114,8 @@ class JobManagerService:
 
 
 def availability(view: InstanceView) -> str:
-    """In the words of the original. A batch task has no health check: running, it is available."""
+    """In the words of the original. Without a health check it is available while it runs."""
     if view.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return view.goal.name
-    return "AVAILABLE" if view.state == "RUNNING" else "UNAVAILABLE"
+    well = view.health in (TaskHealth.DISABLED, TaskHealth.HEALTHY)
+    return "AVAILABLE" if view.state == "RUNNING" and well else "UNAVAILABLE"

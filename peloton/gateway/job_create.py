@@ -142,7 +142,8 @@ class Creation:
         if isinstance(pools, str):
             return self._invalid(pools)
         try:
-            wanted = to_spec(self._sent.config, run_as(principal_of(self._context)))
+            by, inventories = run_as(principal_of(self._context)), self._cluster_client.inventories
+            wanted = to_spec(self._sent.config, by, inventories=inventories)
             spec = self._cluster_client.strategies.chosen(wanted.spec, self._sent.config)
             wanted = wanted._replace(spec=spec)
         except SecretVolume as error:

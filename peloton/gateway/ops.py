@@ -91,6 +91,9 @@ class Ops:
                 end(context, Code.NOT_FOUND, text=text)
         alone = sent.HasField("instance")
         found = list(self._cluster_client.instances(job, start, context=context, stop=stop))
+        if alone and not found:
+            text = f"instance {start} has no host: its number waits for one that joins"
+            end(context, Code.NOT_FOUND, text=text)
         # If some instances wait or failed, those at their goal are left out.
         views = [view for view in found if not (at_goal(view) and view.state != "KILLED")] or found
         lots = lot_waits(views, cluster_client=self._cluster_client, context=context)

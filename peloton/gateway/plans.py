@@ -58,6 +58,9 @@ class Plans:
         if isinstance(wanted, str):
             _invalid(context, wanted)
         parsed, pool = wanted
+        if parsed.spec.is_daemon:
+            text = "a daemon job cannot be planned yet: it has one instance on each host"
+            end(context, Code.UNIMPLEMENTED, text=text)
         planned = PlannedJob(parsed)
         with self._alone(context):
             now = time.time()

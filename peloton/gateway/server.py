@@ -27,6 +27,7 @@ from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.gateway.access_table import ACCESS_TABLE
@@ -48,6 +49,7 @@ from peloton.gateway.lockdowns import FollowedLocks, NoLocks, refusing
 from peloton.gateway.ops import Ops
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.plans import Plans
+from peloton.gateway.pods import PodService
 from peloton.gateway.private_services import private_services
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
@@ -122,6 +124,7 @@ def build_server(
         options.permissions,
         notify=options.notify,
         strategies=options.strategies,
+        images_run=options.images_run,
         secrets=options.secrets,
     )
     feed = ClusterFeed(cluster)
@@ -130,26 +133,7 @@ def build_server(
     server.locked = refusing(options.locks, ACCESS_TABLE)
     kills = options.kills or KillSwitch()
     served = _services(cluster_client, boxes, feed=feed, images_run=options.images_run, kills=kills)
-    scarce_gpu = options.scarce_gpu
-    served += [
-        (
-            ops_pb2.DESCRIPTOR.services_by_name["Ops"],
-            Ops(cluster_client, feed, scarce_gpu=scarce_gpu),
-        ),
-        (
-            plans_pb2.DESCRIPTOR.services_by_name["Plans"],
-            Plans(cluster_client, scarce_gpu=scarce_gpu),
-        ),
-        (
-            admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"],
-            AdminService(cluster_client, options.locks),
-        ),
-        (endpoints_pb2.DESCRIPTOR.services_by_name["Endpoints"], Endpoints(cluster_client)),
-        (
-            watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"],
-            WatchService(cluster_client, feed, watches_max=options.watches),
-        ),
-    ]
+    served += _own_services(cluster_client, feed, options=options)
     names = {*services()}
     for service, servicer in served:
         names |= {*_names(service)}
@@ -192,12 +176,42 @@ def _services(
             StatelessJobs(cluster_client),
         ),
         (
+            pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"],
+            PodService(cluster_client, boxes, images_run=images_run),
+        ),
+        (
             update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"],
             UpdateService(cluster_client),
         ),
         *_host_services(cluster_client),
         (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
         *private_services(cluster_client, feed, kills=kills),
+    ]
+
+
+def _own_services(
+    cluster_client: ClusterClient, feed: ClusterFeed, *, options: ServerOptions
+) -> list[tuple[ServiceDescriptor, Any]]:
+    """Those that need what a server was given."""
+    scarce_gpu = options.scarce_gpu
+    return [
+        (
+            ops_pb2.DESCRIPTOR.services_by_name["Ops"],
+            Ops(cluster_client, feed, scarce_gpu=scarce_gpu),
+        ),
+        (
+            plans_pb2.DESCRIPTOR.services_by_name["Plans"],
+            Plans(cluster_client, scarce_gpu=scarce_gpu),
+        ),
+        (
+            admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"],
+            AdminService(cluster_client, options.locks),
+        ),
+        (endpoints_pb2.DESCRIPTOR.services_by_name["Endpoints"], Endpoints(cluster_client)),
+        (
+            watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"],
+            WatchService(cluster_client, feed, watches_max=options.watches),
+        ),
     ]
 
 

@@ -62,7 +62,7 @@ class ServiceLine(NamedTuple):
     created_by: str
 
 
-class Watcher(Protocol):
+class ServiceWatcher(Protocol):
     """Somebody who is told of changes."""
 
     def changed(self, what: Watched, revision: int) -> None:
@@ -84,8 +84,8 @@ class ServiceChanges:
         """From here on every change is known."""
         self.services: dict[str, ServiceLine] = {}
         self._deleted: dict[str, None] = {}  # of the services; the first one first
-        self._by_job: dict[str, dict[Watcher, None]] = {}
-        self._of_any: dict[Watcher, None] = {}
+        self._by_job: dict[str, dict[ServiceWatcher, None]] = {}
+        self._of_any: dict[ServiceWatcher, None] = {}
 
     @property
     def revision(self) -> int:
@@ -111,7 +111,7 @@ class ServiceChanges:
         """Whether anybody watches."""
         return bool(self._by_job or self._of_any)
 
-    def add(self, watcher: Watcher, jobs: Iterable[str] | None) -> None:
+    def add(self, watcher: ServiceWatcher, jobs: Iterable[str] | None) -> None:
         """Tell somebody of the changes of these jobs; None: of all."""
         if jobs is None:
             self._of_any[watcher] = None
@@ -119,7 +119,7 @@ class ServiceChanges:
             for job in jobs:
                 self._by_job.setdefault(job, {})[watcher] = None
 
-    def remove(self, watcher: Watcher, jobs: Iterable[str] | None) -> None:
+    def remove(self, watcher: ServiceWatcher, jobs: Iterable[str] | None) -> None:
         """Tell them nothing more."""
         if jobs is None:
             self._of_any.pop(watcher, None)

@@ -37,7 +37,7 @@ FROM_NOW, FROM_THE_BEGINNING = 0, 1
 MISSED = "changes may have been missed: watch from the last revision, or from 1"
 
 
-class WatchScope(NamedTuple):
+class ServiceScope(NamedTuple):
     """What is watched. None stands for any job, or for every pod of these."""
 
     pods: bool
@@ -68,7 +68,7 @@ class _Encoded(NamedTuple):
 class ServiceWatch:
     """One stream: what it has still to send, and whether it is over."""
 
-    def __init__(self, scope: WatchScope) -> None:
+    def __init__(self, scope: ServiceScope) -> None:
         self.watch_id = f"{'task' if scope.pods else 'job'}_{uuid.uuid4()}"
         self.scope = scope
         self.over: tuple[Code, str] | None = None
@@ -141,7 +141,7 @@ class WatchService:
             changes = await self._services.changes()
             changes.add(watch, scope.jobs)
             try:
-                await self._stream(watch, changes, sent.start_revision, call=call)
+                await self._stream(watch, changes, start=sent.start_revision, call=call)
             finally:
                 changes.remove(watch, scope.jobs)
         except OutOfReach as error:
@@ -160,7 +160,7 @@ class WatchService:
     # ---- inside ----
 
     async def _stream(
-        self, watch: ServiceWatch, changes: ServiceChanges, start: int, *, call: LongCall
+        self, watch: ServiceWatch, changes: ServiceChanges, *, start: int, call: LongCall
     ) -> None:
         rights_of = self._cluster_client.permissions.rights
         objects = self._reader(changes)
@@ -175,7 +175,7 @@ class WatchService:
         for some in _by_job(pair for pair in backlog if scope.covers(pair[0])):
             await stream.send(some)
         if start and not known:
-            await self._snapshot(stream, changes, start)
+            await self._snapshot(stream, changes, start=start)
             await stream.bookmark(now)
         elif not start and scope.jobs is not None:
             await stream.absent(now)
@@ -188,7 +188,7 @@ class WatchService:
             elif stream.revision < changes.revision:
                 await stream.bookmark(changes.revision)
 
-    async def _snapshot(self, stream: _Stream, changes: ServiceChanges, start: int) -> None:
+    async def _snapshot(self, stream: _Stream, changes: ServiceChanges, *, start: int) -> None:
         """Everything as it is now, under the revision that was asked for: a stream that breaks off
         begins anew."""
         scope = stream.watch.scope
@@ -299,7 +299,7 @@ def too_old(start: int, oldest: int) -> str:
     )
 
 
-def scope_of(sent: svc.WatchRequest) -> WatchScope | None:
+def scope_of(sent: svc.WatchRequest) -> ServiceScope | None:
     """What a request wants to watch; None where it has no filter. That of pods wins."""
     if sent.HasField("pod_filter"):
         return _pods_of(sent.pod_filter)
@@ -309,7 +309,7 @@ def scope_of(sent: svc.WatchRequest) -> WatchScope | None:
     names = [one.value for one in wanted.job_ids]
     jobs = frozenset(found for found in map(canonical, names) if found is not None)
     strangers = tuple(name for name in names if canonical(name) is None)
-    return WatchScope(
+    return ServiceScope(
         pods=False,
         jobs=jobs if names else None,
         named=None,
@@ -318,7 +318,7 @@ def scope_of(sent: svc.WatchRequest) -> WatchScope | None:
     )
 
 
-def _pods_of(wanted: Any) -> WatchScope:
+def _pods_of(wanted: Any) -> ServiceScope:
     labels, only = _labels(wanted.labels), wanted.job_id.value
     job = canonical(only) if only else None
     named, strangers = set[Watched](), list[str]()
@@ -331,10 +331,10 @@ def _pods_of(wanted: Any) -> WatchScope:
             named.add(Watched(found, int(number)))
     if wanted.pod_names:
         jobs: frozenset[str] | None = frozenset(what.job for what in named)
-        return WatchScope(True, jobs, frozenset(named), labels, tuple(strangers))
+        return ServiceScope(True, jobs, frozenset(named), labels, tuple(strangers))
     if not only:
-        return WatchScope(True, None, None, labels)
-    return WatchScope(True, frozenset((job,) if job is not None else ()), None, labels)
+        return ServiceScope(True, None, None, labels)
+    return ServiceScope(True, frozenset((job,) if job is not None else ()), None, labels)
 
 
 def _labels(labels: Iterable[Any]) -> frozenset[tuple[str, str]]:
@@ -362,7 +362,7 @@ def _by_job(pairs: Iterable[tuple[Watched, int]]) -> list[list[tuple[Watched, in
     return found
 
 
-def _objects_of(job: str, view: JobView | None, *, scope: WatchScope) -> Iterator[list[Watched]]:
+def _objects_of(job: str, view: JobView | None, *, scope: ServiceScope) -> Iterator[list[Watched]]:
     """What a scope covers of a job, in parts."""
     if not scope.pods:
         yield [Watched(job)]

@@ -80,7 +80,7 @@ class TaskListing:
         if not by_instance(wanted.order):
             matched, views = self._best(wanted)
             views = views[offset:]
-        elif wanted.states or wanted.names or wanted.hosts:
+        elif wanted.states or wanted.names or wanted.hosts or self._job.spec.is_daemon:
             matched, views = self._counted(wanted)
             views = views[offset:]
         else:
@@ -147,6 +147,8 @@ class TaskListing:
 
     def _unopened(self, number: int, wanted: FindInstances) -> InstancesFound:
         """What a slice would answer that is not there yet."""
+        if self._job.spec.is_daemon:
+            return InstancesFound(0)
         start = number * SLICE_SIZE
         stop = min(start + SLICE_SIZE, self._job.spec.instances)
         views = [unopened(self._job, instance) for instance in range(start, stop)]

@@ -72,3 +72,12 @@ def job_of_update(update_id: str) -> str:
     """The id of the job of an update; "" where no update has this id."""
     job_id, _, number = update_id.rpartition("-")
     return job_id if number.isascii() and number.isdigit() and canonical(job_id) else ""
+
+
+def pod_parts(name: str) -> tuple[str, str]:
+    """The id of the job of a pod, and the number of its instance as text; "" for what is neither.
+
+    The id is "" where no job has it; then the number says nothing.
+    """
+    job_id, _, number = name.rpartition("-")
+    return canonical(job_id) or "", number

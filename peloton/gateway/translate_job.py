@@ -12,7 +12,7 @@ from typing import NamedTuple
 from peloton.actors.host.messages import SecretRef
 from peloton.actors.job.messages import JobGoals, JobSummary, JobView
 from peloton.actors.job.spec import (
-    SERVICE,
+    BATCH,
     JobSpec,
     Override,
     TaskConfig,
@@ -56,14 +56,17 @@ class ParsedJob(NamedTuple):
         return sum(len(o.config.raw) for piece in self.pieces.values() for o in piece)
 
 
-def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN) -> ParsedJob:
+def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN, *, inventories: int = 1) -> ParsedJob:
     """The spec of a config, checked for a caller; raises BadConfig, BadAmount or NotPermitted,
-    naming the field."""
+    naming the field. `inventories`: so many there are in this cluster."""
     has_default = sent.HasField("defaultConfig")
     default = TaskConfig()
     if has_default:
         default = to_config(sent.defaultConfig, "config.defaultConfig", by=by)
         default = default.on_slack() if sent.sla.revocable else default
+    if sent.type == job.DAEMON and sent.instanceCount:
+        text = "must be 0 for a daemon job, which has one on each host"
+        raise BadConfig("config.instanceCount", text)
     spec = JobSpec(
         name=sent.name,
         owner=sent.owningTeam or sent.owner,
@@ -86,6 +89,7 @@ def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN) -> ParsedJob:
         maximum_unavailable=sent.sla.maximumUnavailableInstances,
         **fields_of(sent.labels, name=sent.name),
     )
+    spec = spec.on_hosts_of(inventories)
     refused = check_spec(spec)
     if refused is not None:
         raise BadConfig(refused.field, refused.text)
@@ -175,7 +179,7 @@ def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
         startTime=rfc3339(summary.started_at),
         completionTime=rfc3339(summary.completed_at),
         taskStats=dict(summary.counts),
-        goalState=job.RUNNING if summary.job_type == SERVICE else job.SUCCEEDED,
+        goalState=job.SUCCEEDED if summary.job_type == BATCH else job.RUNNING,
         configVersion=summary.config_version,
         configurationVersion=summary.config_version,
         stateVersion=1,

@@ -1,8 +1,7 @@
 """peloton.api.v0 UpdateService: workflows of services, for clients that know configs of v0.
 
 Turns its calls into commands of jobs. An update is named by its job and its number there. What only
-the job can know at the moment of the change is checked by the job. GetUpdateCache, which wants the
-numbers of all instances, is not served yet. It must not choose instances.
+the job can know at the moment of the change is checked by the job. It must not choose instances.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.config_specs import spec_wanted
 from peloton.gateway.named_jobs import existing_job, refuse
 from peloton.gateway.requests import request_of
+from peloton.gateway.rollouts import members, rollouts_of
 from peloton.gateway.texts import canonical, client_name, job_of_update
 from peloton.runtime.vocabulary import Refused
 
@@ -46,8 +46,6 @@ class UpdateService:
         """Give a service another config, a batch of instances at a time."""
         if canonical(sent.jobId.value) is None:
             end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
-        if sent.updateConfig.inPlace:
-            end(context, Code.UNIMPLEMENTED, text="in-place update is not supported yet")
         view = existing_job(self._cluster_client, sent.jobId.value, context=context)
         wrong = _not_updatable(view, sent.jobConfig)
         if wrong is not None:
@@ -84,6 +82,26 @@ class UpdateService:
             found = update_pb2.UpdateInfo(updateId=found.updateId, status=found.status)
         return svc.GetUpdateResponse(updateInfo=found)
 
+    def GetUpdateCache(self, sent: svc.GetUpdateCacheRequest, context: Context) -> Any:
+        """The instances of an update by how far they are; of one that is not the last, none."""
+        view, workflow = self._known(sent.updateId.value, context)
+        rollouts = rollouts_of(self._cluster_client, view, context=context)
+        sets = {
+            name: members(rollouts, workflow, name=name)
+            for name in ("waiting", "current", "done", "failed", "added", "updated")
+        }
+        every = (*sets["waiting"], *sets["current"], *sets["done"], *sets["failed"])
+        return svc.GetUpdateCacheResponse(
+            jobId={"value": client_name(view.summary.job)},
+            state=int(workflow.state),
+            instancesTotal=sorted(every),
+            instancesDone=sets["done"],
+            instancesCurrent=sets["current"],
+            instancesAdded=sets["added"],
+            instancesUpdated=sets["updated"],
+            instancesFailed=sets["failed"],
+        )
+
     def ListUpdates(self, sent: svc.ListUpdatesRequest, context: Context) -> Any:
         """The updates of a job that are kept, the newest first; at most `limit`, 0 for all."""
         if not sent.jobID.value:
@@ -107,9 +125,15 @@ class UpdateService:
         self._control(sent, context, order=WorkflowOrders.ABORT)
         return svc.AbortUpdateResponse()
 
+    def RollbackUpdate(self, sent: svc.RollbackUpdateRequest, context: Context) -> Any:
+        """Give the instances the configs before the update, a batch at a time."""
+        self._control(sent, context, order=WorkflowOrders.ROLL_BACK)
+        return svc.RollbackUpdateResponse()
+
     def _control(self, sent: Any, context: Context, *, order: WorkflowOrders) -> None:
         view, workflow = self._known(sent.updateId.value, context)
-        command = ControlWorkflow(order, number=workflow.number, opaque=sent.opaque_data.data)
+        opaque = "" if order == WorkflowOrders.ROLL_BACK else sent.opaque_data.data
+        command = ControlWorkflow(order, number=workflow.number, opaque=opaque)
         key, request = view.summary.job, request_of(sent, context)
         answer = self._cluster_client.ask(key, command, context=context, request=request)
         if isinstance(answer, Refused):
@@ -134,7 +158,7 @@ def _not_updatable(view: JobView, config: job.JobConfig) -> tuple[Code, str] | N
     wrong = (
         (not view.spec.is_service, "job must be of type service"),
         (not config.HasField("changeLog"), "missing changelog in job configuration"),
-        (config.type != job.SERVICE, "job type is immutable"),
+        (_type_of(config) != view.spec.job_type, "job type is immutable"),
         (
             bool(pool) and pool_key(pool) != view.spec.pool,
             "resource pool identifier is immutable",
@@ -148,6 +172,11 @@ def _not_updatable(view: JobView, config: job.JobConfig) -> tuple[Code, str] | N
     return None
 
 
+def _type_of(config: job.JobConfig) -> str:
+    known = job.JobType.DESCRIPTOR.values_by_number.get(config.type)
+    return known.name if known is not None else ""
+
+
 def options_of(config: update_pb2.UpdateConfig) -> WorkflowOptions:
     """How the client wants it done."""
     return WorkflowOptions(
@@ -157,6 +186,7 @@ def options_of(config: update_pb2.UpdateConfig) -> WorkflowOptions:
         back=config.rollbackOnFailure,
         paused=config.startPaused,
         starts=config.startTasks,
+        in_place=config.inPlace,
     )
 
 
@@ -172,6 +202,7 @@ def _info(view: JobView, workflow: WorkflowView) -> update_pb2.UpdateInfo:
             maxInstanceAttempts=options.max_attempts,
             maxFailureInstances=options.tolerated,
             startTasks=options.starts,
+            inPlace=options.in_place,
         ),
         status=update_pb2.UpdateStatus(
             numTasksDone=workflow.done,

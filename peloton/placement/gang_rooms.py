@@ -9,7 +9,7 @@ leave nothing counted as taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -19,9 +19,10 @@ from peloton.actors.resources import Resources
 from peloton.placement.gang_wishes import Proposer, all_of
 from peloton.placement.index import HostIndex
 from peloton.placement.labels import Ints
-from peloton.placement.messages import AskGangRoom, GangRoomFound
+from peloton.placement.messages import AskGangRoom, AskRoom, GangRoomFound
 from peloton.placement.needs import PORTS
 from peloton.placement.proposals import Proposed
+from peloton.placement.rooms import room_of
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.runtime.vocabulary import Send
 
@@ -46,6 +47,23 @@ class _Trial(NamedTuple):
     lent: _Lent
     by: Proposer
     now: float
+
+
+def rooms_of(
+    index: HostIndex,
+    asked: Iterable[AskRoom | AskGangRoom],
+    *,
+    shapes: KnownShapes,
+    by: Proposer,
+    now: float,
+) -> list[Send]:
+    """The answers to all who asked what there is room for."""
+    return [
+        room_of(index, ask)
+        if isinstance(ask, AskRoom)
+        else gang_room_of(index, ask, shapes=shapes, by=by, now=now)
+        for ask in asked
+    ]
 
 
 def gang_room_of(

@@ -28,6 +28,10 @@ class Label(Value, frozen=True, gc=False, array_like=True, order=True):
     value: str
 
 
+DAEMON_LABEL = Label("peloton/daemon", "true")
+"""That of the instances of daemon jobs, which are the last to end on a host that drains."""
+
+
 def port_label(number: int) -> Label:
     """The label of a run that has this fixed port."""
     return Label(PORT_LABEL, str(number))
@@ -130,7 +134,8 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     of this slice, with what they had free at that time: newer than any delta. Of the wishes that a
     placer keeps, those of higher `priority` are tried first. `keeps`: the slice takes proposals at
     any time after; those of earlier versions take only the first answer, so that nothing of theirs
-    is kept. `avoid`: hosts where a run of this slice did not start: they are used last.
+    is kept. `avoid`: hosts where a run of this slice did not start: they are used last. `hosts`:
+    the only host of each member, where there is but one for each.
     """
 
     slice: Key
@@ -141,6 +146,7 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     priority: int = 0
     keeps: bool = False
     avoid: tuple[Key, ...] = ()
+    hosts: tuple[Key, ...] = ()
 
 
 class Placed(Message, frozen=True, gc=False, array_like=True):

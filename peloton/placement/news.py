@@ -42,6 +42,11 @@ class HostNews:
         """Whether there is anything to take."""
         return bool(self._rows)
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """What `take` would return."""
+        return tuple(self._rows)
+
     def take(self) -> list[int]:
         """The rows that may fit a member that they did not fit at the last call."""
         rows, self._rows = [*self._rows], {}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
-from peloton.placement.gang_rooms import gang_room_of
+from peloton.placement.gang_rooms import rooms_of
 from peloton.placement.gang_wishes import GangWishes
 from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
@@ -39,11 +39,11 @@ from peloton.placement.messages import (
     SnapshotWanted,
     Wish,
 )
+from peloton.placement.pinned import PinnedWishes
 from peloton.placement.proposals import Proposed, placed, unplaced
 from peloton.placement.proposer import HostProposals
 from peloton.placement.reasons import LAUNCHES_STOPPED, UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.reserved import ReservedHosts
-from peloton.placement.rooms import room_of
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
@@ -113,7 +113,8 @@ class Placer:
         self._proposer = HostProposals(
             self.index, self._checks, lookups=Lookups(self.index, self._checks), shapes=self._shapes
         )
-        self._reserved = ReservedHosts()
+        reserved = self._reserved = ReservedHosts()
+        self.pinned = PinnedWishes(self.index, self._checks, shapes=self._shapes, reserved=reserved)
         self.gangs = GangWishes(self.index, checks=self._checks, shapes=self._shapes)
         self._freed: deque[FreedRows] = deque()
         self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
@@ -152,16 +153,13 @@ class Placer:
                 asked.append(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
-        sends: list[Send] = []
+        wishes, sends = self.pinned.serve(wishes, now)
         if not self._stopped:
-            wishes, sends = self._reserved.serve(
+            wishes, more = self._reserved.serve(
                 wishes, self.kept, shapes=self._shapes, index=self.index
             )
-        for ask in asked:
-            if isinstance(ask, AskRoom):
-                sends.append(room_of(self.index, ask))
-            else:
-                sends.append(gang_room_of(self.index, ask, shapes=self._shapes, by=self, now=now))
+            sends += more
+        sends += rooms_of(self.index, asked, shapes=self._shapes, by=self, now=now)
         if self.gangs.busy or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
         for gang in gangs:
@@ -173,8 +171,7 @@ class Placer:
         for group in groups:
             self._place(group, now, sends=sends)
         self._explain_again(sends=sends)
-        for inventory in self._feeds.due(now):
-            sends.append(Send(inventory, SnapshotWanted(self.key)))
+        sends += [Send(each, SnapshotWanted(self.key)) for each in self._feeds.due(now)]
         return sends
 
     def stop_launches(self, text: str) -> None:
@@ -182,6 +179,7 @@ class Placer:
         if text == self._stopped:
             return
         self._stopped = text
+        self.pinned.stop(text)
         if not text:
             self._freed.append(FreedRows(np.arange(self.index.size)))
         self.kept.tell_all_again()
@@ -192,6 +190,7 @@ class Placer:
         self.index.receive(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
         self.index.drop(deltas.gone)
         self._reserved.receive(deltas)
+        self.pinned.receive(deltas)
         self._feeds.receive(deltas.inventory, deltas.sequence, snapshot=deltas.snapshot, now=now)
 
     def _decline(self, declined: Declined) -> None:
@@ -199,6 +198,7 @@ class Placer:
         if known is not None:
             self.index.decline(known.need, declined.hosts)
         self.kept.retain(declined.slice, declined.wanted)
+        self.pinned.retain(declined.slice, declined.wanted)
         self.gangs.retain(declined)
 
     def _groups(self, wishes: list[Wish], now: float) -> list[WishGroup]:

@@ -89,6 +89,13 @@ class ReservedHosts:
                 left.append(wish)
         return left, sends
 
+    def offers(self, host: Key, slice_: Key, *, member: int, shape: Shape) -> bool:
+        """Whether this host is held for the member, and has room for it."""
+        held = self._hosts.get(host)
+        if held is None or self._of_slice.get(slice_, {}).get(member) != host:
+            return False
+        return shape.resources.within(held.has.room) and shape.ports <= held.has.ports
+
     def _serve_kept(self, one: KeptWish, refused: set[Key], *, kept: KeptWishes) -> list[Send]:
         shape = one.known.need.shape
         found = dict(self._hosts_of(one.slice, one.members, shape=shape, but=refused))

@@ -139,6 +139,21 @@ def _resources(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Ite
         yield f"{who} ports (requested {need.amounts[PORTS]}, at most {free} free)"
 
 
+def lacks_text(index: HostIndex, need: Need, *, row: int) -> str:
+    """What one host lacks for a member, as a half sentence with the host before it."""
+    names = [*RESOURCE_UNITS, ("ports", "")]
+    lacking = [
+        f"{name} (requested {_of(need.amounts[at], at)}{unit}, {_of(free, at)}{unit} free)"
+        for at, (name, unit) in enumerate(names)
+        if need.amounts[at] and (free := max(int(index.free[at, row]), 0)) < need.least[at]
+    ]
+    return f"lacks {', '.join(lacking)}" if lacking else "has nothing free for it"
+
+
+def _of(number: int, column: int) -> str:
+    return str(number) if column == PORTS else _number(number)
+
+
 def _constraints(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Iterator[str]:
     constraint = need.shape.constraint
     if constraint is None:

@@ -24,7 +24,7 @@ EVERYTHING = 1
 BROKEN = ("ABORTED", "OUT_OF_RANGE")
 """Statuses with which a watch ends that can be begun anew: overflown, or with a gap."""
 CANCELLED = "watch cancelled: "
-Labels = Sequence[tuple[str, str]]
+LabelPairs = Sequence[tuple[str, str]]
 
 
 class WatchTold(NamedTuple):
@@ -49,7 +49,7 @@ class ServiceCalls:
         self,
         jobs: Sequence[str] = (),
         *,
-        labels: Labels = (),
+        labels: LabelPairs = (),
         start: int = 0,
         silent: Callable[[str], None] | None = None,
     ) -> Iterator[WatchTold]:
@@ -68,7 +68,7 @@ class ServiceCalls:
         job: str = "",
         pods: Sequence[str] = (),
         *,
-        labels: Labels = (),
+        labels: LabelPairs = (),
         start: int = 0,
         silent: Callable[[str], None] | None = None,
     ) -> Iterator[WatchTold]:

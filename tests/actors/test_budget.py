@@ -15,7 +15,7 @@ from peloton.actors.job.budget import bounds_of, budget_of
 from peloton.actors.job.kind import KIND
 from peloton.actors.job.messages import CreateJob, ReplaceJob
 from peloton.actors.job.record import Job
-from peloton.actors.job.slice.budget_messages import Budget, DownTally, SpareAsked
+from peloton.actors.job.slice.budget_messages import DownBudget, DownTally, SpareAsked
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTally, Tally
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import Resources
@@ -39,7 +39,7 @@ class Member:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.version, self.budget = 0, Budget(0, 1)
+        self.version, self.budget = 0, DownBudget(0, 1)
         self.taken = self.failed = self.wished = self.asks = 0
         self.reports = 0
 
@@ -164,10 +164,10 @@ def settle(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("instances", "bound", "expected"),
-    [(10, 3, Budget(3)), (10, 0, None), (2500, 3, Budget(0, 3)), (2500, 0, None)],
+    [(10, 3, DownBudget(3)), (10, 0, None), (2500, 3, DownBudget(0, 3)), (2500, 0, None)],
 )
 def test_one_slice_has_all_and_several_begin_with_nothing(
-    instances: int, bound: int, expected: Budget | None
+    instances: int, bound: int, expected: DownBudget | None
 ) -> None:
     at = At(now=1.0, key=JOB, level=LEVEL_SERVICES)
     job = take_turn(KIND, None, message=CreateJob(service(bound, instances)), at=at).state

@@ -169,7 +169,7 @@ OVER = "Requested tasks: 100001 for job is greater than supported: 100000 tasks/
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"job_type": "DAEMON"}, "invalid job type: DAEMON"),
+        ({"job_type": "DAEMON"}, "must be 0 for a daemon job: its hosts are counted"),
         (
             {"job_type": "SERVICE", "maximum_running": 1},
             "MaximumRunningInstances should be 0 for stateless job",

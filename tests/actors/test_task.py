@@ -23,7 +23,7 @@ from peloton.actors.task.messages import End, Policy, RunOutcome, TaskGoals
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.runtime.core.turn import TurnOutcome as Turn
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import At, Due, Key, Message
+from peloton.runtime.vocabulary import At, Bits, Due, Key, Message
 
 AT = At(now=100.0, key=Key("task/j/0"), sender=Key("host/h"))
 FAILED = RunOutcome(End.FAILED, 1)
@@ -116,6 +116,14 @@ def test_a_run_whose_end_overtook_its_start_has_started(state: TaskStates) -> No
     assert KIND.crowd.write[f.TaskStarted](ended.facts[0], 9.0) == {"started_at": 7.0}
     lost = receive(task, m.Ended(1, LOST))
     assert f.TaskStarted not in [type(fact) for fact in lost.facts], "nobody knows whether it did"
+
+
+@pytest.mark.parametrize(("started_at", "has"), [(0.0, False), (5.0, True)])
+def test_init_containers_alone_are_no_start(started_at: float, has: bool) -> None:
+    task = msgspec.structs.replace(running(TaskGoals.RUNNING), state=TaskStates.LAUNCHED)
+    containers = m.ContainerEnd("i", True, 1.0, 2.0, 3), m.ContainerEnd("a", False, started_at)
+    ended = receive(task, m.Ended(1, msgspec.structs.replace(FAILED, containers=containers)))
+    assert (f.TaskStarted in [type(fact) for fact in ended.facts]) == has
 
 
 def _run_ended(outcome: RunOutcome) -> Any:
@@ -383,6 +391,8 @@ def test_only_a_run_with_a_limit_has_a_deadline() -> None:
 def test_a_run_that_takes_too_long_ends_its_instance(
     outcome: RunOutcome, state: TaskStates, failures: int
 ) -> None:
+    containers = (m.ContainerEnd("a", exit_code=outcome.exit_code),)
+    outcome = msgspec.structs.replace(outcome, containers=containers)
     ended = receive(killed_for_its_time(), m.Ended(1, outcome))
     assert (ended.state.state, ended.state.run) == (state, 1), "it does not run again"
     assert ended.state.failures == failures and ended.state.admission == Admission.RELEASING
@@ -391,6 +401,7 @@ def test_a_run_that_takes_too_long_ends_its_instance(
         told = fact.outcome
         assert (told.end, told.reason) == (End.KILLED, "Deadline exceeded")
         assert (told.exit_code, told.signal) == (outcome.exit_code, outcome.signal)
+        assert told.containers == containers and not told.system
 
 
 @pytest.mark.parametrize("outcome", [KILLED, LOST])
@@ -471,3 +482,19 @@ def test_a_run_that_is_refused_while_it_is_restarted_is_followed_by_one_run() ->
     assert (after.state, after.run, after.failures, after.again) == (
         TaskStates.WAITING, 2, 0, False,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("end", [m.End.SUCCEEDED, m.End.FAILED, m.End.KILLED])
+@pytest.mark.parametrize("cause", [m.KillCause.MAINTENANCE, m.KillCause.SPARED_RESTART])
+def test_a_service_that_gives_way_has_not_failed(cause: m.KillCause, end: m.End) -> None:
+    """However it ends then: its next run begins at once, and a restart counts anew."""
+    task = msgspec.structs.replace(running(m.TaskGoals.RUNNING), failures=0)
+    at = At(now=1.0, key=Key("task/j/0"), sender=Key("host/h"), members=Bits.of(0))
+    turn = take_turn(KIND, task, message=m.GiveWay(task.run, cause, "why"), at=at)
+    assert turn.state.state == TaskStates.KILLING and len(turn.sends) == 1
+    again = take_turn(KIND, turn.state, message=m.GiveWay(task.run, cause, "why"), at=at)
+    assert not again.facts and not again.sends
+    ended = take_turn(KIND, turn.state, message=m.Ended(task.run, m.RunOutcome(end)), at=at)
+    assert (ended.state.run, ended.state.failures) == (task.run + 1, 0)
+    late = take_turn(KIND, ended.state, message=m.GiveWay(task.run, cause, "why"), at=at)
+    assert not late.facts, "it says nothing of the next run"

@@ -61,7 +61,22 @@ def constraint(**fields: Any) -> Change:
     return lambda config: config.defaultConfig.constraint.CopyFrom(sent)
 
 
+def daemon(config: Any) -> None:
+    config.type = job.DAEMON
+    config.instanceCount = 0
+
+
 PREEMPTIBLE = task.PreemptionPolicy(type=task.PreemptionPolicy.TYPE_PREEMPTIBLE)
+
+
+def beside_tasks(config: Any) -> None:
+    leaf = task.LabelConstraint(
+        kind=task.LabelConstraint.TASK,
+        condition=task.LabelConstraint.CONDITION_LESS_THAN,
+        label={"key": "a", "value": "b"},
+        requirement=1,
+    )
+    constraint(type=task.Constraint.LABEL_CONSTRAINT, labelConstraint=leaf)(config)
 
 
 def both(*changes: Change) -> Change:
@@ -85,7 +100,25 @@ CONFIGS: list[tuple[str, Change, str]] = [
      "100000 tasks/job"),
     ("far too many", field("instanceCount", 2**32 - 1), "is greater than supported"),
     ("none", field("instanceCount", 0), "config.instanceCount"),
-    ("daemon", field("type", job.DAEMON), "config.type: invalid job type: DAEMON"),
+    ("daemon of a number", field("type", job.DAEMON),
+     "config.instanceCount: must be 0 for a daemon job, which has one on each host"),
+    ("daemon of some", both(daemon, own(0)),
+     "config.instanceConfig: the instances of a daemon job have no configs of their own"),
+    ("daemon of a limit", both(daemon, field("sla.maximumRunningInstances", 2)),
+     "config.sla.maximumRunningInstances: MaximumRunningInstances should be 0"),
+    ("daemon of a gang", both(daemon, field("sla.minimumRunningInstances", 2)),
+     "config.sla.minimumRunningInstances: MinimumRunningInstances should be 0"),
+    ("daemon that spreads", both(daemon, field("placementStrategy",
+                                               job.PLACEMENT_STRATEGY_SPREAD_JOB)),
+     "config.placementStrategy: a daemon job has one instance on each host"),
+    ("daemon with a throttle", both(daemon, job_label("peloton.throttle", "1/s")),
+     "config.labels: peloton.throttle: a daemon job has no throttle"),
+    ("daemon beside tasks", both(daemon, beside_tasks),
+     "config.defaultConfig.constraint: a daemon job chooses hosts by their labels"),
+    ("daemon that may be first", both(daemon, job_label("peloton.daemon.first", "maybe")),
+     "config.labels[0]: peloton.daemon.first: 'maybe' is neither true nor false"),
+    ("first that is no daemon", job_label("peloton.daemon.first", "true"),
+     "config.labels: peloton.daemon.first: the job is no daemon job"),
     ("of no type", field("type", 77), "config.type: invalid job type: 77"),
     ("service of a limit", both(field("type", job.SERVICE),
                                 field("sla.maximumRunningInstances", 2)),

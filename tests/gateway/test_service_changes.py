@@ -29,13 +29,13 @@ class Told:
 
     def __init__(self) -> None:
         self.found: list[tuple[Watched, int]] = []
-        self.over = False
+        self.over = asyncio.Event()
 
     def changed(self, what: Watched, revision: int) -> None:
         self.found.append((what, revision))
 
     def missed(self) -> None:
-        self.over = True
+        self.over.set()
 
 
 def change(key: Key, *facts: Fact, members: int = 0) -> Change:
@@ -139,9 +139,7 @@ def test_a_gap_ends_the_numbering_and_tells_everybody() -> None:
         changes.add(told, None)
         changes.add(of_a, [A])
         gap.ends.set()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert told.over and of_a.over
+        await asyncio.wait_for(asyncio.gather(told.over.wait(), of_a.over.wait()), 10)
         gap.ends.clear()
         assert await feed.changes() is not changes
 

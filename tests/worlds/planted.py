@@ -20,10 +20,12 @@ import msgspec
 from peloton.actors.host import facts as host_facts
 from peloton.actors.host import granting, hold_messages
 from peloton.actors.host import messages as host_messages
+from peloton.actors.host.inventory import following
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job import orders, throttle, waits
-from peloton.actors.job.slice import gang
+from peloton.actors.job.slice import gang, renewing
+from peloton.actors.job.slice import sparing as slice_sparing
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as pool_messages
@@ -122,6 +124,10 @@ def _nothing(of: Any) -> Any:
 
 def _grants_all(_: Any) -> Any:
     return lambda host, launch, *, count, at, reason: (count, reason)
+
+
+def _any_number(real: Callable[..., int]) -> Callable[..., int]:
+    return lambda slice_, index: int(slice_.count)
 
 
 def _all_hold(states_of: Any) -> Any:
@@ -408,6 +414,9 @@ PLANTED: dict[str, Planted] = {
     "a service that succeeds has ended": Planted(
         _Kind("task"), "pursue", _ends_what_succeeds, seed=5
     ),
+    "a workflow takes down whom it likes": Planted(renewing, "spare_of", _any_number, seed=81020),
+    "a drain takes down whom it likes": Planted(slice_sparing, "spare_of", _any_number, seed=81020),
+    "a host that joins is not told": Planted(following, "_news", _nothing, seed=72),
     "a host forgets its pool": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
     ),

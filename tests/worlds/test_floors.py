@@ -15,6 +15,7 @@ import pytest
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
 from peloton.actors.job.messages import CreateJob, JobStates, ReplaceJob, RestartJob, StopJob
+from peloton.actors.job.slice import renewing, sparing
 from peloton.actors.job.slice.budget_messages import MemberRestarted, RestartIfSpared
 from peloton.actors.job.slice.messages import Command, Override, TaskConfig, slice_key
 from peloton.actors.job.spec import JobSpec
@@ -37,7 +38,9 @@ from peloton.chaos.cluster.cluster import (
     job_spec,
 )
 from peloton.chaos.cluster.machines import FAILURE, Fate
+from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Key, Refused
+from tests.worlds.planted import Planted, planted
 
 COUNT = 6
 FOR_EVER = Fate(None)
@@ -317,3 +320,37 @@ def tiny(bound: int, count: int) -> JobSpec:
     spec = service(bound, count)
     config = msgspec.structs.replace(spec.default, resources=HOST_CAPACITY.times(0))
     return msgspec.structs.replace(spec, default=config)
+
+
+def _any_number(_: object) -> Callable[..., int]:
+    return lambda slice_, index: int(slice_.count)
+
+
+def _silent(_: object) -> Callable[..., tuple[()]]:
+    return lambda slice_, members, *, by, index: ()
+
+
+FAULTS = {
+    "a workflow spares anybody": (Planted(renewing, "spare_of", _any_number), "^R34 .* 6 are down"),
+    "a host spares anybody": (Planted(sparing, "spare_of", _any_number), "^R34 .* are down, 1 may"),
+    "a restart spares anybody": (Planted(sparing, "spare_of", _any_number), "^R34 "),
+    "nobody is said to be spared": (Planted(renewing, "spared", _silent), "not spared"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_floor_that_is_broken_is_noticed(fault: str) -> None:
+    cluster = cluster_of()
+    job = running(cluster, 1)
+    to = slice_key(job.partition("/")[2], 0)
+    host = Key(cluster.instances(job, COUNT)[0].host)
+    plant, text = FAULTS[fault]
+    with planted(plant), pytest.raises(Contradiction, match=text):
+        if "restart" in fault:
+            for member in range(COUNT):
+                cluster.order(to, RestartIfSpared(member))
+        elif "host" in fault:
+            cluster.order(host, StartMaintenance())
+        else:
+            cluster.order(job, ReplaceJob(service(1, command="y")))
+        cluster.run_for(10.0)

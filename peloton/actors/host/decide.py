@@ -27,6 +27,8 @@ from peloton.actors.host.configuring import (
 from peloton.actors.host.devices import devices_told
 from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.granting import Granted, granted
+from peloton.actors.host.health import health_reported, health_seen
+from peloton.actors.host.health_messages import HealthReported, HealthSeen
 from peloton.actors.host.held_runs import TOO_EARLY, asked_again, held_now
 from peloton.actors.host.holding import expired, hold, hold_deadline, not_held, release
 from peloton.actors.host.ledger import (
@@ -52,7 +54,7 @@ from peloton.actors.host.reports import (
 )
 from peloton.actors.host.slack import slack_measured
 from peloton.actors.host.slack_messages import SlackReported
-from peloton.actors.host.state import Host, folded
+from peloton.actors.host.state import Host, Maintenance, folded
 from peloton.actors.host.task_holds import (
     TASK_LAUNCHED,
     ended_holds,
@@ -214,7 +216,9 @@ def owed(host: Host) -> tuple[Send, ...]:
         for crowd, some in host.runs.sets()
         if some.phase in (RunPhase.ENDED, RunPhase.REFUSED)
     )
-    return (*ends, *asked_again(host), *move_owed(host), *asked_to_end(host))
+    drains = host.maintenance == Maintenance.DRAINING
+    asked = asked_to_end(host) if drains else ()
+    return (*ends, *asked_again(host), *move_owed(host), *asked)
 
 
 def due(host: Host, message: Due, at: At) -> Decision:
@@ -241,6 +245,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.HostLeft: from_backend(host_left),
     m.RunsStarted: from_backend(runs_started),
     SlackReported: from_backend(slack_measured),
+    HealthReported: from_backend(health_reported),
+    HealthSeen: health_seen,
     hm.HoldHost: hold,
     hm.ReleaseHold: release,
     hm.LaunchForeign: launch_foreign,
@@ -287,6 +293,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunsEnded: _nothing,
     m.RunsListed: _nothing,
     SlackReported: _nothing,
+    HealthReported: _nothing,
+    HealthSeen: _nothing,
     hm.HoldHost: no_host,
     hm.ReleaseHold: not_held,
     hm.LaunchForeign: no_host,

@@ -176,9 +176,13 @@ class SetForgotten(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MaintenanceStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The host grants nothing any more, and its runs are to end; `reason` is theirs."""
+    """The host grants nothing any more, and its runs are to end; `reason` is theirs.
+
+    `daemons_last`: those of daemon jobs only once all others have.
+    """
 
     reason: str
+    daemons_last: bool = False
 
 
 class HostDrained(Fact, frozen=True, gc=False, array_like=True):
@@ -286,6 +290,12 @@ class SlackTaken(Fact, frozen=True, gc=False, array_like=True):
     run: int
 
 
+class DaemonsEnding(Fact, frozen=True, gc=False, array_like=True):
+    """The runs of daemon jobs are to end as well: all others have; `reason` is theirs."""
+
+    reason: str
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -323,4 +333,5 @@ FACTS: dict[int, type] = {
     34: HeldRefused,
     35: SlackMeasured,
     36: SlackTaken,
+    97: DaemonsEnding,
 }

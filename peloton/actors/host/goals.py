@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from peloton.actors.host.holding import expired, hold_deadline
-from peloton.actors.host.maintenance import drain
+from peloton.actors.host.maintenance import drain, end_daemons
 from peloton.actors.host.messages import PingBackend
 from peloton.actors.host.moving import down_or_moved
 from peloton.actors.host.quarantine import QUARANTINE, QUARANTINE_OVER, is_quarantine_over
@@ -99,6 +99,10 @@ def pursue(host: Host, at: At) -> Decision | Rest:
         taken = take_slack_back(host, at)
         if taken is not None:
             return taken
+    if host.maintenance == Maintenance.DRAINING and host.state == HostStates.UP:
+        last = end_daemons(host, at)
+        if last is not None:
+            return last
     step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
     if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
         step = down_or_moved(host, TABLE[host.state][goal_of(host)](host))

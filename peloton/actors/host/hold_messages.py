@@ -19,6 +19,8 @@ LEVEL_HOLDS = 3
 LEVEL_TASK_HOLDS = 4
 """The feature level from which a host may be held for a task, for the same reason."""
 FOREIGN_GRACE_S = 30.0
+TASK_HOLD_S = 180.0
+"""How long a host waits for a task whose run was killed, as in the original."""
 TASK_HOLDS_MAX = 100
 """Tasks for which one host is held: each launch there looks at all of them."""
 
@@ -128,10 +130,11 @@ def comes_for(hint: Iterable[str], tasks: Container[str]) -> bool:
 
 
 class HoldForTask(Message, frozen=True, gc=False, array_like=True):
-    """Gateway to host: for so many seconds grant nothing to others than this task.
+    """Gateway or slice to host: for so many seconds grant nothing to others than this task.
 
     Without `need` it is what the task's run on the host has. With `reserve` the host must be nobody
-    else's. Answered `HeldForTask`; a repeat begins the time anew.
+    else's. Answered `HeldForTask`; a repeat begins the time anew. Slices of daemon jobs say `until`
+    when instead, so that a repeat of theirs changes nothing.
     """
 
     task: str
@@ -141,6 +144,7 @@ class HoldForTask(Message, frozen=True, gc=False, array_like=True):
     seconds: float
     need: Resources = Resources()
     reserve: bool = False
+    until: float = 0.0
 
 
 class HeldForTask(Value, frozen=True, gc=False, array_like=True):

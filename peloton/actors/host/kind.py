@@ -18,6 +18,7 @@ from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.facts import (
     FACTS,
+    DaemonsEnding,
     DevicesGiven,
     HeldRefused,
     HeldReleased,
@@ -43,6 +44,7 @@ from peloton.actors.host.facts import (
     TroubleOver,
 )
 from peloton.actors.host.goals import deadline, pursue, recall_s
+from peloton.actors.host.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.inventory.messages import (
     LEVEL_HOST_POOLS,
     HostPoolChanged,
@@ -53,7 +55,7 @@ from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.slack_messages import SLACK_MESSAGES
 from peloton.actors.host.state import EVOLVE, Host
-from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SLACK
+from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
 
 SINCE: Mapping[type, int] = {
@@ -79,6 +81,7 @@ SINCE: Mapping[type, int] = {
     **dict.fromkeys((RunsHeld, HeldStarted, HeldReleased, HeldRefused), LEVEL_GANGS),
     DevicesGiven: LEVEL_DEVICES,
     **dict.fromkeys((SlackMeasured, SlackTaken), LEVEL_SLACK),
+    DaemonsEnding: LEVEL_SERVICES,
 }
 """The feature levels of classes that earlier versions do not know."""
 
@@ -113,7 +116,13 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
-        messages={**m.MESSAGES, **hm.HOLD_MESSAGES, **mm.MOVE_MESSAGES, **SLACK_MESSAGES},
+        messages={
+            **m.MESSAGES,
+            **hm.HOLD_MESSAGES,
+            **mm.MOVE_MESSAGES,
+            **SLACK_MESSAGES,
+            **HEALTH_MESSAGES,
+        },
         facts=FACTS,
         partition=_partition,
         deadline=deadline,

@@ -2,24 +2,27 @@
 
 An operator sets the goal; from then on nothing is granted, and every run is ended. A run that is
 ended so uses up no attempt of its task, which gets a new run elsewhere. Instances of services are
-not ended here: their slices are asked to, which know whether the job can spare them now. The host
-is down once all its tasks have journaled the ends of their runs, and stays down, whatever becomes
-of its machine, until the operator completes the maintenance.
+not ended here: their slices are asked to, which know whether the job can spare them now. Those of
+daemon jobs end once no other run is left, and wait for their host. The host is down once all its
+tasks have journaled the ends of their runs, and stays down, whatever becomes of its machine, until
+the operator completes the maintenance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.hold_messages import HostHold
-from peloton.actors.host.ledger import LedgerRun, RunPhase, RunSet, names_of
+from peloton.actors.host.ledger import RunPhase, RunSet, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.state import Host, Maintenance, waits_for_slice
 from peloton.actors.job.slice.budget_messages import AskToEnd
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
+from peloton.placement.messages import DAEMON_LABEL
 from peloton.runtime.vocabulary import (
     SETTLED,
     WAITING,
@@ -31,6 +34,8 @@ from peloton.runtime.vocabulary import (
     Rest,
     Send,
 )
+
+DAEMONS_LAST = "only runs of daemon jobs are left"
 
 
 def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
@@ -44,16 +49,14 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
         return Decision(facts=facts, reply=phase, because="in maintenance already")
     if at.level < m.LEVEL_MAINTENANCE:
         return too_early("maintenance needs", m.LEVEL_MAINTENANCE, at=at)
-    stops = tuple(
-        name
-        for crowd, some in held_runs(host)
-        if some.phase not in (RunPhase.KILLING, RunPhase.HELD) and not some.asks
-        for name in names_of(crowd, some.members.raw, run=some.run)
-    )
+    runs = _not_ending(host)
+    others = [each for each in runs if DAEMON_LABEL not in each[1].labels]
+    last = len(others) < len(runs) and not _has_only_daemons(host)
+    stops = _names(others if last else runs)
     order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
     refusals, said = refused_at_maintenance(host, HOST_MAINTENANCE)
-    started = (*refusals, f.MaintenanceStarted(HOST_MAINTENANCE))
-    asked = _asked(host)
+    started = (*refusals, f.MaintenanceStarted(HOST_MAINTENANCE, last))
+    asked = asked_to_end(host)
     return Decision(
         facts=started if host.hold is None else (_hold_ended(host.hold), *started),
         sends=(*said, *((Send(host.backend, order),) if stops else ()), *asked),
@@ -62,12 +65,34 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
     )
 
 
+def _not_ending(host: Host) -> list[tuple[Key, RunSet]]:
+    """The runs that are not told to end yet, without those of which slices are asked."""
+    ending = (RunPhase.KILLING, RunPhase.HELD)
+    return [each for each in held_runs(host) if each[1].phase not in ending and not each[1].asks]
+
+
+def _has_only_daemons(host: Host) -> bool:
+    return all(DAEMON_LABEL in some.labels for _, some in held_runs(host))
+
+
+def _names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
+    return tuple(
+        name for crowd, some in runs for name in names_of(crowd, some.members.raw, run=some.run)
+    )
+
+
+def end_daemons(host: Host, at: At) -> Decision | None:
+    """End the runs of daemon jobs, once no other run is left; until then, and after it, None."""
+    stops = _names(_not_ending(host)) if _has_only_daemons(host) else ()
+    if not stops:
+        return None
+    order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
+    facts = (f.DaemonsEnding(HOST_MAINTENANCE),)
+    return Decision(facts=facts, sends=(Send(host.backend, order),), because=DAEMONS_LAST)
+
+
 def asked_to_end(host: Host) -> tuple[Send, ...]:
-    """What slices are asked, until their runs are ending."""
-    return _asked(host) if host.maintenance == Maintenance.DRAINING else ()
-
-
-def _asked(host: Host) -> tuple[Send, ...]:
+    """What slices are asked while the host drains, until their runs are ending."""
     asked: dict[Key, dict[int, Bits]] = {}
     for crowd, some in host.runs.sets():
         if waits_for_slice(some):
@@ -77,11 +102,6 @@ def _asked(host: Host) -> tuple[Send, ...]:
         Send(slice_, AskToEnd(tuple(sorted(runs.items(), key=lambda each: each[0]))))
         for slice_, runs in asked.items()
     )
-
-
-def waits_for_slice(some: RunSet | LedgerRun) -> bool:
-    """Whether runs of a host that goes down go on until their slice ends them."""
-    return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
 
 
 def _hold_ended(hold: HostHold) -> f.HoldEnded:

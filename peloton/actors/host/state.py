@@ -16,16 +16,18 @@ import msgspec
 from peloton.actors.host import facts as f
 from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.hold_messages import HostHold, TaskHold
-from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_crowd
+from peloton.actors.host.ledger import HOLDING, Ledger, LedgerRun, RunPhase, RunSet, by_crowd
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLACK_TAKEN, End, RunOutcome
 from peloton.placement.conditions import HOST_POOL
-from peloton.placement.messages import HostSummary, Label, ReservedRoom
-from peloton.runtime.vocabulary import Bits, Fact, Key, Value
+from peloton.placement.messages import DAEMON_LABEL, HostSummary, Label, ReservedRoom
+from peloton.runtime.vocabulary import Bits, Fact, Key, Value, counted
 
 SIGNS_MAX = 64
 """Signs of trouble that a host remembers."""
+JOBS_NAMED_MAX = 3
+"""Jobs that are named as what a drain waits for."""
 
 
 class HostStates(enum.IntEnum):
@@ -175,6 +177,25 @@ def in_range(host: Host, port: int) -> bool:
     return first <= port < end
 
 
+def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
+    """What a host that goes down waits for: so many runs of crowds that cannot be spared yet."""
+    counts: dict[str, int] = {}
+    for crowd, count in waiting:
+        job = crowd.split("/")[1]
+        counts[job] = counts.get(job, 0) + count
+    if not counts:
+        return ""
+    runs = counted(sum(counts.values()), "run goes", many="runs go")
+    jobs = ", ".join(sorted(counts)[:JOBS_NAMED_MAX])
+    more = f" and {len(counts) - JOBS_NAMED_MAX} more" if len(counts) > JOBS_NAMED_MAX else ""
+    return f"{runs} on until services can spare them: {jobs}{more}"
+
+
+def waits_for_slice(some: RunSet | LedgerRun) -> bool:
+    """Whether runs of a host that goes down go on until their slice ends them."""
+    return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
+
+
 replace = msgspec.structs.replace
 
 
@@ -317,7 +338,8 @@ def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
         def next_phase(of: RunSet) -> RunSet:
             if phase != RunPhase.STARTED:
                 return replace(of, phase=phase)
-            return replace(of, phase=phase, spec=None, started_at=started_at)
+            spec = of.spec.once_started if of.spec is not None else None
+            return replace(of, phase=phase, spec=spec, started_at=started_at)
 
         runs = host.runs
         for crowd, run, members in _sets(fact):
@@ -426,16 +448,23 @@ def _removed(host: Host, fact: f.HostRemoved) -> Host:
 
 
 def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:
+    host = _ending(host, fact.reason, but=DAEMON_LABEL if fact.daemons_last else None)
+    return _maintenance(Maintenance.DRAINING)(replace(host, task_holds=()), fact)
+
+
+def _ending(host: Host, reason: str, *, but: Label | None = None) -> Host:
+    """The host with its runs ending, without those that have this label."""
+
     def ending(of: RunSet) -> RunSet:
         if of.asks or of.phase not in (RunPhase.ACCEPTED, RunPhase.STARTED):
             return of
-        return replace(of, phase=RunPhase.KILLING, reason=fact.reason)
+        return replace(of, phase=RunPhase.KILLING, reason=reason)
 
     runs = host.runs
     for crowd, some in host.runs.sets():
-        runs = runs.change(crowd, some.members, run=some.run, to=ending)
-    host = replace(host, runs=runs, task_holds=())
-    return _maintenance(Maintenance.DRAINING)(host, fact)
+        if but is None or but not in some.labels:
+            runs = runs.change(crowd, some.members, run=some.run, to=ending)
+    return replace(host, runs=runs)
 
 
 def _maintenance(phase: Maintenance) -> Callable[[Host, Any], Host]:
@@ -538,6 +567,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.SetEnded: _set_ended,
     f.SetForgotten: _forgotten,
     f.MaintenanceStarted: _maintenance_started,
+    f.DaemonsEnding: lambda host, fact: _ending(host, fact.reason),
     f.HostDrained: _maintenance(Maintenance.DRAINED),
     f.HostTakenDown: _maintenance(Maintenance.DOWN),
     f.MaintenanceCompleted: _completed,

@@ -33,12 +33,18 @@ def hold_for_task(host: Host, message: hm.HoldForTask, at: At) -> Decision:
     need = message.need
     if need == Resources():
         need = _runs_of(host, message.crowd, member=message.member)
-    until = at.now + message.seconds
+    until = message.until or at.now + message.seconds
+    if message.until and (until <= at.now or _is_held(host, message.task, until=until)):
+        return Decision(because="it is held for so long, or that is over")
     taken = hm.TaskHold(
         message.task, message.crowd, message.member, message.holder, need, until, message.reserve
     )
     reply = hm.HeldForTask(message.task, until, host.summary(at.key))
     return Decision(facts=(f.TaskHeld(taken),), reply=reply, because="held for a task")
+
+
+def _is_held(host: Host, task: str, *, until: float) -> bool:
+    return any(one.task == task and one.until >= until for one in host.task_holds)
 
 
 def _problem(host: Host, message: hm.HoldForTask) -> Refused | None:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from peloton.actors.job import facts as f
 from peloton.actors.job.grants import count_of
 from peloton.actors.job.record import Job, Share
-from peloton.actors.job.slice.budget_messages import Budget, DownTally
+from peloton.actors.job.slice.budget_messages import DownBudget, DownTally
 from peloton.actors.job.spec import JobSpec
 from peloton.runtime.vocabulary import Bits
 
@@ -41,15 +41,15 @@ def is_shared(job: Job) -> bool:
     return job.spec is not None and is_bounded(job.spec) and job.slices > 1
 
 
-def budget_of(job: Job, number: int) -> Budget | None:
+def budget_of(job: Job, number: int) -> DownBudget | None:
     """What a slice is told."""
     spec = job.spec
     if spec is None or not is_bounded(spec):
         return None
     if job.slices == 1:
-        return Budget(spec.maximum_unavailable)
+        return DownBudget(spec.maximum_unavailable)
     share = job.shares.get(number, Share())
-    return Budget(share.allowance, spec.maximum_unavailable, share.heard)
+    return DownBudget(share.allowance, spec.maximum_unavailable, share.heard)
 
 
 def reshared(before: Job, after: Job) -> Job:

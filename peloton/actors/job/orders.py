@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from peloton.actors.host.inventory.messages import FollowTerms
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.budget import budget_of, is_shared, share_budget, spare_heard
@@ -16,14 +17,15 @@ from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
 from peloton.actors.job.record import Share, known_use, version_of
 from peloton.actors.job.slice.budget_messages import SpareAsked
-from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening, slice_key
+from peloton.actors.job.slice.messages import HostsOf, SetSliceGoal, SliceOpening, slice_key
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.state import EVOLVE, Job, known_uses
 from peloton.actors.job.throttle import to_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, unnoted
 from peloton.actors.job.workflow.progress import go_on, touched_by
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
-from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send, counted
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send, counted, key
 
 NOT_FOUND, OTHER_VERSION = "NOT_FOUND", "OTHER_VERSION"
 
@@ -204,7 +206,8 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
             gang=0 if number else spec.gang,
             gang_together=spec.gang_together,
             strategy=spec.strategy,
-            service=spec.is_service,
+            service=spec.is_service and not spec.is_daemon,
+            hosts_of=_hosts_of(spec, number) if spec.inventories else None,
         )
     return SetSliceGoal(
         version=job.version,
@@ -220,6 +223,14 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
         rollout=job.workflow.order(number) if job.workflow is not None else None,
         budget=budget_of(job, number) if spec.maximum_unavailable else None,
     )
+
+
+def _hosts_of(spec: JobSpec, number: int) -> HostsOf:
+    """Whose hosts a slice of a daemon job has: one inventory's, or a part of them."""
+    part, inventory = divmod(number, spec.inventories)
+    parts = spec.instances // (spec.inventories * SLICE_SIZE)
+    terms = FollowTerms(spec.default.constraint, part, parts)
+    return HostsOf(key("inventory", inventory), terms, spec.room_first)
 
 
 def _begins(job: Job, number: int) -> int | None:

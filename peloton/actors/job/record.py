@@ -85,6 +85,8 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     workflow: Workflow | None = None  # the last one
     past_workflows: tuple[Workflow, ...] = ()  # those before it, the newest last
     shares: immutables.Map[int, Share] = immutables.Map()  # of how many may be down, by slice
+    span: int = 0  # instances there may be yet, where they are more than the spec says
+    opened: int = 0  # slices there are, where they are more than it needs
 
     @property
     def held(self) -> bool:
@@ -106,12 +108,25 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     @property
     def slices(self) -> int:
         """How many slices hold the instances."""
-        return slices_of(self.spec.instances) if self.spec is not None else 0
+        if self.spec is None:
+            return 0
+        needed = slices_of(self.spec.instances)
+        return needed if needed > self.opened else self.opened
 
     @property
     def counts(self) -> dict[str, int]:
         """Instances by state."""
         return dict(sorted(counts_of(self.spec, self.reports).items()))
+
+
+def awaited_of(job: Job, version: int) -> immutables.Map[int, int]:
+    """What is awaited once there is a goal of this version for all slices.
+
+    Of a daemon job it is the tally of each: one without hosts has no tasks that would send it.
+    """
+    if job.spec is None or not job.spec.is_daemon:
+        return job.awaited
+    return job.awaited.update(dict.fromkeys(range(job.slices), version))
 
 
 def version_of(job: Job) -> EntityVersion:
@@ -139,7 +154,9 @@ def known_uses(job: Job) -> dict[int, Use]:
 def counts_of(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
     """Instances by state, by what slices report."""
     counts = total(reports[number].tally for number in sorted(reports))
-    if spec is not None and (spec.job_type == SERVICE or metered(spec)):
+    if spec is None or spec.inventories:
+        return counts
+    if spec.job_type == SERVICE or metered(spec):
         # A slice of which none may begin has no tasks yet, and so sends no tally.
         unreported = [
             number for number in range(slices_of(spec.instances)) if number not in reports

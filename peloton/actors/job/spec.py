@@ -18,15 +18,20 @@ from peloton.actors.job.slice.messages import Override as Override
 from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
 from peloton.actors.job.slice.messages import effective as effective
 from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK, SLICE_SIZE
+from peloton.placement.conditions import depends_on_tasks
 from peloton.runtime.vocabulary import Key, Refused, Value
 
 INSTANCES_MAX = 100_000
 INVALID, OLDER_LEVEL = "INVALID_CONFIG", "OLDER_LEVEL"
-BATCH, SERVICE = "BATCH", "SERVICE"
+BATCH, SERVICE, DAEMON = "BATCH", "SERVICE", "DAEMON"
 DEFAULT = "defaultConfig"
 GANG_MAX = SLICE_SIZE
 """Instances of a gang: its owner is the first slice, which has all of them."""
-GANG_LABEL = "peloton.gang"
+GANG_LABEL, PROGRESS_LABEL = "peloton.gang", "peloton.workflow.progress_deadline"
+DAEMON_FIRST_LABEL = "peloton.daemon.first"
+DAEMON_SLICES = 64
+"""Slices of a daemon job, about: each has numbers for a thousand hosts of one inventory."""
+NO_DAEMON = "the job is no daemon job"
 NO_GANG = "sla.minimumRunningInstances is not above 1, or the job is revocable"
 
 
@@ -93,11 +98,26 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     gang_together: bool = False  # if one of the gang fails, all are restarted
     strategy: str = ""  # its name, where `spread` does not say it
     maximum_unavailable: int = 0  # instances of a service; 0 for no limit
+    inventories: int = 0  # whose hosts a daemon job follows
+    room_first: bool = False  # hosts keep room for its instances before other work
+    progress_s: float = 0.0  # a workflow fails if for so long no instance is through; 0: never
 
     @property
     def is_service(self) -> bool:
         """Whether its instances are to run for ever, and to run again whatever ended them."""
-        return self.job_type == SERVICE
+        return self.job_type in (SERVICE, DAEMON)
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether it has one instance on every host that matches, and no other."""
+        return self.job_type == DAEMON
+
+    def on_hosts_of(self, inventories: int) -> JobSpec:
+        """The spec of a daemon job with numbers for the instances on so many inventories' hosts."""
+        if not self.is_daemon:
+            return self
+        slices = inventories * max(1, DAEMON_SLICES // inventories)
+        return msgspec.structs.replace(self, inventories=inventories, instances=slices * SLICE_SIZE)
 
     @property
     def gang(self) -> int:
@@ -120,17 +140,41 @@ def with_secrets(config: TaskConfig, secrets: tuple[SecretRef, ...]) -> TaskConf
 
 def check_spec(spec: JobSpec) -> Refused | None:
     """The first rule that the job as a whole breaks."""
-    if spec.job_type not in (BATCH, SERVICE):
+    if spec.job_type not in (BATCH, SERVICE, DAEMON):
         return _invalid("type", f"invalid job type: {spec.job_type}")
     if spec.instances < 1:
         return _invalid("instanceCount", "a job needs at least one instance")
-    if spec.instances > INSTANCES_MAX:
+    if spec.instances > INSTANCES_MAX and not spec.is_daemon:
         text = (
             f"Requested tasks: {spec.instances} for job is greater than supported: "
             f"{INSTANCES_MAX} tasks/job"
         )
         return _invalid("instanceCount", text)
+    if spec.is_daemon:
+        return _check_daemon(spec) or _check_service(spec)
     return _check_service(spec) if spec.is_service else _check_batch(spec)
+
+
+def _check_daemon(spec: JobSpec) -> Refused | None:
+    if spec.own_configs:
+        text = "the instances of a daemon job have no configs of their own: hosts come and go"
+        return _invalid("instanceConfig", text)
+    if spec.inventories < 1 or spec.instances % (spec.inventories * SLICE_SIZE):
+        return _invalid("instanceCount", "must be 0 for a daemon job: its hosts are counted")
+    if depends_on_tasks(spec.default.constraint):
+        text = "a daemon job chooses hosts by their labels, not by the tasks on them"
+        return _invalid(f"{DEFAULT}.constraint", text)
+    if spec.throttle is not None:
+        return _invalid("labels", "peloton.throttle: a daemon job has no throttle")
+    if spec.maximum_unavailable:
+        text = "a daemon job has no limit of unavailable instances yet"
+        return _invalid("sla.maximumUnavailableInstances", text)
+    if spec.spread:
+        text = "a daemon job has one instance on each host, whatever the strategy"
+        return _invalid("placementStrategy", text)
+    if spec.default.controller:
+        return _invalid(f"{DEFAULT}.controller", "a daemon job has no controller task")
+    return None
 
 
 def _check_service(spec: JobSpec) -> Refused | None:
@@ -146,6 +190,8 @@ def _check_service(spec: JobSpec) -> Refused | None:
         return _invalid("sla.revocable", "revocable job must be preemptible")
     if spec.gang_together:
         return _invalid("labels", f"{GANG_LABEL}: a service has no gang")
+    if spec.room_first and not spec.is_daemon:
+        return _invalid("labels", f"{DAEMON_FIRST_LABEL}: {NO_DAEMON}")
     return None
 
 
@@ -159,6 +205,10 @@ def _check_batch(spec: JobSpec) -> Refused | None:
     if spec.gang > GANG_MAX:
         text = f"a gang of more than {GANG_MAX} instances is not supported"
         return _invalid("sla.minimumRunningInstances", text)
+    if spec.room_first:
+        return _invalid("labels", f"{DAEMON_FIRST_LABEL}: {NO_DAEMON}")
+    if spec.progress_s:
+        return _invalid("labels", f"{PROGRESS_LABEL}: only a service has workflows")
     if spec.gang_together and not spec.gang:
         return _invalid("labels", f"{GANG_LABEL}: there is no gang: {NO_GANG}")
     return None
@@ -237,6 +287,8 @@ def updated(known: JobSpec, wanted: JobSpec) -> JobSpec:
         notify=known.notify,
         gang_together=known.gang_together,
         strategy=known.strategy,
+        inventories=known.inventories,
+        room_first=known.room_first,
         minimum_running=_minimum(known, wanted),
         config_version=known.config_version + 1,
     )
@@ -328,13 +380,12 @@ def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
                 "Task preemption policy should be false for stateless job",
             ),
             "executor": (config.executor, "an executor is not supported: a task is a command"),
-            "healthCheck": (config.health_check, "a health check is not supported yet"),
         }
     else:
         found = {
             "healthCheck": (config.health_check, "Batch job task should not set health check "),
             "executor": (
-                config.executor,
+                config.executor or bool(config.containers),
                 "Batch job task should not include executor config",
             ),
         }

@@ -25,12 +25,17 @@ from peloton.actors.job.grants import (
 )  # fmt: skip
 from peloton.actors.job.messages import JobGoals, JobStates, Notice, StopRecord
 from peloton.actors.job.record import Job as Job
-from peloton.actors.job.record import SliceReport, counts_of, default_goal, known_use
+from peloton.actors.job.record import SliceReport, awaited_of, counts_of, default_goal, known_use
 from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, began, job_state_of
-from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE, with_creation
+from peloton.actors.job.workflow.folds import (
+    WORKFLOW_EVOLVE,
+    with_creation,
+    with_downed,
+    with_progress,
+)
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Bits
 
@@ -56,6 +61,8 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         waits=w.first_waits(fact.spec, fact.at),
         throttled=t.first_starts(fact.spec),
     )
+    if fact.spec.inventories:
+        made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
         return made
     return with_creation(made, fact.options, opaque=fact.opaque, at=fact.at)
@@ -113,6 +120,12 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     spec = job.spec
     assert spec is not None
     job = _told(job, fact)
+    if fact.tally.rollout is not None and fact.tally.rollout.downed:
+        rollout = fact.tally.rollout
+        job = with_downed(job, number=fact.number, tally=rollout, goal=fact.goal)
+    if spec.progress_s and fact.tally.rollout is not None:
+        rollout = fact.tally.rollout
+        job = with_progress(job, number=fact.number, tally=rollout, at=fact.at)
     if job.version == 1 and fact.number == 0 and 0 not in job.confirmed:
         job = _confirmed(job, 0)  # there was no other goal: who has tasks holds it
     tally = fact.tally
@@ -129,7 +142,7 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     controller = reports[0].tally.controller if 0 in reports else ""
     state = job_state_of(
         counts,
-        spec.instances,
+        0 if spec.inventories else spec.instances,
         known=job.state,
         controller=controller,
         endless=spec.is_service and not job.is_stopped,

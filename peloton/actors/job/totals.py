@@ -58,15 +58,22 @@ def job_state_of(
 ) -> JobStates:
     """The job's state. `controller` is the state of instance 0 where it decides the end.
 
+    `instances`: 0 of a daemon job, which has as many as there are hosts.
     `endless`: a service, of which some instances are to run: what has ended of it begins anew. The
     original calls it FAILED or SUCCEEDED while all of them are between two runs.
     """
     if endless:
         return JobStates.RUNNING if counts.get("RUNNING", 0) else JobStates.PENDING
-    if sum(counts.values()) < instances:
+    if not instances:
+        # A daemon job that was stopped. Its slices have told what they had, or are awaited.
+        over = all(name in ENDED_NAMES for name, count in counts.items() if count)
+        return JobStates.KILLED if over else JobStates.KILLING
+    there = sum(counts.values())
+    if there < instances:
         # Some slices have not opened yet: the job is being created, or was stopped meanwhile.
         return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED
-    state = _by_counts(counts, instances, known=known)
+    # Those that are to be removed are more than the spec says.
+    state = _by_counts(counts, there, known=known)
     if state not in TERMINAL_JOB_STATES or not controller:
         return state
     if controller == "SUCCEEDED":

@@ -25,7 +25,7 @@ def summary(key: Key, job: Job) -> JobSummary | None:
         name=spec.name,
         owner=spec.owner,
         state=job.state,
-        instances=spec.instances,
+        instances=sum(job.counts.values()) if spec.inventories else spec.instances,
         pool=spec.pool,
         pool_path=job.pool_path,
         created_at=job.created_at,
@@ -126,4 +126,6 @@ def _because(job: Job) -> str:
         return f"{open_slices} of {job.slices} slices are still being opened"
     if job.state == JobStates.KILLING:
         return "instances are being stopped"
+    if job.state == JobStates.PENDING and job.spec is not None and job.spec.is_daemon:
+        return "" if job.counts else "no host is one that it is for"
     return ""

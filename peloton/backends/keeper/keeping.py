@@ -55,6 +55,7 @@ def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK
         if run.limits.get("disk_mb"):
             runs.disk_use.add(run.run_id)
     runs.containers.sweep([run.run_id for run in alive])
+    runs.pods.recover(memory.runs.values())
     service = Service(runs, settings, lock_fd=lock_fd, disk=disk)
     runs.secret_files.sweep({run.run_id for run in alive})
     os.write(status_fd, bytes([READY_STATUS]))

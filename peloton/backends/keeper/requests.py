@@ -12,6 +12,7 @@ from .ends import RunExit
 from .engine import container_of
 from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
+from .pods import parts_of
 from .secret_files import RunSecret, path_problem
 
 
@@ -34,14 +35,19 @@ def run_of(host: str, request: Record) -> KeeperRun:
         "arguments": [str(argument) for argument in request["arguments"]],
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
-    container = request.get("container", {})
-    asked = container.get("limits") if container else request.get("limits")
+    container, pod = request.get("container", {}), request.get("pod", {})
+    asked = (container or pod or request).get("limits")
     limits = read_limits(asked) if asked is not None else {}
     if "as" in request:
         command["as"] = accounts.wanted_of(request["as"])
     run = KeeperRun(run_id, host, command=command, memory_mb=_memory_mb(request))
     run.limits = limits
+    run.checked = bool(request.get("checked", False))
     run.container = container_of(container) if container else {}
+    if pod:
+        parts = parts_of(pod)
+        command |= {"parts": parts, "grace_s": amount_of(pod["grace_s"])}
+        run.pod = [[part["name"], part["init"]] for part in parts]
     secrets = request.get("secrets") or {}
     run.secrets = tuple(map(_secret, secrets.get("files", ())))
     if secrets.get("refusal"):
@@ -64,8 +70,9 @@ def _memory_mb(request: Record) -> float:
     have a text, which they refuse."""
     if request.get("secrets"):
         return amount_of(request["secrets"]["memory_mb"])
-    if request.get("container"):
-        return amount_of(request["container"]["memory_mb"])
+    for form in ("container", "pod"):
+        if request.get(form):
+            return amount_of(request[form]["memory_mb"])
     if "limits" in request:
         return amount_of(request["limits"]["memory_mb"])
     return amount_of(request["limit_mb"] if "as" in request else request["memory_mb"])

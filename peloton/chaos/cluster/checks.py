@@ -20,10 +20,11 @@ from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import GetJob, JobView, StopJob
 from peloton.actors.job.slice.counts import client_state
-from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
+from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
+from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.chaos.cluster.acknowledged import AcknowledgementCheck
@@ -46,7 +47,7 @@ from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import Checkers
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.simulation.world import NotReached
-from peloton.runtime.vocabulary import Key, Query, members_of
+from peloton.runtime.vocabulary import Bits, Key, Query, members_of
 
 ANSWER_S_MAX = 60.0
 READ_S_MAX = 120.0
@@ -231,7 +232,10 @@ def tallies_equal_the_tasks(view: ClusterView) -> None:
             continue
         crowd = crowds.get(Key("task" + key[len("slice") :]))
         counts = dict(crowd.count(client_state)) if crowd is not None else {}
-        if slice_.waiting:
+        if slice_.homes is not None:  # its other members are free numbers
+            some = crowd.split(slice_.homes.placed.raw) if crowd is not None else ()
+            counts = dict(Counter(client_state(task) for task, raw in some for _ in Bits(raw)))
+        elif slice_.waiting:
             counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + len(slice_.waiting)
         tally = dict(job.reports[slice_.number].tally.counts)
         if tally != counts:
@@ -352,8 +356,8 @@ def outcomes_are_true(cluster: SimulatedCluster) -> None:
         if job not in stopped:
             ended_by_itself(job, shown)
         views: list[InstanceView] = []
-        for number in range(slices_of(shown.summary.instances)):
-            every = ListInstances(0, shown.summary.instances)
+        for number in range(shown.slices):
+            every = ListInstances(0, shown.spec.instances)
             part = _answer(cluster, slice_key(job.partition("/")[2], number), query=every)
             views += part if isinstance(part, tuple) else ()
         states = Counter(view.state for view in views)
@@ -377,5 +381,7 @@ def _ended_in_truth(cluster: SimulatedCluster, job: Key, *, view: InstanceView) 
     run = f"{job.partition('/')[2]}-{view.instance}-{view.run}"
     shown = view.outcome.end.name if view.outcome is not None else view.state
     result = cluster.machines.results.get(run)
+    if view.outcome is not None and view.outcome.reason == UNHEALTHY:
+        result = cluster.machines.truth(run)
     if result is None or result.end.name != shown:
         raise Contradiction(f"R8b {run} is shown as {shown}, it ended as {result}")

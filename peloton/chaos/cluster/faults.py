@@ -12,6 +12,7 @@ from functools import partial
 from peloton.chaos.cluster import (
     changing,
     displacing,
+    everywhere,
     feed_readers,
     ganging,
     gpu_work,
@@ -175,5 +176,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
     **gpu_work.WORK, **overcommit.WORK, **displacing.WORK, **servicing.WORK, **rolling.WORK,
-    **sparing.WORK,
+    **sparing.WORK, **everywhere.WORK, **rolling.RESIZES,
 }  # fmt: skip

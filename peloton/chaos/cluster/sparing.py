@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
 from peloton.actors.job.messages import ControlWorkflow, CreateJob, ReplaceJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.slice import facts as sf
-from peloton.actors.job.slice.budget_messages import Budget, RestartIfSpared
+from peloton.actors.job.slice.budget_messages import DownBudget, RestartIfSpared
 from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
 from peloton.actors.task import facts as tf
@@ -59,7 +57,7 @@ class _Members:
     """The members of one slice, as bits."""
 
     def __init__(self) -> None:
-        self.budget: Budget | None = None
+        self.budget: DownBudget | None = None
         self.wanted = self.stopped = self.up = 0
         self.going = 0  # taken down, and not yet told
         self.excused = 0  # available when the bound came: an earlier order may end them
@@ -163,7 +161,7 @@ class FloorCheck:
 def create_bounded(storm: Storm, action: StormAction) -> None:
     """A service of which so many may be down at once, in a pool that others may lend to."""
     storm.strike(action.name)
-    spec = replace(service_spec(max(2, action.count)), maximum_unavailable=1 + action.other % 2)
+    spec = service_spec(max(2, action.count), bound=1 + action.other % 2)
     cluster = cluster_of(storm)
     job = cluster.draw_job(f"{BOUNDED_NAME}{len(cluster.jobs) + 1}")
     cluster.clients.create(client_of(action), job, message=CreateJob(spec))
@@ -176,10 +174,8 @@ def replace_bounded(storm: Storm, action: StormAction) -> None:
     if job is None or known is None or known.spec is None:
         return
     storm.strike(action.name, job)
-    spec = replace(
-        service_spec(known.spec.instances, f"y{action.other % 3}"),
-        maximum_unavailable=(1, 2, 1, 0)[action.other % 4],
-    )
+    bound = (1, 2, 1, 0)[action.other % 4]
+    spec = service_spec(known.spec.instances, f"y{action.other % 3}", bound=bound)
     options = WorkflowOptions(batch=action.count % 3, paused=action.other % 11 == 0)
     message = ReplaceJob(spec, options=options)
     cluster_of(storm).clients.command(client_of(action), job, message=message)
@@ -202,10 +198,12 @@ def maintain_host(storm: Storm, action: StormAction) -> None:
     host = cluster.hosts[action.which % len(cluster.hosts)]
     storm.strike(action.name, host)
     cluster.clients.command(OPERATOR, host, message=StartMaintenance(), keyed=False)
-    _bring_back(storm, cluster, host)
+    _bring_back(storm, host)
 
 
-def _bring_back(storm: Storm, cluster: SimulatedCluster, host: Key) -> None:
+def _bring_back(storm: Storm, host: Key) -> None:
+    cluster = cluster_of(storm)
+
     def look() -> None:
         state = cluster.cells("host").get(host)
         phase = state.maintenance if state is not None else None
@@ -213,7 +211,7 @@ def _bring_back(storm: Storm, cluster: SimulatedCluster, host: Key) -> None:
             return
         if phase == Maintenance.DOWN:
             cluster.clients.command(OPERATOR, host, message=CompleteMaintenance(), keyed=False)
-        _bring_back(storm, cluster, host)
+        _bring_back(storm, host)
 
     storm.world.later.at(storm.world.now + MAINTAINED_S, look)  # when the storm is over, too
 
@@ -228,10 +226,8 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
         assert job.spec is not None
         abort = ControlWorkflow(WorkflowOrders.ABORT)
         cluster.clients.command(OPERATOR, job.key, message=abort)
-        spec = replace(
-            service_spec(job.spec.instances, "calm"),
-            maximum_unavailable=job.spec.maximum_unavailable,
-        )
+        bound = job.spec.maximum_unavailable
+        spec = service_spec(job.spec.instances, "calm", bound=bound)
         cluster.clients.command(OPERATOR, job.key, message=ReplaceJob(spec))
     for host in cluster.hosts[:2]:
         _go_down(cluster, host, within_s=within_s)

@@ -23,6 +23,7 @@ from peloton.actors.task.messages import LEVEL_SLACK, SLICE_SIZE
 from peloton.chaos.cluster import (
     changing,
     displacing,
+    everywhere,
     ganging,
     gpu_work,
     host_holds,
@@ -92,7 +93,7 @@ LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
-    sparing.DRAWN,
+    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -102,7 +103,8 @@ NEED_A_LEVEL = {
     **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
     **dict.fromkeys(displacing.WORK, displacing.LEVEL),
     **dict.fromkeys(servicing.WORK, servicing.LEVEL),
-    **dict.fromkeys((*rolling.WORK, *sparing.WORK), servicing.LEVEL),
+    **dict.fromkeys((*rolling.WORK, *rolling.RESIZES, *sparing.WORK), servicing.LEVEL),
+    **dict.fromkeys(everywhere.WORK, everywhere.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
@@ -278,6 +280,8 @@ class StormRun:
         self.cluster = SimulatedCluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
         )
+        machines = self.cluster.machines
+        machines.check, machines.ill = servicing.health_of(plan.seed)
         self.checks = ClusterChecks(self.cluster)
         struck = (*plan.faults, *(action.name for action in plan.actions))
         self.checks.promises.pace.clocks_agree = not {*struck}.intersection(CLOCK_FAULTS)
@@ -319,9 +323,12 @@ class StormRun:
         self.observer.calm_at_s = self.checks.promises.quarantines.calm_at = world.now
         calm(self.cluster)
         self.checks.processes.calm(world.later)
+        if everywhere.MAINTAIN in self.storm.struck:
+            everywhere.end_maintenance(self.cluster, world.now + REACHED_S_MAX)
         rolling.settle(self.cluster, within_s=REACHED_S_MAX)
         sparing.settle(self.cluster, within_s=REACHED_S_MAX)
         servicing.end_all(self.cluster, within_s=REACHED_S_MAX)
+        everywhere.end_all(self.cluster, within_s=REACHED_S_MAX)
         calm_s = reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)
         if scheduling.end_all(self.cluster, self.checks.promises.schedules):
             reach(self.cluster, self.cluster.over, within_s=REACHED_S_MAX)

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from peloton.actors.host.inventory import pools
 from peloton.actors.host.inventory.facts import InventoryOpened
+from peloton.actors.host.inventory.follow_messages import FollowHosts, UnfollowHosts
+from peloton.actors.host.inventory.following import follow, unfollow
 from peloton.actors.host.inventory.messages import (
     PLACERS_ALL,
     AssignHost,
@@ -26,7 +28,7 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, Maintenance, waits_for_slice, why_draining
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted
@@ -49,7 +51,7 @@ def snapshot(inventory: Inventory, message: SnapshotWanted, at: At) -> Decision:
     return Decision(sends=(Send(message.placer, deltas),))
 
 
-def not_open(message: SnapshotWanted, at: At) -> Decision:
+def not_open(message: SnapshotWanted | FollowHosts | UnfollowHosts, at: At) -> Decision:
     """There are no hosts to send yet."""
     return Decision(because="the inventory is not open yet")
 
@@ -62,6 +64,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     AssignHost: pools.assign,
     HostPoolSeen: pools.seen,
     MoveHostPool: pools.move_host,
+    FollowHosts: follow,
+    UnfollowHosts: unfollow,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
@@ -72,11 +76,14 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     AssignHost: pools.not_there,
     HostPoolSeen: pools.not_there,
     MoveHostPool: pools.not_there,
+    FollowHosts: not_open,
+    UnfollowHosts: not_open,
 }
 
 
 def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
-    """What has changed: to placers (they notice gaps), and the sum to the root pool.
+    """What has changed: to placers (they notice gaps), to the slices that follow hosts, and the sum
+    to the root pool.
 
     After a recovery each host is sent `RecheckBackend`, because its backend may not know that the
     shard was away.
@@ -87,6 +94,9 @@ def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     sends = tuple(Send(host, RecheckBackend()) for host in hosts.take_recovered())
     if deltas is not None:
         sends = (*sends, Send(PLACERS_ALL, deltas))
+    if inventory.followers:
+        found = hosts.followed.take(inventory.followers, hosts.hosts, version=at.position)
+        sends = (*sends, *found)
     if capacity is None:
         return sends
     return (*sends, Send(ROOT, Capacity(at.position, at.key, capacity)))
@@ -99,6 +109,10 @@ def _tells_labels(at: At) -> bool:
 
 
 def _why(host: Host) -> str:
+    if host.maintenance == Maintenance.DRAINING:
+        sets = host.runs.sets()
+        waiting = ((crowd, len(some.members)) for crowd, some in sets if waits_for_slice(some))
+        return host.because or why_draining(waiting)
     return host.because or (host.quarantine.text if host.quarantine is not None else "")
 
 

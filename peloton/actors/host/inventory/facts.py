@@ -1,4 +1,4 @@
-"""What an inventory journals: that it exists, and the first one the pools of hosts.
+"""What an inventory journals: that it exists, who follows its hosts, and which pools there are.
 
 All else is derived from its hosts. A sum must not be a fact: it could drift from the hosts it is
 the sum of.
@@ -6,6 +6,7 @@ the sum of.
 
 from __future__ import annotations
 
+from peloton.actors.host.inventory.follow_messages import FollowTerms
 from peloton.runtime.vocabulary import Fact, Key
 
 
@@ -44,6 +45,20 @@ class HostTold(Fact, frozen=True, gc=False, array_like=True):
     host: Key
 
 
+class FollowerNoted(Fact, frozen=True, gc=False, array_like=True):
+    """The slice is to be told which hosts match; `asked` numbers what it has asked for."""
+
+    follower: Key
+    asked: int
+    terms: FollowTerms
+
+
+class FollowerGone(Fact, frozen=True, gc=False, array_like=True):
+    """The slice is told no more."""
+
+    follower: Key
+
+
 FACTS: dict[int, type] = {
     1: InventoryOpened,
     2: HostPoolMade,
@@ -51,4 +66,6 @@ FACTS: dict[int, type] = {
     4: HostPoolEmptied,
     5: HostAssigned,
     6: HostTold,
+    67: FollowerNoted,
+    68: FollowerGone,
 }

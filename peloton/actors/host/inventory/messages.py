@@ -9,6 +9,11 @@ None must concern a single run: hosts report those.
 from __future__ import annotations
 
 from peloton.actors.host.hold_messages import TaskHold
+from peloton.actors.host.inventory.follow_messages import FollowHosts as FollowHosts
+from peloton.actors.host.inventory.follow_messages import FollowTerms as FollowTerms
+from peloton.actors.host.inventory.follow_messages import HostsOf as HostsOf
+from peloton.actors.host.inventory.follow_messages import HostsTold as HostsTold
+from peloton.actors.host.inventory.follow_messages import UnfollowHosts as UnfollowHosts
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import DEFAULT_HOST_POOL
@@ -127,6 +132,8 @@ MESSAGES: dict[int, type] = {
     5: AssignHost,
     6: HostPoolSeen,
     7: MoveHostPool,
+    68: FollowHosts,
+    69: UnfollowHosts,
 }
 
 

@@ -1,7 +1,7 @@
 """The state of an inventory, and the index over its hosts.
 
-The state is empty but for the first inventory's, which has the pools of hosts. What a host itself
-reports must not be in the state: the index follows it.
+The state is empty but for who follows its hosts, and the pools of hosts in the first one. What a
+host itself reports must not be in the state: the index follows it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from peloton.actors.host.hold_messages import TaskHold
 from peloton.actors.host.inventory import facts as f
+from peloton.actors.host.inventory.following import FollowedHosts
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import DEFAULT_HOST_POOL
@@ -34,6 +35,7 @@ class Inventory(Value, frozen=True, gc=False, array_like=True):
     members: immutables.Map[Key, str] = immutables.Map()
     untold: immutables.Map[Key, int] = immutables.Map()
     version: int = 0
+    followers: immutables.Map[Key, f.FollowerNoted] = immutables.Map()  # slices of daemon jobs
 
     def pool_of(self, host: Key) -> str:
         """The pool that the host belongs to; once a pool is dropped, the default one."""
@@ -78,6 +80,12 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Inventory]] = {
     f.HostPoolEmptied: _emptied,
     f.HostAssigned: _assigned,
     f.HostTold: _told,
+    f.FollowerNoted: lambda inventory, fact: replace(
+        inventory, followers=inventory.followers.set(fact.follower, fact)
+    ),
+    f.FollowerGone: lambda inventory, fact: replace(
+        inventory, followers=inventory.followers.delete(fact.follower)
+    ),
 }
 
 
@@ -91,6 +99,7 @@ class Hosts:
     def __init__(self) -> None:
         self.hosts: dict[Key, Host] = {}
         self.capacity = Resources()
+        self.followed = FollowedHosts()
         self._changed: dict[Key, None] = {}
         self._gone: dict[Key, None] = {}
         self._sequence = 0
@@ -119,7 +128,11 @@ class Hosts:
             if self.hosts.pop(key, None) is not None:
                 self._changed.pop(key, None)
                 self._gone[key] = None
+                self.followed.changed[key] = None
             return
+        known = self.hosts.get(key)
+        if known is None or known.labels is not new.labels or known.pool != new.pool:
+            self.followed.changed[key] = None
         self.hosts[key] = new
         self._gone.pop(key, None)  # it is back: its new summary is enough
         if old is None or old.version != new.version:

@@ -17,7 +17,7 @@ VIOLATES_TEXT = "pod restart would violate SLA"
 """The original's text."""
 
 
-class Budget(Value, frozen=True, gc=False, array_like=True):
+class DownBudget(Value, frozen=True, gc=False, array_like=True):
     """Job to slice, with each goal: how many members may be down at once.
 
     `most`: of the whole job, where several slices share it; 0 where this slice has all of it.

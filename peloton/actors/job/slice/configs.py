@@ -18,7 +18,7 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, lot_key
 from peloton.actors.task.messages import SLICE_SIZE, Policy
-from peloton.placement.messages import JOB_LABEL, Label, Shape
+from peloton.placement.messages import DAEMON_LABEL, JOB_LABEL, Label, Shape
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 DEFAULT_KILL_GRACE_S = 30.0
@@ -84,7 +84,7 @@ def spec_rows(
         groups[name] = groups.get(name, 0) | bit
         rest &= ~bit
     for some, together in ((rest & gang, True), (rest & ~gang, False)):
-        if some:
+        if some or not (groups or known or together):
             name = opening.default, together
             groups[name] = groups.get(name, 0) | some
     have = {row.lot_shape: row.lot for row in known}
@@ -97,6 +97,8 @@ def _labels(opening: SliceOpening, config: TaskConfig) -> tuple[tuple[Label, ...
     """Those of a run, and of these the one by which its job's runs are kept apart."""
     labels = tuple(Label(name, value) for name, value in config.labels)
     apart = Label(JOB_LABEL, opening.job) if opening.spread else None
+    if opening.hosts_of is not None and DAEMON_LABEL not in labels:
+        labels = (*labels, DAEMON_LABEL)
     return (*labels, *((apart,) if apart is not None and apart not in labels else ())), apart
 
 
@@ -130,7 +132,9 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         constraint=config.constraint,
         apart=apart,
         priority=opening.priority if resources.slack else 0,
+        check=config.check,
         asks=opening.service,
+        containers=config.containers,
         secrets=config.secrets,
     )
     shape = Shape(
@@ -157,6 +161,8 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
         max_running_s=run_limit(config, opening.max_running_s),
         together=gang and opening.gang_together,
         ends_with_slack=opening.revocable and bool(config.kill_on_preempt),
+        stays=opening.hosts_of is not None,
+        checked=config.check is not None,
     )
 
 

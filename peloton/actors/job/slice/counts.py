@@ -17,7 +17,7 @@ from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.usage import times
 from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import ENDED, Admission, Task, TaskStates, waits_for_gang
-from peloton.runtime.vocabulary import At
+from peloton.runtime.vocabulary import At, Bits
 
 INITIALIZED = "INITIALIZED"
 _NAMES = {
@@ -41,7 +41,7 @@ def client_state(task: Task) -> str:
     return _NAMES.get(task.state, task.state.name)
 
 
-NO_ROLLOUT = 0, 0, 0
+NO_ROLLOUT = 0, 0, 0, False
 Phase = tuple[bool, int, tuple[tuple[str, int], ...], tuple[int, ...]]
 
 
@@ -67,22 +67,29 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
         else:
             begun = begun or task.state == TaskStates.RUNNING
             active += raw.bit_count()
+    if slice_.homes is not None:
+        # Hosts come and go, so no end is for good.
+        known = ("", len(slice_.homes.placed)), ("RUNNING", int(begun))
+        return False, active, known, rollout
     if not begun and not rollout[0]:
         return None
     waiting = bool(slice_.held.raw or (slice_.closed and slice_.waiting.raw))
     if not (active or waiting):
-        return begun, 0, tuple(sorted(index.count(client_state).items())), rollout
+        counts = index.count(client_state) if index is not None else {}
+        return begun, 0, tuple(sorted(counts.items())), rollout
     throttled = slice_.begins is not None
     ends_free_grants = slice_.grant is not None and (throttled or not waiting)
     return False, active if ends_free_grants else 0, (), rollout
 
 
-def _rollout_phase(rollout: Rollout) -> tuple[int, int, int]:
-    """Which rollout, how many are left where that frees leave for other slices, and have failed."""
+def _rollout_phase(rollout: Rollout) -> tuple[int, int, int, bool]:
+    """Which rollout, how many are left where that frees leave for other slices, how many have
+    failed, and whether any is left."""
     if rollout.order.over:
         return NO_ROLLOUT
     tally = rollout.tally
-    return tally.number, min(tally.left + tally.failed, rollout.order.leave), tally.failed
+    left, failed = tally.left, tally.failed
+    return tally.number, min(left + failed, rollout.order.leave), failed, left > 0
 
 
 def _down_phase(slice_: Slice, index: Any, *, most: int) -> tuple[int, int]:
@@ -92,8 +99,9 @@ def _down_phase(slice_: Slice, index: Any, *, most: int) -> tuple[int, int]:
 
 
 def is_final(phase: Phase | None) -> bool:
-    """Whether all have ended: how is part of the phase, and a tally tells no more than that."""
-    return phase is not None and phase[0]
+    """Whether all have ended: how is part of the phase, and a tally tells no more than that, but
+    how far a rollout is."""
+    return phase is not None and phase[0] and not phase[3][3]
 
 
 def tally(slice_: Slice, at: At) -> Tally:
@@ -102,8 +110,11 @@ def tally(slice_: Slice, at: At) -> Tally:
     Where each end is reported at once, only the last report has times and usage: each is a pass
     over all instances.
     """
-    found = dict(at.index.count(client_state)) if at.index is not None else {}
-    begins = slice_.waiting.raw.bit_count() if slice_.closed else 0
+    if slice_.homes is not None:
+        found, begins = _at_home(slice_.homes.placed, at), 0
+    else:
+        found = dict(at.index.count(client_state)) if at.index is not None else {}
+        begins = slice_.waiting.raw.bit_count() if slice_.closed else 0
     if slice_.goal != TaskGoals.DELETED:
         begins += unborn(slice_, at.index).raw.bit_count()
     again = slice_.held.raw | reviving(slice_, at.index).raw
@@ -126,6 +137,15 @@ def tally(slice_: Slice, at: At) -> Tally:
         rollout=slice_.rollout.tally if slice_.rollout is not None else None,
         down=down_tally(slice_, at.index) if slice_.budget is not None else None,
     )
+
+
+def _at_home(placed: Bits, at: At) -> dict[str, int]:
+    """The members that have hosts, by state; those that had some once are no instances."""
+    found: dict[str, int] = {}
+    for task, raw in at.index.split(placed.raw & at.index.present) if at.index is not None else ():
+        name = client_state(task)
+        found[name] = found.get(name, 0) + raw.bit_count()
+    return found
 
 
 def _times(slice_: Slice, at: At) -> tuple[float, ...]:
@@ -158,10 +178,13 @@ def _versions(slice_: Slice, at: At) -> tuple[tuple[int, int], ...]:
     counts: dict[int, int] = {}
     begun: dict[int, int] = {}
     if at.index is not None:
-        for spec, raw in at.index.columns.groups("spec", at.index.present):
+        here = at.index.present
+        if slice_.homes is not None:
+            here &= slice_.homes.placed.raw
+        for spec, raw in at.index.columns.groups("spec", here):
             begun[spec] = raw.bit_count()
     for spec, row in enumerate(slice_.specs):
-        waits = len(slice_.closed[spec]) if slice_.closed else 0
+        waits = len(slice_.closed[spec]) if slice_.closed and slice_.homes is None else 0
         number = row.config_version
         counts[number] = counts.get(number, 0) + begun.get(spec, 0) + waits
     return tuple(sorted(counts.items()))

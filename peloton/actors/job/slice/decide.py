@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
+from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
@@ -23,6 +26,7 @@ from peloton.actors.job.slice.evicting import (
     room_found,
     say_leavers,
 )
+from peloton.actors.job.slice.following import WANTED, hosts_found, not_followed
 from peloton.actors.job.slice.gang_answers import (
     gang_placed,
     gang_unknown,
@@ -46,7 +50,9 @@ from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
     LEVEL_DROPPED_EVENTS,
+    LEVEL_SERVICES,
     DropEvents,
+    DropRunEvents,
     Policy,
     SetRunLimit,
     SetTaskGoal,
@@ -58,7 +64,7 @@ from peloton.placement.messages import (
     RoomFound,
     Unplaced,
 )
-from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Send
 
 
 def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
@@ -69,13 +75,14 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     if message.opening is None:
         return Decision(because="a goal without `opening` opens no slice")
     order = message.rollout
-    limited = _metered(message) or order is not None
+    limited = _metered(message) or order is not None or message.opening.hosts_of is not None
     opened = f.SliceOpened(message.job, message.number, message.opening, limited)
     rows, members = spec_rows(message.number, message.opening)
     unborn = Slice(message.job, message.number, message.opening.count, rows, closed=members)
     new = Bits.span(0, message.opening.count)
     if opened.limited:
-        new = _to_end(message, new)  # all others begin when the grant allows it: `goals.begin`
+        # All others begin when the grant allows it, or a host joins: `goals.begin`.
+        new = _to_end(message, new) if message.opening.hosts_of is None else NO_MEMBERS
     facts: tuple[Fact, ...] = (opened, _goal_fact(message))
     if order is not None:
         every = Bits.span(0, message.opening.count)
@@ -86,12 +93,17 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     if message.number or message.version > 1 or opened.limited:
         # All its members are about to begin.
         starts = _fold(None, facts).starts if message.begins is not None else None
-        counts = Tally((("INITIALIZED", message.opening.count),), active=len(new), starts=starts)
+        first = (
+            (("INITIALIZED", message.opening.count),) if message.opening.hosts_of is None else ()
+        )
+        counts = Tally(first, active=len(new), starts=starts)
         counted = counts if message.tallied else None
         sends = [Send(message.job, m.SliceOpen(message.number, message.version, counted))]
     # Else it is the first slice of a job that begins: its first tally says that it is open.
     for goal, some in _by_goal(message, new):
         sends += create(unborn, message.version, goal=goal, some=some)
+    if message.opening.hosts_of is not None:
+        sends += _asked(None, facts)
     return Decision(facts=facts, sends=tuple(sends))
 
 
@@ -99,6 +111,8 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     """Set a newer goal; an older or known one is confirmed once more."""
     if message.version <= slice_.version:
         return Decision(sends=(_confirm(slice_, message, at),), because="goal known")
+    if slice_.rollout is not None:
+        message = _with_downed(slice_, message)
     facts: list[Fact] = []
     opening = message.opening
     limits = _new_limits(slice_, message, at)
@@ -109,7 +123,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     if opening is not None and opening.count > _fold(slice_, rolled).count:
         facts.append(f.SliceGrown(opening, _metered(message)))
     facts.append(_goal_fact(message))
-    begun = Bits.span(0, slice_.count) - slice_.waiting
+    begun = _begun(slice_, message)
     now, held = _restarts(slice_, message, at=at, begun=begun)
     if (held, now) != (slice_.held, slice_.reviving):
         facts.append(f.RestartsOrdered(held, now))
@@ -117,11 +131,11 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     facts += gang
     sends = [*_to_limit(slice_, limits, at), *joining]
     asleep = _asleep(_fold(slice_, rolled).rollout)
-    now = now | _woken(_asleep(slice_.rollout) - asleep, message)
+    now = now | (_woken(_asleep(slice_.rollout) - asleep, message) & begun)
     sends += restart(slice_, message.version, goal=message.goal, some=now)
     if message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
         asleep = NO_MEMBERS
-    for goal, some in _by_goal(message, begun - now - held - asleep):
+    for goal, some in _by_goal(message, begun - now - held - asleep - _going(slice_, message)):
         # The tasks exist, so the fields that create them stay empty.
         goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
         sends.append(Send(crowd_of(slice_), goals, some))
@@ -130,12 +144,35 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
         if isinstance(fact, f.RolloutBegun):
             sends += told_at_once(folded, fact)
     sends = [_confirm(folded, message, at), *sends, *told_lots(slice_, folded)]
-    ends = _to_end(message, folded.waiting)
+    if slice_.homes is not None:
+        sends += _asked(slice_, facts)
+    ends = _to_end(message, folded.waiting) if slice_.homes is None else NO_MEMBERS
     if ends:
         # Clients must see them end though they never began: they are created to be withdrawn.
         sends += create(folded, message.version, goal=TaskGoals.KILLED, some=ends)
         facts.append(f.MembersBegun(ends))
     return Decision(facts=tuple(facts), sends=tuple(sends), because=_reason(message.goal))
+
+
+def _begun(slice_: Slice, message: m.SetSliceGoal) -> Bits:
+    """The members that the goal is for: those that exist, or of a daemon job's that are to run
+    those whose host matches."""
+    if slice_.homes is not None and message.goal in WANTED:
+        return slice_.homes.staying
+    return slice_.members - slice_.waiting
+
+
+def _asked(slice_: Slice | None, facts: Iterable[Fact]) -> tuple[Send, ...]:
+    """The question which hosts match, if these facts make it a new one; or that it is none."""
+    after = _fold(slice_, facts)
+    if after.homes is None:
+        return ()
+    if after.goal not in WANTED:
+        return (Send(after.homes.of.inventory, UnfollowHosts(after.homes.asked)),)
+    if after.homes.seen:
+        return ()
+    before = slice_.homes if slice_ is not None and slice_.goal in WANTED else None
+    return () if before is not None and before.asked == after.homes.asked else (after.homes.ask,)
 
 
 def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]:
@@ -144,15 +181,44 @@ def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]
     if order is None or opening is None:
         return []
     if known is None or order.number > known.order.number:
-        if order.over and opening.count <= slice_.count:
+        if order.over and not _lacks(slice_, opening):
             return []
         stopped = message.stopped
+        if slice_.homes is not None:
+            # Members without a host are not to be woken by it.
+            stopped = stopped | (Bits.span(0, slice_.count) - slice_.homes.staying)
         return [begun_rollout(slice_, order, opening=opening, stopped=stopped, at=at)]
     if order.number < known.order.number or known.order.over:
         return []
     if (order.leave, order.over) == (known.order.leave, False):
         return []
     return [f.LeaveChanged(order.leave, order.over)]
+
+
+def _with_downed(slice_: Slice, message: m.SetSliceGoal) -> m.SetSliceGoal:
+    """The same goal, with the members that a rollout stopped: the job may not know of them yet."""
+    rollout, order = slice_.rollout, message.rollout
+    if rollout is None or not rollout.downed:
+        return message
+    downed = rollout.downed
+    for version, members in message.restarts:
+        downed = downed - members if version > slice_.version else downed
+    if order is not None and order.number > rollout.order.number and order.starts:
+        downed = NO_MEMBERS if order.members is None else downed - order.members
+    return msgspec.structs.replace(message, stopped=message.stopped | downed)
+
+
+def _lacks(slice_: Slice, opening: m.SliceOpening) -> Bits:
+    """Members that are to be, and do not exist, or end to be removed."""
+    leaving = slice_.rollout.leaving if slice_.rollout is not None else NO_MEMBERS
+    return Bits.span(0, opening.count) - (slice_.members - leaving)
+
+
+def _going(slice_: Slice, message: m.SetSliceGoal) -> Bits:
+    """Members that are to be removed, with their leave; until then they go on as they do."""
+    if message.opening is None or message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+        return NO_MEMBERS
+    return Bits.span(message.opening.count, slice_.count)
 
 
 def _asleep(rollout: Rollout | None) -> Bits:
@@ -255,22 +321,27 @@ def _reason(goal: TaskGoals) -> str:
     return "deleted" if goal == TaskGoals.DELETED else ""
 
 
-def drop_events(slice_: Slice, message: m.DropInstanceEvents, at: At) -> Decision:
-    """Have a member forget its events."""
-    if at.level < LEVEL_DROPPED_EVENTS:
+def drop_events(
+    slice_: Slice, message: m.DropInstanceEvents | m.DropInstanceRunEvents, at: At
+) -> Decision:
+    """Have a member forget its events up to a run, or those of one run."""
+    alone = isinstance(message, m.DropInstanceRunEvents)
+    level = LEVEL_SERVICES if alone else LEVEL_DROPPED_EVENTS
+    if at.level < level:
         text = (
-            f"deleting events needs feature level {LEVEL_DROPPED_EVENTS}, the cluster's is "
-            f"{at.level}: upgrade every daemon, then `peloton features raise`"
+            f"deleting events{' of one run' if alone else ''} needs feature level {level}, the "
+            f"cluster's is {at.level}: upgrade every daemon, then `peloton features raise`"
         )
         return Decision(reply=Refused(LEVEL_TOO_LOW, text, again=True), because=text)
     member = Bits.of(message.member)
     if not member.raw & at.index.present:
         return Decision(reply=m.InstanceEventsDropped(known=False), because="no such member")
-    order = Send(crowd_of(slice_), DropEvents(message.run), member)
+    run = message.run
+    order = Send(crowd_of(slice_), DropRunEvents(run) if alone else DropEvents(run), member)
     return Decision(sends=(order,), reply=m.InstanceEventsDropped(known=True))
 
 
-def _no_events(message: m.DropInstanceEvents, at: At) -> Decision:
+def _no_events(message: m.DropInstanceEvents | m.DropInstanceRunEvents, at: At) -> Decision:
     return Decision(reply=m.InstanceEventsDropped(known=False), because="no such slice")
 
 
@@ -281,6 +352,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     Placed: take_hosts,
     Unplaced: keep_wish,
     m.DropInstanceEvents: drop_events,
+    m.DropInstanceRunEvents: drop_events,
     m.Evict: evict,
     m.AskLeavers: say_leavers,
     m.ProveGang: prove_gang,
@@ -289,7 +361,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     AskToEnd: sparing.ends_asked,
     RestartIfSpared: sparing.restart,
     WishToSpare: sparing.wish,
-    Due: sparing.wish_over,
+    HostsTold: hosts_found,
 }
 
 
@@ -304,6 +376,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     Placed: decline_all,
     Unplaced: _nothing,
     m.DropInstanceEvents: _no_events,
+    m.DropInstanceRunEvents: _no_events,
     m.Evict: evict_nobody,
     m.AskLeavers: no_leavers,
     m.ProveGang: _nothing,
@@ -312,5 +385,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     AskToEnd: _nothing,
     RestartIfSpared: sparing.no_member,
     WishToSpare: _nothing,
-    Due: _nothing,
+    HostsTold: not_followed,
 }

@@ -16,7 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from peloton.actors.job.slice.availability import asking, members_of_runs, spare_of, spared, told
+from peloton.actors.job.slice.availability import (
+    asking_for,
+    members_of_runs,
+    spare_of,
+    spared,
+    told,
+)
 from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.facts import GangFormed, MembersEvicted, SpareWished
 from peloton.actors.job.slice.looks import ready_for_host
@@ -30,6 +36,8 @@ from peloton.actors.task.state import Task, TaskStates
 from peloton.placement.messages import PLACER_ANY, AskRoom, RoomFound
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send, counted
 
+WISH_S = 10.0
+"""For so long a slice asks its job for what does not wait; after it, others may have it again."""
 WANTED = (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
 NO_GAIN = "no task that waits would fit on the hosts of the others"
 NO_SPARE = "no more of its instances may be down at once"
@@ -76,8 +84,8 @@ def _decided(slice_: Slice, order: PendingEviction, at: At, *, last: bool = Fals
     if running and not spare and len(chosen) < order.count and not last and _shares(slice_):
         count = max(min(order.count - len(chosen), len(running)), slice_.wished)
         wish = (SpareWished(count),) if count > slice_.wished else ()
-        after = _noted(order, at, spare=True)
-        sends, because = asking(slice_, *wish), "asks its job whom it can spare"
+        after = _noted(order, msgspec.structs.replace(at, notes=wishing(at)), spare=True)
+        sends, because = asking_for(slice_, *wish), "asks its job whom it can spare"
         return Decision(facts=wish, sends=sends, because=because, notes=after)
     if len(chosen) == order.count or not (running and spare) or order.need == Resources():
         most = min(order.count - len(chosen), spare)
@@ -90,6 +98,12 @@ def _decided(slice_: Slice, order: PendingEviction, at: At, *, last: bool = Fals
 
 def _shares(slice_: Slice) -> bool:
     return slice_.budget is not None and slice_.budget.most > slice_.budget.allowance
+
+
+def wishing(at: At) -> WishNotes:
+    """The notes of a slice that asks its job for more, from now on."""
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    return msgspec.structs.replace(notes, wish_until=at.now + WISH_S)
 
 
 def _noted(order: PendingEviction, at: At, *, spare: bool) -> WishNotes:
@@ -278,7 +292,7 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
     notes: WishNotes | None = at.notes
     if notes is not None and notes.evicting:
         others = tuple(each for each in notes.evicting if each.lot != order.lot)
-        notes = msgspec.structs.replace(notes, evicting=others)
+        notes = msgspec.structs.replace(notes, evicting=others, wish_until=0.0)
     return Decision(facts, (answer, *sends), because=f"{text} preempted", notes=notes)
 
 

@@ -5,7 +5,7 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.job.slice.budget_messages import Budget, SparedFor
+from peloton.actors.job.slice.budget_messages import DownBudget, SparedFor
 from peloton.actors.job.slice.messages import SliceOpening
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
 from peloton.actors.job.slice.rollouts import NewRow
@@ -30,7 +30,7 @@ class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
     stopped: Bits
     grant: int | None = None
     begins: int | None = None  # how many may have begun in all
-    budget: Budget | None = None  # how many may be down
+    budget: DownBudget | None = None  # how many may be down
 
 
 class MembersBegun(Fact, frozen=True, gc=False, array_like=True):
@@ -93,7 +93,8 @@ class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
     """A rollout has begun: who is to have which config, or a new run, once there is leave.
 
     `added` begin to exist with their leave, `asleep` were stopped and are started with it,
-    `current` are under way already. `before`: the rows of all members before it.
+    `current` are under way already. `before`: the rows of all members before it. `removing` are to
+    be removed with their leave, `leaving` end for that already, `dropped` never began to exist.
     """
 
     order: RolloutOrder
@@ -103,6 +104,9 @@ class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
     asleep: Bits = Bits()
     current: Bits = Bits()
     before: tuple[tuple[int, Bits], ...] = ()
+    removing: Bits = Bits()
+    leaving: Bits = Bits()
+    dropped: Bits = Bits()
 
 
 class LeaveChanged(Fact, frozen=True, gc=False, array_like=True):
@@ -116,6 +120,7 @@ class MembersTaken(Fact, frozen=True, gc=False, array_like=True):
     """The rollout goes on with these members."""
 
     members: Bits
+    at: float = 0.0
 
 
 class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
@@ -123,6 +128,15 @@ class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
 
     done: Bits
     failed: Bits = Bits()
+    at: float = 0.0
+
+
+class MembersRemoved(Fact, frozen=True, gc=False, array_like=True):
+    """These members are no more. `past`: no run or ticket of theirs had a higher number."""
+
+    members: Bits
+    past: int
+    at: float = 0.0
 
 
 class MembersSpared(Fact, frozen=True, gc=False, array_like=True):
@@ -155,6 +169,31 @@ class RestartGiven(Fact, frozen=True, gc=False, array_like=True):
     member: int
 
 
+class HostsSeen(Fact, frozen=True, gc=False, array_like=True):
+    """Of the hosts that match, these are new and those do so no more, as of this version."""
+
+    version: int
+    joined: tuple[Key, ...]
+    left: tuple[Key, ...]
+
+
+class HostsMissed(Fact, frozen=True, gc=False, array_like=True):
+    """Which hosts match is not known: all of them are to be told anew."""
+
+
+class HomesGiven(Fact, frozen=True, gc=False, array_like=True):
+    """These members are the instances on these hosts, one for each, ascending."""
+
+    members: Bits
+    hosts: tuple[Key, ...]
+
+
+class HomesLeft(Fact, frozen=True, gc=False, array_like=True):
+    """These members have ended, as their hosts match no more: their numbers are free."""
+
+    members: Bits
+
+
 FACTS: dict[int, type] = {
     1: SliceOpened,
     2: SliceGoalSet,
@@ -174,4 +213,9 @@ FACTS: dict[int, type] = {
     16: EndsAsked,
     17: SpareWished,
     18: RestartGiven,
+    25: MembersRemoved,
+    75: HostsSeen,
+    76: HostsMissed,
+    77: HomesGiven,
+    78: HomesLeft,
 }

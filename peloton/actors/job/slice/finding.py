@@ -44,7 +44,10 @@ def find_instances(slice_: Slice, query: FindInstances, at: At) -> InstancesFoun
         members = members & _with_rows(slice_, rows, members=members, at=at)
     if query.hosts:
         read = at.index.columns.read
-        members = Bits.of(*(one for one in members if (read("host", one) or "") in query.hosts))
+        home = slice_.homes.hosts.get if slice_.homes is not None else lambda member: ""
+        members = Bits.of(
+            *(one for one in members if (read("host", one) or home(one)) in query.hosts)
+        )
     count = len(members)
     if not query.limit:
         return InstancesFound(count)
@@ -94,6 +97,8 @@ def _key_of(order: InstanceOrder) -> Callable[[InstanceView], Any]:
 def _by_state(slice_: Slice, query: FindInstances, at: At) -> Bits:
     first = slice_.number * SLICE_SIZE
     wanted = Bits.span(max(query.start - first, 0), min(query.stop - first, slice_.count))
+    if slice_.homes is not None:
+        wanted = wanted & slice_.homes.placed
     found = 0
     for state, raw in at.index.split(wanted.raw & at.index.present):
         if not query.states or client_state(state) in query.states:

@@ -16,6 +16,7 @@ import msgspec
 from peloton.actors.job.slice.availability import reviving, unborn
 from peloton.actors.job.slice.evicting import spared_step
 from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
+from peloton.actors.job.slice.following import home_step
 from peloton.actors.job.slice.gang import gang_step, recall_at
 from peloton.actors.job.slice.looks import (
     KEPT_REPEAT_S,
@@ -25,7 +26,7 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.actors.job.slice.renewing import rollout_step
-from peloton.actors.job.slice.sparing import ends_step
+from peloton.actors.job.slice.sparing import ends_step, wish_step
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
 from peloton.actors.task.state import ENDED, Admission, Task, waits_for_gang
@@ -76,13 +77,15 @@ def _is_alive(task: Task) -> bool:
 
 def wish(slice_: Slice, at: At) -> Decision | Rest:
     """Ask a placer for hosts, for members for which no wish is pending."""
-    first = begin(slice_, at)
+    first = begin(slice_, at) if slice_.homes is None else home_step(slice_, at)
     if first is None and slice_.gang_lots:
         first = gang_step(slice_, at)
     if first is not None:
         return first
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     ready: int = at.index.where(looks_for_host)
+    if slice_.homes is not None:
+        ready &= slice_.homes.placed.raw
     if slice_.gang_open:
         ready &= ~slice_.forming.raw  # a gang wishes as one
     if not (ready or notes.wished.raw or notes.kept.raw or notes.resting.raw):
@@ -128,6 +131,9 @@ def _wishes(slice_: Slice, fresh: Bits, *, at: At, notes: WishNotes) -> list[Sen
         wish_ = Wish(
             at.key, number, members, row.shape, notes.refused, priority, keeps=True, avoid=avoid
         )
+        if slice_.homes is not None:
+            hosts = tuple(slice_.homes.hosts[member] for member in members)
+            wish_ = msgspec.structs.replace(wish_, avoid=(), hosts=hosts)
         sends.append(Send(PLACER_ANY, wish_))
     return sends
 
@@ -178,7 +184,11 @@ def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[
         return []
     crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
     return [
-        Send(crowd, SetTaskGoal(version, goal, row.policy, spec, row.lot), group & some)
+        Send(
+            crowd,
+            SetTaskGoal(version, goal, row.policy, spec, row.lot, past=slice_.past),
+            group & some,
+        )
         for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True))
         if group & some
     ]
@@ -238,7 +248,7 @@ def pursue(slice_: Slice, at: At) -> Decision | Rest:
         if rolled is not None:
             return rolled
     if slice_.ends or slice_.wished:
-        ended = ends_step(slice_, at) or spared_step(slice_, at)
+        ended = ends_step(slice_, at) or spared_step(slice_, at) or wish_step(slice_, at)
         if ended is not None:
             return ended
     return TABLE[slice_state_of(slice_, at.index)][slice_.goal](slice_, at)
@@ -253,4 +263,6 @@ def recall_s(notes: WishNotes) -> float | None:
         times.append(notes.kept_at + KEPT_REPEAT_S)
     if notes.resting.raw:
         times.append(notes.retry_at)
+    if notes.wish_until:
+        times.append(notes.wish_until)
     return min([*times, *recall_at(notes.gang)], default=None)

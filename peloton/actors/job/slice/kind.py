@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.availability import asked
@@ -14,8 +16,13 @@ from peloton.actors.job.slice.facts import (
     EndsAsked,
     GangComplete,
     GangFormed,
+    HomesGiven,
+    HomesLeft,
+    HostsMissed,
+    HostsSeen,
     LeaveChanged,
     MembersEvicted,
+    MembersRemoved,
     MembersSettled,
     MembersSpared,
     MembersTaken,
@@ -27,11 +34,12 @@ from peloton.actors.job.slice.facts import (
     SpareWished,
 )
 from peloton.actors.job.slice.finding import find_instances
+from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
-from peloton.actors.job.slice.sparing import deadline
+from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import EVOLVE, Slice
-from peloton.actors.job.slice.tally import list_instances, report
+from peloton.actors.job.slice.tally import get_rollout, list_instances, report
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
@@ -40,16 +48,25 @@ from peloton.actors.task.messages import (
     LEVEL_SERVICES,
     TaskGoals,
 )
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import Key, Kind, Send
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
+INSPECT: Mapping[type, Callable[..., Any]] = {
+    m.ListInstances: list_instances,
+    m.FindInstances: find_instances,
+    GetRollout: get_rollout,
+}
 FOLLOWED_KEPT_MAX = 16_384
 """Slices whose crowd's key is kept: each turn of a slice asks for it several times."""
 
 
 def _partition(key: Key) -> str:
     return key.partition("/")[2]
+
+
+def _owed(slice_: Slice) -> tuple[Send, ...]:
+    return asked_of_inventory(slice_) if slice_.homes is not None else asked(slice_)
 
 
 def _ended(slice_: Slice, crowd: object) -> bool:
@@ -79,8 +96,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         messages=m.MESSAGES,
         facts=FACTS,
         partition=_partition,
-        deadline=deadline,
-        owed=asked,
+        owed=_owed,
         ended=_ended,
         follows=_follows,
         report=report,
@@ -88,15 +104,16 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         phase=phase,
         final=is_final,
         recall_s=recall_with(policy),
-        inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
-        queries={501: m.ListInstances, 502: m.FindInstances},
+        inspect=INSPECT,
+        queries={501: m.ListInstances, 502: m.FindInstances, 513: GetRollout},
         answers={
             501: m.InstanceView,
             502: m.InstancesFound,
             503: m.InstanceEventsDropped,
             504: MemberRestarted,
+            514: RolloutView,
         },
-        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
+        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.DropInstanceRunEvents)),
         fresh=_fresh,
         since={
             **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
@@ -105,11 +122,13 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
             **dict.fromkeys(
                 (
-                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled),
+                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled, MembersRemoved),
                     *(MembersSpared, EndsAsked, SpareWished, RestartGiven, MemberRestarted),
+                    RolloutView,
                 ),
                 LEVEL_SERVICES,
             ),
+            **dict.fromkeys((HostsSeen, HostsMissed, HomesGiven, HomesLeft), LEVEL_SERVICES),
         },
     )
 

@@ -12,6 +12,7 @@ import msgspec
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.gang_answers import gang_refused, gang_unplaced, had_no_chance
+from peloton.actors.job.slice.home_wishes import at_home, held_first, launched, told_why
 from peloton.actors.job.slice.looks import (
     PLACE_RETRY_S,
     REFUSED_REST_S,
@@ -37,6 +38,8 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
     members = message.members & (notes.wished | notes.kept)
     if slice_.gang_open:
         members -= slice_.forming  # it may form anew since
+    if slice_.homes is not None:
+        members = members & at_home(slice_.homes, message)
     wanted = members & Bits(at.index.where(ready_for_host))
     unschedulable = members & Bits(at.index.where(_is_unschedulable))
     # They stay in `wished` until they launch, or are to be admitted again: else this very turn
@@ -47,6 +50,8 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
         wished_at=notes.wished_at if notes.wished else at.now,
         kept=notes.kept - members,
     )
+    if slice_.homes is not None:
+        after = launched(after, members)
     sends = _clear_unschedulable(slice_, unschedulable)
     if wanted:
         hosts = tuple(_hosts_of(message, wanted))
@@ -83,14 +88,19 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
         # Only one placer is to keep them. A gang is kept by whichever it was told.
         wanted = (notes.kept - members) | slice_.forming
         sends = (*sends, Send(notes.placer, Declined(at.key, wanted)))
-    after = msgspec.structs.replace(
-        notes,
-        wished=notes.wished - members,
-        reasons=message.reasons,
-        reasons_at=at.now,
-        shortfall=message.text,
-        never=message.never,
-    )
+    after = msgspec.structs.replace(notes, wished=notes.wished - members)
+    if slice_.homes is not None:  # each has a host, and a reason, of its own
+        after = told_why(after, message, members=members)
+        held, after = held_first(slice_, after, members=Bits() if message.never else members, at=at)
+        sends = (*sends, *held)
+    else:
+        after = msgspec.structs.replace(
+            after,
+            reasons=message.reasons,
+            reasons_at=at.now,
+            shortfall=message.text,
+            never=message.never,
+        )
     if message.kept:
         after = msgspec.structs.replace(
             after,
@@ -101,7 +111,8 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
     else:
         resting, retry_at = notes.resting | members, at.now + PLACE_RETRY_S
         after = msgspec.structs.replace(after, resting=resting, retry_at=retry_at)
-    return Decision(sends=sends, because=why_unplaced(after), notes=after)
+    because = why_unplaced(after) if slice_.homes is None else message.text
+    return Decision(sends=sends, because=because, notes=after)
 
 
 def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from peloton.actors.job.slice import budget_messages as b
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import (
-    Runs,
-    asking,
+    MemberRuns,
+    asking_for,
     available_of,
     is_on,
     members_of_runs,
@@ -21,8 +23,8 @@ from peloton.actors.job.slice.availability import (
     spared,
     told,
 )
-from peloton.actors.job.slice.evicting import spared_step
-from peloton.actors.job.slice.state import NO_MEMBERS, Slice
+from peloton.actors.job.slice.evicting import spared_step, wishing
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
     LEVEL_SERVICES,
@@ -37,7 +39,6 @@ from peloton.runtime.vocabulary import (
     At,
     Bits,
     Decision,
-    Due,
     Fact,
     Key,
     Refused,
@@ -45,8 +46,6 @@ from peloton.runtime.vocabulary import (
     counted,
 )
 
-WISH, WISH_S = "wish", 10.0
-"""For so long a slice asks its job for what was refused; after it, others may have it again."""
 RESTART_TEXT = "restarted on request"
 
 
@@ -56,10 +55,10 @@ def ends_asked(slice_: Slice, message: b.AskToEnd, at: At) -> Decision:
     assert host is not None
     if at.level < LEVEL_SERVICES:
         return Decision(because="this owner has not read the feature level yet: it is asked again")
-    done = _end(slice_, host, message.runs, at=at, room=spare_of(slice_, at.index))
+    done = _end(slice_, host, runs=message.runs, at=at, room=spare_of(slice_, at.index))
     known = next((each.runs for each in slice_.ends if each.host == host), ())
     noted = (f.EndsAsked(host, done.left),) if done.left != known else ()
-    sends = (*done.sends, *(asking(slice_, *noted) if noted else ()))
+    sends = (*done.sends, *(asking_for(slice_, *noted) if noted else ()))
     return Decision(facts=(*done.spared, *noted), sends=sends, because=done.because)
 
 
@@ -69,7 +68,7 @@ def ends_step(slice_: Slice, at: At) -> Decision | None:
     sends: list[Send] = []
     because, room, taken = "", spare_of(slice_, at.index), NO_MEMBERS
     for each in slice_.ends:
-        done = _end(slice_, each.host, each.runs, at=at, room=room - len(taken))
+        done = _end(slice_, each.host, runs=each.runs, at=at, room=room - len(taken))
         if done.left == each.runs:
             continue
         facts.append(f.EndsAsked(each.host, done.left))
@@ -84,13 +83,13 @@ def ends_step(slice_: Slice, at: At) -> Decision | None:
 class _Ended:
     """What is done for one host: who is told, who of them was available, and who has to wait."""
 
-    def __init__(self, sends: tuple[Send, ...], *, taken: Bits, left: Runs) -> None:
+    def __init__(self, sends: tuple[Send, ...], *, taken: Bits, left: MemberRuns) -> None:
         self.sends, self.taken, self.left = sends, taken, left
         self.spared: tuple[Fact, ...] = ()
         self.because = ""
 
 
-def _end(slice_: Slice, host: Key, runs: Runs, *, at: At, room: int) -> _Ended:
+def _end(slice_: Slice, host: Key, *, runs: MemberRuns, at: At, room: int) -> _Ended:
     up = available_of(slice_, at.index)
     learning = members_of_runs(told(slice_, at.index))
     sends: list[Send] = []
@@ -143,11 +142,17 @@ def restart(slice_: Slice, message: b.RestartIfSpared, at: At) -> Decision:
         sends=(Send(_crowd(slice_), order, member),),
         reply=b.MemberRestarted(wanted=True),
         because=RESTART_TEXT,
+        notes=_without_wish(at) if slice_.wished else None,
     )
 
 
 def _used(slice_: Slice) -> tuple[Fact, ...]:
     return (f.SpareWished(0),) if slice_.wished else ()
+
+
+def _without_wish(at: At) -> WishNotes | None:
+    notes: WishNotes | None = at.notes
+    return msgspec.structs.replace(notes, wish_until=0.0) if notes is not None else None
 
 
 def _refused(slice_: Slice) -> Decision:
@@ -165,21 +170,25 @@ def wish(slice_: Slice, message: b.WishToSpare, at: At) -> Decision:
     """Ask the job for a higher allowance, until it is used or the time is over."""
     if slice_.wished >= message.count:
         return Decision(because="the job is asked already")
-    fact = f.SpareWished(message.count)
-    return Decision(facts=(fact,), sends=asking(slice_, fact), because="asks its job for more")
+    fact, because = f.SpareWished(message.count), "asks its job for more"
+    after = wishing(at)
+    return Decision(facts=(fact,), sends=asking_for(slice_, fact), because=because, notes=after)
 
 
-def wish_over(slice_: Slice, message: Due, at: At) -> Decision:
-    """Nobody has used it: the job may give it to others."""
+def wish_step(slice_: Slice, at: At) -> Decision | None:
+    """Give back what nobody has used in time: the job may give it to others."""
+    if not slice_.wished:
+        return None
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    if not notes.wish_until:
+        return Decision(notes=wishing(at))  # a recovery does not know since when
+    if at.now < notes.wish_until:
+        return None
     done = spared_step(slice_, at, last=True)
     if done is not None:
         return done
-    return Decision(facts=(f.SpareWished(0),), because="nobody asked again")
-
-
-def deadline(slice_: Slice) -> tuple[str, float] | None:
-    """For how long it asks its job."""
-    return (WISH, WISH_S) if slice_.wished else None
+    after = msgspec.structs.replace(notes, wish_until=0.0)
+    return Decision(facts=(f.SpareWished(0),), because="nobody asked again", notes=after)
 
 
 def no_member(message: b.RestartIfSpared, at: At) -> Decision:

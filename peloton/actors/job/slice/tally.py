@@ -21,8 +21,10 @@ from peloton.actors.job.slice.messages import (
     SliceTally,
 )
 from peloton.actors.job.slice.placing import why_unplaced
+from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import SLICE_SIZE, KillCause
 from peloton.actors.task.state import (
     ENDED,
@@ -31,6 +33,8 @@ from peloton.actors.task.state import (
     Admission,
     Task,
     TaskStates,
+    dropped_runs,
+    is_well,
     waits_for_gang,
 )
 from peloton.runtime.vocabulary import At, Bits, Key, Send
@@ -38,12 +42,14 @@ from peloton.runtime.vocabulary import At, Bits, Key, Send
 GIVEN_BACK = "its pool has the allocation back until there is one"
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
-GANG, WORKFLOW, SPARE = "GANG", "WORKFLOW", "SPARE"
+GANG, WORKFLOW, SPARE, HEALTH = "GANG", "WORKFLOW", "SPARE", "HEALTH"
 LIMIT_TEXT = "waits for others of its job to end: as many are active as may run at once"
 THROTTLE_TEXT = "waits for the throttle of its job"
 WORKFLOW_TEXT = "waits for the workflow of its job, which begins with a batch at a time"
 NOT_ADDED_TEXT = "its workflow was over before it was added: the next update begins with it"
 GANG_TEXT = "waits for hosts for its whole gang"
+UNHEALTHY_TEXT = "runs, but its last health check failed"
+UNCHECKED_TEXT = "runs, and its health has not been checked yet"
 UNSCHEDULABLE_TEXT = "no host could run it at the last check, and it holds no resources of its pool"
 
 
@@ -51,6 +57,13 @@ def report(slice_: Slice, at: At) -> tuple[Send, ...]:
     """The tally, for the job."""
     counts = tally(slice_, at)
     return (Send(slice_.job, SliceTally(at.position, slice_.number, counts, slice_.version)),)
+
+
+def get_rollout(slice_: Slice, query: GetRollout, at: At) -> RolloutView:
+    """What the last rollout does to whom, and did before; of a slice without one, nothing."""
+    if slice_.rollout is None:
+        return RolloutView()
+    return slice_.rollout.view(slice_.steps)
 
 
 def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[InstanceView, ...]:
@@ -65,6 +78,8 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
     found: dict[int, InstanceView] = {}
     kept = why_kept(slice_, at.index) if slice_.budget is not None else {}
     not_begun = _why_not_begun(slice_, at)
+    if slice_.homes is not None:
+        wanted = wanted & slice_.homes.placed  # the others are free numbers
     for state, raw in at.index.split(wanted.raw & at.index.present):
         for member in Bits(raw):
             view = _view(slice_, member, task=state, at=at)
@@ -74,7 +89,8 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
                 view = msgspec.structs.replace(view, code=SPARE, because=kept[member])
             found[member] = view
     added = slice_.rollout.added if slice_.rollout is not None else NO_MEMBERS
-    for row, members in zip(slice_.specs, slice_.closed, strict=False):
+    closed = slice_.closed if slice_.homes is None else ()
+    for row, members in zip(slice_.specs, closed, strict=False):
         for member in members & wanted:
             waits = _why_not_added(slice_) if member in added else not_begun
             found[member] = _not_begun(slice_, member, row=row, why=waits)
@@ -90,6 +106,11 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         (code, because), notes = gang_why(task, notes, at)
     else:
         code, because = why(task, at)
+    if slice_.homes is not None and code in (HOST, NEVER):
+        code, because = _why_at_home(task, member, because=because, notes=notes)
+    checked = read("health") if task.health > TaskHealth.UNKNOWN else None
+    if code == HEALTH and checked and checked[0]:
+        because = f"{because}: {checked[0]}"
     since = read("since") or at.now
     row = slice_.specs[read("spec") or 0]
     waits = task.state == TaskStates.THROTTLED
@@ -99,7 +120,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         goal=task.goal,
         run=task.run,
         failures=task.failures,
-        host=read("host") or "",
+        host=read("host") or _home(slice_, member),
         created_at=read("created_at"),
         launched_at=read("launched_at"),
         started_at=read("started_at"),
@@ -117,7 +138,23 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         begun_at=read("begun_at"),
         config_version=row.config_version,
         dropped=read("dropped"),
+        dropped_runs=dropped_runs(read),
+        health=task.health,
+        checked=checked,
     )
+
+
+def _why_at_home(task: Task, member: int, *, because: str, notes: WishNotes) -> tuple[str, str]:
+    """Code and text of a member that waits for its only host."""
+    text = notes.at_home.get(member, because)
+    if task.admission in PARKS:
+        return HOST, f"{text}; {GIVEN_BACK}"
+    return (NEVER if task.unschedulable else HOST), text
+
+
+def _home(slice_: Slice, member: int) -> str:
+    """Where a member of a daemon job is to run."""
+    return slice_.homes.hosts[member] if slice_.homes is not None else ""
 
 
 def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:
@@ -155,7 +192,7 @@ def _not_begun(slice_: Slice, member: int, *, row: SpecRow, why: tuple[str, str]
         instance=slice_.number * SLICE_SIZE + member,
         state=INITIALIZED,
         goal=slice_.goal,
-        run=1,
+        run=slice_.past + 1,
         failures=0,
         host="",
         created_at=None,
@@ -196,8 +233,10 @@ def why(task: Task, at: At) -> tuple[str, str]:
     Why it waits in its pool is not known here: its lot answers that (`GetLot`).
     """
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    if task.state in ENDED or task.state == TaskStates.RUNNING:
+    if task.state in ENDED or is_well(task):
         return "", ""
+    if task.state == TaskStates.RUNNING:
+        return HEALTH, UNHEALTHY_TEXT if task.health == TaskHealth.UNHEALTHY else UNCHECKED_TEXT
     if task.state == TaskStates.THROTTLED:
         return RETRY, f"waits after failure {task.failures}"
     if task.state == TaskStates.KILLING:

@@ -1,0 +1,122 @@
+"""How a slice of a daemon job follows its hosts: a member for each host that matches.
+
+Turns what the inventory tells into goals of members: to run where a host joined, to end where one
+left. Members are placed as any others, each on its own host (`placing.py`). Must not ask whether a
+host is up: its member waits for it.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
+from peloton.actors.job.slice import facts as f
+from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice
+from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
+from peloton.actors.task.state import ENDED, Admission, Task
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send, counted
+
+WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
+HOST_LEFT = "its host left those that its job is for"
+NOT_FOLLOWED = "it does not follow hosts any more"
+FULL = "no number is left for %d hosts: a slice has a thousand"
+
+
+def hosts_found(slice_: Slice, message: HostsTold, at: At) -> Decision:
+    """Hosts match, or do so no more: their members are to run, or to end."""
+    homes = slice_.homes
+    if homes is None or slice_.goal not in WANTED:
+        return not_followed(message, at)
+    if message.asked != homes.asked or message.version <= homes.seen:
+        return Decision(because="it is known, or was not asked for")
+    if message.previous and message.previous != homes.seen:
+        ask = HOMES_EVOLVE[f.HostsMissed](homes, f.HostsMissed()).ask
+        return Decision(facts=(f.HostsMissed(),), sends=(ask,), because="a change was missed")
+    fact = _seen(homes, message)
+    after = HOMES_EVOLVE[f.HostsSeen](homes, fact)
+    sends = _ended(slice_, after.leaving - homes.leaving)
+    sends += _run(slice_, homes.leaving - after.leaving - slice_.stopped)
+    joined = counted(len(fact.joined), "host joined", many="hosts joined")
+    because = f"{joined}, {len(fact.left)} left" if fact.joined or fact.left else ""
+    return Decision(facts=(fact,), sends=tuple(sends), because=because)
+
+
+def not_followed(message: HostsTold, at: At) -> Decision:
+    """Nobody wants to know of hosts here."""
+    return Decision(sends=(Send(SENDER, UnfollowHosts(message.asked)),), because=NOT_FOLLOWED)
+
+
+def _seen(homes: Homes, message: HostsTold) -> f.HostsSeen:
+    """What the message changes."""
+    joined = tuple(host for host in message.joined if not homes.knows(host))
+    if message.previous:
+        return f.HostsSeen(message.version, joined, tuple(filter(homes.knows, message.left)))
+    every, found = (*sorted(homes.members), *homes.waiting), frozenset(message.joined)
+    left = sorted(host for host in every if host not in found and homes.knows(host))
+    return f.HostsSeen(message.version, joined, tuple(left))
+
+
+def home_step(slice_: Slice, at: At) -> Decision | None:
+    """Free the numbers of members that have ended, and give free ones to hosts without one."""
+    homes = slice_.homes
+    if homes is None or not (homes.leaving or homes.waiting):
+        return None
+    over = Bits(at.index.where(_is_over)) if at.index is not None else NO_MEMBERS
+    gone = homes.leaving & over
+    if gone:
+        return Decision(facts=(f.HomesLeft(gone),), because=HOST_LEFT)
+    if not homes.waiting:
+        return None
+    free = (slice_.waiting | over) - homes.placed - slice_.stopped
+    some = free.lowest(len(homes.waiting))
+    if not some:
+        return None
+    given = f.HomesGiven(some, homes.waiting[: len(some)])
+    sends = [*_created(slice_, some & slice_.waiting), *_run(slice_, some - slice_.waiting)]
+    because = counted(len(some), "host joined", many="hosts joined")
+    if len(some) < len(homes.waiting):
+        because = FULL % (len(homes.waiting) - len(some))
+    return Decision(facts=(given,), sends=tuple(sends), because=because)
+
+
+def _is_over(task: Task) -> bool:
+    ended = task.state in ENDED and task.admission == Admission.NONE
+    return ended and task.goal == TaskGoals.KILLED and task.renewal is None
+
+
+def _created(slice_: Slice, some: Bits) -> list[Send]:
+    return [
+        Send(
+            _crowd(slice_),
+            SetTaskGoal(slice_.version, slice_.goal, row.policy, spec, row.lot),
+            group & some,
+        )
+        for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=False))
+        if group & some
+    ]
+
+
+def _run(slice_: Slice, some: Bits) -> list[Send]:
+    """Members that have been the instances on other hosts, or are again those on theirs."""
+    if not some:
+        return []
+    goal = SetTaskGoal(slice_.version, slice_.goal, Policy(), 0, Key(""), fresh=True)
+    return [Send(_crowd(slice_), goal, some)]
+
+
+def _ended(slice_: Slice, some: Bits) -> list[Send]:
+    if not some:
+        return []
+    goal = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), HOST_LEFT)
+    return [Send(_crowd(slice_), goal, some)]
+
+
+def _crowd(slice_: Slice) -> Key:
+    return crowd_key(slice_.job.partition("/")[2], slice_.number)
+
+
+def asked_of_inventory(slice_: Slice) -> tuple[Send, ...]:
+    """The question which hosts match, until it is answered."""
+    homes = slice_.homes
+    if homes is None or homes.seen or slice_.goal not in WANTED:
+        return ()
+    return (homes.ask,)

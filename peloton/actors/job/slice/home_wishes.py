@@ -1,0 +1,84 @@
+"""What a slice of a daemon job makes of the news that a member's only host has no room for it.
+
+Turns the answer into notes, by member, as each has another host; and into a hold where the job is
+to have room before other work: the host then grants nothing to others until its instance has come.
+Such a hold lasts for two minutes, and is renewed by the repeats of the wish. Must not look for
+another host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from peloton.actors.host.hold_messages import HoldForTask
+from peloton.actors.job.slice.homes import Homes
+from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.task.messages import SLICE_SIZE, crowd_key
+from peloton.placement.messages import Placed, Unplaced
+from peloton.runtime.vocabulary import At, Bits, Send
+
+HOLD_S = 120.0
+HOLD_RENEWED_S = 60.0
+HOLDER = "daemon job"
+
+
+def at_home(homes: Homes, message: Placed) -> Bits:
+    """The members that still have the host which is proposed."""
+    pairs = zip(message.members, message.hosts, strict=True)
+    return Bits.of(*(member for member, host in pairs if homes.hosts.get(member) == host))
+
+
+def told_why(notes: WishNotes, message: Unplaced, *, members: Bits) -> WishNotes:
+    """The notes with why these members have no room."""
+    return msgspec.structs.replace(
+        notes, at_home=notes.at_home.update(dict.fromkeys(members, message.text))
+    )
+
+
+def launched(notes: WishNotes, members: Bits) -> WishNotes:
+    """The notes without what was said of these members, which have hosts now."""
+    return msgspec.structs.replace(
+        notes, at_home=_without(notes.at_home, members), held_at=_without(notes.held_at, members)
+    )
+
+
+def _without(known: Any, members: Bits) -> Any:
+    for member in members:
+        if member in known:
+            known = known.delete(member)
+    return known
+
+
+def held_first(
+    slice_: Slice, notes: WishNotes, *, members: Bits, at: At
+) -> tuple[tuple[Send, ...], WishNotes]:
+    """Orders to hosts to keep room for these members, unless they have one that lasts."""
+    homes = slice_.homes
+    if homes is None or not homes.of.first:
+        return (), notes
+    some = [one for one in members if notes.held_at.get(one, 0.0) + HOLD_RENEWED_S <= at.now]
+    if not some:
+        return (), notes
+    job = slice_.job.partition("/")[2]
+    crowd = crowd_key(job, slice_.number)
+    read = at.index.columns.read
+    sends = tuple(
+        Send(
+            homes.hosts[one],
+            HoldForTask(
+                f"{job}-{slice_.number * SLICE_SIZE + one}",
+                crowd,
+                one,
+                HOLDER,
+                HOLD_S,
+                slice_.specs[read("spec", one) or 0].run.resources,
+                until=at.now + HOLD_S,
+            ),
+        )
+        for one in some
+        if one in homes.hosts
+    )
+    held_at = notes.held_at.update(dict.fromkeys(some, at.now))
+    return sends, msgspec.structs.replace(notes, held_at=held_at)
