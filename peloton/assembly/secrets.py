@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from peloton.assembly.servers import cassandra_settings
 from peloton.failures import CannotStart
-from peloton.runtime.adapters.claimed_folder import SECRETS
+from peloton.runtime.adapters.claimed_folder import SECRETS_FILE
 from peloton.runtime.adapters.sqlite_secrets import SqliteSecrets
 from peloton.runtime.ports import JournalError, SecretStore
 from peloton.runtime.shells.secret_vault import SecretVault
@@ -16,7 +16,7 @@ from peloton.settings.config import BadSetting
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.secrets import read_keys
 
-NAME = "secrets.key_file"
+_SETTING = "secrets.key_file"
 
 
 def keys_of(settings: DaemonSettings) -> list[bytes]:
@@ -24,7 +24,7 @@ def keys_of(settings: DaemonSettings) -> list[bytes]:
     if settings.secrets.key_file is None:
         return []
     try:
-        return read_keys(settings.secrets.key_file, NAME)
+        return read_keys(settings.secrets.key_file, _SETTING)
     except BadSetting as error:
         raise CannotStart(str(error)) from error
 
@@ -45,7 +45,7 @@ def _store(settings: DaemonSettings) -> SecretStore:
     journal = settings.journal
     if journal.cassandra is None:
         assert journal.sqlite is not None
-        return SqliteSecrets(journal.sqlite.folder / SECRETS)
+        return SqliteSecrets(journal.sqlite.folder / SECRETS_FILE)
     from peloton.runtime.adapters import cassandra_session
     from peloton.runtime.adapters.cassandra_secrets import CassandraSecrets
 

@@ -11,7 +11,6 @@ read before the keeper came back, and sent after its "up", would be the last a h
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 import os
 import signal as signals
@@ -41,7 +40,6 @@ from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessR
 from peloton.backends.roster import Roster
 from peloton.backends.run_ids import RunIds
 from peloton.backends.secrets_first import (
-    NO_VALUES,
     SecretsFirst,
     SecretValues,
     no_secrets,
@@ -205,13 +203,16 @@ class ProcessBackend:
             self._epochs[name] = order.epoch
             runs.hello(name, order.epoch)
         wanted = wanted_of(order) if isinstance(order, m.StartRuns) else {}
-        self.secrets.then(name, functools.partial(self._obey, order, runs), wanted=wanted)
+        self.secrets.then(
+            name, lambda values: self._obey(order, runs, values=values), wanted=wanted
+        )
 
     def _obey(
         self,
         order: m.StartRuns | m.StopRuns | m.ListRuns,
         runs: ProcessRuns,
-        values: SecretValues = NO_VALUES,
+        *,
+        values: SecretValues,
     ) -> None:
         """Send it to the keeper; from the thread of `receive`, or that of the secrets."""
         name = _name(order.host)

@@ -19,6 +19,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, parse_pod
 from peloton.backends.keeper.kinds import KILLED
 from peloton.backends.keeper.secret_files import RunSecret
+from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.shells.secret_vault import SecretsUnavailable
 
 PAUSE_S = 2.0
@@ -167,14 +168,12 @@ class SecretsFirst:
         return found
 
     def _act(self, one: _Waiting, values: SecretValues) -> None:
-        try:
-            one.act(values)
-        except Exception as error:
+        done = attempt(lambda: one.act(values))
+        with self._change:
+            self._held[one.host] -= 1
+            if not self._held[one.host]:
+                del self._held[one.host]
+        if isinstance(done, Failure):
             # Its text may quote an order, and values are part of it.
-            _LOG.error("an order of %s failed: %s", one.host, type(error).__name__)  # noqa: TRY400
+            _LOG.error("an order of %s failed: %s", one.host, type(done.error).__name__)
             self._failed()
-        finally:
-            with self._change:
-                self._held[one.host] -= 1
-                if not self._held[one.host]:
-                    del self._held[one.host]

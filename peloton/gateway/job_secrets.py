@@ -35,7 +35,7 @@ BYTES_MAX = 512 * 1024
 NOT_SUPPORTED = "secrets not supported by cluster"
 NO_VOLUMES = "adding secret volumes directly in config is not allowed"
 FEWER = "fewer secrets than the job has: send each of them again"
-Sent = TypeVar("Sent", bound=Message)
+_Asked = TypeVar("_Asked", bound=Message)
 
 
 class GivenSecret(NamedTuple):
@@ -83,7 +83,7 @@ def _refuse_clash(paths: Sequence[str]) -> None:
         raise BadSecret(f"paths of secrets: {why}")
 
 
-def masked(sent: Sent, vault: SecretVault | None) -> Sent:
+def masked(sent: _Asked, vault: SecretVault | None) -> _Asked:
     """The request with a keyed digest in place of each value: all that may be kept of it."""
     secrets: Any = getattr(sent, "secrets", ())
     if not secrets:

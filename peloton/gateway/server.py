@@ -125,8 +125,8 @@ def build_server(
         notify=options.notify,
         strategies=options.strategies,
         images_run=options.images_run,
-        secrets=options.secrets,
     )
+    cluster_client.secrets = options.secrets
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)

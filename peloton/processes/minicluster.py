@@ -21,7 +21,7 @@ from peloton.processes import archive_options as kept
 from peloton.processes.gpu_option import auto_gpus, gpu_option, sizes_given, with_model
 from peloton.processes.notify_options import notify_of, notify_options
 from peloton.processes.sandbox_options import TypedSandboxes, sandbox_options, sandboxes_of
-from peloton.processes.secret_options import secret_options, secrets_of
+from peloton.processes.secret_options import secrets_key_option, secrets_of
 from peloton.processes.slack_options import slack_options
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
@@ -150,7 +150,7 @@ def command() -> click.Command:
     help="YAML file of permissions per pool (docs/access.md); without one everybody may do all.",
 )
 @notify_options
-@secret_options
+@secrets_key_option
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option(

@@ -14,14 +14,14 @@ import click
 from peloton.settings.config import BadSetting
 from peloton.settings.secrets import SecretsSetting, read_keys
 
-NAME = "--secrets-key"
+_OPTION = "--secrets-key"
 Taking = TypeVar("Taking", bound=Callable[..., Any])
 
 
-def secret_options(command: Taking) -> Taking:
+def secrets_key_option(command: Taking) -> Taking:
     """Add the option to a command."""
     option = click.option(
-        NAME,
+        _OPTION,
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="Keys for secrets of jobs, 32 bytes in base64 a line: `openssl rand -base64 32`. "
@@ -35,7 +35,7 @@ def secrets_of(options: Mapping[str, Any], texts: list[str]) -> SecretsSetting:
     file = options["secrets_key"]
     if file is not None:
         try:
-            read_keys(file, NAME)
+            read_keys(file, _OPTION)
         except BadSetting as error:
             texts += error.texts
     return SecretsSetting(key_file=file)
