@@ -201,7 +201,10 @@ class Storm:
         wait = "while [ ! -e {gate} ]; do sleep 0.5; done; " + SUCCEED
         short = "sleep 0.4; " + SUCCEED.format(notes=self.notes["short"])
         self.jobs["short"] = batch(client, "/short", SHORT, SHORT_CPU, short)
-        for name, pool, instances in (("lent", "/team/lent", LENT), ("owned", "/team/owner", OWNED)):
+        for name, pool, instances in (
+            ("lent", "/team/lent", LENT),
+            ("owned", "/team/owner", OWNED),
+        ):
             script = wait.format(gate=self.gates[name], notes=self.notes[name])
             self.jobs[name] = batch(client, pool, instances, CPU, script)
 
