@@ -285,20 +285,21 @@ def finish(storm: Storm, client: Client) -> None:
         assert noted(storm.notes[name]) == dict.fromkeys(range(instances), 1), name
     storm.roomy.restart(client)
     storm.kill_keeper()
-    for each in storm.services:
-        c.wait_for(lambda each=each: each.is_updated(client), f"the update of {each.name}")
-        c.wait_for(lambda each=each: each.is_well(client), f"{each.name} to be well")
+    services = storm.services
+    c.wait_for(lambda: all(each.is_updated(client) for each in services), "the workflows to end")
+    c.wait_for(lambda: all(each.is_well(client) for each in services), "the services to be well")
+    for each in services:
         assert each.up() == dict.fromkeys(range(INSTANCES), "new"), each.name
     agent = storm.jobs["agent"]
     c.wait_for(lambda: len(hosts_of(client, agent)) == HOSTS, "the daemon job to be everywhere")
     assert len(set(hosts_of(client, agent))) == HOSTS
-    services = INSTANCES * SMALL_CPU + HOSTS * 0.01
+    roomy = INSTANCES * SMALL_CPU + HOSTS * 0.01
     borrowed = INSTANCES * CPU
     expected = {
-        "/": services + borrowed, "/services": services, "/team": borrowed, "/team/lent": borrowed,
+        "/": roomy + borrowed, "/services": roomy, "/team": borrowed, "/team/lent": borrowed,
     }  # fmt: skip
     expected = {path: round(cpus, 3) for path, cpus in expected.items()}
     c.wait_for(lambda: use_of_pools(client) == expected, f"the pools to be charged {expected}")
-    for job in (agent, *(each.job for each in storm.services)):
+    for job in (agent, *(each.job for each in services)):
         client.tasks.stop(job)
     c.wait_for(lambda: not use_of_pools(client), "nothing to be charged any more")
