@@ -100,7 +100,7 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     maximum_unavailable: int = 0  # instances of a service; 0 for no limit
     inventories: int = 0  # whose hosts a daemon job follows
     room_first: bool = False  # hosts keep room for its instances before other work
-    progress_s: float = 0.0  # a workflow fails if for so long no instance is through; 0: never
+    progress_s: float | None = None  # a workflow fails if for so long no instance is through
 
     @property
     def is_service(self) -> bool:
