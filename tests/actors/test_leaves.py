@@ -11,6 +11,8 @@ import pytest
 from peloton.actors.job.record import Job
 from peloton.actors.job.slice.messages import TaskConfig
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.workflow.facts import WorkflowBegun, WorkflowUndone
+from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
 from peloton.actors.job.workflow.leaves import higher_leaves
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
 from peloton.actors.job.workflow.record import Workflow
@@ -41,3 +43,13 @@ def test_a_new_workflow_has_leave_for_its_batch(
     slices = -(-max(instances, span) // 1000)
     job = Job(Key("job/j"), spec, workflow=workflow, span=span, opened=slices)
     assert higher_leaves(job) == expected
+
+
+def test_slices_that_went_are_awaited_in_each_workflow() -> None:
+    """They have nothing to do, so no change of their instances would be tallied."""
+    job = Job(Key("job/j"), SPEC, opened=3)
+    begun = WorkflowBegun(WorkflowTypes.UPDATE, WorkflowOptions(), SPEC, 1.0)
+    job = WORKFLOW_EVOLVE[WorkflowBegun](job, begun) or job
+    assert dict(job.awaited) == {1: job.version, 2: job.version}
+    job = WORKFLOW_EVOLVE[WorkflowUndone](job, WorkflowUndone(2.0, "")) or job
+    assert dict(job.awaited) == {1: job.version, 2: job.version}

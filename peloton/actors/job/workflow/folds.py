@@ -65,7 +65,6 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         confirmed=Bits(),
         overrides=job.overrides if restarts else immutables.Map(fact.overrides),
         workflow=_in(workflow, first, at=fact.at),
-        awaited=awaited_of(job, version),
         past_workflows=past[-ENDED_KEPT_MAX:],
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
@@ -95,7 +94,7 @@ def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
         stopped=stopped,
         span=most if most > spec.instances else 0,
         opened=job.slices if job.slices > needed else 0,
-        awaited=job.awaited.update(dict.fromkeys(range(needed, job.slices), version)),
+        awaited=awaited_of(job, version).update(dict.fromkeys(range(needed, job.slices), version)),
     )
 
 
@@ -211,7 +210,6 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         workflow_version=job.workflow_version + fact.ordered,
         version=number,
         confirmed=Bits(),
-        awaited=awaited_of(job, number),
         waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
     )
