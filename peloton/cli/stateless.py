@@ -156,18 +156,19 @@ def refuse_secrets(path: str, data: str) -> None:
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-@click.option("--jobversion", "version", default="", help="Only the spec, of this version.")
+@click.option("--jobversion", "version", default="", help="Only the spec, if it is this version.")
 @click.option("--summaryonly", "summary_only", is_flag=True, help="Only what a listing says.")
 def get(job: str, version: str, summary_only: bool) -> None:
-    """Print JOB: its spec, its status and its newest workflow; or with --jobversion the spec that
-    it had at that version.
+    """Print JOB: its spec, its status and its newest workflow; or with --jobversion only its spec,
+    if that is of this version.
 
     \b
     peloton job stateless get web
     peloton job stateless get web --summaryonly
     peloton job stateless get web --jobversion 1-1-1
     """
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+    texts = {} if version else JOB_TEXTS  # the job may be there without this version
+    with connected() as peloton, refusal_texts(texts, job=job):
         answer = peloton.stateless.get(job, version=version, summary_only=summary_only)
     show(OutputForms(answer, default="yaml", names=lambda: [job]))
 
