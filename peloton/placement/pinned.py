@@ -83,7 +83,7 @@ class PinnedWishes:
         for member in [one for one in self._hosts.get(slice_, ()) if one not in wanted]:
             self._drop(slice_, member)
 
-    def expire(self, now: float) -> None:
+    def _expire(self, now: float) -> None:
         """Drop those whose slices did not repeat them in time; their host may be gone for good."""
         while self._seen:
             (slice_, member), seen_at = next(iter(self._seen.items()))
@@ -94,6 +94,7 @@ class PinnedWishes:
     def serve(self, wishes: list[Wish], now: float) -> tuple[list[Wish], list[Send]]:
         """The wishes whose members may run anywhere; and proposals to whoever waits and to the
         others, of what there is room for now."""
+        self._expire(now)
         sends: list[Send] = []
         news, self._news = self._news, {}
         if self._by_host:  # a proposal to another may be over, of which the host reports nothing
