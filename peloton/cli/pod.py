@@ -16,12 +16,12 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
+from peloton.cli.stateless import JOB_TEXTS
 from peloton.cli.values import COUNT, LIMIT, from_to, words
 from peloton.cli.watching import watched
 
 HERE = __name__
 TEXTS = {"NOT_FOUND": "Pod {pod} was not found: {m}"}
-JOB_TEXTS = {"NOT_FOUND": "Job {job} was not found: {m}"}
 
 pod = LazyGroup(
     name="pod",

@@ -15,7 +15,16 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.values import COUNT, DAYS, LIMIT, SPEC_FILE, header_text, labels, words
+from peloton.cli.values import (
+    COUNT,
+    DAYS,
+    LIMIT,
+    SPEC_FILE,
+    header_text,
+    labels,
+    opaque_option,
+    words,
+)
 from peloton.cli.watching import watched
 
 HERE = __name__
@@ -87,7 +96,7 @@ def show_version(answer: Any, text: str, *, job: str) -> None:
 @click.option("--secret-path", default="", hidden=True, help="Not supported.")
 @click.option("--secret-data", default="", hidden=True, help="Not supported.")
 @click.option("--start-paused", is_flag=True, help="Begin with no pod until it is resumed.")
-@click.option("--opaque-data", "opaque", default="", help="A text that is kept with the workflow.")
+@opaque_option
 @click.option(
     "--maxInstanceRetries",
     "max_instance_retries",

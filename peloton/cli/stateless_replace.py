@@ -16,7 +16,7 @@ from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.stateless import JOB_TEXTS, VERSION, show_version
-from peloton.cli.values import COUNT, SPEC_FILE, ranges_option
+from peloton.cli.values import COUNT, SPEC_FILE, opaque_option, ranges_option
 
 NEW_VERSION = "New EntityVersion: {v}"
 SPEC_TEXTS = {"INVALID_ARGUMENT": "Invalid job spec: {m}", **JOB_TEXTS}
@@ -27,8 +27,7 @@ def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--start-pods", is_flag=True, help="Start stopped pods, too."),
         click.option("--in-place", is_flag=True, help="Keep pods on their hosts."),
-        click.option("--opaque-data", "opaque", default="",
-                     help="A text that is kept with the workflow."),
+        opaque_option,
         click.option("--start-paused", is_flag=True, help="Begin with no pod until it is resumed."),
         click.option("--maxTolerableInstanceFailures", "max_tolerable_instance_failures",
                      default=0, type=COUNT, help="Failed pods with which it fails; 0: never."),
@@ -120,7 +119,7 @@ def rollback(
 @click.argument("job")
 @click.argument("version", metavar=VERSION, default="")
 @ranges_option
-@click.option("--opaque-data", "opaque", default="", help="A text that is kept with the workflow.")
+@opaque_option
 @click.option("--batch-size", "batch", default=0, type=COUNT, help="So many pods at a time.")
 @click.option("--in-place", is_flag=True, help="Keep pods on their hosts.")
 @dry_run_option

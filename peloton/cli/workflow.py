@@ -18,7 +18,7 @@ from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
 from peloton.cli.stateless_rows import WORKFLOWS_HEADER, enum_text, workflow_row
 from peloton.cli.task import INSTANCE
-from peloton.cli.values import COUNT, duration
+from peloton.cli.values import COUNT, duration, opaque_option
 from peloton.cli.watching import watched
 from peloton.printable import escaped
 
@@ -33,9 +33,6 @@ workflow = LazyGroup(
         "abort": LazyCommand(f"{HERE}:abort", "End it; what was changed stays so."),
         "events": LazyCommand(f"{HERE}:events", "What it did to one pod."),
     },
-)
-opaque_option = click.option(
-    "--opaque-data", "opaque", default="", help="A text that is kept with the workflow."
 )
 
 
