@@ -14,7 +14,7 @@ from peloton.cli import exits
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.stateless import TEXTS
+from peloton.cli.stateless import JOB_TEXTS
 from peloton.cli.values import SPEC_FILE
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def diff(job: str, spec: str) -> int:
     """
     from peloton.sdk.spec_diff import is_of_v1alpha
 
-    with spec_in(spec) as given, connected() as peloton, refusal_texts(TEXTS, job=job):
+    with spec_in(spec) as given, connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         found = of_pods if is_of_v1alpha(given) else of_instances
         instances, fields = found(peloton, job, given=given)
     show(

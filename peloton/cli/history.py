@@ -15,7 +15,7 @@ from peloton.cli import ops, task_texts
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected, refusal_texts
-from peloton.cli.stateless import TEXTS
+from peloton.cli.stateless import JOB_TEXTS
 from peloton.cli.stateless_rows import short
 from peloton.cli.watching import watched
 
@@ -62,7 +62,7 @@ def history(job: str) -> None:
     \b
     peloton job history web
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         rows = sorted(found(peloton, job), key=lambda row: row.at, reverse=True)
     show(
         OutputForms(

@@ -15,11 +15,11 @@ from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.stateless import TEXTS, VERSION, show_version
+from peloton.cli.stateless import JOB_TEXTS, VERSION, show_version
 from peloton.cli.values import COUNT, SPEC_FILE, ranges_option
 
 NEW_VERSION = "New EntityVersion: {v}"
-SPEC_TEXTS = {"INVALID_ARGUMENT": "Invalid job spec: {m}", **TEXTS}
+SPEC_TEXTS = {"INVALID_ARGUMENT": "Invalid job spec: {m}", **JOB_TEXTS}
 
 
 def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +105,7 @@ def rollback(
     \b
     peloton job stateless rollback web 2 1-1-1
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         from peloton.sdk.client import BatchOptions
 
         spec = peloton.stateless.get(job, version=version).job_info.spec
@@ -134,7 +134,7 @@ def restart(
     peloton job stateless restart web --batch-size 2 --wait
     peloton job stateless restart web -r 0:10
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         from peloton.cli.dry_run import instances_text
         from peloton.sdk.client import BatchOptions
 

@@ -15,7 +15,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand, PelotonCommand
 from peloton.cli.output import OutputForms, as_yaml, plain, show
 from peloton.cli.session import connected, refusal_texts
-from peloton.cli.stateless import TEXTS, VERSION, is_plain, show_version
+from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
 from peloton.cli.stateless_rows import WORKFLOWS_HEADER, enum_text, workflow_row
 from peloton.cli.task import INSTANCE
 from peloton.cli.values import COUNT, duration
@@ -49,7 +49,7 @@ def pause(job: str, version: str, opaque: str) -> None:
     \b
     peloton job stateless workflow pause web
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         answer = peloton.stateless.pause(job, version=version, opaque=opaque)
     show_version(answer, "Workflow paused. New EntityVersion: {v}", job=job)
 
@@ -60,7 +60,7 @@ def pause(job: str, version: str, opaque: str) -> None:
 @opaque_option
 def resume(job: str, version: str, opaque: str) -> None:
     """Go on with the pods of JOB as before the pause."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         answer = peloton.stateless.resume(job, version=version, opaque=opaque)
     show_version(answer, "Workflow resumed. New EntityVersion: {v}", job=job)
 
@@ -71,7 +71,7 @@ def resume(job: str, version: str, opaque: str) -> None:
 @opaque_option
 def abort(job: str, version: str, opaque: str) -> None:
     """End the workflow of JOB; what was changed stays so."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         answer = peloton.stateless.abort(job, version=version, opaque=opaque)
     show_version(answer, "Workflow aborted. New EntityVersion: {v}", job=job)
 
@@ -81,7 +81,7 @@ def abort(job: str, version: str, opaque: str) -> None:
 @click.argument("instance", type=INSTANCE)
 def events(job: str, instance: int) -> None:
     """What the newest workflow of JOB did to one INSTANCE, the newest first."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         answer = peloton.stateless.workflow_events(job, instance)
     show(
         OutputForms(
@@ -109,7 +109,7 @@ def status(job: str, follow: bool, within_s: float | None) -> int:
     \b
     peloton job stateless workflow status web --follow
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         if follow:
             return workflow_wait.follow(
                 peloton, job, within_s=within_s, say=lambda text: click.echo(escaped(text))
@@ -130,7 +130,7 @@ def list_workflows(job: str, limit: int) -> None:
     \b
     peloton job stateless list-workflows web
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         answer = peloton.stateless.workflows(job, limit=limit)
     show(
         OutputForms(
@@ -148,7 +148,7 @@ def list_workflows(job: str, limit: int) -> None:
 @click.option("--limit", default=10, type=COUNT, show_default=True, help="The newest of them.")
 def list_updates(job: str, limit: int) -> None:
     """Print the updates and restarts of JOB whole, the newest first."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         answer = peloton.stateless.workflows(job, limit=limit)
     if not is_plain():
         show(OutputForms(answer, names=lambda: [job]))
