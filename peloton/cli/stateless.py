@@ -17,9 +17,13 @@ from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.values import COUNT, DAYS, LIMIT, SPEC_FILE, header_text, labels, words
 from peloton.cli.watching import watched
+from peloton.sdk.errors import Conflict
 
 HERE = __name__
 JOB_TEXTS = {"NOT_FOUND": "Job {job} was not found: {m}"}
+VERSION_TEXTS = {"NOT_FOUND": "Job {job}: {m}"}
+"""For who names a version: the job is there, and that version may not be."""
+NOT_STOPPED = "job is not stopped"
 VERSION = "[ENTITYVERSION]"
 
 stateless = LazyGroup(
@@ -167,7 +171,8 @@ def get(job: str, version: str, summary_only: bool) -> None:
     peloton job stateless get web --summaryonly
     peloton job stateless get web --jobversion 1-1-1
     """
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+    texts = VERSION_TEXTS if version else JOB_TEXTS
+    with connected() as peloton, refusal_texts(texts, job=job):
         answer = peloton.stateless.get(job, version=version, summary_only=summary_only)
     show(OutputForms(answer, default="yaml", names=lambda: [job]))
 
@@ -294,7 +299,13 @@ def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
         if dry_run:
             would(f"would delete job {job}, {now_of(peloton, job)}", names=[job])
             return
-        answer = peloton.stateless.delete(job, version=version, force=force)
+        try:
+            answer = peloton.stateless.delete(job, version=version, force=force)
+        except Conflict as error:
+            if NOT_STOPPED in error.message:
+                stop = command("job", "stateless", "stop", job)
+                hint(f"next: {stop}, or --force, which ends its pods")
+            raise
     show(OutputForms(answer, text="Job deleted", names=lambda: [job]))
 
 

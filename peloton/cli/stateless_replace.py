@@ -13,9 +13,9 @@ import click
 from peloton.cli import exits, workflow_wait
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.options import PelotonCommand
-from peloton.cli.output import OutputForms, show
+from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.stateless import JOB_TEXTS, VERSION, show_version
+from peloton.cli.stateless import JOB_TEXTS, VERSION, VERSION_TEXTS, is_plain, show_version
 from peloton.cli.values import COUNT, SPEC_FILE, ranges_option
 
 NEW_VERSION = "New EntityVersion: {v}"
@@ -70,11 +70,20 @@ def replace(
         from peloton.sdk.client import BatchOptions
 
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
+            say_if_renamed(peloton, job, given)
             answer = peloton.stateless.replace(
                 job, given, pool=respool, version=version, how=BatchOptions(batch, **how)
             )
         show_version(answer, NEW_VERSION, job=job)
         return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
+
+
+def say_if_renamed(peloton: Any, job: str, given: Any) -> None:
+    """Warn of a spec with another name, which the service then has: the file may be a wrong one."""
+    if is_plain():
+        name, wanted = peloton.stateless.get(job, summary_only=True).summary.name, given.get("name")
+        if wanted and wanted != name:
+            hint(f"warning: the service {name} is called {wanted} from now on, as in the spec")
 
 
 @click.command("replace-diff", cls=PelotonCommand)
@@ -100,12 +109,14 @@ def replace_diff(job: str, spec: str, respool: str, version: str) -> None:
 def rollback(
     job: str, batch: int, version: str, wait: bool, within_s: float | None, **how: Any
 ) -> int:
-    """Give JOB the spec that it had at ENTITYVERSION, BATCH-SIZE pods at a time.
+    """Give JOB the spec that it had at ENTITYVERSION, BATCH-SIZE pods at a time. The cluster keeps
+    the newest spec only: an earlier one comes back by `replace` with its file, or of itself where
+    the replacement had --rollbackOnFailure.
 
     \b
-    peloton job stateless rollback web 2 1-1-1
+    peloton job stateless rollback web 2 3-1-1
     """
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+    with connected() as peloton, refusal_texts(VERSION_TEXTS, job=job):
         from peloton.sdk.client import BatchOptions
 
         spec = peloton.stateless.get(job, version=version).job_info.spec

@@ -13,7 +13,7 @@ from peloton.cli import exits, table, workflow_wait
 from peloton.cli.job_rows import time_of
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand, PelotonCommand
-from peloton.cli.output import OutputForms, as_yaml, plain, show
+from peloton.cli.output import OutputForms, as_yaml, hint, plain, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
 from peloton.cli.stateless_rows import WORKFLOWS_HEADER, enum_text, workflow_row
@@ -39,6 +39,13 @@ opaque_option = click.option(
 )
 
 
+def say_if_over(peloton: Any, job: str) -> None:
+    """Say that an order changes nothing: the cluster takes it, as the original does."""
+    info = workflow_wait.newest(peloton, job) if is_plain() else None
+    if info is not None and workflow_wait.is_over(info):
+        hint(f"warning: it is over already, and stays so: {workflow_wait.text_of(info)}")
+
+
 @click.command(cls=PelotonCommand)
 @click.argument("job")
 @click.argument("version", metavar=VERSION, default="")
@@ -50,6 +57,7 @@ def pause(job: str, version: str, opaque: str) -> None:
     peloton job stateless workflow pause web
     """
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        say_if_over(peloton, job)
         answer = peloton.stateless.pause(job, version=version, opaque=opaque)
     show_version(answer, "Workflow paused. New EntityVersion: {v}", job=job)
 
@@ -61,6 +69,7 @@ def pause(job: str, version: str, opaque: str) -> None:
 def resume(job: str, version: str, opaque: str) -> None:
     """Go on with the pods of JOB as before the pause."""
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        say_if_over(peloton, job)
         answer = peloton.stateless.resume(job, version=version, opaque=opaque)
     show_version(answer, "Workflow resumed. New EntityVersion: {v}", job=job)
 
@@ -72,6 +81,7 @@ def resume(job: str, version: str, opaque: str) -> None:
 def abort(job: str, version: str, opaque: str) -> None:
     """End the workflow of JOB; what was changed stays so."""
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        say_if_over(peloton, job)
         answer = peloton.stateless.abort(job, version=version, opaque=opaque)
     show_version(answer, "Workflow aborted. New EntityVersion: {v}", job=job)
 
