@@ -303,8 +303,7 @@ def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
             answer = peloton.stateless.delete(job, version=version, force=force)
         except Conflict as error:
             if NOT_STOPPED in error.message:
-                stop = command("job", "stateless", "stop", job)
-                hint(f"next: {stop}, or --force, which ends its pods")
+                error.args = (f"{error.message}: stop it first, or use --force",)
             raise
     show(OutputForms(answer, text="Job deleted", names=lambda: [job]))
 

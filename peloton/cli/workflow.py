@@ -39,11 +39,14 @@ opaque_option = click.option(
 )
 
 
-def say_if_over(peloton: Any, job: str) -> None:
-    """Say that an order changes nothing: the cluster takes it, as the original does."""
-    info = workflow_wait.newest(peloton, job) if is_plain() else None
-    if info is not None and workflow_wait.is_over(info):
-        hint(f"warning: it is over already, and stays so: {workflow_wait.text_of(info)}")
+def order(verb: str, job: str, *, said: str, **how: Any) -> None:
+    """Pause, resume or abort; one that is over takes it, and stays so, as in the original."""
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        before = workflow_wait.newest(peloton, job) if is_plain() else None
+        answer = getattr(peloton.stateless, verb)(job, **how)
+    show_version(answer, f"Workflow {said}. New EntityVersion: {{v}}", job=job)
+    if before is not None and workflow_wait.is_over(before):
+        hint(f"warning: it was over, and stays so: {workflow_wait.text_of(before)}")
 
 
 @click.command(cls=PelotonCommand)
@@ -56,10 +59,7 @@ def pause(job: str, version: str, opaque: str) -> None:
     \b
     peloton job stateless workflow pause web
     """
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
-        say_if_over(peloton, job)
-        answer = peloton.stateless.pause(job, version=version, opaque=opaque)
-    show_version(answer, "Workflow paused. New EntityVersion: {v}", job=job)
+    order("pause", job, said="paused", version=version, opaque=opaque)
 
 
 @click.command(cls=PelotonCommand)
@@ -68,10 +68,7 @@ def pause(job: str, version: str, opaque: str) -> None:
 @opaque_option
 def resume(job: str, version: str, opaque: str) -> None:
     """Go on with the pods of JOB as before the pause."""
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
-        say_if_over(peloton, job)
-        answer = peloton.stateless.resume(job, version=version, opaque=opaque)
-    show_version(answer, "Workflow resumed. New EntityVersion: {v}", job=job)
+    order("resume", job, said="resumed", version=version, opaque=opaque)
 
 
 @click.command(cls=PelotonCommand)
@@ -80,10 +77,7 @@ def resume(job: str, version: str, opaque: str) -> None:
 @opaque_option
 def abort(job: str, version: str, opaque: str) -> None:
     """End the workflow of JOB; what was changed stays so."""
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
-        say_if_over(peloton, job)
-        answer = peloton.stateless.abort(job, version=version, opaque=opaque)
-    show_version(answer, "Workflow aborted. New EntityVersion: {v}", job=job)
+    order("abort", job, said="aborted", version=version, opaque=opaque)
 
 
 @click.command(cls=PelotonCommand)

@@ -142,7 +142,7 @@ def paused_text(job: JobView) -> str:
     newest = job.workflows[0] if job.workflows else None
     if newest is None or newest.state != WorkflowStates.PAUSED:
         return ""
-    left = f"{newest.total - newest.done - newest.failed} of {newest.total} instances to go"
+    left = f"{newest.total - newest.done - newest.failed} of {newest.total} to go"
     what = f"its {newest.kind.name.lower()} to version {newest.version} is paused"
     return f"{what}, {left}: `peloton job stateless workflow resume` goes on"
 
