@@ -96,7 +96,9 @@ class LockFollower:
                 break
             if not isinstance(future.result(), Unavailable):
                 return future.result()
-            self._woken.wait(pause_s)
+            self._woken.clear()  # the answer has set it, too
+            if not self._leaving:
+                self._woken.wait(pause_s)
             pause_s = min(2 * pause_s, RETRY_S_MAX)
         return None
 

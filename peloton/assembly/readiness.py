@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 from peloton.actors.host.inventory.messages import HostView, ListHosts
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.runtime.shells.region import Region
@@ -50,7 +50,8 @@ class Readiness:
         return found
 
     def all_up(self, wanted: Collection[Key], *, alone: bool) -> bool:
-        """All wanted hosts are up, and the root pool counts all that are.
+        """All wanted hosts are up, and the root pool counts all that are, but for those that are
+        in maintenance: it counts them once that is completed.
 
         `alone`: there are no other hosts, so the root must count exactly these. In a fleet it may
         count more: an unreachable host keeps its capacity for a while.
@@ -60,7 +61,8 @@ class Readiness:
             return False
         total = Resources()
         for view in up:
-            total = total + view.summary.capacity
+            if view.maintenance == Maintenance.NONE:
+                total = total + view.summary.capacity
         answer = self._region.ask(ROOT, GetPool())
         self._wait([answer])
         pools = answer.result() if answer.done() else None

@@ -8,13 +8,14 @@ take what it could not find out for an outcome.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from peloton.actors.host.health_messages import HealthReported
 from peloton.actors.task.health_messages import HealthCheck
@@ -56,7 +57,8 @@ class HealthLoop:
         self._news = HealthNews()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._awaited: dict[int, asyncio.Future[Outcome]] = {}
-        self._numbers = itertools.count(1)
+        # A keeper outlives us: what an earlier daemon has asked it must not be taken for ours.
+        self._numbers = itertools.count(time.time_ns())
         self._probes = asyncio.Semaphore(PROBES_MAX)
         self._commands = asyncio.Semaphore(COMMANDS_MAX)
         self._repeat: asyncio.TimerHandle | None = None
@@ -66,24 +68,29 @@ class HealthLoop:
 
     def watch(self, watched: CheckedRun) -> None:
         """Check this run until it is dropped; one that is checked already is left as it is."""
-        self._loop.call_soon_threadsafe(self._begin, watched)
+        self._soon(self._begin, watched)
 
     def drop(self, runs: Iterable[str]) -> None:
         """These have ended, or are to."""
-        self._loop.call_soon_threadsafe(self._end, tuple(runs))
+        self._soon(self._end, tuple(runs))
 
     def noted(self, runs: Iterable[str], number: int) -> None:
         """Their tasks know of the change of this number."""
-        self._loop.call_soon_threadsafe(self._settle, tuple(runs), number)
+        self._soon(self._settle, tuple(runs), number)
 
     def answered(self, number: int, outcome: Outcome) -> None:
         """The outcome of the command of this number."""
-        self._loop.call_soon_threadsafe(self._received, number, outcome)
+        self._soon(self._received, number, outcome)
 
     def close(self) -> None:
         """Check nothing any more."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._soon(self._loop.stop)
         self._thread.join()
+
+    def _soon(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Orders may come until after the close: then there is nothing to do for them."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *arguments)
 
     # On the thread.
 

@@ -90,10 +90,11 @@ class PodPart:
 @dataclass(frozen=True, slots=True)
 class RunPod:
     """The containers of a run with several. `grace_s`: what the others have to end in, once one
-    has failed."""
+    has failed. `checked`: the one of which checks by commands have the variables."""
 
     containers: tuple[PodPart, ...]
     grace_s: float = 30.0
+    checked: str = ""
 
 
 @dataclass(frozen=True, slots=True)

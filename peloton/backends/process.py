@@ -467,7 +467,8 @@ def _pod(spec: m.RunSpec) -> km.RunPod | None:
         km.PodPart(one.name, one.value, one.shell, one.arguments, dict(one.environment), one.init)
         for one in spec.containers
     ]
-    return km.RunPod(tuple(parts), spec.kill_grace_s)
+    checked = spec.check.container if spec.check is not None else ""
+    return km.RunPod(tuple(parts), spec.kill_grace_s, checked)
 
 
 def _container_end(ended: km.EndedContainer) -> ContainerEnd:

@@ -7,6 +7,7 @@ the first. Must not report anything itself, nor outlive what a host would tell i
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable
 
 from peloton.actors.host import messages as m
@@ -27,6 +28,7 @@ class ProcessHealth:
         self._tell, self._order = tell, order
         self._checks: dict[str, HealthCheck] = {}
         self._loop: HealthLoop | None = None
+        self._lock = threading.Lock()  # a run that is over must not begin to be watched
         self._able = True  # whether the keeper checks by commands
         self._said = False
 
@@ -44,18 +46,20 @@ class ProcessHealth:
 
     def running(self, host: Key, run: str, *, started_at: float) -> None:
         """It runs, since then."""
-        check = self._checks.get(run)
-        if check is None:
-            return
-        if self._loop is None:
-            self._loop = HealthLoop(self._tell, self._can_order)
-        self._loop.watch(CheckedRun(host, run, check, started_at))
+        with self._lock:
+            check = self._checks.get(run)
+            if check is None:
+                return
+            if self._loop is None:
+                self._loop = HealthLoop(self._tell, self._can_order)
+            self._loop.watch(CheckedRun(host, run, check, started_at))
 
     def over(self, runs: Iterable[str]) -> None:
         """These have ended, or are to."""
-        dropped = [run for run in runs if self._checks.pop(run, None) is not None]
-        if dropped and self._loop is not None:
-            self._loop.drop(dropped)
+        with self._lock:
+            dropped = [run for run in runs if self._checks.pop(run, None) is not None]
+            if dropped and self._loop is not None:
+                self._loop.drop(dropped)
 
     def noted(self, message: HealthNoted) -> None:
         """The tasks of these runs know of a change."""

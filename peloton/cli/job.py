@@ -15,7 +15,6 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, as_yaml, command, hint, plain, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.unimplemented import entries
 from peloton.cli.values import SPEC_FILE, header_text
 from peloton.sdk.errors import BadSpec, Conflict, NotFound, Unsupported
 
@@ -55,8 +54,16 @@ job = LazyGroup(
         "active-list": LazyCommand(
             "peloton.cli.cached:active_jobs", "The ids of jobs that have not ended."
         ),
-    }
-    | entries("rolling-restart", "rolling-start", "rolling-stop"),
+        "rolling-restart": LazyCommand(
+            "peloton.cli.rolling:restart", "New runs of instances, a batch at a time."
+        ),
+        "rolling-start": LazyCommand(
+            "peloton.cli.rolling:start", "Start instances, a batch at a time."
+        ),
+        "rolling-stop": LazyCommand(
+            "peloton.cli.rolling:stop", "Stop instances, a batch at a time."
+        ),
+    },
 )
 
 

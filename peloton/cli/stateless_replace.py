@@ -15,7 +15,7 @@ from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.stateless import JOB_TEXTS, VERSION, VERSION_TEXTS, is_plain, show_version
+from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
 from peloton.cli.values import COUNT, SPEC_FILE, ranges_option
 
 NEW_VERSION = "New EntityVersion: {v}"
@@ -109,14 +109,14 @@ def replace_diff(job: str, spec: str, respool: str, version: str) -> None:
 def rollback(
     job: str, batch: int, version: str, wait: bool, within_s: float | None, **how: Any
 ) -> int:
-    """Give JOB the spec that it had at ENTITYVERSION, BATCH-SIZE pods at a time. The cluster keeps
-    the newest spec only: an earlier one comes back by `replace` with its file, or of itself where
-    the replacement had --rollbackOnFailure.
+    """Give JOB the spec that it had at ENTITYVERSION, BATCH-SIZE pods at a time.
+
+    Only the present spec is kept: for an earlier one, `replace` takes its file.
 
     \b
-    peloton job stateless rollback web 2 3-1-1
+    peloton job stateless rollback web 2 1-1-1
     """
-    with connected() as peloton, refusal_texts(VERSION_TEXTS, job=job):
+    with connected() as peloton:
         from peloton.sdk.client import BatchOptions
 
         spec = peloton.stateless.get(job, version=version).job_info.spec

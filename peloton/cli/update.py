@@ -5,7 +5,7 @@ Must not read the pool from the file: it is the path on the command line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -144,13 +144,12 @@ def create(
             job_checks.check(spec)
             if not override:
                 refuse_second(peloton, job)
-            answer = sent(
-                peloton,
-                job,
-                spec=spec,
-                pool=respool,
+            options = BatchOptions(batch, **how)
+            answer = by_the_newest(
+                lambda: peloton.updates.create(
+                    job, spec, pool=respool, version=version, how=options
+                ),
                 version=version,
-                how=BatchOptions(batch, **how),
             )
         made = answer.updateID.value
         show(OutputForms(answer, text=f"Job update {made} created", names=lambda: [made]))
@@ -168,11 +167,11 @@ def refuse_second(peloton: Client, job: str) -> None:
             raise Conflict(text)
 
 
-def sent(peloton: Client, job: str, *, spec: Any, version: int, **how: Any) -> Any:
-    """Send the update; without a version again, if somebody else was first."""
+def by_the_newest(send: Callable[[], Any], *, version: int) -> Any:
+    """The answer; without a version it is sent again, if somebody else was first."""
     for turn in range(1, TRIES + 1):
         try:
-            return peloton.updates.create(job, spec, version=version, **how)
+            return send()
         except BadSpec as error:
             if version or turn == TRIES or OTHER_VERSION not in str(error):
                 raise

@@ -30,8 +30,9 @@ class BadCheck(ValueError):
         self.field, self.text = field, text
 
 
-def to_check(sent: task.HealthCheckConfig) -> HealthCheck | None:
-    """The check; None of one that is not enabled. Raises BadCheck."""
+def to_check(sent: task.HealthCheckConfig, *, container: str = "") -> HealthCheck | None:
+    """The check, of a task or of one of its containers; None of one that is not enabled. Raises
+    BadCheck."""
     if not sent.enabled:
         return None
     config = task.HealthCheckConfig
@@ -47,6 +48,7 @@ def to_check(sent: task.HealthCheckConfig) -> HealthCheck | None:
         timeout_s=_seconds(sent.timeoutSecs, "timeoutSecs") or hm.TIMEOUT_S,
         max_failures=_failures(sent.maxConsecutiveFailures) or hm.MAX_FAILURES,
         unshared=by_command and sent.commandCheck.unshareEnvironments,
+        container=container if by_command else "",
     )
 
 

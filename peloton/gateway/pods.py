@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from peloton.actors.job.changes import NONE_TO_START, TERMINATED
 from peloton.actors.job.messages import InstancesOrdered, JobStopped, JobView
-from peloton.actors.job.slice.budget_messages import ASKED_JOB, VIOLATES_SLA
+from peloton.actors.job.slice.budget_messages import ASKED_JOB, VIOLATES_SLA, VIOLATES_TEXT
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.task.messages import TaskGoals, parse_pod
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
@@ -25,7 +25,6 @@ from peloton.gateway.texts import known_job, pod_name, pod_parts
 from peloton.runtime.vocabulary import Bits, Key, Refused
 
 NO_SUCH_POD = "pod not found"
-VIOLATES = "pod restart would violate SLA"
 
 
 class PodPlace(NamedTuple):
@@ -194,10 +193,10 @@ class PodService:
         if not isinstance(answer, Refused):
             return
         if answer.code == VIOLATES_SLA:
-            end(context, Code.ABORTED, text=VIOLATES)
+            end(context, Code.ABORTED, text=VIOLATES_TEXT)
         if answer.code == ASKED_JOB:
             # The slice has asked the job for what other slices do not use.
-            end(context, Code.UNAVAILABLE, text=VIOLATES, retry_s=RETRY_S)
+            end(context, Code.UNAVAILABLE, text=VIOLATES_TEXT, retry_s=RETRY_S)
         refuse(context, answer)
 
     def _order(self, place: PodPlace, *, again: bool, sent: Any, context: Context) -> None:

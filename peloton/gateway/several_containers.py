@@ -54,6 +54,18 @@ def containers_in(config: task.TaskConfig) -> pod.PodSpec | None:
     return _read(config.executor.data) if has_several(config) else None
 
 
+def checked_container(config: task.TaskConfig) -> str:
+    """Which of several containers the check of a config belongs to: the first, if none has it."""
+    try:
+        pod = containers_in(config)
+    except ValueError:
+        return ""  # which is refused with the containers
+    if pod is None or not pod.containers:
+        return ""
+    having = [one.name for one in pod.containers if one.HasField("liveness_check")]
+    return str([*having, pod.containers[0].name][0])
+
+
 @functools.lru_cache(maxsize=256)
 def _read(data: bytes) -> pod.PodSpec:
     try:

@@ -33,6 +33,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
+from peloton.gateway.opaque_data import opaque_of
 from peloton.gateway.pod_query import query_pods, stream_pods
 from peloton.gateway.requests import request_of
 from peloton.gateway.rollouts import events_of, instances_with_events, rollouts_of, wire_events
@@ -135,10 +136,11 @@ class StatelessJobs:
         spec = sent.restart_spec
         ranges = tuple((getattr(one, "from"), one.to) for one in spec.ranges)
         options = WorkflowOptions(batch=spec.batch_size, in_place=spec.in_place)
+        opaque = opaque_of(sent, context)
         answer = self._changed(
             sent,
             context,
-            command=lambda expected: RestartJob(ranges, options, expected, sent.opaque_data.data),
+            command=lambda expected: RestartJob(ranges, options, expected, opaque),
         )
         assert isinstance(answer, WorkflowOrdered), answer
         return svc.RestartJobResponse(version={"value": str(answer.version)})
@@ -191,7 +193,7 @@ class StatelessJobs:
         return svc.GetWorkflowEventsResponse(events=events)
 
     def _controlled(self, sent: Any, context: Context, *, order: WorkflowOrders) -> str:
-        opaque = sent.opaque_data.data
+        opaque = opaque_of(sent, context)
         answer = self._changed(
             sent,
             context,

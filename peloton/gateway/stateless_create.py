@@ -23,6 +23,7 @@ from peloton.gateway.job_create import (
     Creation,
     CreationWorkflow,
 )
+from peloton.gateway.opaque_data import opaque_of
 from peloton.gateway.pod_specs import NotBuilt, SecretVolume
 from peloton.gateway.stateless_specs import spec_path, spec_text, to_config_v0
 from peloton.gateway.translate_task import BadConfig
@@ -74,7 +75,9 @@ class ServiceCreation:
             request,
             context=self._context,
             path_of=lambda path: spec_path(path, self._sent.spec),
-            by=CreationWorkflow(_options(self._sent.create_spec), self._sent.opaque_data.data),
+            by=CreationWorkflow(
+                _options(self._sent.create_spec), opaque_of(self._sent, self._context)
+            ),
         )
 
     def _refuse_secrets(self) -> None:

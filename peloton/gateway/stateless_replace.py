@@ -15,6 +15,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.config_specs import spec_wanted
+from peloton.gateway.opaque_data import opaque_of
 from peloton.gateway.pod_specs import NotBuilt, SecretVolume
 from peloton.gateway.stateless_create import NO_SECRETS
 from peloton.gateway.stateless_specs import spec_text, to_config_v0
@@ -32,7 +33,7 @@ def replacement(
     """The command, without the version that the client expects."""
     if sent.secrets:
         end(context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
-    wanted = sent.update_spec
+    wanted, opaque = sent.update_spec, opaque_of(sent, context)
     config = replacing_config(cluster_client, sent.spec, view=view, context=context)
 
     def text_of(text: str) -> str:
@@ -48,9 +49,7 @@ def replacement(
         starts=wanted.start_pods,
         in_place=wanted.in_place,
     )
-    return ReplaceJob(
-        found.spec, tuple(found.pieces.items()), options, opaque=sent.opaque_data.data
-    )
+    return ReplaceJob(found.spec, tuple(found.pieces.items()), options, opaque=opaque)
 
 
 def replacing_config(

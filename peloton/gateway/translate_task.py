@@ -19,7 +19,13 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.health_checks import BadCheck, to_check
 from peloton.gateway.required_fields import missing_fields
 from peloton.gateway.run_as import UNKNOWN, RunAs
-from peloton.gateway.several_containers import CONTAINERS_MAX, NAME, containers_in, has_several
+from peloton.gateway.several_containers import (
+    CONTAINERS_MAX,
+    NAME,
+    checked_container,
+    containers_in,
+    has_several,
+)
 from peloton.placement.conditions import leaves
 from peloton.placement.messages import Constraint, Label
 
@@ -130,7 +136,7 @@ def _image_of_all(sent: task.TaskConfig, field: str, *, among: tuple[Container, 
 def _check(sent: task.TaskConfig, field: str) -> HealthCheck | None:
     """None of one that is not enabled; the message of an instance wins as a whole."""
     try:
-        return to_check(sent.healthCheck)
+        return to_check(sent.healthCheck, container=checked_container(sent))
     except BadCheck as bad:
         raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
 

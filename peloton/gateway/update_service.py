@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.job.messages import ControlWorkflow, JobStates, JobView, ReplaceJob
+from peloton.actors.job.workflow.decide import OTHER_CONFIG
 from peloton.actors.job.workflow.messages import (
     WorkflowOptions,
     WorkflowOrdered,
@@ -22,6 +23,7 @@ from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.config_specs import spec_wanted
 from peloton.gateway.named_jobs import existing_job, refuse
+from peloton.gateway.opaque_data import opaque_of
 from peloton.gateway.requests import request_of
 from peloton.gateway.rollouts import members, rollouts_of
 from peloton.gateway.texts import canonical, client_name, job_of_update
@@ -53,6 +55,8 @@ class UpdateService:
         config = job.JobConfig()
         config.CopyFrom(sent.jobConfig)
         version = config.changeLog.version
+        if not version:  # of the command it would be one that is not compared
+            end(context, Code.INVALID_ARGUMENT, text=OTHER_CONFIG)
         config.ClearField("changeLog")
         if not config.respoolID.value:
             config.respoolID.value = client_name(view.spec.pool)
@@ -62,7 +66,7 @@ class UpdateService:
             tuple(wanted.pieces.items()),
             options_of(sent.updateConfig),
             config=version,
-            opaque=sent.opaque_data.data,
+            opaque=opaque_of(sent, context),
         )
         request = request_of(sent, context)
         key = view.summary.job
@@ -131,7 +135,7 @@ class UpdateService:
 
     def _control(self, sent: Any, context: Context, *, order: WorkflowOrders) -> None:
         view, workflow = self._known(sent.updateId.value, context)
-        opaque = "" if order == WorkflowOrders.ROLL_BACK else sent.opaque_data.data
+        opaque = "" if order == WorkflowOrders.ROLL_BACK else opaque_of(sent, context)
         command = ControlWorkflow(order, number=workflow.number, opaque=opaque)
         key, request = view.summary.job, request_of(sent, context)
         answer = self._cluster_client.ask(key, command, context=context, request=request)
@@ -145,7 +149,8 @@ class UpdateService:
         if not job_id:
             end(context, Code.NOT_FOUND, text=UPDATE_NOT_FOUND)
         view = existing_job(self._cluster_client, job_id, context=context)
-        found = [one for one in view.workflows if update_name(view, one) == update_id]
+        named = update_id.lower()  # ids of jobs are known in either case
+        found = [one for one in view.workflows if update_name(view, one) == named]
         if not found:
             end(context, Code.NOT_FOUND, text=UPDATE_NOT_FOUND)
         return view, found[0]

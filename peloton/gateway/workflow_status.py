@@ -43,7 +43,8 @@ def workflow_info(
         found.restart_spec.batch_size = options.batch
         found.restart_spec.in_place = options.in_place
         for start, stop in workflow.ranges:
-            found.restart_spec.ranges.add(to=stop, **{"from": start})
+            # Closed, as all ranges in answers; those in requests are half-open.
+            found.restart_spec.ranges.add(to=stop - 1, **{"from": start})
     else:
         found.update_spec.CopyFrom(
             stateless.UpdateSpec(

@@ -45,7 +45,6 @@ class _Pin(NamedTuple):
     number: int
     known: KnownShape
     refused: int
-    seen_at: float
     never: bool | None = None
 
 
@@ -59,6 +58,7 @@ class PinnedWishes:
         self._reserved = reserved
         self._by_host: dict[Key, dict[Member, _Pin]] = {}
         self._hosts: dict[Key, dict[int, Key]] = {}  # by slice and member
+        self._seen: dict[Member, float] = {}  # when their slice last wished, the oldest first
         self._news: dict[Key, None] = {}  # hosts with pins that have reported
         self._stopped = ""  # why no host is proposed at all
 
@@ -85,6 +85,14 @@ class PinnedWishes:
         for member in [one for one in self._hosts.get(slice_, ()) if one not in wanted]:
             self._drop(slice_, member)
 
+    def expire(self, now: float) -> None:
+        """Drop those whose slices did not repeat them in time; their host may be gone for good."""
+        while self._seen:
+            (slice_, member), seen_at = next(iter(self._seen.items()))
+            if now < seen_at + KEPT_LOST_S:
+                return
+            self._drop(slice_, member)
+
     def serve(self, wishes: list[Wish], now: float) -> tuple[list[Wish], list[Send]]:
         """The wishes whose members may run anywhere; and proposals to whoever waits and to the
         others, of what there is room for now."""
@@ -94,10 +102,7 @@ class PinnedWishes:
             news |= dict.fromkeys(self._index.names[row] for row in self._index.news.rows)
         for host in news:
             for pin in [*self._by_host.get(host, {}).values()]:
-                if pin.seen_at + KEPT_LOST_S < now:
-                    self._drop(pin.slice, pin.member)  # its slice has not repeated it
-                else:
-                    sends += self._try(pin, now)
+                sends += self._try(pin, now)
         mine = False
         for wish in wishes:
             if wish.hosts:
@@ -116,7 +121,8 @@ class PinnedWishes:
         for member, host in zip(wish.members, wish.hosts, strict=True):
             self._drop(wish.slice, member)
             at = refused.get(host, -1)
-            sends += self._try(_Pin(wish.slice, member, host, wish.number, known, at, now), now)
+            self._seen[wish.slice, member] = now
+            sends += self._try(_Pin(wish.slice, member, host, wish.number, known, at), now)
         return sends
 
     def _try(self, pin: _Pin, now: float) -> list[Send]:
@@ -175,6 +181,7 @@ class PinnedWishes:
 
     def _drop(self, slice_: Key, member: int) -> None:
         host = self._hosts.get(slice_, {}).pop(member, None)
+        self._seen.pop((slice_, member), None)
         if host is None:
             return
         if not self._hosts[slice_]:

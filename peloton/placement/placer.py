@@ -132,6 +132,7 @@ class Placer:
         """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
         self.index.expire(now)
         self.kept.expire(now)
+        self.pinned.expire(now)
         self.gangs.expire(now)
         wishes: list[Wish] = []
         asked: list[AskRoom | AskGangRoom] = []

@@ -1,18 +1,21 @@
-"""Updates of services, by UpdateService of v0.
+"""Updates of services, by UpdateService of v0, and restarts, starts and stops by JobManager.
 
 Must not wait or print.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update import update_pb2 as update
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.sdk import jobs, specs
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.stateless import AT_ONCE, ENDED_WORKFLOWS, BatchOptions
+from peloton.sdk.tasks import Range, range_of
 from peloton.sdk.translate import inside
 from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
 
@@ -106,6 +109,29 @@ class UpdateCalls:
     def rollback(self, update_id: str) -> svc.RollbackUpdateResponse:
         """The configs before come back."""
         return self._call("RollbackUpdate", _about("RollbackUpdate", update_id), how=keyed(None))
+
+    def roll(
+        self,
+        verb: str,
+        wanted: str,
+        ranges: Sequence[Range] = (),
+        *,
+        version: int = 0,
+        batch: int = 0,
+    ) -> Any:
+        """New runs of instances of a service, or they are started or stopped, a batch at a time.
+
+        `verb`: `restart`, `start` or `stop`. Without ranges, of all; without a `version` by the
+        config that the job has now.
+        """
+        name = verb.capitalize()
+        request = getattr(job_pb2, f"{name}Request")(
+            id=jobs.job_id(wanted),
+            ranges=map(range_of, ranges),
+            resourceVersion=version or self.config_version(wanted),
+        )
+        getattr(request, f"{verb}Config").batchSize = batch
+        return self._wire.call(jobs.method(name), request, how=keyed(None))
 
     def _change(self, name: str, update_id: str, *, opaque: str) -> Any:
         request = _about(name, update_id)

@@ -286,3 +286,25 @@ def test_hosts_and_members_are_the_same_pairs_whatever_happens() -> None:
 def test_the_fact_that_a_slice_follows_is_kept_by_its_inventory() -> None:
     noted = inventory_facts.FollowerNoted(SLICE, 3, ALL)
     assert INVENTORIES.evolve[type(noted)](Inventory(), noted).followers[SLICE] == noted
+
+
+def test_a_slice_of_the_same_name_is_told_all_though_another_was_told_before() -> None:
+    """Its job was deleted, and made again with the same id: it knows no host."""
+    bench = Bench(a=host())
+    assert bench.told() == HostsTold(1, 1, 0, (A,))
+    bench.turn(UnfollowHosts(2))
+    assert bench.told() is None
+    bench.follow(1)
+    assert bench.told() == HostsTold(3, 1, 0, (A,))
+
+
+def test_while_nobody_follows_nothing_is_kept_of_hosts_that_change() -> None:
+    bench = Bench(a=host())
+    bench.told()
+    bench.turn(UnfollowHosts(1))
+    for number in range(3):
+        bench.put(f"h{number}", host())
+        bench.told()
+        bench.put(f"h{number}", None)
+        bench.told()
+    assert not bench.index.followed.changed

@@ -167,6 +167,44 @@ def test_an_order_to_give_back_waits_for_the_job_and_is_answered_in_any_case() -
     assert sum(len(some) for _, some in answer.going) == 2
 
 
+def test_two_orders_that_wait_for_the_job_are_both_answered_by_what_it_gives() -> None:
+    tasks, lots = crowd(ALL), (Key("lot/j/0/0"), Key("lot/j/0/1"))
+    tasks.columns.write("lot", Bits.of(2, 3).raw, value=lots[1])
+    state, notes = told(DownBudget(0, 5)), None
+    for lot in lots:
+        waits = turn(state, Evict(1, 1, Resources(), "for others"), tasks, lot, notes=notes)
+        assert not any(isinstance(send.message, Yielded) for send in waits.sends)
+        state, notes = waits.state, waits.notes
+    more = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=DownBudget(2, 5, 1))
+    given = turn(state, more, tasks, notes=notes)
+    answered = [send.to for send in given.sends if isinstance(send.message, Yielded)]
+    assert answered == [*lots], "neither waits for its lot to ask again"
+    assert not given.state.wished
+
+
+def test_a_restart_that_was_spared_leaves_an_order_its_wish() -> None:
+    tasks, lot = crowd(ALL), Key("lot/j/0/0")
+    waits = turn(told(DownBudget(0, 5)), Evict(1, 2, Resources(), "for others"), tasks, lot)
+    down = crowd(Bits.of(0, 1), Bits.of(2, 3))
+    found = turn(waits.state, RestartIfSpared(2), down, notes=waits.notes)
+    assert found.reply == MemberRestarted(wanted=True) and found.state.wished == 2
+    over = turn(found.state, Pursue(), down, notes=found.notes or waits.notes, now=9.0 + WISH_S)
+    assert [send.to for send in over.sends if isinstance(send.message, Yielded)] == [lot]
+
+
+def test_a_wish_that_is_over_is_over_though_members_look_for_hosts_in_the_same_turn() -> None:
+    wished = turn(told(DownBudget(0, 5)), WishToSpare(1), crowd(ALL), SLICE)
+    looks = Task(TaskGoals.RUNNING, TaskStates.WAITING, Policy(), 3, 1, Admission.ADMITTED)
+    tasks = crowd(Bits.of(0, 1, 2))
+    tasks.classes[looks] = Bits.of(3).raw
+    tasks.columns.add(Bits.of(3).raw)
+    tasks.columns.write("spec", Bits.of(3).raw, value=0)
+    now = 9.0 + WISH_S
+    over = turn(wished.state, Pursue(), tasks, notes=wished.notes, now=now)
+    assert not over.state.wished and over.notes.wished == Bits.of(3)
+    assert (KIND.recall_s(over.notes) or 0.0) > now, "it is not woken for what is over"
+
+
 def test_a_host_asks_until_the_runs_are_ending() -> None:
     spec = hm.RunSpec(Resources(UNIT), "x", asks=True)
     host = h.up()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from peloton.actors.host.messages import StartMaintenance
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.assembly.daemon import Daemon, ExternalServices
 from peloton.assembly.readiness import Readiness
@@ -21,6 +22,7 @@ from peloton.failures import CannotStart
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.ports import ClusterRecord, JournalRefused
 from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.vocabulary import key
 from peloton.settings.daemon import DaemonSettings, parse
 from peloton.settings.start_options import STANDARD_START, StartOptions
 from tests.adapters.test_daemon_wiring import (
@@ -112,6 +114,17 @@ def test_a_fleet_retires_no_host_by_itself(capsys: pytest.CaptureFixture[str]) -
         assert "not part of the cluster" not in capsys.readouterr().err
     finally:
         fleet.close()
+
+
+def test_a_daemon_is_ready_while_a_host_is_down_for_maintenance(tmp_path: Path) -> None:
+    """The root pool does not count it, and is not waited for."""
+    daemon, host = started(settings(tmp_path)), key("host", "a")
+    assert daemon._region.ask(host, StartMaintenance()).result(WAIT_S_MAX)
+    assert daemon.stop()
+    daemon = started(settings(tmp_path))
+    found = Readiness(daemon._region, daemon._inventories).hosts()
+    assert [view.summary.host for view in found if view.maintenance] == [host]
+    assert daemon.stop()
 
 
 # ---- the data folder ----

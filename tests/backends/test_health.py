@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import http.server
 import threading
+import time
 from collections.abc import Iterator
+from queue import Queue
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,9 @@ from hypothesis import strategies as st
 from peloton.actors.host.health_messages import HealthReported
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
 from peloton.backends.check_progress import CheckProgress, Verdict
-from peloton.backends.health_loop import CheckedRun, first_after_s
+from peloton.backends.health_loop import CheckedRun, HealthLoop, first_after_s
 from peloton.backends.health_news import REPEAT_S, HealthNews
-from peloton.backends.http_probe import probe
+from peloton.backends.http_probe import _unverified, probe
 from peloton.backends.simulated_health import ILL, SimulatedHealth, moments
 from peloton.runtime.vocabulary import Key
 
@@ -116,12 +118,17 @@ def test_first_checks_wait_for_the_start_and_are_spread_after_a_restart() -> Non
 # ---- by HTTP ----
 
 
+asked = threading.Event()
+"""A server that does not answer has got its request."""
+
+
 class Server(http.server.BaseHTTPRequestHandler):
     """Answers with the status that the path names, or not at all."""
 
     def do_GET(self) -> None:  # noqa: N802
         word = self.path[1:]
         if word == "silent":
+            asked.set()
             self.server.hold.wait(30)  # type: ignore[attr-defined]
         elif word == "other":
             self.wfile.write(b"SSH-2.0\r\n")
@@ -169,6 +176,70 @@ def test_nobody_who_listens_is_no_health(port: int) -> None:
 def test_a_server_without_tls_is_none_of_https(port: int) -> None:
     ok, text = asyncio.run(probe(HttpProbe(port, "/200", "https"), 30.0))
     assert not ok and text.startswith(f"GET https://127.0.0.1:{port}/200: ")
+
+
+def test_probes_by_https_share_what_is_costly_to_make() -> None:
+    assert _unverified() is _unverified()
+    assert not _unverified().get_ca_certs(), "nobody verifies by them"
+
+
+# ---- the loop ----
+
+
+class Keeper:
+    """Takes orders of commands, and answers none by itself."""
+
+    def __init__(self) -> None:
+        self.told: Queue[bool] = Queue()
+        self.orders: Queue[int] = Queue()
+
+    def tell(self, host: Key, reported: HealthReported) -> None:
+        self.told.put(reported.runs[0].healthy)
+
+    def order(self, run: str, number: int, *, check: HealthCheck) -> bool:
+        self.orders.put(number)
+        return True
+
+
+def watching(keeper: Keeper) -> tuple[HealthLoop, int]:
+    """A loop, and the number of the first check that it has ordered."""
+    loop = HealthLoop(keeper.tell, keeper.order)
+    check = HealthCheck("x", initial_s=0.0, interval_s=0.001)
+    loop.watch(CheckedRun(HOST, "r", check, time.time()))
+    return loop, keeper.orders.get(timeout=30)
+
+
+def test_the_outcome_of_an_earlier_daemons_check_is_not_taken_for_a_later_ones() -> None:
+    """The keeper tells it the present owner of the host, whoever has asked."""
+    keeper = Keeper()
+    first, old = watching(keeper)
+    first.close()
+    second, number = watching(keeper)
+    try:
+        second.answered(old, (False, "too late"))
+        second.answered(number, (True, ""))
+        assert keeper.told.get(timeout=30) is True
+    finally:
+        second.close()
+
+
+def test_orders_after_the_close_have_no_effect() -> None:
+    loop, number = watching(Keeper())
+    loop.close()
+    loop.drop(["r"])
+    loop.noted(["r"], 1)
+    loop.answered(number, (True, ""))
+    loop.watch(CheckedRun(HOST, "r", HealthCheck("x"), 0.0))
+    loop.close()
+
+
+def test_a_server_that_does_not_answer_does_not_hold_up_the_close(port: int) -> None:
+    asked.clear()
+    loop, probed = HealthLoop(Keeper().tell, Keeper().order), HttpProbe(port, "/silent")
+    check = HealthCheck(http=probed, initial_s=0.0, timeout_s=3600.0)
+    loop.watch(CheckedRun(HOST, "r", check, time.time()))
+    assert asked.wait(30)
+    loop.close()  # else it takes an hour
 
 
 # ---- simulated ----

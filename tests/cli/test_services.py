@@ -180,6 +180,11 @@ def test_another_spec_is_rolled_out_and_back(shell: Shell) -> None:
     assert done.err.splitlines()[-1] == "RESTART to version 3 SUCCEEDED: 1 of 1 pods done"
     back = shell("job", "stateless", "rollback", "rolled", "0", "3-1-3")
     assert back.code == 0 and "New EntityVersion: " in back.out
+    gone = shell("job", "stateless", "rollback", "rolled", "0", "1-1-1")
+    assert (gone.code, gone.err.split(", only ")[0]) == (
+        66,
+        "rolled: version 1 of the spec is not kept",
+    )
 
     listed = rows(shell.done("job", "stateless", "list-workflows", "rolled"))
     assert [row[0] for row in listed[1:]][-3:] == ["RESTART", "UPDATE", "UPDATE"]
@@ -423,7 +428,23 @@ def test_an_update_of_v0_is_seen_and_controlled(shell: Shell) -> None:
     assert (nobody.code, nobody.err.strip()) == (66, "update not found")
     assert json.loads(shell.done("update", "cache", update))["state"] == "ABORTED"
     late = shell("update", "rollback", update)
-    assert (late.code, late.err.strip()) == (66, "no workflow found"), "only of the newest"
+    assert (late.code, late.err.strip()) == (66, "no workflow found"), "it is not the newest one"
+
+
+def test_a_service_of_v0_is_rolled_through(shell: Shell) -> None:
+    job = v0_service(shell, "through")
+    would = shell.done("job", "rolling-stop", "through", "1", "-r", "1", "--dry-run")
+    assert "would stop " in would
+    done = shell("job", "rolling-stop", "through", "1", "-r", "1", "--wait")
+    assert json.loads(done.out)["resourceVersion"] == "2"
+    assert shell.deployment.job(job).runtime.taskStats["KILLED"] == 1
+    stale = shell("job", "rolling-start", "through", "0", "--resourceVersion", "1")
+    assert stale.code == 65 and "invalid job configuration version" in stale.err
+    for number, verb in ((3, "start"), (4, "restart")):
+        name = shell.done("job", f"rolling-{verb}", "through", "0", "--wait", "-o", "name")
+        assert name.startswith(job)
+        assert shell.deployment.job(job).config.changeLog.version == number
+    assert shell.deployment.job(job).runtime.taskStats["RUNNING"] == 2
 
 
 # ---- differences and history ----

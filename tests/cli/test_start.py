@@ -44,7 +44,7 @@ print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
         "admin quarantine list --help",
         "jbo",
         "job get",
-        "job rolling-restart x 1",
+        "hostmgr disable-kill-tasks x 1",
         "task list x -r nonsense",
     ],
 )
@@ -83,7 +83,7 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "job rolling-restart a 1", "job rolling-stop -x", "hostmgr disable-kill-tasks",
+        "hostmgr disable-kill-tasks", "hostmgr disable-kill-tasks -x",
         "volume list",
     ],
 )  # fmt: skip
@@ -109,14 +109,14 @@ def test_help_hides_what_is_not_supported() -> None:
         for name, entry, command in entries_below(group)
         if command.callback is unimplemented.refuse
     }
-    assert {"rolling-start", "rolling-restart", "disable-kill-tasks", "volume"} <= found.keys()
+    assert {"disable-kill-tasks", "volume"} <= found.keys()
     assert all(found.values()), found
 
 
 def test_help_shows_what_one_can_use() -> None:
     out = typed("job", "--help").out
     assert "create" in out
-    assert "rolling-restart" not in out
+    assert "volume" not in typed("--help").out
     assert typed("job", "--help").code == 0
     assert typed().code == 64
 

@@ -130,6 +130,24 @@ def test_a_check_of_v1alpha_is_that_of_v0() -> None:
     assert found == HealthCheck(http=HttpProbe(80, "/p"), interval_s=7.0)
 
 
+@pytest.mark.parametrize(("checked", "whose"), [("web", "web"), ("db", "db"), ("web", "")])
+def test_a_command_for_a_pod_of_several_belongs_to_the_container_that_has_it(
+    checked: str, whose: str
+) -> None:
+    """A request by HTTP belongs to none: it needs no variables."""
+    check: dict[str, Any] = {"enabled": True}
+    if whose:
+        check |= {"type": "HEALTH_CHECK_TYPE_COMMAND", "command_check": {"command": "x"}}
+    else:
+        check |= {"type": "HEALTH_CHECK_TYPE_HTTP", "http_check": {"port": 80}}
+    names = ("web", "db")
+    sent = pod.PodSpec(containers=[{"name": name, "entrypoint": {"value": "x"}} for name in names])
+    at = names.index(checked)
+    sent.containers[at].liveness_check.CopyFrom(pod.HealthCheckSpec(**check))
+    found = to_config(to_task(sent, "spec"), "spec").check
+    assert found is not None and found.container == whose
+
+
 def view(state: str = "RUNNING", **fields: Any) -> InstanceView:
     """An instance that is checked, as its slice shows it."""
     checked = TaskConfig(

@@ -28,6 +28,8 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2_grpc
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.unimplemented import MODULES, SHORT
 from peloton.ops.v1 import ops_pb2
@@ -91,6 +93,7 @@ class Caller:
     def begin(self) -> None:
         """Make pools and a job: earlier requests may have changed or deleted those before."""
         deployment, self.begun = self.deployment, self.begun + 1
+        self.unlock()
         self.release()
         self.pool = deployment.make_pool(f"work{self.begun}", cpu=1.0)
         self.parent = deployment.make_pool(f"parent{self.begun}", cpu=1.0)
@@ -105,6 +108,11 @@ class Caller:
             f"job/{self.job}", f"task/{self.job}/0", f"respool/{self.pool}",
             f"slice/{self.job}/0", "host/a", "inventory/0", "job", "task",
         )  # fmt: skip
+
+    def unlock(self) -> None:
+        """End the lockdowns that calls have begun: all other calls would be refused for them."""
+        admin = admin_svc_pb2_grpc.AdminServiceStub(self.deployment.channel)
+        admin.RemoveLockdown(svc.RemoveLockdownRequest(components=[*svc.Component.values()]))
 
     def release(self) -> None:
         """Give back the hosts that calls have held: jobs would wait for them."""

@@ -16,6 +16,7 @@ from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as v1
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
+from peloton.gateway.opaque_data import OPAQUE_BYTES_MAX
 from tests.gateway.fleet_fixture import Deployment, default_config, refused
 from tests.gateway.service_specs import service_spec
 
@@ -82,6 +83,7 @@ def test_an_update_is_created_seen_and_done(deployment: Deployment, updates: Any
     assert seen.runtime.taskStats["RUNNING"] == 4
     listed = updates.ListUpdates(svc.ListUpdatesRequest(jobID={"value": job})).updateInfo
     assert [one.updateId.value for one in listed] == [name]
+    assert status(updates, name.upper()) == info.status
 
 
 def test_an_update_is_paused_resumed_and_aborted(deployment: Deployment, updates: Any) -> None:
@@ -128,6 +130,7 @@ def test_an_update_removes_instances_and_is_rolled_back(
     ("change", "code", "text"),
     [
         ({"version": 7}, CODE.INVALID_ARGUMENT, "invalid job configuration version"),
+        ({"version": 0}, CODE.INVALID_ARGUMENT, "invalid job configuration version"),
     ],
 )
 def test_what_a_service_cannot_be_given(
@@ -212,7 +215,8 @@ def test_a_service_is_restarted_by_ranges(deployment: Deployment, jobs: Any) -> 
     assert found.status.type == stateless.WORKFLOW_TYPE_RESTART
     assert found.status.num_instances_completed == 1
     assert (found.status.version.value, found.status.prev_version.value) == ("2-1-2", "1-1-2")
-    assert found.restart_spec == spec and found.opaque_data.data == "mine"
+    closed = stateless.RestartSpec(batch_size=1, ranges=[{"from": 1, "to": 1}])
+    assert found.restart_spec == closed and found.opaque_data.data == "mine"
     states = [event.state for event in found.events]
     assert states == [
         stateless.WORKFLOW_STATE_SUCCEEDED,
@@ -438,3 +442,38 @@ def test_a_spec_is_patched(deployment: Deployment, jobs: Any) -> None:
     assert (after.description, after.sla.priority, after.instance_count) == ("new", 3, 1)
     assert after.name == before.name and after.default_spec == before.default_spec
     deployment.until(lambda: dict(deployment.job(job).runtime.taskStats) == {"RUNNING": 1})
+
+
+def test_what_is_kept_with_a_workflow_has_a_limit(
+    deployment: Deployment, jobs: Any, updates: Any
+) -> None:
+    job = running(deployment)
+    most = {"data": "é" * (OPAQUE_BYTES_MAX // 2)}
+    name = updates.CreateUpdate(update(deployment, job, startPaused=True)).updateID.value
+    version = known(jobs, job)
+    more = {"opaque_data": {"data": "x" * (OPAQUE_BYTES_MAX + 1)}}
+    text = f"opaque_data.data: {OPAQUE_BYTES_MAX + 1} bytes, the limit is {OPAQUE_BYTES_MAX}"
+    created = v1.CreateJobRequest(spec=service_spec(deployment.pool, 1), **more)
+    replaced = replacing(deployment, job, version, **more)
+    calls = [
+        (jobs.CreateJob, created),
+        (jobs.ReplaceJob, replaced),
+        *(
+            (getattr(jobs, call), sent_v1(call, job, version, **more))
+            for call in ("RestartJob", "PauseJobWorkflow", "ResumeJobWorkflow", "AbortJobWorkflow")
+        ),
+        *(
+            (
+                getattr(updates, call),
+                getattr(svc, f"{call}Request")(updateId={"value": name}, **more),
+            )
+            for call in ("PauseUpdate", "ResumeUpdate", "AbortUpdate")
+        ),
+    ]
+    for call, sent in calls:
+        refuses(CODE.INVALID_ARGUMENT, text, call, sent)
+    assert known(jobs, job) == version
+    sent = svc.PauseUpdateRequest(updateId={"value": name}, opaque_data=most)
+    updates.PauseUpdate(sent)
+    info = updates.GetUpdate(svc.GetUpdateRequest(updateId={"value": name})).updateInfo
+    assert info.opaque_data.data == most["data"]

@@ -130,3 +130,17 @@ def test_what_is_not_wanted_any_more_or_not_repeated_is_forgotten() -> None:
     bench.now = 100.0
     assert not bench.report(host("b", res(4), position=2))
     assert not len(bench.placer.pinned)
+
+
+def test_what_is_not_repeated_is_forgotten_though_its_host_never_reports_again() -> None:
+    """Its job may be deleted, and the host be gone."""
+    bench = Bench(host("a", res(0), capacity=res(4)), host("b", res(0), capacity=res(4)))
+    bench.wish(A, B)
+    bench.now = 30.0
+    bench.wish(A)
+    bench.now = 40.0
+    bench.report(host("c", res(0)))
+    assert len(bench.placer.pinned) == 1
+    bench.now = 70.0
+    bench.receive()
+    assert not len(bench.placer.pinned)

@@ -25,13 +25,14 @@ from peloton.actors.job.messages import (
     JobGoals,
     JobStates,
     ReplaceJob,
+    RestartJob,
     StartInstances,
     StartJob,
     StopJob,
 )
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.workflow.messages import WorkflowOptions
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE
 from peloton.chaos.cluster.checked import CheckedCluster
@@ -295,6 +296,25 @@ def test_it_is_stopped_started_restarted_and_deleted() -> None:
     cluster.run_for(5.0)
     assert not cluster.machines.running
     assert not any(each.followers for each in cluster.cells("inventory").values()), new
+
+
+def test_one_that_a_workflow_has_stopped_stays_so_whatever_hosts_join() -> None:
+    cluster = cluster_of()
+    job = started(cluster, daemon())
+    everywhere(cluster, job, *cluster.hosts)
+    stop = RestartJob(kind=WorkflowTypes.STOP, options=WorkflowOptions(batch=1))
+    cluster.ask(job, stop)
+    early = add(cluster, "early")
+    cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=60)
+    late = add(cluster, "late")
+    cluster.run_for(5.0)
+    assert not cluster.machines.running and cluster.job(job).workflows[0].completed_at
+    cluster.ask(job, StartJob())
+    everywhere(cluster, job, *cluster.hosts, early, late)
+    new = add(cluster, "new")
+    everywhere(cluster, job, *cluster.hosts, early, late, new)
+    cluster.run_for(5.0)
+    assert cluster.job(job).summary.state == JobStates.RUNNING
 
 
 def test_a_stopped_one_without_hosts_is_killed_at_once() -> None:

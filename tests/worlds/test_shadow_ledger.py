@@ -195,6 +195,11 @@ def test_refused_runs_count_on_unless_nobody_wants_another() -> None:
     assert told([*RUNNING, stopped, refused]).tasks[CROWD].runs == {0: 1}
 
 
+def test_the_runs_of_one_that_was_removed_and_is_added_again_count_on() -> None:
+    again = replace(CREATED, past=3)
+    assert told([tasks(again)]).tasks[CROWD].runs == {0: 4}
+
+
 def test_what_is_started_and_was_not_accepted_is_found() -> None:
     ledger = told(HELD)
     ledger._machines.started[f"{JOB}-0-1"] = HOST

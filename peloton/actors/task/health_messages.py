@@ -45,7 +45,8 @@ class HealthCheck(Value, frozen=True, gc=False, array_like=True):
 
     The first check begins `initial_s` after the process has started, each further one `interval_s`
     after the one before has ended. The run is ended after `max_failures` failures in a row.
-    `unshared`: the command does not get the variables of the run's own environment.
+    `unshared`: the command does not get the variables of the run's own environment. `container`:
+    whose variables a command gets, of a run with several.
     """
 
     command: str = ""
@@ -55,6 +56,7 @@ class HealthCheck(Value, frozen=True, gc=False, array_like=True):
     timeout_s: float = TIMEOUT_S
     max_failures: int = MAX_FAILURES
     unshared: bool = False
+    container: str = ""
 
 
 class HealthChanged(Message, frozen=True, gc=False, array_like=True):

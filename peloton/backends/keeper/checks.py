@@ -23,6 +23,7 @@ from .accounts import Account, Accounts
 from .disk import DISK, Disk
 from .kinds import KeeperRun, Record
 from .limits import Limits
+from .pods import container_pid, own_variables
 from .processes import Program, Spawner, SpawnFailed
 
 FOLDER = "checks"
@@ -30,6 +31,11 @@ MARK_SUFFIX = ".check"
 """Of the mark of a check's processes: they are no processes of the run that a keeper adopts."""
 UNDER_WAY_MAX = 256
 """Checks at once; one more is not carried out, and nothing is known of its outcome."""
+PRINTED_BYTES_MAX = 16 * 1024 * 1024
+"""What a check may print, looked at in each round: it is in nobody's disk limit."""
+_SANDBOX = "MESOS_SANDBOX"
+_PRINTED = f"killed, as it may print {PRINTED_BYTES_MAX // 1024**2} MB"
+_DEADLINES_MAX = 4 * UNDER_WAY_MAX
 _OUTPUT_BYTES_MAX = 4096
 _TEXT_MAX = 200
 _GATE, _OUTPUTS = "go", ("stdout", "stderr")
@@ -77,6 +83,11 @@ def read_request(sent: Record) -> CheckRequest:
     )
 
 
+def checked_event(run_id: str, asked: CheckRequest, *, ok: bool | None, text: str) -> Record:
+    """The answer to a request; `ok` is None where nothing is known."""
+    return {"a": "checked", "run": run_id, "number": asked.number, "ok": ok, "text": text}
+
+
 class Checks:
     """Of all runs of one keeper. `tell` takes what the daemon of a host is to be told."""
 
@@ -95,6 +106,7 @@ class Checks:
         self._owners: dict[str, _Owner] = {}
         self._by_pid: dict[int, _UnderWay] = {}
         self._deadlines: list[tuple[float, int, int]] = []
+        self._noisy: dict[int, None] = {}  # those killed for what they have printed
         self._swept = False
 
     @property
@@ -110,7 +122,8 @@ class Checks:
         """Keep what a check needs of a run that is being started, before that is dropped."""
         if run.checked:
             account = run.command.get("account")
-            self._owners[run.run_id] = _Owner(dict(run.command["environment"]), account)
+            own = own_variables(run) if run.pod else {}
+            self._owners[run.run_id] = _Owner({**own, **run.command["environment"]}, account)
 
     def ended(self, run: KeeperRun) -> None:
         """Its checks end with a run."""
@@ -140,6 +153,9 @@ class Checks:
         os.write(gate, b"\n")
         self._by_pid[pid] = _UnderWay(run, asked, folder, gate)
         heapq.heappush(self._deadlines, (now + asked.timeout_s, pid, asked.number))
+        if len(self._deadlines) > _DEADLINES_MAX:  # most are of checks that have long ended
+            self._deadlines = [one for one in self._deadlines if self._is_of(*one[1:])]
+            heapq.heapify(self._deadlines)
 
     def _program(
         self, run: KeeperRun, asked: CheckRequest, *, sandbox: str, folder: str
@@ -150,7 +166,7 @@ class Checks:
             **self._base,
             **(owner.account.environment if owner.account is not None else {}),
             **({} if asked.unshared else owner.environment),
-            "MESOS_SANDBOX": where,
+            _SANDBOX: where,
             processes.RUN_MARK: run.run_id + MARK_SUFFIX,
             processes.KEEPER_MARK: self._folder,
         }
@@ -161,17 +177,21 @@ class Checks:
         """Of a run that an earlier keeper started: what its first process began with."""
         wanted = run.command.get("as")
         account = self._accounts.of(wanted) if wanted is not None else None
-        environment = processes.environment(run.pid) if run.pid else {}
-        if run.live and processes.is_alive(run.pid, run.birth):
-            return _Owner(environment, account)
-        raise OSError("its run has ended")
+        pid = container_pid(run, self._folder) if run.pod else run.pid
+        environment = processes.environment(pid) if pid else {}
+        begun = _SANDBOX in environment  # else it is yet to execute its command
+        if not (begun and run.live and processes.is_alive(run.pid, run.birth)):
+            raise OSError("what it belongs to does not run")
+        owner = self._owners[run.run_id] = _Owner(environment, account)
+        return owner
 
     def reaped(self, pid: int, status: int) -> bool:
         """Whether this process was that of a check; if so, its outcome is told."""
         under_way = self._by_pid.pop(pid, None)
         if under_way is None:
             return False
-        failure = self._spawner.ended(pid)
+        failure, noisy = self._spawner.ended(pid), pid in self._noisy
+        self._noisy.pop(pid, None)
         run, asked, folder, gate = under_way
         text = self._output(folder)
         self._remove(folder, gate)
@@ -182,7 +202,7 @@ class Checks:
         else:
             how = f"exit status {status}" if status > 0 else f"signal {-status}"
             if status == -signal.SIGKILL:
-                how = f"killed, as it may take {asked.timeout_s:g} s"
+                how = _PRINTED if noisy else f"killed, as it may take {asked.timeout_s:g} s"
             self._answer(run, asked, ok=False, text=f"{how}: {text}" if text else how)
         return True
 
@@ -198,13 +218,20 @@ class Checks:
             _, pid, _ = heapq.heappop(self._deadlines)
             processes.signal_group(pid, signal.SIGKILL)
 
+    def kill_noisy(self) -> None:
+        """Kill the checks that would fill the disk: the journal is on it."""
+        for pid, under_way in self._by_pid.items():
+            path = f"{self._folder}/{under_way.folder}"
+            if any(_size(f"{path}/{name}") > PRINTED_BYTES_MAX for name in _OUTPUTS):
+                self._noisy[pid] = None
+                processes.signal_group(pid, signal.SIGKILL)
+
     def _is_of(self, pid: int, number: int) -> bool:
         found = self._by_pid.get(pid)
         return found is not None and found.asked.number == number
 
     def _answer(self, run: KeeperRun, asked: CheckRequest, *, ok: bool | None, text: str) -> None:
-        answer = {"a": "checked", "run": run.run_id, "number": asked.number, "ok": ok}
-        self._tell(run.host, {**answer, "text": text})
+        self._tell(run.host, checked_event(run.run_id, asked, ok=ok, text=text))
 
     # Its folder.
 
@@ -250,6 +277,13 @@ class Checks:
             self._disk.rmdir(path)
         except OSError:
             return
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def _last_line(path: str) -> str:

@@ -118,8 +118,8 @@ def end_of(
 def launch_record(run: KeeperRun) -> Record:
     """Without the environment: people put secrets there, and nobody needs it a second time."""
     kept = {name: run.command[name] for name in ("value", "shell", "arguments")}
-    if run.checked and "as" in run.command:
-        kept["as"] = run.command["as"]  # for the checks that a successor starts
+    if run.checked:  # for the checks that a successor starts
+        kept |= {name: run.command[name] for name in ("as", "checked") if name in run.command}
     record = {
         "is": "launch", "run": run.run_id, "host": run.host,
         "command": kept, "memory_mb": run.memory_mb,

@@ -55,6 +55,7 @@ class PodWatcher:
         # The keeper's own modules, which are beside this file.
         self._processes = import_module("keeper.processes")
         self._switching = import_module("keeper.switching")
+        self._replace_file = import_module("keeper.disk").replace_file
         accounts = import_module("keeper.accounts")
         self._path = str(told["status"])
         self._sandbox = str(told["sandbox"])
@@ -101,7 +102,7 @@ class PodWatcher:
             if self._start(one):
                 while one.runs:
                     self._step(LOOK_S)
-            if self._stop or self._failed is not None:
+            if self._stop or self._failed is not None or self._why_lost:
                 return
         for one in mains:
             if not self._start(one):
@@ -240,12 +241,7 @@ class PodWatcher:
             "why_lost": self._why_lost, "containers": rows,
         }  # fmt: skip
         try:
-            file = os.open(f"{self._path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            try:
-                os.write(file, json.dumps(told).encode())
-            finally:
-                os.close(file)
-            os.replace(f"{self._path}.new", self._path)
+            self._replace_file(self._path, json.dumps(told).encode())
         except OSError as trouble:
             os.write(2, f"the state of a pod is lost: {trouble.strerror}\n".encode())
         if not self._over:

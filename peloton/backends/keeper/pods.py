@@ -132,11 +132,13 @@ class Pods:
 
     def forget(self, run: KeeperRun) -> None:
         """Its end is in the journal."""
-        if run.pod:
+        if not run.pod:
+            return
+        for suffix in ("", ".new"):
             try:
-                self._disk.unlink(self._file(run))
+                self._disk.unlink(self._file(run) + suffix)
             except OSError:
-                return  # it had none, or the next keeper removes it
+                continue  # there is none, or the next keeper removes it
 
     def _file(self, run: KeeperRun) -> str:
         return f"{self._folder}/{FOLDER}/{run.run_id}"
@@ -173,6 +175,34 @@ class Pods:
 def _parts(run: KeeperRun) -> list[Record]:
     parts: list[Record] = run.command["parts"]
     return parts
+
+
+def own_variables(run: KeeperRun) -> dict[str, str]:
+    """Those of the container that is checked, while the run has not been started yet."""
+    name = run.command["checked"]
+    found: dict[str, str] = next(
+        (part["environment"] for part in _parts(run) if part["name"] == name), {}
+    )
+    return {**found, NAME_VARIABLE: name} if name else {}
+
+
+def container_pid(run: KeeperRun, folder: str) -> int:
+    """A process of the container that is checked, of a run that an earlier keeper started; 0 if
+    there is none. Not the watcher: its variables are the keeper's."""
+    name = run.command.get("checked", "")
+    for pid, found in processes.all_processes():
+        if found.session != run.pid or pid == run.pid or found.state in "ZX":
+            continue
+        if processes.marked_run(pid, folder) == run.run_id and _is_of(pid, name):
+            return pid
+    return 0
+
+
+def _is_of(pid: int, name: str) -> bool:
+    try:
+        return not name or processes.environment(pid).get(NAME_VARIABLE) == name
+    except OSError:
+        return False  # it has just ended
 
 
 def ended_at(told: Record | None) -> float:

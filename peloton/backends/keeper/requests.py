@@ -44,6 +44,7 @@ def run_of(host: str, request: Record) -> KeeperRun:
         parts = parts_of(pod)
         command |= {"parts": parts, "grace_s": amount_of(pod["grace_s"])}
         run.pod = [[part["name"], part["init"]] for part in parts]
+        command["checked"] = str(pod.get("checked", ""))
     return run
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from . import accounts, adoption, kinds, processes
 from .accounts import AccountUnusable
-from .checks import CheckMeans, CheckRequest, Checks
+from .checks import CheckMeans, CheckRequest, Checks, checked_event
 from .containers import Containers
 from .disk_use import DiskUse
 from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of, pod_exit_of
@@ -132,11 +132,14 @@ class Runs:
                 heapq.heappush(self._kills, (time.monotonic() + grace_s, run_id))
 
     def check(self, host: str, run_id: str, *, asked: CheckRequest) -> None:
-        """Check the health of a run; of one that does not run there is nothing to be told."""
+        """Check the health of a run; of one that does not run nothing is known, which is told at
+        once: who asks waits for an answer, and has others to ask for."""
         run = self.memory.runs.get(run_id)
         if run is not None and run.host == host and run.live and not run.kill_requested:
             sandbox = self.sandboxes.path(run_id)
             self.checks.begin(run, asked, sandbox=sandbox, now=time.monotonic())
+        else:
+            self.events.append((host, checked_event(run_id, asked, ok=None, text="not running")))
 
     def ack(self, run_ids: Iterable[str]) -> None:
         """Delete ended runs; their folders stay, so their ids stay taken. A run without one stays:

@@ -21,6 +21,7 @@ def check_all(runs: Runs) -> None:
     _watch_memory(runs)
     _watch_limits(runs)
     _end_strays(runs)
+    runs.checks.kill_noisy()
     runs.write_acks()
     runs.sandboxes.prune()
     runs.compact(JOURNAL_COMPACT_BYTES_MIN)
@@ -76,9 +77,10 @@ def _end_strays(runs: Runs) -> None:
     One whose run is unknown (it changed session and environment) is spared while any run is
     alive that may be its own, and not a round longer.
     """
+    helpers = {*runs.helper_pids}
     live = {run.run_id for run in runs.by_pid.values()} | runs.adopted.keys()
     for pid in processes.children():
-        if pid in runs.by_pid or pid in runs.helper_pids:
+        if pid in runs.by_pid or pid in helpers:
             continue
         found = processes.stat(pid)
         if found is None or found.state in "ZX" or found.session in runs.by_pid:

@@ -121,13 +121,13 @@ class ShadowLedger:
     # ---- tasks ----
 
     def created(self, entry: Entry, fact: tf.TaskCreated) -> None:
-        """Instances are created."""
+        """Instances are created; of one that was removed the numbers of runs go on."""
         tasks = self.tasks.setdefault(entry.key, SliceHoldings())
         _none(entry, tasks.existing, rule="R8a", text="exist already")
         tasks.existing |= entry.members
         self.goal(entry, fact)
         for member in Bits(entry.members):
-            tasks.runs[member] = 1
+            tasks.runs[member] = fact.past + 1
 
     def goal(self, entry: Entry, fact: tf.TaskCreated | tf.TaskGoalSet) -> None:
         """Whether a refused launch is tried again."""

@@ -80,6 +80,8 @@ def _pursued(
             break
         if len(steps) == PURSUE_STEPS_MAX:
             raise Unsettled(f"{kind.name} did not settle after {PURSUE_STEPS_MAX} steps: {steps}")
+        if step.notes is not None:
+            at = msgspec.structs.replace(at, notes=step.notes)
         step = kind.pursue(state, at)
     return TurnOutcome(state, facts, sends, reply, because, notes)
 

@@ -10,12 +10,21 @@ from typing import Any
 import pytest
 
 from peloton.actors.task.health_messages import HealthCheck
+from peloton.backends.keeper import checks
+from peloton.backends.keeper.accounts import Accounts
+from peloton.backends.keeper.checks import CheckMeans, CheckRequest, Checks
 from peloton.backends.keeper.group_places import find_place
+from peloton.backends.keeper.kinds import KeeperRun
+from peloton.backends.keeper.limits import Limits
+from peloton.backends.keeper.processes import Spawner
+from peloton.backends.keeper.programs import inherited
 from peloton.backends.keeper_messages import (
     HelloAnswered,
     KeeperRunsListed,
+    PodPart,
     RunChecked,
     RunLimits,
+    RunPod,
     RunStarted,
 )
 from tests.backends.keeper.conftest import HOST, alive, keeper_pid, until
@@ -76,6 +85,12 @@ def test_one_that_takes_too_long_is_killed_with_what_it_has_begun(daemon: Any) -
         until(lambda pid=pid: not alive(pid), "what the check has begun to end")
 
 
+def test_one_that_would_fill_the_disk_is_killed(daemon: Any) -> None:
+    begun(daemon)
+    found = outcome(daemon, "echo on >&2; head -c 17000000 /dev/zero; sleep 600", 1, 600.0)
+    assert (found.ok, found.text) == (False, "killed, as it may print 16 MB: on")
+
+
 def test_it_ends_with_its_run_and_then_nothing_is_known(daemon: Any) -> None:
     begun(daemon)
     daemon.runs.check(HOST, "r-0-1", number=1, check=HealthCheck("echo $$ > pid; sleep 600"))
@@ -96,6 +111,52 @@ def test_a_run_that_was_not_to_be_checked_is_not(daemon: Any) -> None:
 
 def test_a_daemon_learns_that_this_keeper_checks(daemon: Any) -> None:
     assert daemon.log.next_report(HelloAnswered).checks
+
+
+def test_one_of_what_does_not_run_is_answered_at_once(daemon: Any) -> None:
+    """Whoever asks has a few under way at a time, and would wait in vain."""
+    assert outcome(daemon, "true", 1).ok is None
+    begun(daemon)
+    daemon.runs.kill(HOST, "r-0-1", grace_s=60.0)
+    daemon.end("r-0-1")
+    assert outcome(daemon, "true", 2).ok is None
+
+
+def test_of_several_containers_it_has_the_variables_of_its_own(daemon: Any, folder: Path) -> None:
+    parts = [PodPart(name, f"touch {name}.up; {WAITS}", environment={"OWN": name}) for name in "ab"]
+    waits = PodPart("i", "true", init=True, environment={"OWN": "i"})
+    begun(daemon, pod=RunPod((waits, *parts), checked="b"), environment={"OWN_NOT": "all"})
+    show = "echo $OWN $OWN_NOT $PELOTON_CONTAINER_NAME"
+    assert outcome(daemon, show, 1).text == "b all b"
+    assert outcome(daemon, show, 2, unshared=True).text == ""
+    os.kill(keeper_pid(folder), signal.SIGKILL)
+    daemon.log.reports.clear()
+    daemon.log.next_report(KeeperRunsListed)
+    assert outcome(daemon, show, 3).text == "b all b", "of a successor, too"
+
+
+def test_times_of_checks_that_have_ended_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check may be allowed a day, and take a moment."""
+    monkeypatch.setattr(checks, "_DEADLINES_MAX", 4)
+    monkeypatch.chdir(tmp_path)
+    command = {"environment": {}, "value": "", "shell": True, "arguments": []}
+    run = KeeperRun("r-0-1", HOST, command=command, memory_mb=0.0)
+    run.pid, run.checked = os.getpid(), True
+    means = CheckMeans(Spawner(), Limits(str(tmp_path)), Accounts(os.geteuid()), inherited())
+    told: list[object] = []
+    of = Checks(str(tmp_path), lambda host, event: told.append(event), means=means)
+    of.started(run)
+    for number in range(10):
+        asked = CheckRequest(number, "true", 1.0 if number == 0 else 86400.0)
+        of.begin(run, asked, sandbox="", now=0.0)
+        if number:  # the first one goes on, as far as is known
+            pid = of.pids[-1]
+            assert of.reaped(pid, os.waitpid(pid, 0)[1])
+        assert len(of._deadlines) <= 5
+    assert len(told) == 9 and of.next_deadline() == 1.0
+    os.waitpid(of.pids[0], 0)
 
 
 @pytest.mark.skipif(NO_GROUPS, reason="no control groups here")

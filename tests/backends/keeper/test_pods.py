@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from peloton.backends.keeper import kinds
+from peloton.backends.keeper import kinds, pod_run
 from peloton.backends.keeper.group_places import find_place
+from peloton.backends.keeper.pods import Pods
 from peloton.backends.keeper_messages import (
     EARLIER_PODS,
     KeeperDown,
@@ -295,11 +298,47 @@ def test_containers_run_as_the_account_of_the_run(open_folder: Path, new_daemon:
         daemon.runs.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts programs as others")
+def test_where_an_init_container_cannot_become_its_account_no_other_begins(tmp_path: Path) -> None:
+    """Its process says so later, and the pod has failed by then."""
+    box, status = tmp_path / "box", tmp_path / "status"
+    box.mkdir()
+    account, marks = pwd.getpwnam(ACCOUNT), {"PELOTON_RUN_ID": "r", "PELOTON_KEEPER": "k"}
+    parts = [
+        {"name": name, "init": init, "value": "/bin/touch", "arguments": ["touch", f"{name}.up"],
+         "environment": marks}
+        for name, init in (("i", True), ("web", False))
+    ]  # fmt: skip
+    told = {
+        "status": str(status), "sandbox": str(box), "grace_s": 5.0, "containers": parts,
+        "account": [ACCOUNT, account.pw_uid, account.pw_gid, [account.pw_gid], ""],
+    }  # fmt: skip
+    (tmp_path / "told").write_text(json.dumps(told))
+    command = f"exec {sys.executable} -I -S {pod_run.__file__} 4< {tmp_path}/told"
+    subprocess.run(["setpriv", "--bounding-set=-setgid", "sh", "-c", command], check=True)
+    found = json.loads(status.read_text())
+    assert found["over"] and found["why_lost"].startswith("cannot become the account")
+    assert [bool(row[0]) for row in found["containers"]] == [True, False] and not found["ready_at"]
+
+
+def test_nothing_of_a_pod_is_kept_that_a_watcher_has_not_finished(tmp_path: Path) -> None:
+    (tmp_path / "pods").mkdir()
+    for name in ("r-0-1", "r-0-1.new"):
+        (tmp_path / "pods" / name).touch()
+    run = kinds.KeeperRun("r-0-1", "h", command={}, memory_mb=0.0)
+    run.pod = [["a", False]]
+    Pods(str(tmp_path)).forget(run)
+    assert not [*(tmp_path / "pods").iterdir()]
+
+
 @pytest.mark.parametrize(
     "parts",
     [
         [PodPart("a", "x"), PodPart("a", "y")],
         [PodPart("../a", "x")],
+        [PodPart("..", "x")],
+        [PodPart("/a", "x")],
+        [PodPart("a\n", "x")],
         [PodPart("", "x")],
         [init("a", "x")],
     ],

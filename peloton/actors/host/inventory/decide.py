@@ -94,9 +94,7 @@ def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     sends = tuple(Send(host, RecheckBackend()) for host in hosts.take_recovered())
     if deltas is not None:
         sends = (*sends, Send(PLACERS_ALL, deltas))
-    if inventory.followers:
-        found = hosts.followed.take(inventory.followers, hosts.hosts, version=at.position)
-        sends = (*sends, *found)
+    sends += hosts.followed.take(inventory.followers, hosts.hosts, version=at.position)
     if capacity is None:
         return sends
     return (*sends, Send(ROOT, Capacity(at.position, at.key, capacity)))

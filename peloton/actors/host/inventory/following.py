@@ -76,9 +76,10 @@ class FollowedHosts:
         """What is to be told since the last call."""
         if not self.changed and followers is self._followers:
             return ()  # asked whenever a run begins or ends
-        changed, self.changed, self._followers = self.changed, {}, followers
-        if len(self._told) > len(followers):
+        if followers is not self._followers:
+            # One that follows again, of a job made anew, knows nothing of what was told before.
             self._told = {key: told for key, told in self._told.items() if key in followers}
+        changed, self.changed, self._followers = self.changed, {}, followers
         sends: list[Send] = []
         all_of: dict[Constraint | None, list[Key]] = {}
         for follower in sorted(followers):

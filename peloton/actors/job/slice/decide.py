@@ -119,6 +119,9 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     if opening is not None and limits:
         facts.append(f.RunsLimited(opening.max_running_s))
     rolled = _rollout_facts(slice_, message, at)
+    if rolled and slice_.homes is not None:
+        downed = _downed(_fold(slice_, rolled).rollout) - _downed(slice_.rollout)
+        message = msgspec.structs.replace(message, stopped=message.stopped | downed)
     facts += rolled
     if opening is not None and opening.count > _fold(slice_, rolled).count:
         facts.append(f.SliceGrown(opening, _metered(message)))
@@ -223,6 +226,10 @@ def _going(slice_: Slice, message: m.SetSliceGoal) -> Bits:
 
 def _asleep(rollout: Rollout | None) -> Bits:
     return rollout.asleep if rollout is not None else NO_MEMBERS
+
+
+def _downed(rollout: Rollout | None) -> Bits:
+    return rollout.downed if rollout is not None else NO_MEMBERS
 
 
 def _woken(members: Bits, message: m.SetSliceGoal) -> Bits:

@@ -27,7 +27,7 @@ from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.facts import GangFormed, MembersEvicted, SpareWished
 from peloton.actors.job.slice.looks import ready_for_host
 from peloton.actors.job.slice.messages import AskLeavers, Evict
-from peloton.actors.job.slice.state import PendingEviction, Slice, WishNotes
+from peloton.actors.job.slice.state import EVOLVE, PendingEviction, Slice, WishNotes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION, Yielded
 from peloton.actors.respool.messages import LeaversFound
@@ -113,13 +113,32 @@ def _noted(order: PendingEviction, at: At, *, spare: bool) -> WishNotes:
     return msgspec.structs.replace(notes, evicting=(*others, order))
 
 
-def spared_step(slice_: Slice, at: At, *, last: bool = False) -> Decision | None:
-    """Carry out an order that waited for the job; `last`: with what it has given, if anything."""
+def unwished(slice_: Slice, at: At, *, but: Key | None = None) -> tuple[SpareWished, ...]:
+    """The fact that nothing more is wished of the job; none while an order of a lot, `but` of this
+    one, waits for that."""
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    waiting = [each for each in notes.evicting if each.spare]
-    if not waiting or not (last or spare_of(slice_, at.index)):
-        return None
-    return _decided(slice_, waiting[0], at, last=True)
+    waits = any(each.spare and each.lot != but for each in notes.evicting)
+    return (SpareWished(0),) if slice_.wished and not waits else ()
+
+
+def spared_step(slice_: Slice, at: At, *, last: bool = False) -> Decision | None:
+    """Carry out the orders that waited for the job; `last`: with what it has given, if anything."""
+    found: Decision | None = None
+    while (order := _first_waiting(at)) is not None and (last or spare_of(slice_, at.index)):
+        done = _decided(slice_, order, at, last=True)
+        for fact in done.facts:
+            slice_ = EVOLVE[type(fact)](slice_, fact) or slice_
+        at = msgspec.structs.replace(at, notes=done.notes)
+        before = found if found is not None else Decision()
+        facts, sends = (*before.facts, *done.facts), (*before.sends, *done.sends)
+        found = Decision(facts, sends, because=before.because or done.because, notes=done.notes)
+    return found
+
+
+def _first_waiting(at: At) -> PendingEviction | None:
+    """The first order that waits for the job."""
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    return next((each for each in notes.evicting if each.spare), None)
 
 
 def evict_nobody(message: Evict, at: At) -> Decision:
@@ -282,7 +301,7 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
     facts: tuple[Fact, ...] = (fact,)
     if slice_.budget is not None:
         facts = (*spared(slice_, members, by=SparedFor.PREEMPTION, index=at.index), fact)
-        facts = (*facts, SpareWished(0)) if slice_.wished else facts
+        facts = (*facts, *unwished(slice_, at, but=order.lot))
     if slice_.forming & members:
         # What is left of a gang could not start, and would keep others from starting: it is to be
         # admitted as one again.
@@ -292,7 +311,9 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
     notes: WishNotes | None = at.notes
     if notes is not None and notes.evicting:
         others = tuple(each for each in notes.evicting if each.lot != order.lot)
-        notes = msgspec.structs.replace(notes, evicting=others, wish_until=0.0)
+        notes = msgspec.structs.replace(notes, evicting=others)
+        if SpareWished(0) in facts:
+            notes = msgspec.structs.replace(notes, wish_until=0.0)
     return Decision(facts, (answer, *sends), because=f"{text} preempted", notes=notes)
 
 

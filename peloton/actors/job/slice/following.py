@@ -66,7 +66,7 @@ def home_step(slice_: Slice, at: At) -> Decision | None:
         return Decision(facts=(f.HomesLeft(gone),), because=HOST_LEFT)
     if not homes.waiting:
         return None
-    free = (slice_.waiting | over) - homes.placed - slice_.stopped
+    free = (slice_.waiting | over) - homes.placed - slice_.stopped - _being_stopped(slice_)
     some = free.lowest(len(homes.waiting))
     if not some:
         return None
@@ -76,6 +76,15 @@ def home_step(slice_: Slice, at: At) -> Decision | None:
     if len(some) < len(homes.waiting):
         because = FULL % (len(homes.waiting) - len(some))
     return Decision(facts=(given,), sends=tuple(sends), because=because)
+
+
+def _being_stopped(slice_: Slice) -> Bits:
+    """Members that a workflow stops: no host that joins meanwhile gets one of them."""
+    rollout = slice_.rollout
+    if rollout is None or not rollout.order.stops:
+        return NO_MEMBERS
+    left = NO_MEMBERS if rollout.order.over else rollout.order.members or NO_MEMBERS
+    return left | rollout.downed
 
 
 def _is_over(task: Task) -> bool:

@@ -23,7 +23,7 @@ from peloton.actors.job.slice.availability import (
     spared,
     told,
 )
-from peloton.actors.job.slice.evicting import spared_step, wishing
+from peloton.actors.job.slice.evicting import spared_step, unwished, wishing
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
@@ -137,17 +137,14 @@ def restart(slice_: Slice, message: b.RestartIfSpared, at: At) -> Decision:
         return _refused(slice_)
     order = GiveWay(task.run, KillCause.SPARED_RESTART, RESTART_TEXT)
     first = spared(slice_, member, by=b.SparedFor.RESTART, index=at.index)
+    used = unwished(slice_, at)
     return Decision(
-        facts=(*first, f.RestartGiven(message.member), *_used(slice_)),
+        facts=(*first, f.RestartGiven(message.member), *used),
         sends=(Send(_crowd(slice_), order, member),),
         reply=b.MemberRestarted(wanted=True),
         because=RESTART_TEXT,
-        notes=_without_wish(at) if slice_.wished else None,
+        notes=_without_wish(at) if used else None,
     )
-
-
-def _used(slice_: Slice) -> tuple[Fact, ...]:
-    return (f.SpareWished(0),) if slice_.wished else ()
 
 
 def _without_wish(at: At) -> WishNotes | None:

@@ -164,14 +164,14 @@ def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
 
 
 def _restarts(slice_: Slice, fact: f.RestartsOrdered) -> Slice:
-    rollout = slice_.rollout
-    if rollout is not None and rollout.downed:
-        downed = rollout.downed - fact.held - fact.reviving
-        slice_ = _rolled(slice_, lambda one: msgspec.structs.replace(one, downed=downed))
     return _without_spare(msgspec.structs.replace(slice_, held=fact.held, reviving=fact.reviving))
 
 
 def _goal(slice_: Slice, fact: f.SliceGoalSet) -> Slice:
+    rollout = slice_.rollout
+    if rollout is not None and rollout.downed - fact.stopped:  # these are started
+        downed = rollout.downed & fact.stopped
+        slice_ = _rolled(slice_, lambda one: msgspec.structs.replace(one, downed=downed))
     after = msgspec.structs.replace(
         slice_,
         version=fact.version,
@@ -247,7 +247,17 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         homes=_homes_for(slice_, fact),
         gone=(slice_.gone | fact.dropped) - fact.added,
     )
-    return _without_gone(after)
+    return _without_gone(_with_free_down(after))
+
+
+def _with_free_down(slice_: Slice) -> Slice:
+    """The slice of a daemon job without numbers for hosts that join, once a stop has reached all of
+    its members that have hosts."""
+    rollout = slice_.rollout
+    if slice_.homes is None or rollout is None or not rollout.order.stops or rollout.targets:
+        return slice_
+    free = (rollout.order.members or NO_MEMBERS) - slice_.homes.placed
+    return _rolled(slice_, lambda one: msgspec.structs.replace(one, downed=rollout.downed | free))
 
 
 def _still_down(slice_: Slice, order: RolloutOrder) -> Bits:
@@ -281,7 +291,7 @@ def _stepped(slice_: Slice, state: StepStates, *, at: float, members: Bits) -> S
 
 
 def _taken(slice_: Slice, fact: f.MembersTaken) -> Slice:
-    after = _rolled(slice_, lambda rollout: r.taken(rollout, fact.members))
+    after = _with_free_down(_rolled(slice_, lambda rollout: r.taken(rollout, fact.members)))
     return _stepped(after, StepStates.TAKEN, at=fact.at, members=fact.members)
 
 

@@ -63,7 +63,9 @@ def higher_leaves(job: Job) -> tuple[tuple[int, int], ...]:
     if workflow is None or spec is None or not workflow.is_rolling:
         return ()
     known, bounds = tallies_of(job), bounds_of(job)
-    free = (workflow.options.batch or spec.instances) - sum(bounds.values())
+    # Of fewer instances, those that are to be removed are part of it.
+    every = max(spec.instances, job.span)
+    free = (workflow.options.batch or every) - sum(bounds.values())
     free += sum(tally.failed for tally in known.values())
     found: list[tuple[int, int]] = []
     for number in _in_order(job, known):

@@ -1,0 +1,290 @@
+"""Batch, stateless and daemon jobs on one real cluster, while much is done to it at once.
+
+A host drains and returns, services are updated, pools are edited so that one takes back what it is
+entitled to, the daemon and the keeper are killed. The runs' own notes say who was up when, and how
+often an instance succeeded; what the cluster says of itself counts for where it ends. Neither kill
+ends a run, so floors hold all the time. A job with volumes joins as one more `Service`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.api.v0.task import task_pb2 as task
+from peloton.sdk.client import Client
+from peloton.sdk.hosts import state_text
+from peloton.sdk.stateless import BatchOptions, is_over, state_of
+from tests.e2e import cluster as c
+
+HOSTS, INSTANCES, DOWN_MAX = 4, 6, 2
+SHORT, LENT, OWNED = 240, 6, 6
+"""Instances of the batch jobs: many short ones, those that give way, and those they give way to."""
+SHORT_CPU, SMALL_CPU, CPU = 0.05, 0.05, 0.5
+LENT_CPUS, OWNED_CPUS = (INSTANCES + LENT) * CPU, OWNED * CPU
+HEALTHY, RUNNING = task.HealthState.HEALTHY, task.TaskState.RUNNING
+TICKS = str(os.sysconf("SC_CLK_TCK"))
+SERVE = """
+say() { echo "$1 $PELOTON_INSTANCE_ID $WORD $2" >> NOTES; }
+trap 'read now rest < /proc/uptime; say down $now; exit 0' TERM
+say up $(awk '{ print $22 / TICKS }' /proc/$$/stat)
+touch well
+sleep 1000 & wait
+"""
+"""Up from when its process began, whenever it gets to say so; in seconds since the machine began."""
+SUCCEED = "trap '' TERM; echo $PELOTON_INSTANCE_ID >> {notes}"
+"""Who has noted it succeeds: nobody can end it between the note and its exit code."""
+
+
+class Service:
+    """A service whose instances note when they begin and when they are told to end."""
+
+    def __init__(self, folder: Path, name: str, *, pool: str, cpu: float) -> None:
+        self.name, self.pool, self.cpu = name, pool, cpu
+        self.file, self.job = folder / name, ""
+
+    def spec(self, word: str) -> dict[str, Any]:
+        """Its spec by the config of this word."""
+        script = SERVE.replace("NOTES", str(self.file)).replace("TICKS", TICKS)
+        check = {
+            "enabled": True,
+            "type": "HEALTH_CHECK_TYPE_COMMAND",
+            "command_check": {"command": "test -e well"},
+            **dict.fromkeys(("initial_interval_secs", "interval_secs"), 1),
+            "timeout_secs": 20,
+        }
+        container = {
+            "resource": {"cpu_limit": self.cpu, "mem_limit_mb": 1.0, "disk_limit_mb": 1.0},
+            "entrypoint": {"value": script},
+            "environment": [{"name": "WORD", "value": word}],
+            "liveness_check": check,
+        }
+        return {
+            "name": self.name,
+            "owning_team": "team",
+            "instance_count": INSTANCES,
+            "sla": {"preemptible": True, "maximum_unavailable_instances": DOWN_MAX},
+            "default_spec": {"containers": [container]},
+        }
+
+    def create(self, client: Client) -> None:
+        self.job = str(client.stateless.create(self.pool, self.spec("old")).job_id.value)
+
+    def update(self, client: Client) -> None:
+        """Give all its instances the new config, two at a time."""
+        how = BatchOptions(batch=DOWN_MAX)
+        client.stateless.replace(self.job, self.spec("new"), pool=self.pool, how=how)
+
+    def is_updated(self, client: Client) -> bool:
+        """Whether its update is over; it must have succeeded."""
+        status = client.stateless.get(self.job).workflow_info.status
+        assert not is_over(status) or state_of(status) == "SUCCEEDED"
+        return is_over(status)
+
+    def is_well(self, client: Client) -> bool:
+        """Whether all its instances run and are healthy."""
+        found = client.tasks.list(self.job).result.value.values()
+        healthy = [one for one in found if one.runtime.healthy == HEALTHY]
+        return len(healthy) == INSTANCES
+
+    def lines(self) -> Iterator[tuple[str, int, str, float]]:
+        """What happened, to which instance, with which config, and when."""
+        for line in self.file.read_text().splitlines() if self.file.exists() else ():
+            what, instance, word, at = line.split()
+            yield what, int(instance), word, float(at)
+
+    def began(self, word: str) -> set[int]:
+        """The instances that began by this config."""
+        return {each[1] for each in self.lines() if each[0] == "up" and each[2] == word}
+
+    def up(self) -> dict[int, str]:
+        """The instances that are up, with their configs, and that no more than allowed were down
+        at once since all of them ran."""
+        up: dict[int, str] = {}
+        all_ran = False
+        # Of one tick, who began comes first: only then was another told to end.
+        for what, instance, word, at in sorted(
+            self.lines(), key=lambda each: (each[3], each[0] != "up")
+        ):
+            if what == "up":
+                up[instance] = word
+            else:
+                up.pop(instance, None)
+            all_ran = all_ran or len(up) == INSTANCES
+            down = {*range(INSTANCES)} - {*up}
+            assert not all_ran or len(down) <= DOWN_MAX, f"{self.name}: {down} are down at {at}"
+        return up
+
+
+def pool_config(path: str, limit: float, reserved: float) -> dict[str, Any]:
+    """A pool that only cpu is scarce in."""
+    limits = {"cpu": limit, "memory": 1000.0, "disk": 1000.0, "gpu": 0.0}
+    resources = [
+        {
+            "kind": kind,
+            "reservation": reserved if kind == "cpu" else 0.0,
+            "limit": most,
+            "share": 1.0,
+        }
+        for kind, most in limits.items()
+    ]
+    return {"name": path.rpartition("/")[2], "resources": resources}
+
+
+def batch(client: Client, pool: str, instances: int, cpu: float, script: str) -> str:
+    """The id of a batch job that may be preempted; it goes before services of its pool."""
+    resource = {"cpuLimit": cpu, "memLimitMb": 1.0, "diskLimitMb": 1.0}
+    config = {"resource": resource, "command": {"shell": True, "value": script}}
+    sla = {"preemptible": True, "priority": 1}
+    spec = c.job(instances, script, config=config, sla=sla)
+    return str(client.jobs.create(pool, spec).jobId.value)
+
+
+def noted(file: Path) -> Counter[int]:
+    """How often each instance has noted that it succeeds."""
+    return Counter(int(line) for line in file.read_text().split()) if file.exists() else Counter()
+
+
+def hosts_of(client: Client, job: str) -> list[str]:
+    """Where the instances of a job run."""
+    found = client.tasks.list(job).result.value.values()
+    return sorted(one.runtime.host for one in found if one.runtime.state == RUNNING)
+
+
+def host_states(client: Client) -> dict[str, str]:
+    return {each.hostname: state_text(each.state) for each in client.hosts.query().host_infos}
+
+
+def use_of_pools(client: Client) -> dict[str, float]:
+    """The cpus that are charged to each pool, but those of nobody."""
+    found: dict[str, float] = {}
+    for pool in client.pools.list().resourcePools:
+        for use in pool.usage:
+            if use.kind == "cpu" and use.allocation:
+                found[pool.path.value] = round(use.allocation, 3)
+    return found
+
+
+class Storm:
+    """All the jobs of one cluster, and what is done to it."""
+
+    def __init__(self, cluster: c.Cluster) -> None:
+        self.cluster, folder = cluster, cluster.folder
+        self.roomy = Service(folder, "roomy", pool="/services", cpu=SMALL_CPU)
+        self.borrower = Service(folder, "borrower", pool="/team/lent", cpu=CPU)
+        self.services = [self.roomy, self.borrower]
+        self.notes = {name: folder / name for name in ("short", "lent", "owned")}
+        self.gates = {name: folder / f"{name}.gate" for name in ("lent", "owned")}
+        self.jobs: dict[str, str] = {}
+
+    def create(self, client: Client) -> None:
+        """The pools, and jobs that fill them."""
+        for path, limit, reserved in (
+            ("/services", 4.0, 0.0),
+            ("/short", 6 * SHORT_CPU, 0.0),
+            ("/team", LENT_CPUS, OWNED_CPUS),
+            ("/team/lent", LENT_CPUS, 0.0),
+            ("/team/owner", CPU, 0.0),
+        ):
+            client.pools.create(path, pool_config(path, limit, reserved))
+        for each in self.services:
+            each.create(client)
+        agent = c.job(0, "exec sleep 1000")
+        agent.update(name="agent", type="DAEMON")
+        self.jobs["agent"] = str(client.jobs.create("/services", agent).jobId.value)
+        wait = "while [ ! -e {gate} ]; do sleep 0.5; done; " + SUCCEED
+        short = "sleep 0.4; " + SUCCEED.format(notes=self.notes["short"])
+        self.jobs["short"] = batch(client, "/short", SHORT, SHORT_CPU, short)
+        for name, pool, instances in (("lent", "/team/lent", LENT), ("owned", "/team/owner", OWNED)):
+            script = wait.format(gate=self.gates[name], notes=self.notes[name])
+            self.jobs[name] = batch(client, pool, instances, CPU, script)
+
+    def settled(self, client: Client) -> bool:
+        """Whether all that can run runs."""
+        return (
+            all(each.is_well(client) for each in self.services)
+            and len(set(hosts_of(client, self.jobs["agent"]))) == HOSTS
+            and len(hosts_of(client, self.jobs["lent"])) == LENT
+        )
+
+    def edit_pools(self, client: Client) -> None:
+        """From now on one of the team's pools is entitled to what the other one has."""
+        path = "/team/owner"
+        client.pools.update(path, pool_config(path, OWNED_CPUS, OWNED_CPUS))
+
+    def kill_keeper(self) -> None:
+        """What runs goes on."""
+        (lock,) = (self.cluster.folder / "data").rglob("lock")
+        os.kill(int(lock.read_text()), signal.SIGKILL)
+
+    def check_floors(self) -> None:
+        for each in self.services:
+            each.up()
+
+
+@pytest.mark.timeout(400)
+def test_floors_hold_and_goals_are_reached_whatever_is_done_at_once(tmp_path: Path) -> None:
+    with c.running(tmp_path, "--hosts", str(HOSTS)) as cluster:
+        storm = Storm(cluster)
+        with cluster.client() as client:
+            storm.create(client)
+            c.wait_for(lambda: storm.settled(client), "the jobs to run")
+            storm.edit_pools(client)
+            drained = hosts_of(client, storm.borrower.job)[0]
+            storm.roomy.update(client)
+            client.hosts.start_maintenance(drained)
+            c.wait_for(lambda: storm.roomy.began("new"), "the update to go on")
+            c.wait_for(lambda: noted(storm.notes["short"]), "the short ones to go on")
+        cluster.kill()
+        assert len(storm.roomy.began("new")) < INSTANCES, "the update was over before the kill"
+        assert len(noted(storm.notes["short"])) < SHORT, "they had ended before the kill"
+        cluster.start()
+        with cluster.client() as client:
+            go_on(storm, client, drained)
+            finish(storm, client)
+    storm.check_floors()
+
+
+def go_on(storm: Storm, client: Client, drained: str) -> None:
+    """The host goes down and returns, the pool gets back what it is entitled to."""
+    c.wait_for(lambda: host_states(client)[drained] == "down", "the host to be down")
+    client.hosts.complete_maintenance(drained)
+    c.wait_for(
+        lambda: len(hosts_of(client, storm.jobs["owned"])) == OWNED, "the pool to get its own back"
+    )
+    storm.check_floors()
+    storm.borrower.update(client)
+    storm.kill_keeper()
+    for gate in storm.gates.values():
+        gate.touch()
+
+
+def finish(storm: Storm, client: Client) -> None:
+    """Every goal is reached, and nothing more is charged or runs than what shall run."""
+    for name, instances in (("short", SHORT), ("lent", LENT), ("owned", OWNED)):
+        found = c.ended(client, storm.jobs[name])
+        assert found == ("SUCCEEDED", {"SUCCEEDED": instances}), name
+        assert noted(storm.notes[name]) == dict.fromkeys(range(instances), 1), name
+    for each in storm.services:
+        c.wait_for(lambda each=each: each.is_updated(client), f"the update of {each.name}")
+        c.wait_for(lambda each=each: each.is_well(client), f"{each.name} to be well")
+        assert each.up() == dict.fromkeys(range(INSTANCES), "new"), each.name
+    agent = storm.jobs["agent"]
+    c.wait_for(lambda: len(hosts_of(client, agent)) == HOSTS, "the daemon job to be everywhere")
+    assert len(set(hosts_of(client, agent))) == HOSTS
+    services = INSTANCES * SMALL_CPU + HOSTS * 0.01
+    borrowed = INSTANCES * CPU
+    expected = {
+        "/": services + borrowed, "/services": services, "/team": borrowed, "/team/lent": borrowed,
+    }  # fmt: skip
+    expected = {path: round(cpus, 3) for path, cpus in expected.items()}
+    c.wait_for(lambda: use_of_pools(client) == expected, f"the pools to be charged {expected}")
+    for job in (agent, *(each.job for each in storm.services)):
+        client.tasks.stop(job)
+    c.wait_for(lambda: not use_of_pools(client), "nothing to be charged any more")
