@@ -37,7 +37,7 @@ say up $(awk '{ print $22 / TICKS }' /proc/$$/stat)
 touch well
 sleep 1000 & wait
 """
-"""Up from when its process began, whenever it gets to say so; in seconds since the machine began."""
+"""Up from when its process began, whenever it gets to say so; in seconds since the boot."""
 SUCCEED = "trap '' TERM; echo $PELOTON_INSTANCE_ID >> {notes}"
 """Who has noted it succeeds: nobody can end it between the note and its exit code."""
 
@@ -201,7 +201,8 @@ class Storm:
         wait = "while [ ! -e {gate} ]; do sleep 0.5; done; " + SUCCEED
         short = "sleep 0.4; " + SUCCEED.format(notes=self.notes["short"])
         self.jobs["short"] = batch(client, "/short", SHORT, SHORT_CPU, short)
-        for name, pool, instances in (("lent", "/team/lent", LENT), ("owned", "/team/owner", OWNED)):
+        teams = (("lent", "/team/lent", LENT), ("owned", "/team/owner", OWNED))
+        for name, pool, instances in teams:
             script = wait.format(gate=self.gates[name], notes=self.notes[name])
             self.jobs[name] = batch(client, pool, instances, CPU, script)
 
