@@ -17,7 +17,7 @@ from typing import NamedTuple
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.assembly.backend_switch import BackendSwitch
 from peloton.assembly.default_pool import DefaultPool
-from peloton.assembly.first_messages import FirstMessages, configured
+from peloton.assembly.first_messages import FirstMessages, apart, configured
 from peloton.assembly.folders import (
     adopt_copy,
     behind_text,
@@ -338,6 +338,7 @@ class Daemon:
         if backend is not None:
             found = self._settings.backend.hosts
             hosts = {key("host", host.name): configured(host, backend.key) for host in found}
+            hosts = apart(hosts) if self._settings.backend.process is not None else hosts
         first = FirstMessages(
             self._region,
             hosts,

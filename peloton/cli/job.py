@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from peloton.sdk.client import Client
 
 TERMINAL = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
+ENDLESS = ("SERVICE", "DAEMON")
+"""Types of jobs for whose end nobody waits."""
 HERE = __name__
 
 job = LazyGroup(
@@ -109,7 +111,9 @@ def create(
     said = undecided_job(spec)
     if said:
         hint(said)
-    steps = (("job", "wait", made), ("task", "list", made), ("why", made))
+    steps = [("task", "list", made), ("why", made)]
+    if str(spec.get("type", "")).upper() not in ENDLESS:
+        steps.insert(0, ("job", "wait", made))
     hint("next: " + ", ".join(command(*args) for args in steps))
 
 

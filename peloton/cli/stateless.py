@@ -26,9 +26,11 @@ from peloton.cli.values import (
     words,
 )
 from peloton.cli.watching import watched
+from peloton.sdk.errors import Conflict
 
 HERE = __name__
 JOB_TEXTS = {"NOT_FOUND": "Job {job} was not found: {m}"}
+NOT_STOPPED = "job is not stopped"
 VERSION = "[ENTITYVERSION]"
 
 stateless = LazyGroup(
@@ -304,7 +306,12 @@ def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
         if dry_run:
             would(f"would delete job {job}, {now_of(peloton, job)}", names=[job])
             return
-        answer = peloton.stateless.delete(job, version=version, force=force)
+        try:
+            answer = peloton.stateless.delete(job, version=version, force=force)
+        except Conflict as error:
+            if NOT_STOPPED in error.message:
+                error.args = (f"{error.message}: stop it first, or use --force",)
+            raise
     show(OutputForms(answer, text="Job deleted", names=lambda: [job]))
 
 

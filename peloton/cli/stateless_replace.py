@@ -13,9 +13,9 @@ import click
 from peloton.cli import exits, workflow_wait
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.options import PelotonCommand
-from peloton.cli.output import OutputForms, show
+from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.stateless import JOB_TEXTS, VERSION, show_version
+from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
 from peloton.cli.values import COUNT, SPEC_FILE, opaque_option, ranges_option
 
 NEW_VERSION = "New EntityVersion: {v}"
@@ -69,11 +69,20 @@ def replace(
         from peloton.sdk.client import BatchOptions
 
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
+            say_if_renamed(peloton, job, given)
             answer = peloton.stateless.replace(
                 job, given, pool=respool, version=version, how=BatchOptions(batch, **how)
             )
         show_version(answer, NEW_VERSION, job=job)
         return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
+
+
+def say_if_renamed(peloton: Any, job: str, given: Any) -> None:
+    """Warn of a spec with another name, which the service then has: the file may be a wrong one."""
+    if is_plain():
+        name, wanted = peloton.stateless.get(job, summary_only=True).summary.name, given.get("name")
+        if wanted and wanted != name:
+            hint(f"warning: the service {name} is called {wanted} from now on, as in the spec")
 
 
 @click.command("replace-diff", cls=PelotonCommand)

@@ -29,6 +29,8 @@ from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.unschedulable import Unschedulable, lacks_text
 from peloton.runtime.vocabulary import Bits, Key, Send
 
+NOT_UP = "is not up"
+"""How the text about a host ends that is down."""
 Member = tuple[Key, int]
 """A slice, and one of its members."""
 
@@ -158,7 +160,7 @@ class PinnedWishes:
             text = f"its host {name} has just refused it"
             return Unschedulable(((MISMATCH_STATUS, 1),), text, False)
         if not index.up[row]:
-            return Unschedulable(((MISMATCH_STATUS, 1),), f"its host {name} is not up", True)
+            return Unschedulable(((MISMATCH_STATUS, 1),), f"its host {name} {NOT_UP}", True)
         if index.quarantines.left_out[row]:
             text = f"its host {name} is quarantined after failures of several jobs"
             return Unschedulable(((QUARANTINED, 1),), text, False)
