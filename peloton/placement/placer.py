@@ -19,13 +19,7 @@ from peloton.placement.gang_rooms import rooms_of
 from peloton.placement.gang_wishes import GangWishes
 from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
-from peloton.placement.kept_wishes import (
-    KEPT_WISHES_MAX,
-    GroupKey,
-    KeptWishes,
-    Turn,
-    split,
-)
+from peloton.placement.kept_wishes import KEPT_WISHES_MAX, GroupKey, KeptWishes, Turn, split
 from peloton.placement.labels import Ints
 from peloton.placement.lookups import Lookups
 from peloton.placement.messages import (
