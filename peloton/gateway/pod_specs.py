@@ -22,7 +22,6 @@ NETWORKS = (MesosPod.NetworkSpec.NETWORK_TYPE_INVALID, MesosPod.NetworkSpec.NETW
 """Those that need nothing: the host's."""
 _Form = TypeVar("_Form", bound=Message)
 _UNBUILT = {
-    "volume": "a persistent volume",
     "volumes": "a volume",
     "host_ports": "a port of the host",
 }
@@ -62,6 +61,8 @@ def to_task(sent: pod.PodSpec, field: str) -> task.TaskConfig:
         found.constraint.CopyFrom(_recast(task.Constraint, sent.constraint))
     if sent.HasField("restart_policy"):
         found.restartPolicy.maxFailures = sent.restart_policy.max_failures
+    if sent.HasField("volume"):
+        found.volume.CopyFrom(_recast(task.PersistentVolumeConfig, sent.volume))
     if sent.HasField("preemption_policy"):
         _put_policy(found, sent.preemption_policy)
     if sent.containers:

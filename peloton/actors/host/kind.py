@@ -13,6 +13,7 @@ from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
 from peloton.actors.host import view
+from peloton.actors.host import volume_messages as vm
 from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.devices import LEVEL_DEVICES
@@ -115,7 +116,13 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
-        messages={**m.MESSAGES, **hm.HOLD_MESSAGES, **mm.MOVE_MESSAGES, **SLACK_MESSAGES},
+        messages={
+            **m.MESSAGES,
+            **hm.HOLD_MESSAGES,
+            **mm.MOVE_MESSAGES,
+            **SLACK_MESSAGES,
+            **vm.VOLUME_MESSAGES,
+        },
         facts=FACTS,
         partition=_partition,
         deadline=deadline,
@@ -137,6 +144,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
             508: hm.ForeignKilled,
             509: hm.HeldForTask,
             510: hm.TaskHoldsReleased,
+            591: vm.VolumeDeleted,
         },
         view=view.waiting,
         schema=2,

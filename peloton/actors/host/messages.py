@@ -11,6 +11,7 @@ import math
 from typing import ClassVar
 
 from peloton.actors.host.foreign_names import shown_run
+from peloton.actors.host.volume_messages import RemoveVolumes, VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Constraint, Label, port_label
@@ -46,7 +47,8 @@ class Port(Value, frozen=True, gc=False, array_like=True):
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
     `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
-    runs of it than the launch allows. `asks`: its slice ends it where the host goes down.
+    runs of it than the launch allows. `asks`: its slice ends it where the host goes down. `volume`:
+    the host has that of the member already, or makes it with the grant.
     """
 
     resources: Resources
@@ -64,6 +66,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     apart: Label | None = None
     priority: int = 0  # of those on slack
     asks: bool = False
+    volume: VolumeConfig | None = None
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -396,5 +399,6 @@ BACKEND_MESSAGES: dict[int, type] = {
     5: PingBackend,
     6: AddHost,
     7: RemoveHost,
+    88: RemoveVolumes,
 }
 """Messages backends receive, by number, for backends that are reached through another daemon."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import NamedRuns, by_crowd, names_of
+from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.envelope import Envelope
@@ -60,6 +61,7 @@ class Machines:
         self.epochs: dict[Key, int] = {}
         self.cut_off: dict[Key, None] = {}  # machines out of reach, whose runs continue
         self.spoiled: dict[Key, None] = {}  # machines that start nothing
+        self.volumes: dict[tuple[Key, str], list[str]] = {}  # by host and name: who has written
         self._events: list[tuple[float, int, str, RunOutcome | None]] = []
         self._count = 0
 
@@ -92,6 +94,9 @@ class Machines:
         elif isinstance(message, m.ForgetRuns):
             for run in message.runs:
                 self.ended.pop(run, None)
+        elif isinstance(message, RemoveVolumes):
+            self._remove(host, message.volumes)
+            return [machine_report(host, VolumesRemoved(message.volumes))]
         return []
 
     def due(self, now: float) -> list[Envelope]:
@@ -146,6 +151,9 @@ class Machines:
             self.gone.pop(start.run, None)
             assert self.started.setdefault(start.run, message.host) == message.host
             self.running[start.run] = MachineProcess(message.host, start.spec.resources)
+            if start.spec.volume is not None:
+                volume = start.run.rpartition("-")[0]
+                self.volumes.setdefault((message.host, volume), []).append(start.run)
             if message.host in self.spoiled:
                 self._at(start.run, NOT_BEGUN, at=now)
                 continue
@@ -155,6 +163,14 @@ class Machines:
                 end_s = now + self.start_s + fate.duration_s
                 self._at(start.run, fate.outcome, at=end_s)
         return []
+
+    def _remove(self, host: Key, volumes: tuple[str, ...]) -> None:
+        for volume in volumes:
+            assert not any(run.rpartition("-")[0] == volume for run in self._runs_of(host))
+            self.volumes.pop((host, volume), None)
+
+    def _runs_of(self, host: Key) -> list[str]:
+        return [run for run, process in self.running.items() if process.host == host]
 
     def _list(self, message: m.ListRuns) -> m.RunsListed:
         """What was asked for as sets is listed as sets, all else by name, as real backends do."""

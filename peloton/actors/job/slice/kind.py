@@ -29,6 +29,8 @@ from peloton.actors.job.slice.facts import (
     RunsLimited,
     SliceGrown,
     SpareWished,
+    VolumeHomesGiven,
+    VolumeHomesLeft,
 )
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.following import asked_of_inventory
@@ -36,6 +38,12 @@ from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
+from peloton.actors.job.slice.volume_homes import list_homes
+from peloton.actors.job.slice.volume_messages import (
+    ListVolumeHomes,
+    VolumeHomesListed,
+    VolumeLeft,
+)
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
@@ -95,13 +103,19 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         phase=phase,
         final=is_final,
         recall_s=recall_with(policy),
-        inspect={m.ListInstances: list_instances, m.FindInstances: find_instances},
-        queries={501: m.ListInstances, 502: m.FindInstances},
+        inspect={
+            m.ListInstances: list_instances,
+            m.FindInstances: find_instances,
+            ListVolumeHomes: list_homes,
+        },
+        queries={501: m.ListInstances, 502: m.FindInstances, 583: ListVolumeHomes},
         answers={
             501: m.InstanceView,
             502: m.InstancesFound,
             503: m.InstanceEventsDropped,
             504: MemberRestarted,
+            585: VolumeHomesListed,
+            586: VolumeLeft,
         },
         lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
         fresh=_fresh,
@@ -118,6 +132,9 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
                 LEVEL_SERVICES,
             ),
             **dict.fromkeys((HostsSeen, HostsMissed, HomesGiven, HomesLeft), LEVEL_SERVICES),
+            **dict.fromkeys(
+                (VolumeHomesGiven, VolumeHomesLeft, VolumeHomesListed, VolumeLeft), LEVEL_SERVICES
+            ),
         },
     )
 

@@ -12,6 +12,7 @@ import msgspec
 
 from peloton.actors.host.inventory.messages import FollowTerms, HostsTold
 from peloton.actors.host.messages import Port
+from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.slice.budget_messages import (
     AskToEnd,
     DownBudget,
@@ -20,6 +21,7 @@ from peloton.actors.job.slice.budget_messages import (
     WishToSpare,
 )
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
+from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import (
@@ -82,6 +84,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     raw: bytes = b""
     max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
     kill_on_preempt: bool | None = None  # one that is preempted is not run again
+    volume: VolumeConfig | None = None
 
     def on_slack(self) -> TaskConfig:
         """The same of an instance of a revocable job: its cpu is slack."""
@@ -369,6 +372,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         kill_on_preempt=(
             own.kill_on_preempt if own.kill_on_preempt is not None else default.kill_on_preempt
         ),
+        volume=own.volume if own.volume is not None else default.volume,
     )
 
 
@@ -388,6 +392,7 @@ MESSAGES: dict[int, type] = {
     70: HostsTold,
     80: AskLeavers,
     81: ProveGang,
+    92: LeaveVolume,
 }
 
 

@@ -20,6 +20,7 @@ from peloton.actors.job.slice.budget_messages import DownBudget
 from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes, asked_anew
 from peloton.actors.job.slice.messages import StartsUsed
+from peloton.actors.job.slice.volume_homes import VOLUME_EVOLVE, VolumeHomes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import GangTerms
 from peloton.actors.task.messages import TaskGoals
@@ -73,6 +74,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     wished: int = 0  # how many more are to be down for what does not wait
     asks: int = 0  # how often there was something new to be wished of the job
     homes: Homes | None = None  # of a daemon job: its hosts
+    volumes: VolumeHomes | None = None  # where any config has a volume
 
     @property
     def waiting(self) -> Bits:
@@ -183,7 +185,7 @@ def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
     if fact.opening.hosts_of is not None:
         return msgspec.structs.replace(slice_, homes=Homes(fact.opening.hosts_of))
     if not fact.opening.gang:
-        return slice_
+        return _with_volumes(slice_) if fact.opening.service else slice_
     lots: dict[Key, Bits] = {}
     for row, some in zip(rows, members, strict=True):
         if row.lot_shape.gang:
@@ -213,12 +215,13 @@ def _grown(slice_: Slice, fact: f.SliceGrown) -> Slice:
         lots_made=slice_.lots_made,
     )
     closed = slice_.closed or (Bits(),) * len(slice_.specs)
-    return msgspec.structs.replace(
+    grown = msgspec.structs.replace(
         slice_,
         count=fact.opening.count,
         specs=(*slice_.specs, *rows),
         closed=(*closed, *members),
     )
+    return _with_volumes(grown) if fact.opening.service else grown
 
 
 def _limited(slice_: Slice, fact: f.RunsLimited) -> Slice:
@@ -307,7 +310,7 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         before=fact.before,
         updated=sum(len(members) for _, members in targets) + len(fact.current),
     )
-    return msgspec.structs.replace(
+    rolled = msgspec.structs.replace(
         slice_,
         count=max(slice_.count, fact.opening.count),
         specs=tuple(specs),
@@ -316,6 +319,7 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         lots_made=made,
         homes=_homes_for(slice_, fact),
     )
+    return _with_volumes(rolled)
 
 
 def _homes_for(slice_: Slice, fact: f.RolloutBegun) -> Homes | None:
@@ -361,6 +365,18 @@ def _homes(slice_: Slice, fact: Any) -> Slice:
     return msgspec.structs.replace(slice_, homes=homes, closed=closed if any(closed) else ())
 
 
+def _volumes(slice_: Slice, fact: Any) -> Slice:
+    assert slice_.volumes is not None
+    return msgspec.structs.replace(slice_, volumes=VOLUME_EVOLVE[type(fact)](slice_.volumes, fact))
+
+
+def _with_volumes(slice_: Slice) -> Slice:
+    """The slice as one that remembers homes, if any of its configs has a volume."""
+    if slice_.volumes is not None or not any(row.config.volume for row in slice_.specs):
+        return slice_
+    return msgspec.structs.replace(slice_, volumes=VolumeHomes())
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.SliceOpened: _opened,
     f.SliceGoalSet: _goal,
@@ -385,4 +401,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
         s, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed)
     ),
     **dict.fromkeys(HOMES_EVOLVE, _homes),
+    **dict.fromkeys(VOLUME_EVOLVE, _volumes),
 }

@@ -30,6 +30,7 @@ from peloton.actors.job.spec import (
     check_service,
     check_slack,
     check_spec,
+    resized,
 )
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
@@ -226,7 +227,8 @@ def _wrong(
         text = "rolling back the addition of instances is not supported yet"
         return Refused(NOT_BUILT, text, "updateSpec.rollbackOnFailure")
     return (
-        check_spec(spec)
+        resized(known, spec)
+        or check_spec(spec)
         or check_instances(spec, given, own=len(given))
         or check_slack(spec, given, level=level)
     )
