@@ -40,6 +40,7 @@ from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.job.slice.volume_homes import list_homes
 from peloton.actors.job.slice.volume_messages import (
+    LeaveVolume,
     ListVolumeHomes,
     VolumeHomesListed,
     VolumeLeft,
@@ -117,7 +118,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             585: VolumeHomesListed,
             586: VolumeLeft,
         },
-        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents)),
+        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents, LeaveVolume)),
         fresh=_fresh,
         since={
             **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
