@@ -8,7 +8,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.host.messages import CompleteMaintenance, HostGone, StartMaintenance
+from peloton.actors.host.messages import (
+    CompleteMaintenance,
+    ConfigureHost,
+    HostGone,
+    StartMaintenance,
+)
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.host.volume_messages import (
     NO_VOLUME,
@@ -32,8 +37,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, ClusterSetup, job_spec
-from peloton.chaos.cluster.machines import FAILURE, Fate
-from peloton.placement.messages import Constraint, Label
+from peloton.chaos.cluster.machines import FAILURE, MACHINE_BACKEND, Fate
 from peloton.runtime.vocabulary import Key, Refused
 
 FOR_EVER = Fate(None)
@@ -159,15 +163,12 @@ def test_it_waits_for_room_on_its_host() -> None:
     job = started(cluster, stateful(1))
     home = where(cluster, job)
     cluster.run_until(lambda: one(cluster, job).code == "RETRY", within_s=60)
-    here = Constraint("label", "host", Label("hostname", home.partition("/")[2]), "equal", 1)
-    full = HOST_CAPACITY.cpu // UNIT
-    others = job_spec(full, resources=Resources(UNIT), constraint=here)
-    other = cluster.create_job(others, "b")
-    all_run(cluster, other, full, within_s=20)
+    small = msgspec.structs.replace(HOST_CAPACITY, cpu=UNIT // 2)
+    cluster.tell(home, ConfigureHost(small, (), MACHINE_BACKEND))
     cluster.run_for(60.0)
     assert one(cluster, job).state == "PENDING"
-    assert one(cluster, job).because.startswith(f"its host {home.partition('/')[2]} lacks")
-    cluster.ask(other, StopJob())
+    assert one(cluster, job).because.startswith(f"its host {home.partition('/')[2]} ")
+    cluster.tell(home, ConfigureHost(HOST_CAPACITY, (), MACHINE_BACKEND))
     all_run(cluster, job, 1)
     assert writers(cluster, job) == {home: 2}
 
