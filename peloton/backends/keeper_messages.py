@@ -38,6 +38,13 @@ EARLIER_IMAGES = (
 """The same for runs that are containers."""
 
 
+EARLIER_VOLUMES = (
+    "this keeper is of an earlier version and would start the run without its volume: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""The same for runs that have volumes."""
+
+
 class BadRun(Exception):
     """A run that cannot be requested, and why."""
 
@@ -69,12 +76,21 @@ class RunContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class RunVolume:
+    """The volume of a run (`keeper/volumes.py`): where the run sees it, and how much it holds."""
+
+    name: str
+    path: str
+    mb: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
     (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
     `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
     Without `limits` it is in no control group, and its memory alone is watched. With `container`
-    it is one."""
+    it is one. `volume` is a directory of its own that outlives it."""
 
     run_id: str
     host: str
@@ -88,6 +104,7 @@ class RunRequest:
     task_user: str = ""
     limits: RunLimits | None = None
     container: RunContainer | None = None
+    volume: RunVolume | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +225,15 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
                 "memory_mb": run.memory_mb,
                 # A keeper that knows limits and no containers would read them elsewhere.
                 "limits": form.pop("limits", None),
+            }
+        if run.volume is not None:
+            form |= {"memory_mb": EARLIER_VOLUMES, "limit_mb": EARLIER_VOLUMES}
+            form["volume"] = {
+                **asdict(run.volume),
+                "memory_mb": run.memory_mb,
+                # A keeper that knows these and no volumes would read them elsewhere.
+                "limits": form.pop("limits", None),
+                "container": form.pop("container", None),
             }
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:

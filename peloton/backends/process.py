@@ -23,9 +23,10 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources, amount
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.backends import keeper_folder
+from peloton.backends import keeper_folder, volumes
 from peloton.backends import keeper_messages as km
 from peloton.backends.cpu_use import OWN_CPUS
 from peloton.backends.gpu_words import gpu_variables
@@ -47,6 +48,7 @@ IGNORE, RUN, REFUSE = "ignore", "run", "refuse"
 PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take until it is reported."""
+_ORDERS = m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes
 _NOT_REACHED = "keeper: not reached yet"
 _LOG = logging.getLogger("peloton.keeper")
 
@@ -165,11 +167,13 @@ class ProcessBackend:
             elif isinstance(message, m.ForgetRuns):
                 if self._runs is not None:
                     self._runs.ack(self._ids.forget(message.runs))
-            elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend):
+            elif isinstance(message, _ORDERS):
                 self._ordered(message)
         return [*replies, *self._roster.due(now)]
 
-    def _ordered(self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend) -> None:
+    def _ordered(
+        self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes
+    ) -> None:
         host = order.host
         if self._roster.has_left(host):
             self._send(self._roster.left(host))
@@ -194,6 +198,10 @@ class ProcessBackend:
                 runs.kill(
                     name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
                 )
+        elif isinstance(order, RemoveVolumes):
+            gone = volumes.remove(self._folder, name, order.volumes)
+            if gone:
+                self._report(name, VolumesRemoved(gone))
         else:
             self._comparing.pop(name, None)
             runs.list(name, asked_at=order.asked_at)
@@ -270,6 +278,7 @@ class ProcessBackend:
             task_user=self.accounts.task_user,
             limits=self.limits.of(spec.resources),
             container=container,
+            volume=volumes.volume_of(host, run),
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()

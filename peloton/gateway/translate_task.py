@@ -32,6 +32,7 @@ MAX_RUNNING_LABEL = "peloton.task.max_running_time_s"
 SECONDS_MAX = 2.0**32
 _SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{1,6})?")
 PATH_MAX = 1024
+_NO_FOLDERS = (".", "..", "stdout", "stderr")
 _PATH = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*/?")
 _IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,511}")
 LATER = "is not supported yet"
@@ -87,8 +88,8 @@ def _volume(sent: task.PersistentVolumeConfig, field: str) -> VolumeConfig:
         raise BadConfig(f"{field}.sizeMB", "must be at least 1")
     if len(path) > PATH_MAX or not _PATH.fullmatch(path):
         raise BadConfig(where, f"no path of letters, digits and . _ - in folders: {path[:100]!r}")
-    if any(part in (".", "..") for part in path.split("/")) or not path.strip("/"):
-        raise BadConfig(where, f"must name a folder: {path!r}")
+    if any(part in _NO_FOLDERS for part in path.split("/")):
+        raise BadConfig(where, f"must name a folder of its own: {path!r}")
     return VolumeConfig(path, sent.sizeMB)
 
 

@@ -47,13 +47,13 @@ class KeeperRun:
     `over_limit` is the message of a run that is killed for more than it may use, `note` is added to
     that of any end. `grouped`: it is in a control group. `container`: engine, image and user id of
     one that is a container; then `pid` is its watcher's (`container_run.py`), and `watchers` have
-    died before that one.
+    died before that one. `volume`: name, path and size of the volume that it has.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
-        "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
+        "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers", "volume",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -78,6 +78,7 @@ class KeeperRun:
         self.cpu_s = 0.0
         self.container: Record = {}
         self.watchers = 0
+        self.volume: Record = {}
 
     @property
     def live(self) -> bool:
@@ -110,7 +111,7 @@ def launch_record(run: KeeperRun) -> Record:
         "is": "launch", "run": run.run_id, "host": run.host,
         "command": kept, "memory_mb": run.memory_mb,
     }  # fmt: skip
-    more = {"limits": run.limits, "container": run.container}
+    more = {"limits": run.limits, "container": run.container, "volume": run.volume}
     return record | {name: value for name, value in more.items() if value}
 
 
@@ -165,6 +166,7 @@ class Memory:
             run.recorded = True
             run.limits = record.get("limits", {})
             run.container = record.get("container", {})
+            run.volume = record.get("volume", {})
             self.runs[run.run_id] = run
         elif kind == "start":
             run = self.runs[record["run"]]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from . import processes
 from .accounts import Account
 from .kinds import KeeperRun
+from .volumes import VARIABLE, folder_of
 
 # Enough to find a shell, and no secret.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
@@ -31,6 +32,7 @@ def program_of(
         **base,
         **(account.environment if account is not None else {}),
         "MESOS_SANDBOX": f"{folder}/{sandbox}",
+        **({VARIABLE: f"{folder}/{folder_of(run)}"} if run.volume else {}),
         **run.command["environment"],
         processes.RUN_MARK: run.run_id,
         processes.KEEPER_MARK: folder,

@@ -9,6 +9,7 @@ from . import accounts, kinds
 from .engine import container_of
 from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
+from .volumes import volume_of
 
 
 class BadRequest(Exception):
@@ -30,20 +31,25 @@ def run_of(host: str, request: Record) -> KeeperRun:
         "arguments": [str(argument) for argument in request["arguments"]],
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
-    container = request.get("container", {})
-    asked = container.get("limits") if container else request.get("limits")
+    volume = volume_of(request["volume"]) if "volume" in request else {}
+    within = request["volume"] if volume else request
+    container = within.get("container") or {}
+    asked = container.get("limits") if container else within.get("limits")
     limits = read_limits(asked) if asked is not None else {}
     if "as" in request:
         command["as"] = accounts.wanted_of(request["as"])
     run = KeeperRun(run_id, host, command=command, memory_mb=_memory_mb(request))
     run.limits = limits
     run.container = container_of(container) if container else {}
+    run.volume = volume
     return run
 
 
 def _memory_mb(request: Record) -> float:
     """Where a request must not be obeyed by keepers of earlier versions, the fields that they read
     have a text, which they refuse."""
+    if "volume" in request:
+        return amount_of(request["volume"]["memory_mb"])
     if request.get("container"):
         return amount_of(request["container"]["memory_mb"])
     if "limits" in request:

@@ -27,6 +27,7 @@ from .notices import Notices
 from .programs import inherited, program_of
 from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
+from .volumes import VolumeFolders, folder_of, limit_mb
 
 # So many launches share one sync of the journal; kills and ends are served between batches.
 LAUNCH_BATCH_MAX = 64
@@ -58,6 +59,8 @@ class Runs:
         self.sandboxes = boxes
         self.limits = limits or Limits(folder)
         self.disk_use = DiskUse(boxes.path)
+        self.volume_use = DiskUse(self._volume_path, limit_mb=limit_mb)
+        self._volumes = VolumeFolders(folder)
         self.containers = Containers(folder)
         self.events: list[tuple[str, Record]] = []
         self.by_pid: dict[int, KeeperRun] = {}
@@ -142,8 +145,9 @@ class Runs:
     @property
     def helper_pids(self) -> tuple[int, ...]:
         """Children of the keeper that are no runs."""
-        measuring = self.disk_use.helper_pid, self.sandboxes.kept.helper_pid
-        return (self.sandboxes.helper_pid, *measuring, self.containers.helper_pid)
+        measuring = self.disk_use.helper_pid, self.volume_use.helper_pid
+        kept = self.sandboxes.kept.helper_pid
+        return (self.sandboxes.helper_pid, *measuring, kept, self.containers.helper_pid)
 
     @property
     def busy(self) -> bool:
@@ -217,6 +221,7 @@ class Runs:
             except OSError as trouble:
                 self._not_started(run, f"sandbox: {trouble}")
             self._choose_account(run)
+            self._give_volume(run)
             if run.container:
                 self.containers.owned(run)
             run.recorded = True
@@ -235,6 +240,25 @@ class Runs:
             run.command["account"] = account
         except (AccountUnusable, OSError) as trouble:
             self._finish(run, RunExit(kinds.FAILED, kinds.NO_ACCOUNT, str(trouble)))
+
+    def _give_volume(self, run: KeeperRun) -> None:
+        """A run that is to have a volume is not started without it."""
+        if run.end is not None or not run.volume:
+            return
+        try:
+            self._volumes.give(run, self.sandboxes.path(run.run_id))
+        except OSError as trouble:
+            self._not_started(run, f"volume: {trouble}")
+
+    def _volume_path(self, run_id: str) -> str:
+        return folder_of(self.memory.runs[run_id])
+
+    def measure(self, run: KeeperRun) -> None:
+        """Look from now on at how much a run has written, where it is held to limits."""
+        if run.limits.get("disk_mb"):
+            self.disk_use.add(run.run_id)
+        if run.limits and run.volume:
+            self.volume_use.add(run.run_id)
 
     def _start(self, batch: list[KeeperRun]) -> None:
         """Spawn them, then record their pids. A keeper killed in between leaves processes that
@@ -282,8 +306,7 @@ class Runs:
         found = processes.stat(run.pid)
         run.birth = found.birth if found else 0
         self.by_pid[run.pid] = run
-        if run.limits.get("disk_mb"):
-            self.disk_use.add(run.run_id)
+        self.measure(run)
         self.events.append((run.host, kinds.started_event(run)))
         return True
 
@@ -326,6 +349,8 @@ class Runs:
                 self.sandboxes.helper_pid = 0
             elif dead.si_pid == self.disk_use.helper_pid:
                 self.disk_use.reaped()
+            elif dead.si_pid == self.volume_use.helper_pid:
+                self.volume_use.reaped()
             elif dead.si_pid == self.sandboxes.kept.helper_pid:
                 self.sandboxes.kept.reaped()
             elif dead.si_pid == self.containers.helper_pid:
