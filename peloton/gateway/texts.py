@@ -72,3 +72,8 @@ def job_of_update(update_id: str) -> str:
     """The id of the job of an update; "" where no update has this id."""
     job_id, _, number = update_id.rpartition("-")
     return job_id if number.isascii() and number.isdigit() and canonical(job_id) else ""
+
+
+def job_of_volume(volume: str) -> str:
+    """The id of the job of a volume; "" where no volume has this name."""
+    return job_of_update(volume)  # both are named by their job and a number there
