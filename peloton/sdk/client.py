@@ -25,6 +25,7 @@ from peloton.sdk.pools import PoolCalls
 from peloton.sdk.schedules import ScheduleCalls
 from peloton.sdk.services import ServiceCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
+from peloton.sdk.volumes import VolumeCalls
 from peloton.sdk.wire import SERVICES, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 
@@ -74,6 +75,7 @@ class Client:
         self.plans = PlanCalls(self._wire, self.pools)
         self.internals = InternalCalls(self._wire)
         self.services = ServiceCalls(self._wire)
+        self.volumes = VolumeCalls(self._wire)
 
     @classmethod
     def found(

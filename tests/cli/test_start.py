@@ -84,7 +84,7 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
     "line",
     [
         "job rolling-restart a 1", "job stateless create -x", "hostmgr disable-kill-tasks",
-        "volume list", "update list",
+        "update list",
     ],
 )  # fmt: skip
 def test_what_comes_later_says_so(line: str) -> None:

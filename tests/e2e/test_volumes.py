@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ def test_a_volume_outlives_runs_and_daemons(tmp_path: Path) -> None:
         with cluster.client() as client:
             config = {"volume": {"containerPath": "/data", "sizeMB": 10}}
             spec = c.job(1, COUNT, config=config, type="SERVICE")
-            job = str(client.jobs.create(spec, pool=c.pool(client)))
+            job = str(client.jobs.create(c.pool(client), spec))
             c.wait_for(lambda: runs(tmp_path) == 1, "the first run")
             (volume,) = listed(cluster, job)
             assert volume["id"]["value"] == f"{job}-0" and volume["sizeMB"] == 10
@@ -35,9 +36,7 @@ def test_a_volume_outlives_runs_and_daemons(tmp_path: Path) -> None:
 
 
 def listed(cluster: c.Cluster, job: str) -> list[dict[str, Any]]:
-    import json
-
-    found = json.loads(cluster.cli("-o", "json", "volume", "list", job).stdout)
+    found = json.loads(cluster.cli("volume", "list", job, "-j").stdout)
     return [*found["volumes"].values()]
 
 

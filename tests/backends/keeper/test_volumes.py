@@ -132,7 +132,9 @@ def test_a_name_or_path_that_leads_elsewhere_is_malformed(name: str, path: str) 
 
 @pytest.mark.parametrize(("path", "inside"), [("/data", "/data"), ("data", "/sandbox/data")])
 def test_a_container_has_it_mounted(path: str, inside: str) -> None:
-    run = KeeperRun("r-0-1", "h", command={"value": "true", "shell": True}, memory_mb=0.0)
+    run = KeeperRun(
+        "r-0-1", "h", command={"value": "true", "shell": True, "arguments": []}, memory_mb=0.0
+    )
     run.container = {"engine": "/usr/bin/podman", "image": "image"}
     run.volume = {"name": "h/r-0", "path": path, "mb": 1.0}
     found = create_arguments(run, Place("k", "/k/runs/r", {}, "/k/volumes/h/r-0"))
