@@ -24,14 +24,14 @@ class VolumeCalls:
     def of_job(self, job: str) -> svc.ListVolumesResponse:
         """The volumes of a job, also of one that was deleted, by their names."""
         request = svc.ListVolumesRequest(jobId={"value": job})
-        return self._wire.call(_rpc("ListVolumes"), request, READ)
+        return self._wire.call(_rpc("ListVolumes"), request, how=READ)
 
     def get(self, volume: str) -> volume_pb2.PersistentVolumeInfo:
         """One volume."""
         request = svc.GetVolumeRequest(id={"value": volume})
-        return self._wire.call(_rpc("GetVolume"), request, READ).result
+        return self._wire.call(_rpc("GetVolume"), request, how=READ).result
 
     def delete(self, volume: str) -> svc.DeleteVolumeResponse:
         """Remove a volume for ever, with what is in it."""
         request = svc.DeleteVolumeRequest(id={"value": volume})
-        return self._wire.call(_rpc("DeleteVolume"), request, ONCE)
+        return self._wire.call(_rpc("DeleteVolume"), request, how=ONCE)

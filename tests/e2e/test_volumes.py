@@ -16,7 +16,7 @@ def test_a_volume_outlives_runs_and_daemons(tmp_path: Path) -> None:
         with cluster.client() as client:
             config = {"volume": {"containerPath": "/data", "sizeMB": 10}}
             spec = c.job(1, COUNT, config=config, type="SERVICE")
-            job = str(client.jobs.create(c.pool(client), spec))
+            job = str(client.jobs.create(c.pool(client), spec).jobId.value)
             c.wait_for(lambda: runs(tmp_path) == 1, "the first run")
             (volume,) = listed(cluster, job)
             assert volume["id"]["value"] == f"{job}-0" and volume["sizeMB"] == 10
@@ -29,7 +29,7 @@ def test_a_volume_outlives_runs_and_daemons(tmp_path: Path) -> None:
         assert listed(cluster, job) == [volume]
         refused = cluster.cli("volume", "delete", f"{job}-0", check=False)
         assert refused.returncode != 0 and "stop it first" in refused.stderr
-        cluster.cli("job", "stop", job, "--yes")
+        cluster.cli("job", "stop", job)
         cluster.cli("volume", "delete", f"{job}-0")
         c.wait_for(lambda: runs(tmp_path) == 0, "the directory to be gone")
         assert "No volume was found" in cluster.cli("volume", "list", job).stdout
