@@ -38,11 +38,19 @@ EARLIER_IMAGES = (
 """The same for runs that are containers."""
 
 
+EARLIER_PODS = (
+    "this keeper is of an earlier version and would start one container of several: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""The same for runs of several containers."""
 EARLIER_VOLUMES = (
     "this keeper is of an earlier version and would start the run without its volume: end it with "
     "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
 )
 """The same for runs that have volumes."""
+
+
+_READ_FIRST = ("limits", "container", "pod")
 
 
 class BadRun(Exception):
@@ -76,6 +84,27 @@ class RunContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class PodPart:
+    """One of several containers: its command as in a request, and its own variables."""
+
+    name: str
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    init: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunPod:
+    """The containers of a run with several. `grace_s`: what the others have to end in, once one
+    has failed."""
+
+    containers: tuple[PodPart, ...]
+    grace_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunVolume:
     """The volume of a run (`keeper/volumes.py`): where the run sees it, and how much it holds."""
 
@@ -90,7 +119,8 @@ class RunRequest:
     (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
     `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
     Without `limits` it is in no control group, and its memory alone is watched. With `container`
-    it is one. `volume` is a directory of its own that outlives it."""
+    it is one; with `pod` it consists of several, and its own command is not run. `checked`: its
+    health will be checked by commands. `volume` is a directory of its own that outlives it."""
 
     run_id: str
     host: str
@@ -104,7 +134,21 @@ class RunRequest:
     task_user: str = ""
     limits: RunLimits | None = None
     container: RunContainer | None = None
+    pod: RunPod | None = None
+    checked: bool = False
     volume: RunVolume | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedContainer:
+    """One of several containers of a run that has ended, as far as it came."""
+
+    name: str
+    init: bool
+    started_at: float
+    ended_at: float
+    exit_code: int | None
+    signal: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +176,7 @@ class KeeperRunEnded:
     at: float
     cpu_s: float = 0.0
     peak_mb: float = 0.0
+    containers: tuple[EndedContainer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +212,22 @@ class KeeperRunsListed:
 
 @dataclass(frozen=True, slots=True)
 class HelloAnswered:
+    """`checks`: the keeper is of a version that checks health by commands."""
+
     host: str
     epoch: int
+    checks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunChecked:
+    """The outcome of a check by a command; None: it was not carried out."""
+
+    host: str
+    run_id: str
+    number: int
+    ok: bool | None
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +252,7 @@ class KeeperDown:
 
 
 RunReport = (
-    RunStarted | KeeperRunEnded | RunUnknown | KeeperRunsListed
+    RunStarted | KeeperRunEnded | RunUnknown | KeeperRunsListed | RunChecked
     | HelloAnswered | HostEpochRefused | KeeperUp | KeeperDown
 )  # fmt: skip
 
@@ -214,6 +273,8 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
         names = {"user": run.user, "caller": run.caller, "task_user": run.task_user}
         if any(names.values()):
             form |= {"memory_mb": EARLIER_KEEPER, "limit_mb": run.memory_mb, "as": names}
+        if run.checked:
+            form["checked"] = True
         if run.limits is not None:
             form["limits"] = {"memory_mb": run.memory_mb, **asdict(run.limits)}
             if run.limits.mode == ENFORCE:
@@ -226,15 +287,15 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
                 # A keeper that knows limits and no containers would read them elsewhere.
                 "limits": form.pop("limits", None),
             }
+        if run.pod is not None:
+            form |= {"memory_mb": EARLIER_PODS, "limit_mb": EARLIER_PODS}
+            limits = form.pop("limits", None)
+            form["pod"] = {**asdict(run.pod), "memory_mb": run.memory_mb, "limits": limits}
         if run.volume is not None:
             form |= {"memory_mb": EARLIER_VOLUMES, "limit_mb": EARLIER_VOLUMES}
-            form["volume"] = {
-                **asdict(run.volume),
-                "memory_mb": run.memory_mb,
-                # A keeper that knows these and no volumes would read them elsewhere.
-                "limits": form.pop("limits", None),
-                "container": form.pop("container", None),
-            }
+            # A keeper that knows these and no volumes would read them elsewhere.
+            inner = {name: form.pop(name) for name in _READ_FIRST if name in form}
+            form["volume"] = {**asdict(run.volume), "memory_mb": run.memory_mb, "run": inner}
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble
@@ -256,7 +317,10 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
     if answer == "unknown":
         return RunUnknown(host, message["run"])
     if answer == "hello":
-        return HelloAnswered(host, message["epoch"])
+        return HelloAnswered(host, message["epoch"], message.get("checks", False))
+    if answer == "checked":
+        ok, text = message["ok"], message["text"]
+        return RunChecked(host, message["run"], message["number"], ok, text)
     if answer == "refused":
         return HostEpochRefused(host, message["epoch"], message["known"])
     raise wire.BadLine(f"an unknown answer: {answer!r}")
@@ -274,6 +338,7 @@ def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> KeeperRunEnded:
         end["at"],
         end.get("cpu_s", 0.0),
         end.get("peak_mb", 0.0),
+        tuple(EndedContainer(**one) for one in end.get("containers", ())),
     )
 
 

@@ -29,6 +29,11 @@ What a backend must do:
   `ForgetRuns` carries none: it leaves its owner only after the end is journaled.
 - **Kills.** `StopRuns` ends a run with SIGTERM first, with SIGKILL after the grace. A run that has
   ended is reported again. For an unknown run the host gets a request to compare (`BackendUp`).
+- **Health.** A run whose order has a check, or that `ListRuns.checked` names, is checked while it
+  runs, until it is to end. Only changes are reported (`HealthReported`), each with a number of its
+  own, and the last one again until `HealthNoted` confirms its number. A confirmation of another
+  number is answered with the last change once more. A backend need not remember which runs are
+  checked: whoever has forgotten asks its hosts to compare.
 - **Volumes.** A run whose spec has a volume has the directory of its instance on this host, which
   is made with the first of its runs and outlives all of them. `RemoveVolumes` removes directories,
   and is answered with `VolumesRemoved` once they are out of reach of later runs, also where there
@@ -61,6 +66,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
@@ -68,14 +74,17 @@ from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.shells.ephemeral import EphemeralService
 from peloton.runtime.vocabulary import Key
 
-Order = m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend | RemoveVolumes
+Order = (
+    m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend | HealthNoted
+    | RemoveVolumes
+)  # fmt: skip
 """What hosts send to a backend."""
 
 HostsOrder = m.AddHost | m.RemoveHost
 """What an operator sends to a backend whose hosts are configured."""
 
 Report = (
-    m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft | SlackReported
+    m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft | SlackReported | HealthReported
     | m.RunsStarted | m.RunsEnded | m.RunsListed | VolumesRemoved
 )  # fmt: skip
 """What a backend sends to hosts."""

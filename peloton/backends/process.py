@@ -22,10 +22,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources, amount
-from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
 from peloton.backends import keeper_folder, volumes
 from peloton.backends import keeper_messages as km
 from peloton.backends.cpu_use import OWN_CPUS
@@ -34,6 +36,7 @@ from peloton.backends.keeper.kinds import NO_IMAGES, NOT_RUNNABLE
 from peloton.backends.keeper.limits import OFF
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
+from peloton.backends.process_health import ProcessHealth
 from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
 from peloton.backends.roster import Roster
 from peloton.backends.run_ids import RunIds
@@ -45,6 +48,7 @@ from peloton.runtime.vocabulary import Key, key
 
 IGNORE, RUN, REFUSE = "ignore", "run", "refuse"
 """What to do with the container image of a run."""
+NO_IMAGES_OF_SEVERAL = "this daemon runs images, and none of a pod with several containers"
 PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take until it is reported."""
@@ -125,6 +129,7 @@ class ProcessBackend:
         self._status_lock = threading.Lock()
         self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
+        self._health = ProcessHealth(self._tell_health, self._check_by_command)
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
         self._started = threading.Event()
@@ -167,6 +172,8 @@ class ProcessBackend:
             elif isinstance(message, m.ForgetRuns):
                 if self._runs is not None:
                     self._runs.ack(self._ids.forget(message.runs))
+            elif isinstance(message, HealthNoted):
+                self._health.noted(message)
             elif isinstance(message, _ORDERS):
                 self._ordered(message)
         return [*replies, *self._roster.due(now)]
@@ -194,6 +201,7 @@ class ProcessBackend:
         if isinstance(order, m.StartRuns):
             self._launch(order, runs)
         elif isinstance(order, m.StopRuns):
+            self._health.over(order.runs)
             for run in order.runs:
                 runs.kill(
                     name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
@@ -204,6 +212,7 @@ class ProcessBackend:
                 self._report(name, VolumesRemoved(gone))
         else:
             self._comparing.pop(name, None)
+            self._health.compared(order.checked)
             runs.list(name, asked_at=order.asked_at)
             self._send_status(host, only_down=True)
             self._repeat_slack(name)
@@ -235,11 +244,16 @@ class ProcessBackend:
             # list shows it which keeper answers now.
             runs.list(name)
             return
+        self._health.ordered(order.runs)
         requests: list[km.RunRequest] = []
         bad: list[m.RunEnd] = []
         for run in order.runs:
             if run.spec.image and self.limits.images == REFUSE:
                 bad.append(_image_refused(run))
+                continue
+            if run.spec.check is not None and run.spec.check.command and self._contained(run):
+                why = "a health check by a command is not supported for a container yet"
+                bad.append(cannot_be_ordered(run.run, why, reason=NOT_RUNNABLE))
                 continue
             try:
                 requests.append(self._request(name, run))
@@ -256,10 +270,15 @@ class ProcessBackend:
                 self._not_alive(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
 
+    def _contained(self, run: m.StartRun) -> bool:
+        return self.limits.container_of(run.spec.image) is not None
+
     def _request(self, host: str, run: m.StartRun) -> km.RunRequest:
         spec, root = run.spec, os.geteuid() == 0
         container = self.limits.container_of(spec.image)
         contained = container is not None
+        if container is not None and spec.containers:
+            raise ValueError(f"image {spec.image}: {NO_IMAGES_OF_SEVERAL}")
         if container is not None and run.devices:
             container = dataclasses.replace(container, gpus=run.devices)
         request = km.RunRequest(
@@ -278,6 +297,8 @@ class ProcessBackend:
             task_user=self.accounts.task_user,
             limits=self.limits.of(spec.resources),
             container=container,
+            pod=_pod(spec),
+            checked=spec.check is not None and bool(spec.check.command),
             volume=volumes.volume_of(host, run),
         )
         if root and (request.user or request.caller or request.task_user):
@@ -324,6 +345,7 @@ class ProcessBackend:
             self._slack.close()
         if self._runs is not None:
             self._runs.close()
+        self._health.close()
 
     def _send_status(self, host: Key, *, only_down: bool) -> None:
         """Send up or down to a host. Down also answers an order that cannot be obeyed."""
@@ -360,6 +382,7 @@ class ProcessBackend:
         elif isinstance(report, km.RunStarted):
             name = self._ids.name(report.run_id)
             self._report(report.host, m.RunsStarted((name,), (report.at,)))
+            self._health.running(key("host", report.host), name, started_at=report.at)
         elif isinstance(report, km.KeeperRunEnded):
             end = self._end(report)
             self._not_alive(end.run)
@@ -367,7 +390,12 @@ class ProcessBackend:
         elif isinstance(report, km.KeeperRunsListed):
             for run in report.runs:
                 if run.ended is None:
-                    self._alive[self._ids.name(run.run_id)] = report.host
+                    name = self._ids.name(run.run_id)
+                    self._alive[name] = report.host
+                    if run.started_at:  # else its start is reported
+                        self._health.running(
+                            key("host", report.host), name, started_at=run.started_at
+                        )
                 else:
                     self._not_alive(self._ids.name(run.run_id))
             self._listed_once[report.host] = None
@@ -383,6 +411,10 @@ class ProcessBackend:
             if report.host not in self._comparing:
                 self._comparing[report.host] = None
                 self._report(report.host, m.BackendUp())
+        elif isinstance(report, km.RunChecked):
+            self._health.answered(report)
+        elif isinstance(report, km.HelloAnswered):
+            self._health.keeper_is_able(report.checks)
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
 
     def _end(self, report: km.KeeperRunEnded) -> m.RunEnd:
@@ -394,6 +426,7 @@ class ProcessBackend:
             reason=report.reason,
             message=report.message,
             system=report.outcome == "LOST",
+            containers=tuple(_container_end(one) for one in report.containers),
         )
         return m.RunEnd(self._ids.name(report.run_id), outcome, report.at)
 
@@ -409,6 +442,7 @@ class ProcessBackend:
         return m.RunsListed(names, ends, report.asked_at, started=started)
 
     def _not_alive(self, run: str) -> None:
+        self._health.over((run,))
         self._alive.pop(run, None)
         if not self._alive:
             self._none_alive.set()
@@ -419,9 +453,41 @@ class ProcessBackend:
         if not self._roster.has_left(host):
             self._send(_to_host(host, report))
 
+    def _tell_health(self, host: Key, reported: HealthReported) -> None:
+        self._report(_name(host), reported)
+
+    def _check_by_command(self, run: str, number: int, *, check: HealthCheck) -> bool:
+        host, runs = self._alive.get(run), self._runs
+        if host is None or runs is None:
+            return False
+        runs.check(host, self._ids.at_keeper(run), number=number, check=check)
+        return True
+
     def _send(self, envelope: Envelope) -> None:
         if self._tell is not None:
             self._tell([envelope])
+
+
+def _pod(spec: m.RunSpec) -> km.RunPod | None:
+    """The containers of a run with several."""
+    if not spec.containers:
+        return None
+    parts = [
+        km.PodPart(one.name, one.value, one.shell, one.arguments, dict(one.environment), one.init)
+        for one in spec.containers
+    ]
+    return km.RunPod(tuple(parts), spec.kill_grace_s)
+
+
+def _container_end(ended: km.EndedContainer) -> ContainerEnd:
+    return ContainerEnd(
+        name=ended.name,
+        init=ended.init,
+        started_at=ended.started_at,
+        ended_at=ended.ended_at,
+        exit_code=ended.exit_code,
+        signal=_signal_name(ended.signal) if ended.signal else "",
+    )
 
 
 def _image_refused(run: m.StartRun) -> m.RunEnd:

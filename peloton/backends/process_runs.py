@@ -27,6 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends import keeper_folder
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.calling import (
@@ -205,6 +206,11 @@ class ProcessRuns:
         """
         ask = {"q": "kill", "host": host, "runs": [[run_id, grace_s]]}
         self._ask({**ask, "notice": notice} if notice else ask)
+
+    def check(self, host: str, run_id: str, *, number: int, check: HealthCheck) -> None:
+        """Check the health of a run by its command; not repeated if it is lost."""
+        ask = {"command": check.command, "unshared": check.unshared, "timeout_s": check.timeout_s}
+        self._ask({"q": "check", "host": host, "run": run_id, "number": number, **ask})
 
     def ack(self, run_ids: Iterable[str]) -> None:
         """Acknowledge ends that are journaled. If this is lost, they are listed again."""

@@ -16,11 +16,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import NamedRuns, names_of
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
+from peloton.backends.simulated_health import SimulatedHealth
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Bits, Key, key, members_of
 
@@ -46,6 +48,7 @@ class RunScript(NamedTuple):
     duration_s: float = 1.0
     spread: float = 0.0  # up to this share of the duration longer, by run
     failing: float = 0.0  # share of runs that fail with exit code 1
+    ill: float = 0.0  # share of checked runs whose health check fails, at once or later
 
 
 DEFAULT_SCRIPT = RunScript()
@@ -67,6 +70,7 @@ class SimulatedBackend:
         self._adopted: dict[Key, NamedRuns] = {}  # running, too: known from the ledger, as sets
         self._ended: dict[str, m.RunEnd] = {}  # until they are forgotten, oldest first
         self._epochs: dict[Key, int] = {}
+        self._health = SimulatedHealth(fates.ill, self._chance)
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Report up to all hosts at once; there is never any trouble to report."""
@@ -78,12 +82,14 @@ class SimulatedBackend:
         """When the next run ends, or a host has to be reported again."""
         if self._announce_up:
             return 0.0
-        times = [at for at in (self._roster.wake_at,) if at is not None]
+        others = self._roster.wake_at, self._health.wake_at
+        times = [at for at in others if at is not None]
         return min([*times, self._ends[0][0]]) if self._ends else min(times, default=None)
 
     def reset(self) -> None:
         """Forget all runs; the hosts receive `BackendUp`, list again and bring their ledgers."""
         self._ends, self._running, self._adopted, self._ended = [], {}, {}, {}
+        self._health = SimulatedHealth(self._fates.ill, self._chance)
         self._announce_up = True
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
@@ -100,6 +106,8 @@ class SimulatedBackend:
             elif isinstance(message, m.ForgetRuns):
                 for run in message.runs:
                     self._ended.pop(run, None)
+            elif isinstance(message, HealthNoted):
+                self._health.noted(message.runs, message.number, now=now)
             elif isinstance(message, _ORDERS):
                 out += self._ordered(message, now)
         out += self._due(now)
@@ -153,6 +161,9 @@ class SimulatedBackend:
                     continue
                 running[run.run] = run.spec
                 times.setdefault(ends_at, []).append(run.run)
+                check = run.spec.check
+                if check is not None:
+                    self._health.watch(order.host, run.run, check=check, since=now, now=now)
             started.append(run.run)
         for ends_at, runs in times.items():
             heapq.heappush(self._ends, (ends_at, (tuple(runs), NOBODY), order.host))
@@ -167,6 +178,7 @@ class SimulatedBackend:
         killed = RunOutcome(End.KILLED, None, "SIGTERM", "killed", "terminated with signal SIGTERM")
         running = self._running.get(order.host, {})
         ends, unknown = [], False
+        self._health.drop(order.runs)
         for run in order.runs:
             if run in running:
                 del running[run]
@@ -198,6 +210,7 @@ class SimulatedBackend:
                 heapq.heappush(self._ends, (max(ends_at, now), ((known.run,), NOBODY), order.host))
         for some in order.sets:
             ends += self._adopt(order.host, some, now)
+        self._check(order, now)
         sets = self._adopted_sets(order.host)
         names = tuple(running)
         if not order.sets:  # the host may be one that does not read sets
@@ -207,6 +220,14 @@ class SimulatedBackend:
             sets = ()
         listed = m.RunsListed(names, tuple(ends), order.asked_at, sets=sets)
         return [_report(order.host, listed)]
+
+    def _check(self, order: m.ListRuns, now: float) -> None:
+        """Check what is to be checked and runs here."""
+        host, running = order.host, self._running.get(order.host, {})
+        for some in order.checked:
+            for run in names_of(some.crowd, some.members.raw, run=some.run):
+                if run in running or self._adopted_run(host, run) is not None:
+                    self._health.watch(host, run, check=some.check, since=some.since, now=now)
 
     def _adopt(self, host: Key, some: m.KnownSet, now: float) -> list[m.RunEnd]:
         """Adopt what is not known of a set; returns the ends of those that have ended."""
@@ -273,6 +294,7 @@ class SimulatedBackend:
             if hit:
                 ended += [(run, None) for run in names_of(crowd, hit, run=number)]
                 self._release(host, (crowd, number, hit))
+            self._health.drop(run for run, _ in ended)
             for run, spec in ended:
                 end = m.RunEnd(run, self._outcome(run, spec))
                 self._keep(end)
@@ -282,7 +304,12 @@ class SimulatedBackend:
             for host, ends in by_host.items()
             if not self._roster.has_left(host)
         ]
-        return [*ends, *self._roster.due(now)]
+        changes = [
+            _report(host, reported)
+            for host, reported in self._health.due(now)
+            if not self._roster.has_left(host)
+        ]
+        return [*ends, *changes, *self._roster.due(now)]
 
     def _keep(self, end: m.RunEnd) -> None:
         self._ended[end.run] = end

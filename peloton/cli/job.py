@@ -42,13 +42,19 @@ job = LazyGroup(
         "update": LazyCommand(f"{HERE}:update", "Add instances to a job."),
         "refresh": LazyCommand(f"{HERE}:refresh", "Look at the goal again.", hidden=True),
         "stop": LazyCommand("peloton.cli.job_stop:stop", "Stop a job, or all jobs of an owner."),
+        "stateless": LazyCommand(
+            "peloton.cli.stateless:stateless", "Services, by specs of v1alpha."
+        ),
+        "history": LazyCommand(
+            "peloton.cli.history:history", "Versions, workflows, stops: who and when."
+        ),
         "delete": LazyCommand(f"{HERE}:delete", "Delete a job that has ended."),
         "cache": LazyCommand("peloton.cli.cached:of_job", "A job's runtime, as JSON."),
         "active-list": LazyCommand(
             "peloton.cli.cached:active_jobs", "The ids of jobs that have not ended."
         ),
     }
-    | entries("rolling-restart", "rolling-start", "rolling-stop", "stateless"),
+    | entries("rolling-restart", "rolling-start", "rolling-stop"),
 )
 
 

@@ -42,8 +42,13 @@ def row(job_id: str, about: Any, *, runtime: Any) -> Sequence[object]:
 
 
 def wide_row(summary: Any) -> Sequence[object]:
-    labels = ",".join(f"{label.key}={label.value}" for label in summary.labels)
-    return time_of(summary.runtime.startTime), summary.respoolID.value, labels
+    started = time_of(summary.runtime.startTime)
+    return started, summary.respoolID.value, wide_labels(summary)
+
+
+def wide_labels(summary: Any) -> str:
+    """All labels in one cell."""
+    return ",".join(f"{label.key}={label.value}" for label in summary.labels)
 
 
 def view_of_many(answer: Any, summaries: Iterable[Any]) -> OutputForms:

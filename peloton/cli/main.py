@@ -33,7 +33,11 @@ NOUNS: dict[str, LazyCommand] = {
     "task": LazyCommand(
         "peloton.cli.task:task", "The instances of a job: list, get, query, logs, stop."
     ),
-    "pod": LazyCommand("peloton.cli.task:pod", "What happened to an instance of a job: events."),
+    "pod": LazyCommand("peloton.cli.pod:pod", "Single instances by name: get, restart, events."),
+    "update": LazyCommand(
+        "peloton.cli.update:update", "Updates of services by configs of v0, batch by batch."
+    ),
+    "diff": LazyCommand("peloton.cli.diff:diff", "Which instances a spec would change, and how."),
     "host": LazyCommand("peloton.cli.host:host", "The machines: their state, and what is free."),
     "why": LazyCommand("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
     "plan": LazyCommand("peloton.cli.plan:plan", "What a job or pool would bring about."),
@@ -55,9 +59,6 @@ NOUNS: dict[str, LazyCommand] = {
     "hostmgr": LazyCommand("peloton.cli.internals:hostmgr", "What hosts have free, by resources."),
     "resmgr": LazyCommand("peloton.cli.internals:resmgr", "Tasks that are active, or wait."),
     "jobmgr": LazyCommand("peloton.cli.internals:jobmgr", "Jobs by exact name and labels."),
-} | {
-    name: LazyCommand("peloton.cli.unimplemented:group", "Not supported yet.", hidden=True)
-    for name in ("update",)
 }
 
 NAME = "peloton"
@@ -70,6 +71,7 @@ Examples:
   peloton job create /default job.yaml
   peloton job query --states RUNNING
   peloton task list JOB
+  peloton job stateless create /default service.yaml 0
   peloton why JOB
 """
 

@@ -18,7 +18,6 @@ from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.task_texts import TASK_TEXTS, print_ended
-from peloton.cli.unimplemented import entries
 from peloton.cli.values import (
     ALL_INSTANCES,
     COUNT,
@@ -54,15 +53,6 @@ task = LazyGroup(
     | {"refresh": LazyCommand(f"{HERE}:refresh", "Look at the goals again.", hidden=True)}
     | {"cache": LazyCommand("peloton.cli.cached:of_task", "The runtime of an instance, as JSON.")},
 )
-pod = LazyGroup(
-    name="pod",
-    help="What happened to an instance of a job: every run, from its creation to its end.",
-    table={"events": LazyCommand(f"{HERE}:pod_events", "What happened to an instance.")}
-    | entries(
-        "events-v1alpha", "cache", "get", "refresh", "start", "restart", "stop", "logs",
-        "delete-events", "query",
-    ),
-)  # fmt: skip
 
 
 @click.command("list", cls=PelotonCommand)

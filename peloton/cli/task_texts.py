@@ -66,6 +66,7 @@ def moment(stamp: str) -> datetime:
 
 
 def termination(runtime: Any) -> str:
+    """How a run of a task, or a container of a pod, ended; the fields have the same names."""
     if not runtime.HasField("terminationStatus"):
         return ""
     from peloton.sdk.render import enum_name

@@ -14,7 +14,7 @@ from peloton.actors.respool.messages import ROOT, GetPool, pool_key
 from peloton.actors.schedule.messages import schedule_key
 from peloton.gateway import second_services as second
 from peloton.gateway.actor_keys import BadKey, parse_key
-from peloton.gateway.texts import job_of_update, job_of_volume, known_job
+from peloton.gateway.texts import job_of_update, job_of_volume, known_job, pod_parts
 from peloton.runtime.vocabulary import Key
 from peloton.settings.permissions_file import Permission
 
@@ -230,6 +230,7 @@ INTERNAL_TASKS = "peloton.private.resmgr.ResourceManagerService"
 EVENTS = "peloton.private.eventstream.EventStreamService"
 POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamService"
 SERVICES = "peloton.api.v1alpha.job.stateless.svc.JobService"
+PODS = "peloton.api.v1alpha.pod.svc.PodService"
 UPDATES = "peloton.api.v0.update.svc.UpdateService"
 ENDPOINTS = "peloton.ops.v1.Endpoints"
 WATCHES = "peloton.api.v1alpha.watch.svc.WatchService"
@@ -251,6 +252,8 @@ _BY_UPDATE = AccessRow(SEE, lambda sent: _job(job_of_update(sent.updateId.value)
 _OF_UPDATE = _BY_UPDATE._replace(
     permission=STOP, objects=lambda sent: {"update": sent.updateId.value}
 )
+_BY_POD = AccessRow(SEE, lambda sent: _job(pod_parts(sent.pod_name.value)[0]))
+_OF_POD = _BY_POD._replace(permission=STOP, objects=lambda sent: {"pod": sent.pod_name.value})
 _BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
 _OF_CLUSTER = AccessRow(ADMINISTER, _cluster)
 _SCHEDULE = AccessRow(SEE, lambda sent: ScheduleTarget(schedule_key(sent.name)))
@@ -449,26 +452,43 @@ _FIRST: dict[str, AccessRow] = {
     f"{SERVICES}.StopJob": _OF_SERVICE,
     f"{SERVICES}.DeleteJob": _OF_SERVICE,
     f"{SERVICES}.ReplaceJob": _OF_SERVICE,
+    f"{SERVICES}.PatchJob": _OF_SERVICE,
     f"{SERVICES}.RestartJob": _OF_SERVICE,
     f"{SERVICES}.PauseJobWorkflow": _OF_SERVICE,
     f"{SERVICES}.ResumeJobWorkflow": _OF_SERVICE,
     f"{SERVICES}.AbortJobWorkflow": _OF_SERVICE,
     f"{SERVICES}.ListJobWorkflows": _BY_NAMED_JOB,
+    f"{SERVICES}.GetWorkflowEvents": _BY_NAMED_JOB,
     f"{UPDATES}.CreateUpdate": _BY_JOB_ID._replace(
         permission=STOP, objects=lambda sent: {"job": sent.jobId.value}
     ),
     f"{UPDATES}.GetUpdate": _BY_UPDATE,
+    f"{UPDATES}.GetUpdateCache": _BY_UPDATE,
     f"{UPDATES}.ListUpdates": AccessRow(SEE, lambda sent: _job(sent.jobID.value)),
     f"{UPDATES}.PauseUpdate": _OF_UPDATE,
     f"{UPDATES}.ResumeUpdate": _OF_UPDATE,
     f"{UPDATES}.AbortUpdate": _OF_UPDATE,
+    f"{UPDATES}.RollbackUpdate": _OF_UPDATE,
     f"{SERVICES}.RefreshJob": _BY_NAMED_JOB,
     f"{SERVICES}.GetJob": _BY_NAMED_JOB,
     f"{SERVICES}.GetReplaceJobDiff": _BY_NAMED_JOB,
     f"{SERVICES}.GetJobCache": _BY_NAMED_JOB,
     f"{SERVICES}.QueryJobs": FILTERED,
+    f"{SERVICES}.ListPods": _BY_NAMED_JOB,
+    f"{SERVICES}.QueryPods": _BY_NAMED_JOB,
     f"{SERVICES}.ListJobs": FILTERED,
     f"{SERVICES}.GetJobIDFromJobName": FILTERED,
+    f"{PODS}.StartPod": _OF_POD,
+    f"{PODS}.StopPod": _OF_POD,
+    f"{PODS}.RestartPod": _OF_POD,
+    f"{PODS}.GetPod": _BY_POD,
+    f"{PODS}.GetPodCache": _BY_POD,
+    f"{PODS}.GetPodEvents": _BY_POD,
+    f"{PODS}.DeletePodEvents": _OF_POD._replace(
+        objects=lambda sent: {"pod": sent.pod_name.value, "run": sent.pod_id.value}
+    ),
+    f"{PODS}.RefreshPod": _BY_POD,
+    f"{PODS}.BrowsePodSandbox": _BY_POD,
     f"{ENDPOINTS}.ListEndpoints": _BY_OPS_ID,
     f"{WATCHES}.Watch": FILTERED,
     f"{WATCHES}.Cancel": OPEN,  # an id is known to who has been told it

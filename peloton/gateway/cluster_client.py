@@ -89,11 +89,14 @@ class ClusterClient:
         *,
         notify: AllowedUrls = NO_URLS,
         strategies: StrategyChoice = STANDARD_STRATEGIES,
+        images_run: bool = False,
     ) -> None:
         """Without `permissions` every caller may do everything. `notify`: where ends of jobs may
-        be told. `strategies`: by which tasks may be placed."""
+        be told. `strategies`: by which tasks may be placed. `images_run`: those with a container
+        image are containers, where this daemon starts them."""
         self.cluster = cluster
         self.notify = notify
+        self.images_run = images_run
         self.strategies = strategies
         self.permissions = permissions if permissions is not None else Permissions()
 

@@ -12,6 +12,7 @@ from typing import Any
 from peloton.actors.job.messages import JobSummary
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import DAEMON, SERVICE
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
@@ -113,7 +114,8 @@ class JobManagerService:
 
 
 def availability(view: InstanceView) -> str:
-    """In the words of the original. A batch task has no health check: running, it is available."""
+    """In the words of the original. Without a health check it is available while it runs."""
     if view.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return view.goal.name
-    return "AVAILABLE" if view.state == "RUNNING" else "UNAVAILABLE"
+    well = view.health in (TaskHealth.DISABLED, TaskHealth.HEALTHY)
+    return "AVAILABLE" if view.state == "RUNNING" and well else "UNAVAILABLE"

@@ -1,9 +1,10 @@
 """Labels of a job by which clients say what the wire has no field for.
 
 Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique`,
-`peloton.notify`, `peloton.gang`, `peloton.daemon.first` and `peloton.strategy` into fields of the
-spec; all others are the client's own. Pure; whether other jobs exist, which URLs the operator
-allows, and which strategies are installed is for others to find out.
+`peloton.notify`, `peloton.gang`, `peloton.daemon.first`, `peloton.strategy` and
+`peloton.workflow.progress_deadline` into fields of the spec; all others are the client's own. Pure;
+whether other jobs exist, which URLs the operator allows, and which strategies are installed is for
+others to find out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from peloton.actors.job.spec import (
     DAEMON_FIRST_LABEL,
     GANG_LABEL,
     INSTANCES_MAX,
+    PROGRESS_LABEL,
     After,
     Deadline,
     Notify,
@@ -85,11 +87,8 @@ def _after(text: str) -> tuple[After, ...]:
 
 def _deadline(text: str) -> Deadline:
     """A length of time from the creation (`2h`, `1h30m`), or a moment of RFC 3339."""
-    pieces = _PIECE.findall(text)
-    if pieces and "".join(number + unit for number, unit in pieces) == text:
-        after_s = math.fsum(float(number) * _UNITS_S[unit] for number, unit in pieces)
-        if not 0 < after_s <= DEADLINE_S_MAX:
-            raise ValueError(f"{text!r} is not above 0 and at most {DEADLINE_S_MAX:g} s")
+    after_s = _seconds(text)
+    if after_s is not None:
         return Deadline(text, after_s=after_s)
     try:
         moment = datetime.fromisoformat(text)
@@ -99,6 +98,24 @@ def _deadline(text: str) -> Deadline:
         form = "a length of time such as 90s or 2h30m, or a moment such as 2030-01-31T18:00:00Z"
         raise ValueError(f"{text!r} is not {form}")
     return Deadline(text, at=max(moment.timestamp(), math.ulp(0.0)))
+
+
+def _seconds(text: str) -> float | None:
+    """A length of time; None if it is none."""
+    pieces = _PIECE.findall(text)
+    if not pieces or "".join(number + unit for number, unit in pieces) != text:
+        return None
+    length_s = math.fsum(float(number) * _UNITS_S[unit] for number, unit in pieces)
+    if not 0 < length_s <= DEADLINE_S_MAX:
+        raise ValueError(f"{text!r} is not above 0 and at most {DEADLINE_S_MAX:g} s")
+    return length_s
+
+
+def _length_s(text: str) -> float:
+    found = _seconds(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a length of time such as 90s or 10m")
+    return found
 
 
 def _throttle(text: str) -> Throttle:
@@ -158,4 +175,5 @@ _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     GANG_LABEL: ("gang_together", _gang),
     DAEMON_FIRST_LABEL: ("room_first", _true),
     STRATEGY_LABEL: ("strategy", _strategy),
+    PROGRESS_LABEL: ("progress_s", _length_s),
 }

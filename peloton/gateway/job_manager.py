@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView
+from peloton.actors.job.workflow.messages import WorkflowTypes
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
@@ -19,8 +20,9 @@ from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import Creation
 from peloton.gateway.job_query import ACTIVE, BY_ID, BadQuery, list_query, page_of_jobs
+from peloton.gateway.job_rolls import roll
 from peloton.gateway.job_update import JobUpdate
-from peloton.gateway.named_jobs import NOT_FOUND, existing_job, named_job, refresh
+from peloton.gateway.named_jobs import NOT_FOUND, named_job, refresh
 from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_job import job_info_of, runtime_of, summary_of
 from peloton.gateway.whole_configs import whole_config
@@ -141,21 +143,28 @@ class JobManager:
         return job.RefreshResponse()
 
     def Restart(self, sent: job.RestartRequest, context: Context) -> Any:
-        """Refused: rolling restarts are for services."""
-        return self._services_only("RESTART", sent, context=context)
+        """New runs of instances of a service, a batch at a time."""
+        batch = sent.restartConfig.batchSize
+        order = roll(
+            self._cluster_client, sent, context=context, kind=WorkflowTypes.RESTART, batch=batch
+        )
+        return job.RestartResponse(**order)
 
     def Start(self, sent: job.StartRequest, context: Context) -> Any:
-        """Refused: rolling starts are for services."""
-        return self._services_only("START", sent, context=context)
+        """Instances of a service that were stopped begin new runs, a batch at a time."""
+        batch = sent.startConfig.batchSize
+        order = roll(
+            self._cluster_client, sent, context=context, kind=WorkflowTypes.START, batch=batch
+        )
+        return job.StartResponse(**order)
 
     def Stop(self, sent: job.StopRequest, context: Context) -> Any:
-        """Refused: rolling stops are for services."""
-        return self._services_only("STOP", sent, context=context)
-
-    def _services_only(self, name: str, sent: Any, *, context: Context) -> Any:
-        existing_job(self._cluster_client, sent.id.value, context=context)
-        text = f"{name} supported only for service jobs"
-        return end(context, Code.INVALID_ARGUMENT, text=text)
+        """Instances of a service end, a batch at a time."""
+        batch = sent.stopConfig.batchSize
+        order = roll(
+            self._cluster_client, sent, context=context, kind=WorkflowTypes.STOP, batch=batch
+        )
+        return job.StopResponse(**order)
 
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:
         """The ids of all jobs that have not ended."""

@@ -15,12 +15,14 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
+from peloton.gateway.several_containers import containers_in, executor_of, is_several
 from peloton.gateway.translate_task import LATER, BadConfig
 
 MesosPod = apachemesos.PodSpec
 NETWORKS = (MesosPod.NetworkSpec.NETWORK_TYPE_INVALID, MesosPod.NetworkSpec.NETWORK_TYPE_HOST)
 """Those that need nothing: the host's."""
 _Form = TypeVar("_Form", bound=Message)
+INIT, MAIN = "init_containers", "containers"
 _UNBUILT = {
     "volumes": "a volume",
     "host_ports": "a port of the host",
@@ -47,8 +49,9 @@ class SecretVolume(BadConfig):
 # ---- to the config of a task ----
 
 
-def to_task(sent: pod.PodSpec, field: str) -> task.TaskConfig:
-    """The config of a task that is this pod; raises BadConfig, naming the field."""
+def to_task(sent: pod.PodSpec, field: str, *, several: bool = False) -> task.TaskConfig:
+    """The config of a task that is this pod; raises BadConfig, naming the field. `several`: also
+    a single container is written as several are."""
     _refuse_unbuilt(sent, field)
     found = task.TaskConfig(
         controller=sent.controller,
@@ -65,16 +68,24 @@ def to_task(sent: pod.PodSpec, field: str) -> task.TaskConfig:
         found.volume.CopyFrom(_recast(task.PersistentVolumeConfig, sent.volume))
     if sent.HasField("preemption_policy"):
         _put_policy(found, sent.preemption_policy)
-    if sent.containers:
-        _put_container(found, sent, field=f"{field}.containers[0]")
+    if several or is_several(sent):
+        _put_several(found, sent, field=field)
+    elif sent.containers:
+        only = sent.containers[0]
+        _put_container(found, sent, container=only, field=f"{field}.containers[0]")
     return found
 
 
+def refuse_images(sent: pod.PodSpec, field: str) -> None:
+    """Refuse several containers of which one has an image, for a cluster that runs images."""
+    for name in (INIT, MAIN) if is_several(sent) else ():
+        for at, one in enumerate(getattr(sent, name)):
+            if one.image or image_of(one.container):
+                text = f"running the images of several containers of a pod {LATER}"
+                raise NotBuilt(f"{field}.{name}[{at}].image", text)
+
+
 def _refuse_unbuilt(sent: pod.PodSpec, field: str) -> None:
-    if sent.init_containers:
-        raise NotBuilt(f"{field}.init_containers", f"an init container {LATER}")
-    if len(sent.containers) > 1:
-        raise NotBuilt(f"{field}.containers", f"more than one container {LATER}")
     _refuse(sent, _UNBUILT, field=field)
     if sent.pod_name.value:
         raise BadConfig(f"{field}.pod_name", "the name of a pod follows from its job")
@@ -102,8 +113,85 @@ def _put_policy(found: task.TaskConfig, sent: pod.PreemptionPolicy) -> None:
     found.preemptionPolicy.killOnPreempt = kill
 
 
-def _put_container(found: task.TaskConfig, sent: pod.PodSpec, *, field: str) -> None:
-    container = sent.containers[0]
+def _put_several(found: task.TaskConfig, sent: pod.PodSpec, *, field: str) -> None:
+    """Several containers: the first stands for all, with the resources and ports of all."""
+    if not sent.containers:
+        raise BadConfig(f"{field}.containers", "a pod needs one beside its init containers")
+    kept = pod.PodSpec()
+    kept.CopyFrom(sent)
+    parts = {
+        name: [
+            _part(sent, one, field=f"{field}.{name}[{at}]")
+            for at, one in enumerate(getattr(sent, name))
+        ]
+        for name in (INIT, MAIN)
+    }
+    for name, some in parts.items():
+        for container, part in zip(getattr(kept, name), some, strict=True):
+            for older in ("command", "container"):
+                if part.HasField(older):
+                    getattr(container, older).CopyFrom(getattr(part, older))
+    first = parts[MAIN][0]
+    found.name = first.name
+    found.command.CopyFrom(first.command)
+    if first.HasField("container"):
+        found.container.CopyFrom(first.container)
+    found.resource.CopyFrom(_needed(parts[INIT], parts[MAIN]))
+    _put_ports_and_check(found, parts, field=field)
+    found.executor.CopyFrom(executor_of(kept))
+
+
+def _part(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> task.TaskConfig:
+    """The config of a task that were this container alone."""
+    found = task.TaskConfig()
+    _put_container(found, sent, container=container, field=field)
+    if found.HasField("executor"):
+        raise BadConfig(f"{field}.executor", "an executor is not supported: a pod is a command")
+    if not found.HasField("command"):
+        raise BadConfig(f"{field}.entrypoint", "missing: each of several containers has its own")
+    return found
+
+
+def _needed(inits: list[task.TaskConfig], mains: list[task.TaskConfig]) -> task.ResourceConfig:
+    """Of the whole pod: of each kind the sum of the containers, which run together, and no less
+    than what the largest init container needs."""
+    found = task.ResourceConfig()
+    for kind in task.ResourceConfig.DESCRIPTOR.fields:
+        total = sum(getattr(one.resource, kind.name) for one in mains)
+        most = max([total, *(getattr(one.resource, kind.name) for one in inits)])
+        if most:
+            # Sums of decimal fractions are none: as many places as an amount has.
+            setattr(found, kind.name, round(most, 6) if isinstance(most, float) else most)
+    return found
+
+
+def _put_ports_and_check(
+    found: task.TaskConfig, parts: dict[str, list[task.TaskConfig]], *, field: str
+) -> None:
+    """What the pod has once: ports, each with a name of its own, and the check of one container."""
+    names: dict[str, None] = {}
+    for name, some in parts.items():
+        for at, part in enumerate(some):
+            where = f"{field}.{name}[{at}]"
+            for number, port in enumerate(part.ports):
+                if port.name and port.name in names:
+                    text = f"{port.name} is named twice in the pod"
+                    raise BadConfig(f"{where}.ports[{number}].name", text)
+                names[port.name] = None
+                found.ports.append(port)
+            if not part.HasField("healthCheck"):
+                continue
+            if name == INIT:
+                raise BadConfig(f"{where}.liveness_check", "an init container has none")
+            if found.HasField("healthCheck"):
+                text = f"the check of a second container of a pod {LATER}"
+                raise BadConfig(f"{where}.liveness_check", text)
+            found.healthCheck.CopyFrom(part.healthCheck)
+
+
+def _put_container(
+    found: task.TaskConfig, sent: pod.PodSpec, *, container: pod.ContainerSpec, field: str
+) -> None:
     _refuse(container, _UNBUILT_IN_CONTAINER, field=field)
     for at, volume in enumerate(container.container.volumes):
         if volume.source.type == mesos.Volume.Source.SECRET:
@@ -234,6 +322,10 @@ def pod_spec_of(config: task.TaskConfig, pod_name: str = "") -> pod.PodSpec:
         found.volume.CopyFrom(_recast(pod.PersistentVolumeSpec, config.volume))
     if config.HasField("preemptionPolicy"):
         found.preemption_policy.kill_on_preempt = config.preemptionPolicy.killOnPreempt
+    several = containers_in(config)
+    if several is not None:
+        found.MergeFrom(several)
+        return found
     container = _container_of(config)
     if container.ByteSize():
         found.containers.append(container)

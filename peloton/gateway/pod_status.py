@@ -8,45 +8,48 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.actors.task.messages import RunOutcome
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.container_status import container_statuses
 from peloton.gateway.pod_specs import image_of, pod_spec_of
 from peloton.gateway.texts import pod_name
 
 POD_STATE, CONTAINER_STATE = "POD_STATE_", "CONTAINER_STATE_"
-V0_STATES = {
-    number: task.TaskState.Value(name.removeprefix(POD_STATE))
-    for name, number in pod.PodState.items()
-    if name.removeprefix(POD_STATE) in task.TaskState.keys()  # noqa: SIM118
+_POD_STATES: dict[str, Any] = dict(pod.PodState.items())
+_CONTAINER_STATES: dict[str, Any] = dict(pod.ContainerState.items())
+V0_STATES: dict[int, Any] = {
+    _POD_STATES[POD_STATE + name]: number
+    for name, number in task.TaskState.items()
+    if POD_STATE + name in _POD_STATES
 }
 """By the numbers of v1alpha, of which some are others."""
-_POD_STATES = frozenset(pod.PodState.keys())
-_WAITING = "PENDING"
-"""The state of a container whose pod is in a state that no container has."""
 
 
 def pod_state_of(state: Any) -> Any:
     """The same state in v1alpha."""
-    name = POD_STATE + task.TaskState.Name(state)
-    return pod.PodState.Value(name) if name in _POD_STATES else pod.POD_STATE_INVALID
+    return _POD_STATES.get(POD_STATE + task.TaskState.Name(state), pod.POD_STATE_INVALID)
 
 
-def pod_info_of(info: task.TaskInfo, *, status_only: bool = False) -> pod.PodInfo:
-    """A run of a pod; with `status_only` without its spec."""
-    found = pod.PodInfo(status=pod_status_of(info))
+def pod_info_of(
+    info: task.TaskInfo, outcome: RunOutcome | None = None, *, status_only: bool = False
+) -> pod.PodInfo:
+    """A run of a pod, with its outcome if it has ended; with `status_only` without its spec."""
+    found = pod.PodInfo(status=pod_status_of(info, outcome))
     if not status_only:
         found.spec.CopyFrom(pod_spec_of(info.config, pod_name(info.jobId.value, info.instanceId)))
     return found
 
 
-def pod_summary_of(info: task.TaskInfo) -> pod.PodSummary:
+def pod_summary_of(info: task.TaskInfo, outcome: RunOutcome | None = None) -> pod.PodSummary:
     """What a listing says of a pod."""
     name = pod_name(info.jobId.value, info.instanceId)
-    return pod.PodSummary(pod_name={"value": name}, status=pod_status_of(info))
+    return pod.PodSummary(pod_name={"value": name}, status=pod_status_of(info, outcome))
 
 
-def pod_status_of(info: task.TaskInfo) -> pod.PodStatus:
-    """What has become of a run."""
+def pod_status_of(info: task.TaskInfo, outcome: RunOutcome | None = None) -> pod.PodStatus:
+    """What has become of a run; of several containers by its outcome, if it has ended."""
+    several = container_statuses(info, outcome)
     runtime = info.runtime
     found = pod.PodStatus(
         state=pod_state_of(runtime.state),
@@ -54,7 +57,8 @@ def pod_status_of(info: task.TaskInfo) -> pod.PodStatus:
         start_time=runtime.startTime,
         completion_time=runtime.completionTime,
         host=runtime.host,
-        containers_status=[_container_of(info)],
+        init_containers_status=several.init if several is not None else (),
+        containers_status=several.main if several is not None else [_container_of(info)],
         desired_state=pod_state_of(runtime.goalState),
         message=runtime.message,
         reason=runtime.reason,
@@ -100,14 +104,12 @@ def pod_event_of(event: task.PodEvent) -> pod.PodEvent:
 def _container_of(info: task.TaskInfo) -> pod.ContainerStatus:
     """The one container of a pod: it is in the state of the pod, where containers have that."""
     runtime = info.runtime
-    state = CONTAINER_STATE + task.TaskState.Name(runtime.state)
-    if state not in pod.ContainerState.keys():  # noqa: SIM118
-        state = CONTAINER_STATE + _WAITING
-    if runtime.state == task.LOST:
-        state = CONTAINER_STATE + "FAILED"  # how it ended nobody knows, but not well
+    # What was lost ended nobody knows how, but not well.
+    name = "FAILED" if runtime.state == task.LOST else task.TaskState.Name(runtime.state)
+    state = _CONTAINER_STATES.get(CONTAINER_STATE + name, pod.CONTAINER_STATE_PENDING)
     found = pod.ContainerStatus(
         name=info.config.name,
-        state=pod.ContainerState.Value(state),
+        state=state,
         ports=runtime.ports,
         message=runtime.message,
         reason=runtime.reason,
@@ -119,9 +121,7 @@ def _container_of(info: task.TaskInfo) -> pod.ContainerStatus:
     )
     if runtime.HasField("terminationStatus"):
         ended = runtime.terminationStatus
-        found.terminationStatus.CopyFrom(
-            pod.TerminationStatus(
-                reason=int(ended.reason), exit_code=ended.exit_code, signal=ended.signal
-            )
-        )
+        status = found.terminationStatus
+        status.reason = int(ended.reason)  # type: ignore[assignment]
+        status.exit_code, status.signal = ended.exit_code, ended.signal
     return found

@@ -29,6 +29,7 @@ from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
 from peloton.api.v1alpha.volume import volume_pb2 as volume_v1_pb2
 from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1_pb2
@@ -52,6 +53,7 @@ from peloton.gateway.lockdowns import FollowedLocks, NoLocks, refusing
 from peloton.gateway.ops import Ops
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.plans import Plans
+from peloton.gateway.pods import PodService
 from peloton.gateway.private_services import private_services
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
@@ -124,6 +126,7 @@ def build_server(
         options.permissions,
         notify=options.notify,
         strategies=options.strategies,
+        images_run=options.images_run,
     )
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
@@ -172,6 +175,10 @@ def _services(
         (
             stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"],
             StatelessJobs(cluster_client),
+        ),
+        (
+            pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"],
+            PodService(cluster_client, boxes, images_run=images_run),
         ),
         (
             update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"],

@@ -156,7 +156,7 @@ def _whole(job: str, view: JobView | None) -> Sent:
 
 
 def _pod(to_wire: Translator, view: InstanceView) -> Sent:
-    found = svc.WatchResponse(pods=[pod_summary_of(pod_info(to_wire, view))])
+    found = svc.WatchResponse(pods=[pod_summary_of(pod_info(to_wire, view), view.outcome)])
     return Sent(found.SerializeToString(), frozenset(view.config.labels), exists=True)
 
 

@@ -33,9 +33,12 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
+from peloton.gateway.pod_query import query_pods, stream_pods
 from peloton.gateway.requests import request_of
+from peloton.gateway.rollouts import events_of, instances_with_events, rollouts_of, wire_events
 from peloton.gateway.stateless_create import ServiceCreation
 from peloton.gateway.stateless_diff import replace_diff
+from peloton.gateway.stateless_patch import patched
 from peloton.gateway.stateless_query import query_jobs, stream_jobs
 from peloton.gateway.stateless_replace import expecting, replacement
 from peloton.gateway.stateless_specs import job_spec_of, partial_spec_of, spec_text
@@ -76,6 +79,23 @@ class StatelessJobs:
         assert isinstance(answer, WorkflowOrdered), answer
         return svc.ReplaceJobResponse(version={"value": str(answer.version)})
 
+    def PatchJob(self, sent: svc.PatchJobRequest, context: Context) -> Any:
+        """Some fields of the spec of a service, as `ReplaceJob` with the others as they are."""
+        if canonical(sent.job_id.value) is None:
+            end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
+        view = existing_job(self._cluster_client, sent.job_id.value, context=context)
+        # Of another version than the expected one, it is refused by the job.
+        known = job_spec_of(whole_config(self._cluster_client, view, context=context))
+        replace = svc.ReplaceJobRequest(
+            job_id=sent.job_id,
+            version=sent.version,
+            spec=patched(known, sent.spec),
+            secrets=sent.secrets,
+            update_spec=sent.update_spec,
+            opaque_data=sent.opaque_data,
+        )
+        return svc.PatchJobResponse(version=self.ReplaceJob(replace, context).version)
+
     def GetReplaceJobDiff(self, sent: svc.GetReplaceJobDiffRequest, context: Context) -> Any:
         """What `ReplaceJob` would do to which pods, if the job has this version."""
         if canonical(sent.job_id.value) is None:
@@ -113,11 +133,8 @@ class StatelessJobs:
     def RestartJob(self, sent: svc.RestartJobRequest, context: Context) -> Any:
         """New runs of instances, a batch at a time, if the job has this version."""
         spec = sent.restart_spec
-        if spec.in_place:
-            text = "in-place restart is not supported yet: a run goes to whichever host has room"
-            end(context, Code.UNIMPLEMENTED, text=text, field="restart_spec.in_place")
         ranges = tuple((getattr(one, "from"), one.to) for one in spec.ranges)
-        options = WorkflowOptions(batch=spec.batch_size)
+        options = WorkflowOptions(batch=spec.batch_size, in_place=spec.in_place)
         answer = self._changed(
             sent,
             context,
@@ -145,13 +162,33 @@ class StatelessJobs:
         """The workflows of a job that are kept, the newest first; at most `updates_limit`."""
         if not sent.job_id.value:
             end(context, Code.INVALID_ARGUMENT, text="no job id provided")
-        if sent.instance_events:
-            text = "events of single instances are not kept yet: list without instance_events"
-            end(context, Code.UNIMPLEMENTED, text=text, field="instance_events")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
         some = view.workflows[: sent.updates_limit] if sent.updates_limit else view.workflows
-        infos = [workflow_info(view, one) for one in some]
+        if not some:
+            return svc.ListJobWorkflowsResponse()
+        rollouts = rollouts_of(self._cluster_client, view, context=context)
+        infos = [workflow_info(view, one, rollouts=rollouts) for one in some]
+        if sent.instance_events:
+            limit = sent.instance_events_limit
+            for info, one in zip(infos, some, strict=True):
+                for instance in instances_with_events(rollouts, one):
+                    events = wire_events(
+                        one, events_of(rollouts, one, instance=instance), limit=limit
+                    )
+                    info.instance_events.add(instance_id=instance, events=events)
         return svc.ListJobWorkflowsResponse(workflow_infos=infos)
+
+    def GetWorkflowEvents(self, sent: svc.GetWorkflowEventsRequest, context: Context) -> Any:
+        """What the last workflow did to one instance, the newest first; at most `limit`."""
+        if canonical(sent.job_id.value) is None:
+            end(context, Code.INVALID_ARGUMENT, text="job ID must be of UUID format")
+        view = existing_job(self._cluster_client, sent.job_id.value, context=context)
+        if not view.workflows:
+            end(context, Code.UNAVAILABLE, text="job runtime does not have workflow")
+        one, instance = view.workflows[0], sent.instance_id
+        rollouts = rollouts_of(self._cluster_client, view, context=context, instance=instance)
+        events = wire_events(one, events_of(rollouts, one, instance=instance), limit=sent.limit)
+        return svc.GetWorkflowEventsResponse(events=events)
 
     def _controlled(self, sent: Any, context: Context, *, order: WorkflowOrders) -> str:
         opaque = sent.opaque_data.data
@@ -187,7 +224,11 @@ class StatelessJobs:
         )
         found = svc.GetJobResponse(job_info=info)
         if asked is None and view.workflows:
-            found.workflow_info.CopyFrom(workflow_info(view, view.workflows[0]))
+            rollouts = rollouts_of(self._cluster_client, view, context=context)
+            found.workflow_info.CopyFrom(workflow_info(view, view.workflows[0], rollouts=rollouts))
+            current = found.workflow_info.status.instances_current
+            info.status.workflow_status.instances_current.extend(current)
+            found.job_info.status.CopyFrom(info.status)
         return found
 
     def GetJobCache(self, sent: svc.GetJobCacheRequest, context: Context) -> Any:
@@ -201,6 +242,14 @@ class StatelessJobs:
     def QueryJobs(self, sent: svc.QueryJobsRequest, context: Context) -> Any:
         """The jobs that match; see `stateless_query`."""
         return query_jobs(self._cluster_client, sent, context=context)
+
+    def QueryPods(self, sent: svc.QueryPodsRequest, context: Context) -> Any:
+        """The pods of a job that match; see `pod_query`."""
+        return query_pods(self._cluster_client, sent, context=context)
+
+    async def ListPods(self, sent: svc.ListPodsRequest, call: LongCall) -> None:
+        """The pods of a job, as a stream; see `pod_query`."""
+        await stream_pods(self._cluster_client, sent, call=call)
 
     async def ListJobs(self, sent: svc.ListJobsRequest, call: LongCall) -> None:
         """Every job, as a stream; see `stateless_query`."""

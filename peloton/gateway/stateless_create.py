@@ -51,7 +51,7 @@ class ServiceCreation:
         """Create the job; the answer to the client."""
         sent = self._sent
         try:
-            config = to_config_v0(sent.spec)
+            config = to_config_v0(sent.spec, images_run=self._cluster_client.images_run)
         except BadConfig as error:
             self._end_misplaced()
             self._end_unfit(error)

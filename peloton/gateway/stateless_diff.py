@@ -6,8 +6,6 @@ changes nothing; it must not check the rules of a config, as the original does n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.renewing import same_config
 from peloton.actors.job.spec import INSTANCES_MAX, TaskConfig, effective
@@ -15,8 +13,8 @@ from peloton.actors.resources import BadAmount
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.rollouts import closed_ranges
 from peloton.gateway.run_as import RunAs
 from peloton.gateway.stateless_replace import replacing_config
 from peloton.gateway.stateless_specs import spec_text
@@ -36,7 +34,7 @@ def replace_diff(
     if sent.instance_count > INSTANCES_MAX:
         text = f"must be ≤ {INSTANCES_MAX}, got {sent.instance_count}"
         end(context, Code.INVALID_ARGUMENT, text=text, field="spec.instance_count")
-    config = replacing_config(sent, view=view, context=context)
+    config = replacing_config(cluster_client, sent, view=view, context=context)
     try:
         wanted = _Wanted(config)
     except (BadConfig, BadAmount) as error:
@@ -48,10 +46,10 @@ def replace_diff(
         same = wanted.is_same(one.instance, one.config)
         (unchanged if same else updated).append(one.instance)
     return svc.GetReplaceJobDiffResponse(
-        instances_added=_ranges(range(now, then)),
-        instances_removed=_ranges(range(then, now)),
-        instances_updated=_ranges(updated),
-        instances_unchanged=_ranges(unchanged),
+        instances_added=closed_ranges(range(now, then)),
+        instances_removed=closed_ranges(range(then, now)),
+        instances_updated=closed_ranges(updated),
+        instances_unchanged=closed_ranges(unchanged),
     )
 
 
@@ -82,20 +80,3 @@ class _Wanted:
         if found is None:
             found = self._compared[config] = same_config(config, self._default)
         return found
-
-
-def _ranges(instances: Iterable[int]) -> Iterator[pod.InstanceIDRange]:
-    """Ascending numbers as closed ranges."""
-    first: int | None = None
-    last = -1
-    for number in instances:
-        if first is not None and number != last + 1:
-            yield _range(first, last)
-            first = None
-        first, last = number if first is None else first, number
-    if first is not None:
-        yield _range(first, last)
-
-
-def _range(first: int, last: int) -> pod.InstanceIDRange:
-    return pod.InstanceIDRange(to=last, **{"from": first})

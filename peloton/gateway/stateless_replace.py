@@ -33,10 +33,7 @@ def replacement(
     if sent.secrets:
         end(context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
     wanted = sent.update_spec
-    if wanted.in_place:
-        text = "in-place update is not supported yet: a run goes to whichever host has room"
-        end(context, Code.UNIMPLEMENTED, text=text, field="update_spec.in_place")
-    config = replacing_config(sent.spec, view=view, context=context)
+    config = replacing_config(cluster_client, sent.spec, view=view, context=context)
 
     def text_of(text: str) -> str:
         return f"invalid job spec: {spec_text(text, sent.spec)}"
@@ -49,20 +46,23 @@ def replacement(
         back=wanted.rollback_on_failure,
         paused=wanted.start_paused,
         starts=wanted.start_pods,
+        in_place=wanted.in_place,
     )
     return ReplaceJob(
         found.spec, tuple(found.pieces.items()), options, opaque=sent.opaque_data.data
     )
 
 
-def replacing_config(spec: stateless.JobSpec, *, view: JobView, context: Context) -> job.JobConfig:
+def replacing_config(
+    cluster_client: ClusterClient, spec: stateless.JobSpec, *, view: JobView, context: Context
+) -> job.JobConfig:
     """The config of v0 that is this spec, in the pool of the job; its rules are not checked."""
     pool = spec.respool_id.value
     if pool and pool_key(pool) != view.spec.pool:
         text = "failed to validate spec update: resource pool identifier is immutable"
         end(context, Code.INVALID_ARGUMENT, text=text)
     try:
-        config = to_config_v0(spec)
+        config = to_config_v0(spec, images_run=cluster_client.images_run)
     except NotBuilt as error:
         end(context, Code.UNIMPLEMENTED, text=str(error))
     except SecretVolume as error:

@@ -8,16 +8,19 @@ name what the client wrote. It must not check what the config's own rules check.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod
-from peloton.gateway.pod_specs import pod_spec_of, to_task
+from peloton.gateway.pod_specs import pod_spec_of, refuse_images, to_task
+from peloton.gateway.several_containers import is_several, whole_pod
 from peloton.gateway.translate_task import BadConfig
 
 _PATH = re.compile(r"config(\.\w+(\[\d+\])?)*(?=: )", re.ASCII)
 _INSTANCE = re.compile(r"instanceConfig\[(\d+)\]")
+_ONE_OF_SEVERAL = re.compile(r"(init_containers|containers)(?:\[(\d+)\])?")
 _CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
 _RENAMED = {"respoolID": "respool_id", "healthCheck": "liveness_check"}
 _OF_CONTAINER = ("name", "resource", "container", "command", "healthCheck", "ports", "executor")
@@ -27,8 +30,9 @@ _OF_CONTAINER = ("name", "resource", "container", "command", "healthCheck", "por
 # ---- to the config of a job ----
 
 
-def to_config_v0(sent: stateless.JobSpec) -> job.JobConfig:
-    """The config of a service that is this job; raises BadConfig, naming the field."""
+def to_config_v0(sent: stateless.JobSpec, *, images_run: bool = False) -> job.JobConfig:
+    """The config of a service that is this job; raises BadConfig, naming the field. `images_run`:
+    the cluster runs images, and so far not those of several containers."""
     found = job.JobConfig(
         name=sent.name,
         type=job.SERVICE,
@@ -50,11 +54,18 @@ def to_config_v0(sent: stateless.JobSpec) -> job.JobConfig:
     if sent.HasField("default_spec"):
         field = "spec.default_spec"
         default = _on_slack(sent.default_spec, slack, field=field)
+        if images_run:
+            refuse_images(default, field)
         found.defaultConfig.CopyFrom(to_task(default, field))
     for instance in sorted(sent.instance_spec):
         field = f"spec.instance_spec[{instance}]"
         own = _on_slack(sent.instance_spec[instance], slack, field=field)
-        found.instanceConfig[instance].CopyFrom(to_task(own, field))
+        own = whole_pod(own, sent.default_spec)
+        # Over several containers, also a single one replaces all of them.
+        several = is_several(sent.default_spec) and len(own.containers) > 0
+        if images_run:
+            refuse_images(own, field)
+        found.instanceConfig[instance].CopyFrom(to_task(own, field, several=several))
     return found
 
 
@@ -94,7 +105,15 @@ def spec_path(path: str, sent: stateless.JobSpec) -> str:
 def _in_pod(path: list[str], sent: pod.PodSpec) -> list[str]:
     if not path or path[0].partition("[")[0] not in _OF_CONTAINER:
         return [_snake(part) for part in path]
-    container = sent.containers[0] if sent.containers else pod.ContainerSpec()
+    one = _ONE_OF_SEVERAL.fullmatch(path[1]) if path[0] == "executor" and path[1:] else None
+    if one is None:
+        return ["containers[0]", *_in_container(path, sent.containers, at=0)]
+    among, at = getattr(sent, one[1]), int(one[2] or 0)
+    return [path[1], *(_in_container(path[2:], among, at=at) if path[2:] else ())]
+
+
+def _in_container(path: list[str], among: Sequence[pod.ContainerSpec], *, at: int) -> list[str]:
+    container = among[at] if at < len(among) else pod.ContainerSpec()
     first, rest = path[0], path[1:]
     found = [_snake(first), *map(_snake, rest)]
     if first == "container" and not container.HasField("container"):
@@ -104,7 +123,7 @@ def _in_pod(path: list[str], sent: pod.PodSpec) -> list[str]:
             found = [part.replace("variables", "environment") for part in rest[1:]]
         else:
             found = ["entrypoint", *rest]
-    return ["containers[0]", *found]
+    return found
 
 
 def _snake(part: str) -> str:

@@ -13,6 +13,7 @@ import structlog
 
 from peloton.actors.host.foreign_names import foreign_crowd, held_task, is_foreign_id
 from peloton.actors.host.hold_messages import (
+    TASK_HOLD_S,
     HeldForTask,
     HoldForTask,
     HostHeld,
@@ -31,8 +32,6 @@ from peloton.gateway.texts import client_name, known_job
 from peloton.placement.filters import HostWant
 from peloton.runtime.vocabulary import Key, Refused, key
 
-TASK_HOLD_S = 180.0
-"""How long a host waits for a task whose run was killed, as in the original."""
 RESERVE_S = 900.0
 """How long a host waits for room for a task: what runs there has to end first."""
 

@@ -9,35 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from peloton.actors.host.messages import GetHost
-from peloton.actors.host.view import HostAnswer
 from peloton.actors.job.messages import (
     InstancesOrdered,
     JobStopped,
     JobView,
     RefreshJob,
-    StartInstances,
-    StopJob,
 )
-from peloton.actors.job.slice.messages import DropInstanceEvents, InstanceView, slice_key
-from peloton.actors.job.totals import ENDED_NAMES
-from peloton.actors.task.messages import SLICE_SIZE, crowd_key, parse_pod
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.instances import Instances
 from peloton.gateway.job_query import BadQuery
 from peloton.gateway.named_jobs import NOT_FOUND, refuse
-from peloton.gateway.reasons import at_goal, lot_waits, reason_of
-from peloton.gateway.requests import request_of
+from peloton.gateway.run_files import NoFiles, files_of
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.task_query import TaskListing
 from peloton.gateway.texts import client_name, known_job
-from peloton.gateway.translate_run import Translator
-from peloton.runtime.vocabulary import Bits, Key, Refused
+from peloton.runtime.vocabulary import Bits, Refused
 
 RUNS_DEFAULT = 10
-RUN_MAX = 2**31
 INVALID_MAX = 1000
 """Instances in an answer that the job does not have; a range may name four billion."""
 
@@ -50,30 +41,29 @@ class TaskManager:
     ) -> None:
         self._cluster_client = cluster_client
         self._sandboxes = sandboxes
-        self._images_run = images_run
+        self._instances = Instances(cluster_client, images_run=images_run)
 
     def Get(self, sent: task.GetRequest, context: Context) -> Any:
         """One instance: as it is, and every run it had."""
         job = self._job(sent, context)
         if job is None:
             return task.GetResponse(notFound=_missing(sent))
-        view = self._one(job, sent.instanceId, context=context)
+        view = self._instances.one(job, sent.instanceId, context=context)
         if view is None:
             return task.GetResponse(outOfRange=_outside(sent, job))
-        infos = self._infos(job, [view], context=context)
-        self._put_ports(infos[0].runtime, view, context=context)
-        past = _translator(job).runs(view)[1:]
-        return task.GetResponse(result=infos[0], results=[infos[0], *past])
+        now = self._instances.now(job, view, context=context)
+        past = self._instances.runs(job, view)[1:]
+        return task.GetResponse(result=now, results=[now, *past])
 
     def GetCache(self, sent: task.GetCacheRequest, context: Context) -> Any:
         """The runtime and the labels of one instance."""
         job = self._job(sent, context)
         if job is None:
             end(context, Code.NOT_FOUND, text="Job not found in cache")
-        view = self._one(job, sent.instanceId, context=context)
+        view = self._instances.one(job, sent.instanceId, context=context)
         if view is None:
             end(context, Code.NOT_FOUND, text="Task not found in cache")
-        (info,) = self._infos(job, [view], context=context)
+        (info,) = self._instances.infos(job, [view], context=context)
         return task.GetCacheResponse(runtime=info.runtime, labels=info.config.labels)
 
     def List(self, sent: task.ListRequest, context: Context) -> Any:
@@ -86,7 +76,7 @@ class TaskManager:
             start, stop = getattr(sent.range, "from"), sent.range.to
         views = list(self._cluster_client.instances(job, start, context=context, stop=stop))
         answer = task.ListResponse(result=task.ListResponse.Result())
-        for info in self._infos(job, views, context=context):
+        for info in self._instances.infos(job, views, context=context):
             answer.result.value[info.instanceId].CopyFrom(info)
         return answer
 
@@ -102,7 +92,7 @@ class TaskManager:
             # The only error that the answer has a field for; the original sends it for all.
             wrong = errors.JobNotFound(id=sent.jobId, message=str(error))
             return task.QueryResponse(error=Error(notFound=wrong))
-        infos = self._infos(job, page.views, context=context)
+        infos = self._instances.infos(job, page.views, context=context)
         return task.QueryResponse(records=infos, pagination=page.pagination)
 
     def Stop(self, sent: task.StopRequest, context: Context) -> Any:
@@ -116,11 +106,8 @@ class TaskManager:
         # Read before the command: after it, instances that never ran have ended by this very call.
         ended = Bits()
         if job is not None and not _is_whole(ranges, job):
-            ended = self._ended(job, context)
-        request = request_of(sent, context)
-        answer = self._cluster_client.ask(
-            key, StopJob(ranges, ended), context=context, request=request
-        )
+            ended = self._instances.ended(job, context)
+        answer = self._instances.stop(key, ranges, ended=ended, sent=sent, context=context)
         if not isinstance(answer, JobStopped):
             return task.StopResponse(error=Error(notFound=_missing(sent)))
         # From the answer, not from the read above: a repeated request gets the first answer, with
@@ -167,7 +154,9 @@ class TaskManager:
     def GetPodEvents(self, sent: task.GetPodEventsRequest, context: Context) -> Any:
         """What happened to the newest runs of an instance; of an unknown one, nothing."""
         job = self._job(sent, context)
-        view = self._one(job, sent.instanceId, context=context) if job is not None else None
+        view = (
+            self._instances.one(job, sent.instanceId, context=context) if job is not None else None
+        )
         if job is None or view is None:
             return task.GetPodEventsResponse()
         only = None
@@ -177,8 +166,7 @@ class TaskManager:
                 text = f"{sent.runId!r} names no run"
                 end(context, Code.INVALID_ARGUMENT, text=text, field="runId")
         runs_max = sent.limit or RUNS_DEFAULT
-        to_wire = _translator(job, images_run=self._images_run)
-        found = to_wire.events(view, runs_max=runs_max, only=only)
+        found = self._instances.events(job, view, runs_max=runs_max, only=only)
         return task.GetPodEventsResponse(result=found)
 
     def DeletePodEvents(self, sent: task.DeletePodEventsRequest, context: Context) -> Any:
@@ -186,12 +174,10 @@ class TaskManager:
         job = self._job(sent, context)
         if job is None or sent.instanceId >= job.spec.instances:
             end(context, Code.NOT_FOUND, text=NOT_FOUND if job is None else "no such instance")
-        number, member = divmod(sent.instanceId, SLICE_SIZE)
-        # An instance never has so many runs; what is beyond is all of them.
-        order = DropInstanceEvents(member, min(sent.runId, RUN_MAX))
-        slice_ = slice_key(client_name(job.summary.job), number)
         if sent.runId:
-            answer = self._cluster_client.ask(slice_, order, context=context)
+            answer = self._instances.drop_events(
+                job, sent.instanceId, run=sent.runId, context=context
+            )
             if isinstance(answer, Refused):
                 end(context, Code.FAILED_PRECONDITION, text=answer.text)
         return task.DeletePodEventsResponse()
@@ -202,30 +188,24 @@ class TaskManager:
         job = self._job(sent, context)
         if job is None:
             return task.BrowseSandboxResponse(error=Error(notFound=_missing(sent)))
-        view = self._one(job, sent.instanceId, context=context)
-        info = _named(_translator(job).runs(view), sent.taskId) if view is not None else None
-        run = info.runtime.mesosTaskId.value if info is not None else _earlier(sent, view)
-        if not run:
+        view = self._instances.one(job, sent.instanceId, context=context)
+        if view is None:
             return task.BrowseSandboxResponse(error=Error(outOfRange=_outside(sent, job)))
-        if info is not None and not info.runtime.host:
+        runs = self._instances.runs(job, view)
+        job_id = client_name(job.summary.job)
+        found = files_of(self._sandboxes, job_id, view=view, runs=runs, named=sent.taskId)
+        if found.missing is NoFiles.NO_RUN:
+            return task.BrowseSandboxResponse(error=Error(outOfRange=_outside(sent, job)))
+        if found.missing is NoFiles.NOT_RUN:
             # The second half is the original's, and known to its clients.
-            state = task.TaskState.Name(info.runtime.state)
-            text = (
-                f"instance {sent.instanceId} is {state}: there are no files before it runs; "
-                "taskinfo does not have hostname or agentID"
-            )
+            text = f"{found.text}; taskinfo does not have hostname or agentID"
             error = Error(notRunning=task.TaskNotRunning(message=text))
             return task.BrowseSandboxResponse(error=error)
-        removed = self._sandboxes.why_removed(run)
-        if info is None and not removed and not self._sandboxes.has(run):
-            removed = f"the files of run {run} are not here any more, nor is it listed"
-        if removed:
-            failure = task.BrowseSandboxFailure(message=removed)
+        if found.missing is NoFiles.GONE:
+            failure = task.BrowseSandboxFailure(message=found.text)
             return task.BrowseSandboxResponse(error=Error(failure=failure))
         return task.BrowseSandboxResponse(
-            hostname=self._sandboxes.address[0],
-            port=str(self._sandboxes.address[1]),
-            paths=self._sandboxes.paths(run),
+            hostname=found.hostname, port=found.port, paths=found.paths
         )
 
     # ---- inside ----
@@ -236,21 +216,7 @@ class TaskManager:
         key = known_job(sent.jobId.value)
         if key is None:
             return Refused("NOT_FOUND", NOT_FOUND, "jobId")
-        message = StartInstances(_ranges_of(sent), again)
-        request = request_of(sent, context)
-        return self._cluster_client.ask(key, message, context=context, request=request)
-
-    def _ended(self, job: JobView, context: Context) -> Bits:
-        """The instances of which there is nothing left to stop."""
-        counts = dict(job.summary.counts)
-        if not any(counts.get(state) for state in ENDED_NAMES):
-            return Bits()  # the usual case: no need to list instances
-        # Not one by one into a `Bits`, which would be copied for each of very many.
-        marks = bytearray(job.spec.instances // 8 + 1)
-        for view in self._cluster_client.instances(job, context=context):
-            if view.state in ENDED_NAMES:
-                marks[view.instance // 8] |= 1 << view.instance % 8
-        return Bits.unpack(bytes(marks))
+        return self._instances.start(key, _ranges_of(sent), again=again, sent=sent, context=context)
 
     def _numbers(
         self, job: JobView | None, ranges: Iterable[tuple[int, int]], *, context: Context
@@ -264,41 +230,6 @@ class TaskManager:
 
     def _job(self, sent: Any, context: Context) -> JobView | None:
         return self._cluster_client.job(known_job(sent.jobId.value), context)
-
-    def _one(self, job: JobView, instance: int, *, context: Context) -> InstanceView | None:
-        views = self._cluster_client.instances(job, instance, context=context, stop=instance + 1)
-        return next(iter(views), None)
-
-    def _infos(
-        self, job: JobView, views: Sequence[InstanceView], *, context: Context
-    ) -> list[task.TaskInfo]:
-        lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
-        to_wire = _translator(job)
-        return [
-            to_wire.info(view, reason_of(view, job, lots=lots) if _waits(view) else None)
-            for view in views
-        ]
-
-    def _put_ports(
-        self, runtime: task.RuntimeInfo, view: InstanceView, *, context: Context
-    ) -> None:
-        """The ports that the host picked: it alone knows them, and only while the run lives."""
-        if not view.host or all(port.number for port in view.config.ports):
-            return
-        host = self._cluster_client.ask(Key(view.host), GetHost(), context=context)
-        run = host.runs.get(runtime.mesosTaskId.value) if isinstance(host, HostAnswer) else None
-        if run is not None:
-            for port, number in zip(view.config.ports, run.ports, strict=False):
-                runtime.ports[port.name] = number
-
-
-def _waits(view: InstanceView) -> bool:
-    # What has ended, well or badly, carries its own message.
-    return view.ended_at is None and not at_goal(view)
-
-
-def _translator(job: JobView, *, images_run: bool = False) -> Translator:
-    return Translator(client_name(job.summary.job), job.spec, images_run=images_run)
 
 
 def _missing(sent: Any) -> errors.JobNotFound:
@@ -332,23 +263,6 @@ def _invalid(ranges: Sequence[tuple[int, int]], instances: int) -> list[int]:
         if len(found) >= INVALID_MAX:
             break
     return [*found][:INVALID_MAX]
-
-
-def _earlier(sent: task.BrowseSandboxRequest, view: InstanceView | None) -> str:
-    """A run of the instance that is not listed any more: its files may be there for longer."""
-    named = parse_pod(sent.taskId)
-    if named is None or view is None:
-        return ""
-    crowd, member, run = named
-    place = crowd_key(sent.jobId.value, sent.instanceId // SLICE_SIZE), sent.instanceId % SLICE_SIZE
-    is_own = (crowd, member) == place and 0 < run < view.run
-    return str(sent.taskId) if is_own else ""
-
-
-def _named(infos: list[task.TaskInfo], run: str) -> task.TaskInfo | None:
-    """The run of that id; the current one if none is named."""
-    found = [info for info in infos if not run or info.runtime.mesosTaskId.value == run]
-    return found[0] if found else None
 
 
 def _run_number(text: str) -> int | None:

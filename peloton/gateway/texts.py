@@ -74,6 +74,15 @@ def job_of_update(update_id: str) -> str:
     return job_id if number.isascii() and number.isdigit() and canonical(job_id) else ""
 
 
+def pod_parts(name: str) -> tuple[str, str]:
+    """The id of the job of a pod, and the number of its instance as text; "" for what is neither.
+
+    The id is "" where no job has it; then the number says nothing.
+    """
+    job_id, _, number = name.rpartition("-")
+    return canonical(job_id) or "", number
+
+
 def job_of_volume(volume: str) -> str:
     """The id of the job of a volume; "" where no volume has this name."""
     return job_of_update(volume)  # both are named by their job and a number there

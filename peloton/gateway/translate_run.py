@@ -15,6 +15,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.slice.usage import ran_s, usage
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     DEADLINE_EXCEEDED,
     PREEMPTED,
@@ -27,6 +28,7 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.health_checks import CHANGED, health_name, health_of
 from peloton.gateway.reasons import Reason
 from peloton.gateway.texts import client_name, pod_name, rfc3339, wire_usage
 from peloton.gateway.translate_task import merged
@@ -110,7 +112,7 @@ class Translator:
             goalState=_wire_goal(view, run),
             configVersion=view.config_version,
             desiredConfigVersion=view.config_version,
-            healthy=task.DISABLED,
+            healthy=health_name(TaskHealth.INVALID if run < view.run else health_of(view)),
         )
         if run > 1:
             found.prevMesosTaskId.CopyFrom(self._run_id(view, run - 1))
@@ -138,8 +140,9 @@ class Translator:
         found: list[task.PodEvent] = []
         for run, events in runs[:runs_max]:
             shown = list(events)
-            if view.dropped is not None and run <= view.dropped[0]:
-                dropped_at = rfc3339(view.dropped[1])
+            until = _dropped_until(view, run)
+            if until is not None:
+                dropped_at = rfc3339(until)
                 shown = [event for event in shown if event.timestamp > dropped_at]
             found += reversed(shown)
         return found
@@ -155,7 +158,9 @@ class Translator:
             view.outcome,
             launched_at=view.launched_at,
         )
-        return self._of_run(view, run, end=view.state, begun_at=began_at)
+        # Between two runs the instance waits; how the last one ended is its outcome.
+        end = view.outcome.end.name if view.outcome is not None else view.state
+        return self._of_run(view, run, end=end, begun_at=began_at)
 
     def _then(self, view: InstanceView, past: PastRun) -> Iterator[task.PodEvent]:
         before = [run.ended_at for run in view.runs if run.run < past.run]
@@ -185,9 +190,24 @@ class Translator:
             yield self._event(view, number, state="LAUNCHED", at_s=at_s, host=host, text=text)
         if run.started_at is not None:
             yield self._event(view, number, state="RUNNING", at_s=run.started_at, host=host)
+        if view.checked is not None and number == view.run and run.ended_at is None:
+            yield self._checked(view, host)
         if run.ended_at is not None:
-            event = self._event(view, number, state=end, at_s=run.ended_at, host=host)
+            ended = health_name(TaskHealth.INVALID)
+            event = self._event(
+                view, number, state=end, at_s=run.ended_at, host=host, healthy=ended
+            )
             yield _with_end(event, run.outcome)
+
+    def _checked(self, view: InstanceView, host: str) -> task.PodEvent:
+        """The last change of health of the present run; the ones before it are not kept."""
+        assert view.checked is not None
+        (text, since), name = view.checked, health_name(view.health)
+        event = self._event(
+            view, view.run, state="RUNNING", at_s=since, host=host, text=text, healthy=name
+        )
+        event.reason = CHANGED
+        return event
 
     def _undecided(self, view: InstanceView) -> str:
         texts = undecided.of_job(self._sla), undecided.of_task(self.config(view), self._sla)
@@ -213,14 +233,27 @@ class Translator:
             hostname=host,
             message=rest.get("text", ""),
             prevTaskId=self._run_id(view, run - 1),
-            healthy="DISABLED",
+            healthy=rest.get("healthy") or _first_health(view),
             desriedTaskId=self._run_id(view, run),
         )
+
+
+def _dropped_until(view: InstanceView, run: int) -> float | None:
+    """Until when the events of a run are shown to nobody."""
+    times = [at for dropped, at in view.dropped_runs if dropped == run]
+    if view.dropped is not None and run <= view.dropped[0]:
+        times.append(view.dropped[1])
+    return max(times, default=None)
 
 
 def _usage(view: InstanceView, seconds: float) -> dict[str, float]:
     """The limits times the seconds of ended runs, as the original counts."""
     return wire_usage(usage(view.config.resources or Resources(), seconds) if seconds else ())
+
+
+def _first_health(view: InstanceView) -> str:
+    """Before any check has ended."""
+    return health_name(TaskHealth.DISABLED if view.config.check is None else TaskHealth.UNKNOWN)
 
 
 def _wire_goal(view: InstanceView, run: int) -> Any:

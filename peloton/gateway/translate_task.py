@@ -10,14 +10,17 @@ from __future__ import annotations
 import functools
 import re
 
-from peloton.actors.host.messages import Port
+from peloton.actors.host.messages import Container, Port
 from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import UNIT, BadAmount, Resources, millionths
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.health_checks import BadCheck, to_check
 from peloton.gateway.required_fields import missing_fields
 from peloton.gateway.run_as import UNKNOWN, RunAs
+from peloton.gateway.several_containers import CONTAINERS_MAX, NAME, containers_in, has_several
 from peloton.placement.conditions import leaves
 from peloton.placement.messages import Constraint, Label
 
@@ -51,6 +54,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
     for missing in missing_fields(sent):
         raise BadConfig(f"{field}.{missing}", "required field is missing")
     _refuse_unsupported(sent, field)
+    check = _check(sent, f"{field}.healthCheck")
     raw = sent.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
         raise BadConfig(field, f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
@@ -59,6 +63,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
     preemptible = None
     if policy != task.PreemptionPolicy.TYPE_INVALID:
         preemptible = policy == task.PreemptionPolicy.TYPE_PREEMPTIBLE
+    containers = _containers(sent, field, by=by)
     return TaskConfig(
         name=sent.name,
         resources=resources if sent.HasField("resource") else None,
@@ -68,15 +73,17 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         constraint=_constraint_of(sent, field),
         max_failures=sent.restartPolicy.maxFailures if sent.HasField("restartPolicy") else None,
         kill_grace_s=float(sent.killGracePeriodSeconds) or None,
-        image=_image(sent.container, f"{field}.container"),
+        image=_image_of_all(sent, field, among=containers),
         controller=sent.controller,
         revocable=sent.revocable,
         health_check=sent.HasField("healthCheck"),
-        executor=sent.HasField("executor"),
+        executor=sent.HasField("executor") and not has_several(sent),
         preemptible=preemptible,
         raw=raw,
         max_running_s=_max_running_s(sent, field),
         kill_on_preempt=sent.preemptionPolicy.killOnPreempt or None,
+        containers=containers,
+        check=check,
         volume=_volume(sent.volume, f"{field}.volume") if sent.HasField("volume") else None,
     )
 
@@ -91,6 +98,58 @@ def _volume(sent: task.PersistentVolumeConfig, field: str) -> VolumeConfig:
     if any(part in _NO_FOLDERS for part in path.split("/")):
         raise BadConfig(where, f"must name a folder of its own: {path!r}")
     return VolumeConfig(path, sent.sizeMB)
+
+
+def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Container, ...]:
+    """Those of a pod with several: init containers first, in the order of the spec."""
+    try:
+        pod = containers_in(sent)
+    except ValueError as error:
+        raise BadConfig(f"{within}.executor.data", str(error)) from error
+    if pod is None:
+        return ()
+    where = f"{within}.executor"
+    if len(pod.init_containers) + len(pod.containers) > CONTAINERS_MAX:
+        raise BadConfig(f"{where}.containers", f"the limit of one pod is {CONTAINERS_MAX}")
+    found: list[Container] = []
+    for name in ("init_containers", "containers"):
+        for at, one in enumerate(getattr(pod, name)):
+            field = f"{where}.{name}[{at}]"
+            if not NAME.fullmatch(one.name):
+                text = "each of several containers needs one of letters, digits, `.`, `-` and `_`"
+                raise BadConfig(f"{field}.name", f"{text}, got {one.name[:100]!r}")
+            if any(known.name == one.name for known in found):
+                raise BadConfig(f"{field}.name", f"{one.name} is the name of another container")
+            command = _command(one.command, field, by=by)
+            if command.user != sent.command.user:
+                raise BadConfig(f"{field}.command.user", "differs from that of the first container")
+            image = _image(one.container, f"{field}.container")
+            found.append(
+                Container(
+                    one.name,
+                    command.value,
+                    command.shell,
+                    command.arguments,
+                    command.environment,
+                    image,
+                    init=name == "init_containers",
+                )  # fmt: skip
+            )
+    return tuple(found)
+
+
+def _image_of_all(sent: task.TaskConfig, field: str, *, among: tuple[Container, ...]) -> str:
+    """The image of a task; of several containers, one that any of them has."""
+    found = _image(sent.container, f"{field}.container")
+    return found or next((one.image for one in among if one.image), "")
+
+
+def _check(sent: task.TaskConfig, field: str) -> HealthCheck | None:
+    """None of one that is not enabled; the message of an instance wins as a whole."""
+    try:
+        return to_check(sent.healthCheck)
+    except BadCheck as bad:
+        raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
 
 
 def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:
@@ -231,6 +290,8 @@ def _label(sent: task.LabelConstraint, field: str) -> Constraint:
 # ---- reading back ----
 
 _BOOLEANS = ("controller", "revocable")
+_OF_ALL = ("container", "ports", "resource", "healthCheck")
+"""What several containers of an instance's own say together."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -242,6 +303,11 @@ def merged(default: bytes, own: bytes) -> task.TaskConfig:
     overrides = task.TaskConfig.FromString(own)
     for name in _BOOLEANS:
         found.ClearField(name)
+    if overrides.HasField("command"):
+        found.ClearField("executor")  # several containers, which belong to their command
+    if has_several(overrides):
+        for name in _OF_ALL:
+            found.ClearField(name)
     for field, _ in overrides.ListFields():
         # Whole fields, never a merge inside of one.
         found.ClearField(field.name)

@@ -1,8 +1,7 @@
 """peloton.api.v0 UpdateService: workflows of services, for clients that know configs of v0.
 
 Turns its calls into commands of jobs. An update is named by its job and its number there. What only
-the job can know at the moment of the change is checked by the job. GetUpdateCache, which wants the
-numbers of all instances, is not served yet. It must not choose instances.
+the job can know at the moment of the change is checked by the job. It must not choose instances.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.config_specs import spec_wanted
 from peloton.gateway.named_jobs import existing_job, refuse
 from peloton.gateway.requests import request_of
+from peloton.gateway.rollouts import members, rollouts_of
 from peloton.gateway.texts import canonical, client_name, job_of_update
 from peloton.runtime.vocabulary import Refused
 
@@ -46,8 +46,6 @@ class UpdateService:
         """Give a service another config, a batch of instances at a time."""
         if canonical(sent.jobId.value) is None:
             end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
-        if sent.updateConfig.inPlace:
-            end(context, Code.UNIMPLEMENTED, text="in-place update is not supported yet")
         view = existing_job(self._cluster_client, sent.jobId.value, context=context)
         wrong = _not_updatable(view, sent.jobConfig)
         if wrong is not None:
@@ -83,6 +81,26 @@ class UpdateService:
             found = update_pb2.UpdateInfo(updateId=found.updateId, status=found.status)
         return svc.GetUpdateResponse(updateInfo=found)
 
+    def GetUpdateCache(self, sent: svc.GetUpdateCacheRequest, context: Context) -> Any:
+        """The instances of an update by how far they are; of one that is not the last, none."""
+        view, workflow = self._known(sent.updateId.value, context)
+        rollouts = rollouts_of(self._cluster_client, view, context=context)
+        sets = {
+            name: members(rollouts, workflow, name=name)
+            for name in ("waiting", "current", "done", "failed", "added", "updated")
+        }
+        every = (*sets["waiting"], *sets["current"], *sets["done"], *sets["failed"])
+        return svc.GetUpdateCacheResponse(
+            jobId={"value": client_name(view.summary.job)},
+            state=int(workflow.state),
+            instancesTotal=sorted(every),
+            instancesDone=sets["done"],
+            instancesCurrent=sets["current"],
+            instancesAdded=sets["added"],
+            instancesUpdated=sets["updated"],
+            instancesFailed=sets["failed"],
+        )
+
     def ListUpdates(self, sent: svc.ListUpdatesRequest, context: Context) -> Any:
         """The updates of a job that are kept, the newest first; at most `limit`, 0 for all."""
         if not sent.jobID.value:
@@ -106,9 +124,15 @@ class UpdateService:
         self._control(sent, context, order=WorkflowOrders.ABORT)
         return svc.AbortUpdateResponse()
 
+    def RollbackUpdate(self, sent: svc.RollbackUpdateRequest, context: Context) -> Any:
+        """Give the instances the configs before the update, a batch at a time."""
+        self._control(sent, context, order=WorkflowOrders.ROLL_BACK)
+        return svc.RollbackUpdateResponse()
+
     def _control(self, sent: Any, context: Context, *, order: WorkflowOrders) -> None:
         view, workflow = self._known(sent.updateId.value, context)
-        command = ControlWorkflow(order, number=workflow.number, opaque=sent.opaque_data.data)
+        opaque = "" if order == WorkflowOrders.ROLL_BACK else sent.opaque_data.data
+        command = ControlWorkflow(order, number=workflow.number, opaque=opaque)
         key, request = view.summary.job, request_of(sent, context)
         answer = self._cluster_client.ask(key, command, context=context, request=request)
         if isinstance(answer, Refused):
@@ -161,6 +185,7 @@ def options_of(config: update_pb2.UpdateConfig) -> WorkflowOptions:
         back=config.rollbackOnFailure,
         paused=config.startPaused,
         starts=config.startTasks,
+        in_place=config.inPlace,
     )
 
 
@@ -176,6 +201,7 @@ def _info(view: JobView, workflow: WorkflowView) -> update_pb2.UpdateInfo:
             maxInstanceAttempts=options.max_attempts,
             maxFailureInstances=options.tolerated,
             startTasks=options.starts,
+            inPlace=options.in_place,
         ),
         status=update_pb2.UpdateStatus(
             numTasksDone=workflow.done,

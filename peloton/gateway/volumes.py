@@ -27,6 +27,7 @@ from peloton.actors.job.slice.volume_messages import (
     VolumeLeft,
 )
 from peloton.actors.task.messages import slice_of_crowd
+from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.inventories import all_hosts, with_runs
 from peloton.gateway.texts import (
@@ -105,7 +106,7 @@ class VolumeService:
 
     def _of_job(self, job_id: str, context: Context) -> Iterator[FoundVolume]:
         """By instance; first on the hosts that are known to have some, else on all of them."""
-        if known_job(job_id) is None:
+        if known_job(job_id) is None or is_hidden(context):
             return
         found = self._on(self._homes(job_id, context), job_id, context=context)
         if not found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.workflow.messages import WorkflowTypes, WorkflowView
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
+from peloton.gateway.rollouts import Rollouts, add_instances, wire_events
 from peloton.gateway.texts import rfc3339
 
 
@@ -30,14 +31,17 @@ def workflow_status(view: JobView, workflow: WorkflowView) -> stateless.Workflow
     )
 
 
-def workflow_info(view: JobView, workflow: WorkflowView) -> stateless.WorkflowInfo:
+def workflow_info(
+    view: JobView, workflow: WorkflowView, *, rollouts: Rollouts
+) -> stateless.WorkflowInfo:
     """All that is kept of it, its events the newest first."""
     found = stateless.WorkflowInfo(
         status=workflow_status(view, workflow), opaque_data={"data": workflow.opaque}
     )
     options = workflow.options
-    if workflow.kind == WorkflowTypes.RESTART:
+    if workflow.kind != WorkflowTypes.UPDATE:  # it knows no START and STOP
         found.restart_spec.batch_size = options.batch
+        found.restart_spec.in_place = options.in_place
         for start, stop in workflow.ranges:
             found.restart_spec.ranges.add(to=stop, **{"from": start})
     else:
@@ -48,8 +52,9 @@ def workflow_info(view: JobView, workflow: WorkflowView) -> stateless.WorkflowIn
                 max_instance_retries=options.max_attempts,
                 max_tolerable_instance_failures=options.tolerated,
                 start_paused=options.paused,
+                in_place=options.in_place,
             )
         )
-    for state, at in reversed(workflow.events):
-        found.events.add(type=int(workflow.kind), state=int(state), timestamp=rfc3339(at))
+    found.events.extend(wire_events(workflow, [*reversed(workflow.events)]))
+    add_instances(found, workflow, rollouts=rollouts)
     return found

@@ -21,16 +21,20 @@ from peloton.sdk.internals import InternalCalls
 from peloton.sdk.jobs import JobQuery, Jobs
 from peloton.sdk.ops import OpsCalls, WaitResult
 from peloton.sdk.plans import PlanCalls
+from peloton.sdk.pods import PodCalls
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.schedules import ScheduleCalls
 from peloton.sdk.services import ServiceCalls
+from peloton.sdk.stateless import BatchOptions, StatelessCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
+from peloton.sdk.updates import UpdateCalls
 from peloton.sdk.volumes import VolumeCalls
 from peloton.sdk.wire import SERVICES, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 
 __all__ = [
-    "Client", "ClientTlsFiles", "Credentials", "JobQuery", "Login", "TaskQuery", "WaitResult",
+    "Client", "ClientTlsFiles", "Credentials", "JobQuery", "Login", "BatchOptions", "TaskQuery",
+    "WaitResult",
 ]  # fmt: skip
 
 API = "127.0.0.1:5397"
@@ -73,6 +77,9 @@ class Client:
         self.ops = OpsCalls(self._wire)
         self.schedules = ScheduleCalls(self._wire)
         self.plans = PlanCalls(self._wire, self.pools)
+        self.stateless = StatelessCalls(self._wire, self.pools)
+        self.pods = PodCalls(self._wire)
+        self.updates = UpdateCalls(self._wire, self.pools)
         self.internals = InternalCalls(self._wire)
         self.services = ServiceCalls(self._wire)
         self.volumes = VolumeCalls(self._wire)

@@ -10,7 +10,7 @@ import http.client
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from peloton.sdk.errors import Denied, NotFound, ServerError, ServiceUnavailable, TimedOut
@@ -31,6 +31,15 @@ class File(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         query = urllib.parse.urlencode({"path": self.path})
         return f"http://{host}:{self.port or PORT}/files/download?{query}"
+
+
+def file_named(filename: str, paths: Iterable[str], *, host: str, port: str) -> File:
+    """The file of this name among those of a sandbox; raises NotFound."""
+    files = {path.rsplit("/", 1)[-1]: path for path in paths}
+    if filename in files:
+        return File(host, port, files[filename])
+    there = f"there is {', '.join(sorted(files))}" if files else "the sandbox is empty"
+    raise NotFound(f"filename:{filename} not found in sandbox files: {there}")
 
 
 def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]:

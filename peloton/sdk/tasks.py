@@ -218,9 +218,4 @@ class TaskCalls:
 
     def _file(self, job: str, instance: int, *, run: str, filename: str) -> sandbox.File:
         found = self.browse(job, instance, run=run)
-        for path in found.paths:
-            if path.rsplit("/", 1)[-1] == filename:
-                return sandbox.File(found.hostname, found.port, path)
-        names = sorted({path.rsplit("/", 1)[-1] for path in found.paths})
-        there = f"there is {', '.join(names)}" if names else "the sandbox is empty"
-        raise NotFound(f"filename:{filename} not found in sandbox files: {there}")
+        return sandbox.file_named(filename, found.paths, host=found.hostname, port=found.port)

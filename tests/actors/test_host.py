@@ -273,6 +273,23 @@ def test_the_ledger_is_compared_row_by_row(
     assert [type(message).__name__ for message, _ in replies(turn)] == expected
 
 
+@pytest.mark.parametrize(
+    ("phase", "after"),
+    [(RunPhase.ACCEPTED, RunPhase.ACCEPTED), (RunPhase.KILLING, RunPhase.KILLING)],
+)
+def test_a_listed_run_that_has_not_started_is_not_told_as_started(
+    phase: RunPhase, after: RunPhase
+) -> None:
+    """Such as a pod of which the init containers run; it is there, so it is not ordered again."""
+    host = receive(with_run(phase), m.BackendUp()).state
+    turn = receive(host, m.RunsListed((pod(0),), started=(0.0,)))
+    assert turn.state.state == HostStates.UP and turn.state.runs[pod(0)].phase == after
+    assert [type(order).__name__ for order in orders(turn)] == (
+        ["StopRuns"] if phase == RunPhase.KILLING else []
+    )
+    assert not replies(turn)
+
+
 @pytest.mark.parametrize("phase", [None, RunPhase.ENDED, RunPhase.REFUSED])
 def test_an_old_run_is_gone_before_the_host_is_up(phase: RunPhase | None) -> None:
     host = up() if phase is None else with_run(phase)

@@ -118,6 +118,14 @@ def test_a_run_whose_end_overtook_its_start_has_started(state: TaskStates) -> No
     assert f.TaskStarted not in [type(fact) for fact in lost.facts], "nobody knows whether it did"
 
 
+@pytest.mark.parametrize(("started_at", "has"), [(0.0, False), (5.0, True)])
+def test_init_containers_alone_are_no_start(started_at: float, has: bool) -> None:
+    task = msgspec.structs.replace(running(TaskGoals.RUNNING), state=TaskStates.LAUNCHED)
+    containers = m.ContainerEnd("i", True, 1.0, 2.0, 3), m.ContainerEnd("a", False, started_at)
+    ended = receive(task, m.Ended(1, msgspec.structs.replace(FAILED, containers=containers)))
+    assert (f.TaskStarted in [type(fact) for fact in ended.facts]) == has
+
+
 def _run_ended(outcome: RunOutcome) -> Any:
     return receive(running(), m.Ended(1, outcome)).facts[0]
 
@@ -383,6 +391,8 @@ def test_only_a_run_with_a_limit_has_a_deadline() -> None:
 def test_a_run_that_takes_too_long_ends_its_instance(
     outcome: RunOutcome, state: TaskStates, failures: int
 ) -> None:
+    containers = (m.ContainerEnd("a", exit_code=outcome.exit_code),)
+    outcome = msgspec.structs.replace(outcome, containers=containers)
     ended = receive(killed_for_its_time(), m.Ended(1, outcome))
     assert (ended.state.state, ended.state.run) == (state, 1), "it does not run again"
     assert ended.state.failures == failures and ended.state.admission == Admission.RELEASING
@@ -391,6 +401,7 @@ def test_a_run_that_takes_too_long_ends_its_instance(
         told = fact.outcome
         assert (told.end, told.reason) == (End.KILLED, "Deadline exceeded")
         assert (told.exit_code, told.signal) == (outcome.exit_code, outcome.signal)
+        assert told.containers == containers and not told.system
 
 
 @pytest.mark.parametrize("outcome", [KILLED, LOST])

@@ -83,8 +83,7 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "job rolling-restart a 1", "job stateless create -x", "hostmgr disable-kill-tasks",
-        "update list",
+        "job rolling-restart a 1", "job rolling-stop -x", "hostmgr disable-kill-tasks",
     ],
 )  # fmt: skip
 def test_what_comes_later_says_so(line: str) -> None:
@@ -109,7 +108,7 @@ def test_help_hides_what_is_not_supported() -> None:
         for name, entry, command in entries_below(group)
         if command.callback is unimplemented.refuse
     }
-    assert {"stateless", "rolling-restart", "disable-kill-tasks", "volume"} <= found.keys()
+    assert {"rolling-start", "rolling-restart", "disable-kill-tasks", "volume"} <= found.keys()
     assert all(found.values()), found
 
 

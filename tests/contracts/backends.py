@@ -25,6 +25,7 @@ from peloton.runtime.vocabulary import Key, Message
 from tests.fake_engine import install
 
 HOSTS = ("a", "b")
+POD_IMAGE = "localhost/pod:1"
 HOST, OTHER, NEW = Key("host/a"), Key("host/b"), Key("host/new")
 CAPACITY = Resources(4 * UNIT, UNIT, UNIT, 0)
 DEADLINE_S = 60.0
@@ -39,9 +40,22 @@ def run(name: str, seconds: float = 600.0, code: int = 0) -> m.StartRun:
     return m.StartRun(name, m.RunSpec(Resources(UNIT), value, environment=environment))
 
 
+def pod(name: str, seconds: float, code: int = 0) -> m.StartRun:
+    """The same of a container with an init container before it and another beside it."""
+    alone = run(name, seconds, code)
+    containers = (
+        m.Container("first", "true", image=POD_IMAGE, init=True),
+        m.Container("main", alone.spec.value, image=POD_IMAGE),
+        m.Container("beside", f"sleep {seconds}", image=POD_IMAGE),
+    )
+    return replace(alone, spec=replace(alone.spec, containers=containers, image=POD_IMAGE))
+
+
 class BackendRig:
     """Time stands still but for `wake`; what really takes time is waited for."""
 
+    contains = False
+    """Whether it runs images."""
     killed_by = "SIGTERM"
     """The signal in the end of a run that was killed at once."""
 
@@ -166,6 +180,7 @@ class ProcessRig(BackendRig):
 class ContainerRig(ProcessRig):
     """A real keeper, and each run a container of a stand-in for an engine."""
 
+    contains = True
     killed_by = ""  # an engine tells exit codes, and this run may not even have been made
 
     def __init__(self, folder: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.slack_messages import SLACK_MESSAGES
 from peloton.actors.task.messages import End
 from peloton.backends import port
@@ -27,6 +28,7 @@ from tests.contracts.backends import (
     ContainerRig,
     ProcessRig,
     SimulatedRig,
+    pod,
     run,
 )
 
@@ -57,7 +59,7 @@ def listed(rig: BackendRig, *known: str, epoch: int = 1) -> tuple[list[str], dic
 def test_every_message_of_the_port_has_a_number() -> None:
     ordered = {*get_args(port.Order), *get_args(port.HostsOrder)}
     assert ordered == {*m.BACKEND_MESSAGES.values()}
-    reported = {*m.MESSAGES.values(), *SLACK_MESSAGES.values()}
+    reported = {*m.MESSAGES.values(), *SLACK_MESSAGES.values(), *HEALTH_MESSAGES.values()}
     assert {*get_args(port.Report)} <= reported
 
 
@@ -69,6 +71,21 @@ def test_every_host_is_told_that_it_can_ask(rig: BackendRig) -> None:
     rig.order(m.PingBackend(HOST), m.PingBackend(OTHER))
     rig.next_report(m.BackendUp)
     rig.next_report(m.BackendUp, OTHER)
+
+
+def test_several_containers_start_and_end_as_one_run(rig: BackendRig) -> None:
+    rig.order(m.StartRuns(HOST, 1, (pod("r-0-1", 0.01, 3), pod("r-1-1", 0.01))))
+    if rig.contains:
+        ends = rig.ends("r-0-1", "r-1-1")
+        assert {end.outcome.end for end in ends.values()} == {End.FAILED}
+        assert "none of a pod with several containers" in ends["r-0-1"].outcome.message
+        return
+    ends = rig.ends("r-0-1", "r-1-1")
+    failed, well = ends["r-0-1"].outcome, ends["r-1-1"].outcome
+    assert (failed.end, failed.exit_code) == (End.FAILED, 3)
+    assert (well.end, well.exit_code) == (End.SUCCEEDED, 0)
+    told = [one.runs for _, one in rig.reports if isinstance(one, m.RunsStarted)]
+    assert sorted(name for names in told for name in names) == ["r-0-1", "r-1-1"]
 
 
 def test_a_run_is_started_and_ends_with_its_exit_code(rig: BackendRig) -> None:

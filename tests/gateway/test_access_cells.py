@@ -34,6 +34,7 @@ from peloton.api.v0.update.svc import update_svc_pb2 as update_svc
 from peloton.api.v0.volume.svc import volume_svc_pb2 as volume_svc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as admin_svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as stateless_svc
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pod_svc
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1
 from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as watch_svc
@@ -50,6 +51,7 @@ from peloton.gateway.access_table import (
     JOB_CACHE,
     PLANS,
     POD_EVENTS,
+    PODS,
     SCHEDULES,
     SERVICES,
     UPDATES,
@@ -199,6 +201,11 @@ def service_request(pool: str) -> stateless_svc.CreateJobRequest:
 def of(job_id: str) -> Any:
     """As v1alpha names a job."""
     return {"value": job_id}
+
+
+def pod_events_request(job_id: str) -> Any:
+    """To delete the events of the first run of a pod."""
+    return pod_svc.DeletePodEventsRequest(pod_name=of(f"{job_id}-0"), pod_id=of(f"{job_id}-0-1"))
 
 
 def pool_id(value: str) -> peloton_pb2.ResourcePoolID:
@@ -405,8 +412,26 @@ REQUESTS: dict[str, Made] = {
                 "AbortJobWorkflow",
             ),
             "ListJobWorkflows",
+            "PatchJob",
+            "GetWorkflowEvents",
         )
     },
+    **{
+        f"{SERVICES}.{name}": lambda o, r, by, name=name: getattr(stateless_svc, f"{name}Request")(
+            job_id=of(o.job(r, by))
+        )
+        for name in ("ListPods", "QueryPods")
+    },
+    **{
+        f"{PODS}.{name}": lambda o, r, by, name=name: getattr(pod_svc, f"{name}Request")(
+            pod_name=of(f"{o.job(r, by, fresh=name == 'StopPod')}-0")
+        )
+        for name in (
+            *("StartPod", "StopPod", "RestartPod", "GetPod", "GetPodCache", "GetPodEvents"),
+            *("RefreshPod", "BrowsePodSandbox"),
+        )
+    },
+    f"{PODS}.DeletePodEvents": lambda o, r, by: pod_events_request(o.job(r, by, fresh=True)),
     f"{UPDATES}.CreateUpdate": lambda o, r, by: update_svc.CreateUpdateRequest(
         jobId={"value": o.job(r, by)}
     ),
@@ -418,7 +443,14 @@ REQUESTS: dict[str, Made] = {
         f"{UPDATES}.{name}": lambda o, r, by, name=name: getattr(update_svc, f"{name}Request")(
             updateId={"value": f"{o.job(r, by)}-7"}
         )
-        for name in ("GetUpdate", "PauseUpdate", "ResumeUpdate", "AbortUpdate")
+        for name in (
+            "GetUpdate",
+            "GetUpdateCache",
+            "PauseUpdate",
+            "ResumeUpdate",
+            "AbortUpdate",
+            "RollbackUpdate",
+        )
     },
     f"{SERVICES}.RefreshJob": lambda o, r, by: stateless_svc.RefreshJobRequest(
         job_id=of(o.job(r, by))

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from peloton.actors.job.slice.messages import Command, InstanceView, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.resources import Resources
+from peloton.actors.task.messages import End, RunOutcome, TaskGoals
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.translate_run import Translator
+from peloton.runtime.vocabulary import Key
 from tests.gateway.fleet_fixture import Deployment, default_config, named, running
 from tests.gateway.test_holds import CODE, refused
 
@@ -76,3 +82,16 @@ def test_events_of_nothing_are_not_deleted(deployment: Deployment) -> None:
         task.DeletePodEventsRequest(jobId=named(job), instanceId=2**32 - 1, runId=1),
     ):
         assert refused(call, sent)[0] is CODE.NOT_FOUND
+
+
+def test_between_two_runs_the_last_end_is_shown_as_it_was() -> None:
+    """The instance waits for its next attempt then, which is no state in which a run ends."""
+    config = TaskConfig(resources=Resources(), command=Command("x"))
+    spec = JobSpec(name="j", owner="o", pool=Key("respool/p"), instances=1, default=config)
+    waiting = InstanceView(
+        instance=0, state="PENDING", goal=TaskGoals.RUNNING, run=1, failures=1, host="host/a",
+        created_at=1.0, launched_at=2.0, started_at=3.0, ended_at=4.0,
+        outcome=RunOutcome(End.FAILED, 3, message="m"), runs=(), config=config,
+    )  # fmt: skip
+    events = Translator("job", spec).events(waiting, runs_max=1, only=None)
+    assert (events[0].actualState, events[0].message) == ("FAILED", "m")

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
-from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_svc_pb2_grpc
+from peloton.api.v0.volume.svc import volume_svc_pb2, volume_svc_pb2_grpc
 from peloton.gateway import cluster_client
 from peloton.gateway.server import build_server
 from peloton.gateway.serving import THREADS_MAX
@@ -33,10 +33,10 @@ def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
 
 
 def test_calls_of_older_and_newer_contracts(deployment: Deployment) -> None:
-    jobs = stateless_svc_pb2_grpc.JobServiceStub(deployment.channel)
-    code, text = code_of(jobs.PatchJob, stateless_svc_pb2.PatchJobRequest())
+    volumes = volume_svc_pb2_grpc.VolumeServiceStub(deployment.channel)
+    code, text = code_of(volumes.GetVolume, volume_svc_pb2.GetVolumeRequest())
     assert (code, text) == (
-        grpc.StatusCode.UNIMPLEMENTED, "JobService.PatchJob is not supported yet",
+        grpc.StatusCode.UNIMPLEMENTED, "VolumeService.GetVolume is not supported yet",
     )  # fmt: skip
     call = deployment.channel.unary_unary("/no.such.Service/Call")
     assert code_of(call, b"")[0] == grpc.StatusCode.UNIMPLEMENTED

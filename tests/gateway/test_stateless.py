@@ -14,6 +14,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.gateway.requests import REQUEST_KEY
 from tests.gateway.fleet_fixture import Deployment, default_config, refused
+from tests.gateway.service_specs import creation, service_spec
 
 CODE = grpc.StatusCode
 NOBODY = "8c95fa0c-d174-40cd-ac17-6a1a166ec1a8"
@@ -146,3 +147,24 @@ def test_instances_that_were_stopped_one_by_one_start_again(
     assert jobs.StartJob(sent("StartJob", job, version(jobs, job))).version.value == "1-2-1"
     deployment.until(lambda: dict(summary(jobs, job).status.pod_stats) == {"POD_STATE_RUNNING": 2})
     jobs.DeleteJob(sent("DeleteJob", job, "1-2-1", force=True))
+
+
+def test_a_service_is_not_stopped_while_an_update_starts_its_pods(
+    deployment: Deployment, jobs: Any
+) -> None:
+    spec = service_spec(deployment.pool, 1, name="starting")
+    job = jobs.CreateJob(creation(spec)).job_id.value
+    deployment.until(lambda: dict(summary(jobs, job).status.pod_stats) == {"POD_STATE_RUNNING": 1})
+    jobs.StopJob(sent("StopJob", job, version(jobs, job)))
+    deployment.until(lambda: summary(jobs, job).status.state == stateless.JOB_STATE_KILLED)
+    spec.default_spec.labels.add(key="k", value="another")
+    options = {"start_pods": True, "start_paused": True}
+    known = jobs.ReplaceJob(
+        sent("ReplaceJob", job, version(jobs, job), spec=spec, update_spec=options)
+    ).version.value
+    assert refused(jobs.StopJob, sent("StopJob", job, known)) == (
+        CODE.ABORTED, "job has active update with start_pods set, cannot stop it now",
+    )  # fmt: skip
+    known = jobs.AbortJobWorkflow(sent("AbortJobWorkflow", job, known)).version.value
+    assert jobs.StopJob(sent("StopJob", job, known)).version.value == version(jobs, job)
+    jobs.DeleteJob(sent("DeleteJob", job, version(jobs, job), force=True))

@@ -86,6 +86,40 @@ def test_a_service_is_created_runs_and_gives_its_spec_back(
         gone(deployment, jobs, one)
 
 
+def test_a_service_of_several_containers_runs_and_gives_its_spec_back(
+    deployment: Deployment, jobs: Any
+) -> None:
+    default = pod_spec(init_containers=[{"name": "first"} | RUNS])
+    default.containers[0].name = "main"
+    default.containers.add(name="beside", **RUNS)
+    spec = service_spec(deployment.pool, default_spec=default)
+    spec.instance_spec[1].containers.add(name="alone", **RUNS)
+    made = jobs.CreateJob(creation(spec))
+    job = made.job_id.value
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == 2)
+    back = got(jobs, job).job_info.spec
+    sent = [*default.init_containers, *default.containers]
+    seen = [*back.default_spec.init_containers, *back.default_spec.containers]
+    for one in seen:
+        one.ClearField("command")  # the older form
+    assert seen == sent
+    own = back.instance_spec[1]
+    assert [one.name for one in (*own.init_containers, *own.containers)] == ["first", "alone"]
+    assert diff(jobs, made, spec) == diff(jobs, made, got(jobs, job).job_info.spec) == [], "same"
+    spec.default_spec.containers[1].entrypoint.value = "another"
+    assert diff(jobs, made, spec) == [(0, 0)], "the other instance has containers of its own"
+    spec.default_spec.init_containers[0].entrypoint.value = "another"
+    assert diff(jobs, made, spec) == [(0, 1)]
+    gone(deployment, jobs, job)
+
+
+def diff(jobs: Any, made: Any, spec: stateless.JobSpec) -> list[tuple[int, int]]:
+    """The instances that this spec would change."""
+    asked = svc.GetReplaceJobDiffRequest(job_id=made.job_id, version=made.version, spec=spec)
+    found = jobs.GetReplaceJobDiff(asked).instances_updated
+    return [(getattr(one, "from"), one.to) for one in found]
+
+
 def test_a_spec_is_given_back_by_its_version(deployment: Deployment, jobs: Any) -> None:
     job = jobs.CreateJob(creation(service_spec(deployment.pool, 1))).job_id.value
     found = got(jobs, job, version={"value": "1-7-9"})  # only its first part counts
@@ -180,12 +214,15 @@ def bare(**fields: Any) -> pod.PodSpec:
 AT = "invalid job spec: spec.default_spec."
 IN = AT + "containers[0]."
 SECRET_VOLUME = {"container_path": "/s", "mode": 1, "source": {"type": 3}}
-TWO = {"containers": [{"name": "a"}, {"name": "b"}]}
+RUNS = {"entrypoint": {"value": "x"}}
+
+
+def several(*more: dict[str, Any], **fields: Any) -> pod.PodSpec:
+    """A pod of a good container and these."""
+    return pod.PodSpec(containers=[{"name": "a"} | RUNS, *more], **fields)
+
+
 UNFIT: list[tuple[pod.PodSpec, Any, str]] = [
-    (pod.PodSpec(**TWO), CODE.UNIMPLEMENTED,
-     "spec.default_spec.containers: more than one container is not supported yet"),
-    (pod_spec(init_containers=[{}]), CODE.UNIMPLEMENTED,
-     "spec.default_spec.init_containers: an init container is not supported yet"),
     (container(container={"type": 2, "volumes": [SECRET_VOLUME]}),
      CODE.INVALID_ARGUMENT, "input cannot contain secret volume: "
      "spec.default_spec.containers[0].container.volumes[0]: a secret is given beside the spec"),
@@ -232,6 +269,29 @@ UNFIT: list[tuple[pod.PodSpec, Any, str]] = [
         (container(executor={"executor_id": {"value": "x"}}), IN + "executor"),
         (bare(command={"uris": [{"value": "u"}], "value": "c"}),
          IN + "command.uris: fetching files is not supported yet"),
+        (several({"name": "b"}), AT + "containers[1].entrypoint: missing: each of several "),
+        (several(init_containers=[{"name": "i"}]), AT + "init_containers[0].entrypoint: missing"),
+        (pod.PodSpec(init_containers=[{"name": "i"} | RUNS]), AT + "containers: a pod needs one "
+         "beside its init containers"),
+        (several(RUNS), AT + "containers[1].name: each of several containers needs one of "
+         "letters, digits, `.`, `-` and `_`, got ''"),
+        (several({"name": "../b"} | RUNS), AT + "containers[1].name: each of several"),
+        (several({"name": "a"} | RUNS), AT + "containers[1].name: a is the name of another"),
+        (several(init_containers=[{"name": "a"} | RUNS]), AT + "containers[0].name: a is the name"),
+        (several(*({"name": f"c{at}"} | RUNS for at in range(32))),
+         AT + "containers: the limit of one pod is 32"),
+        (several({"name": "b", "environment": [{"name": "="}]} | RUNS),
+         AT + "containers[1].environment[0].name: '=' is not a valid variable name"),
+        (several({"name": "b", "image": "!"} | RUNS), AT + "containers[1].image: not the name"),
+        (several({"name": "b", "ports": [{"name": "p", "value": 1}]} | RUNS,
+                 {"name": "c", "ports": [{"name": "p", "value": 2}]} | RUNS),
+         AT + "containers[2].ports[0].name: p is named twice in the pod"),
+        (several({"name": "b", "liveness_check": {}} | RUNS, {"name": "c", "liveness_check": {}}
+                 | RUNS), AT + "containers[2].liveness_check: the check of a second container"),
+        (several(init_containers=[{"name": "i", "liveness_check": {}} | RUNS]),
+         AT + "init_containers[0].liveness_check: an init container has none"),
+        (several({"name": "b", "volume_mounts": [{}]} | RUNS),
+         AT + "containers[1].volume_mounts: a volume is not supported yet"),
         (bare(name="x"), IN + "entrypoint: missing command info for instance 1"),
         (pod.PodSpec(), IN + "entrypoint: missing command info for instance 1"),
     )),

@@ -90,10 +90,11 @@ def test_what_cannot_be_compared(deployment: Deployment, jobs: Any, job: str) ->
         CODE.INVALID_ARGUMENT,
         "failed to validate spec update: resource pool identifier is immutable",
     )
-    two = pod.PodSpec(containers=[{}, {}])
+    two = pod.PodSpec(containers=[{"name": "a", "entrypoint": {"value": "x"}}, {}])
     assert refused(call, asked(job, service_spec(deployment.pool, default_spec=two))) == (
-        CODE.UNIMPLEMENTED,
-        "spec.default_spec.containers: more than one container is not supported yet",
+        CODE.INVALID_ARGUMENT,
+        "invalid job spec: spec.default_spec.containers[1].entrypoint: missing: each of several "
+        "containers has its own",
     )
     negative = pod.PodSpec(containers=[{"resource": {"cpu_limit": -1.0}}])
     code, text = refused(call, asked(job, service_spec(deployment.pool, default_spec=negative)))

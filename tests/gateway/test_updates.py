@@ -102,17 +102,32 @@ def test_an_update_is_paused_resumed_and_aborted(deployment: Deployment, updates
     assert status(updates, other).state == ABORTED, "what is over stays so"
 
 
+def test_an_update_removes_instances_and_is_rolled_back(
+    deployment: Deployment, updates: Any
+) -> None:
+    job = running(deployment)
+    name = updates.CreateUpdate(update(deployment, job, count=2)).updateID.value
+    deployment.until(lambda: status(updates, name).state == SUCCEEDED)
+    seen = deployment.job(job)
+    assert seen.config.instanceCount == 2 and dict(seen.runtime.taskStats)["RUNNING"] == 2
+    assert len(deployment.tasks.List(task_pb2.ListRequest(jobId={"value": job})).result.value) == 2
+    rollback = svc.RollbackUpdateRequest(updateId={"value": name})
+    text = "workflow UPDATE cannot be rolled back: it is SUCCEEDED"
+    refuses(CODE.INVALID_ARGUMENT, text, updates.RollbackUpdate, rollback)
+    more = update(deployment, job, version=2, count=4, startPaused=True)
+    more.jobConfig.defaultConfig.CopyFrom(default_config(800.0))
+    name = updates.CreateUpdate(more).updateID.value
+    updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId={"value": name}))
+    deployment.until(lambda: status(updates, name).state == update_pb2.ROLLED_BACK)
+    info = updates.GetUpdate(svc.GetUpdateRequest(updateId={"value": name})).updateInfo
+    assert (info.configVersion, info.prevConfigVersion) == (4, 2)
+    assert deployment.job(job).config.instanceCount == 2
+
+
 @pytest.mark.parametrize(
     ("change", "code", "text"),
     [
         ({"version": 7}, CODE.INVALID_ARGUMENT, "invalid job configuration version"),
-        ({"inPlace": True}, CODE.UNIMPLEMENTED, "in-place update is not supported yet"),
-        ({"count": 2}, CODE.UNIMPLEMENTED, "fewer instances (2 for 3) are not supported yet"),
-        (
-            {"count": 4, "rollbackOnFailure": True},
-            CODE.UNIMPLEMENTED,
-            "rolling back the addition of instances is not supported yet",
-        ),
     ],
 )
 def test_what_a_service_cannot_be_given(
@@ -145,7 +160,19 @@ def test_what_the_job_must_be(deployment: Deployment, updates: Any) -> None:
     refuses(bad, text, updates.CreateUpdate, update(deployment, other))
 
 
-@pytest.mark.parametrize("call", ["GetUpdate", "PauseUpdate", "ResumeUpdate", "AbortUpdate"])
+CALLS = [
+    *("GetUpdate", "GetUpdateCache", "PauseUpdate", "ResumeUpdate", "AbortUpdate"),
+    "RollbackUpdate",
+]
+
+
+def test_lists_of_updates_need_a_job(updates: Any) -> None:
+    method, request = updates.ListUpdates, svc.ListUpdatesRequest
+    refuses(CODE.INVALID_ARGUMENT, "no job ID provided", method, request())
+    refuses(CODE.NOT_FOUND, "job not found", method, request(jobID={"value": NOBODY}))
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_there_is_no_such_update(deployment: Deployment, updates: Any, call: str) -> None:
     job = running(deployment)
     request = getattr(svc, f"{call}Request")
@@ -203,20 +230,26 @@ def test_a_workflow_is_controlled_by_who_knows_the_version(
     deployment: Deployment, jobs: Any, updates: Any
 ) -> None:
     job = running(deployment)
-    no_workflow = sent_v1("PauseJobWorkflow", job, "1-1-1")
-    refuses(CODE.NOT_FOUND, "no workflow found", jobs.PauseJobWorkflow, no_workflow)
+    for verb in ("Pause", "Resume", "Abort"):
+        name = f"{verb}JobWorkflow"
+        no_workflow = sent_v1(name, job, "1-1-1")
+        refuses(CODE.NOT_FOUND, "no workflow found", getattr(jobs, name), no_workflow)
+        nobody = sent_v1(name, NOBODY, "1-1-1")
+        refuses(CODE.NOT_FOUND, "job not found", getattr(jobs, name), nobody)
     updates.CreateUpdate(update(deployment, job, startPaused=True))
     for verb in ("Pause", "Resume", "Abort"):
         name = f"{verb}JobWorkflow"
         stale = sent_v1(name, job, "1-1-1")
         refuses(CODE.ABORTED, "unexpected entity version", getattr(jobs, name), stale)
+    stale = sent_v1("RestartJob", job, "1-1-1")
+    refuses(CODE.ABORTED, "unexpected entity version", jobs.RestartJob, stale)
     restart = sent_v1("RestartJob", job, known(jobs, job))
     text = "workflow RESTART cannot overwrite workflow UPDATE"
     refuses(CODE.INVALID_ARGUMENT, text, jobs.RestartJob, restart)
     answer = jobs.AbortJobWorkflow(sent_v1("AbortJobWorkflow", job, known(jobs, job)))
     assert answer.version.value == known(jobs, job) == "2-1-3"
     in_place = sent_v1("RestartJob", job, "2-1-3", restart_spec={"in_place": True})
-    refuses(CODE.UNIMPLEMENTED, "in-place restart is not supported yet", jobs.RestartJob, in_place)
+    assert jobs.RestartJob(in_place).version.value == "3-1-4"
 
 
 def replacing(deployment: Deployment, job: str, version: str = "1-1-1", **more: Any) -> Any:
@@ -259,10 +292,11 @@ def test_specs_that_a_service_cannot_be_given(deployment: Deployment, jobs: Any)
     moved.spec.respool_id.value = NOBODY
     text = "failed to validate spec update: resource pool identifier is immutable"
     refuses(bad, text, call, moved)
-    in_place = replacing(deployment, job, update_spec={"in_place": True})
-    refuses(CODE.UNIMPLEMENTED, "update_spec.in_place: in-place update", call, in_place)
-    fewer = replacing(deployment, job, count=2)
-    refuses(CODE.UNIMPLEMENTED, "fewer instances (2 for 3)", call, fewer)
+    batch = deployment.create(deployment.request(1, defaultConfig=default_config(600.0)))
+    text = "failed to validate spec update: job type is immutable"
+    refuses(bad, text, call, replacing(deployment, batch))
+    secret = replacing(deployment, job, secrets=[{"path": "/x"}])
+    refuses(bad, "secrets not enabled in cluster", call, secret)
     nothing = replacing(deployment, job)
     del nothing.spec.default_spec.containers[:]
     refuses(bad, "invalid job spec: spec.default_spec", call, nothing)
@@ -275,5 +309,132 @@ def test_lists_of_workflows(deployment: Deployment, jobs: Any) -> None:
     assert not method(request(job_id={"value": job})).workflow_infos
     refuses(CODE.INVALID_ARGUMENT, "no job id provided", method, request())
     refuses(CODE.NOT_FOUND, "job not found", method, request(job_id={"value": NOBODY}))
-    events = request(job_id={"value": job}, instance_events=True)
-    refuses(CODE.UNIMPLEMENTED, "events of single instances are not kept yet", method, events)
+
+
+STATES = stateless.WorkflowState
+FORWARD = STATES.WORKFLOW_STATE_ROLLING_FORWARD
+THROUGH, BEGUN = STATES.WORKFLOW_STATE_SUCCEEDED, STATES.WORKFLOW_STATE_INITIALIZED
+
+
+def test_a_service_is_rolled_through_by_v0(deployment: Deployment, updates: Any) -> None:
+    job = running(deployment)
+    stop = {"id": {"value": job}, "ranges": [{"from": 1, "to": 3}]}
+
+    def counts() -> dict[str, int]:
+        return {k: v for k, v in deployment.job(job).runtime.taskStats.items() if v}
+
+    for name in ("Restart", "Start", "Stop"):
+        call, request = getattr(deployment.jobs, name), getattr(job_pb2, f"{name}Request")
+        text = "invalid job configuration version"
+        for version in (0, 7):
+            stale = request(resourceVersion=version, **stop)
+            refuses(CODE.INVALID_ARGUMENT, text, call, stale)
+        refuses(CODE.NOT_FOUND, "job not found", call, request(id={"value": NOBODY}))
+    config = {"batchSize": 1}
+    sent = job_pb2.StopRequest(stopConfig=config, resourceVersion=1, **stop)
+    stopped = deployment.jobs.Stop(sent)
+    assert stopped.resourceVersion == 2
+    deployment.until(lambda: status(updates, stopped.updateID.value).state == SUCCEEDED)
+    deployment.until(lambda: counts() == {"RUNNING": 1, "KILLED": 2})
+    sent = job_pb2.StartRequest(id={"value": job}, resourceVersion=2, startConfig=config)
+    started = deployment.jobs.Start(sent)
+    deployment.until(lambda: status(updates, started.updateID.value).state == SUCCEEDED)
+    deployment.until(lambda: counts() == {"RUNNING": 3})
+    again = deployment.jobs.Restart(job_pb2.RestartRequest(id={"value": job}, resourceVersion=3))
+    assert again.resourceVersion == 4
+    deployment.until(lambda: status(updates, again.updateID.value).state == SUCCEEDED)
+    tasks = deployment.tasks.List(task_pb2.ListRequest(jobId={"value": job})).result.value
+    runs = [task.runtime.mesosTaskId.value[-2:] for task in tasks.values()]
+    assert sorted(runs) == ["-2", "-3", "-3"]
+
+
+def test_events_of_instances(deployment: Deployment, jobs: Any, updates: Any) -> None:
+    job = running(deployment)
+    events, request = jobs.GetWorkflowEvents, v1.GetWorkflowEventsRequest
+    bad = request(job_id={"value": "nonsense"})
+    refuses(CODE.INVALID_ARGUMENT, "job ID must be of UUID format", events, bad)
+    none = request(job_id={"value": NOBODY})
+    refuses(CODE.NOT_FOUND, "job not found", events, none)
+    text = "job runtime does not have workflow"
+    refuses(CODE.UNAVAILABLE, text, events, request(job_id={"value": job}))
+    spec = {"batch_size": 1, "ranges": [{"from": 0, "to": 2}]}
+    jobs.RestartJob(sent_v1("RestartJob", job, "1-1-1", restart_spec=spec))
+
+    def listed(**more: Any) -> Any:
+        sent = v1.ListJobWorkflowsRequest(job_id={"value": job}, **more)
+        return jobs.ListJobWorkflows(sent).workflow_infos
+
+    deployment.until(lambda: listed()[0].status.state == THROUGH)
+    found = events(request(job_id={"value": job}, instance_id=1)).events
+    assert [each.state for each in found] == [THROUGH, FORWARD, BEGUN]
+    assert [each.timestamp for each in found] == sorted(
+        (each.timestamp for each in found), reverse=True
+    )
+    assert {each.type for each in found} == {stateless.WORKFLOW_TYPE_RESTART}
+    newest = events(request(job_id={"value": job}, instance_id=1, limit=1)).events
+    assert [*newest] == [found[0]]
+    for stranger in (2, 7, 100_000):
+        assert not events(request(job_id={"value": job}, instance_id=stranger)).events
+    name = updates.CreateUpdate(update(deployment, job, version=2, count=4)).updateID.value
+    deployment.until(lambda: status(updates, name).state == SUCCEEDED)
+    last, first = listed(instance_events=True, instance_events_limit=1)
+    assert [one.instance_id for one in last.instance_events] == [0, 1, 2, 3]
+    assert [one.instance_id for one in first.instance_events] == [0, 1]
+    assert {len(one.events) for one in last.instance_events} == {1}
+    whole = jobs.GetJob(v1.GetJobRequest(job_id={"value": job})).workflow_info
+    assert [(getattr(one, "from"), one.to) for one in whole.instances_added] == [(3, 3)]
+    assert [(getattr(one, "from"), one.to) for one in whole.instances_updated] == [(0, 2)]
+    assert not whole.instances_removed and not whole.status.instances_current
+    cached = updates.GetUpdateCache(svc.GetUpdateCacheRequest(updateId={"value": name}))
+    assert cached == svc.GetUpdateCacheResponse(
+        jobId={"value": job},
+        state=SUCCEEDED,
+        instancesTotal=range(4),
+        instancesDone=range(4),
+        instancesAdded=[3],
+        instancesUpdated=range(3),
+    )
+
+
+def test_who_is_under_way_is_named(deployment: Deployment, jobs: Any, updates: Any) -> None:
+    job = running(deployment)
+    sent = update(deployment, job, batchSize=2, count=2)
+    sent.jobConfig.defaultConfig.resource.memLimitMb = 10**9
+    name = updates.CreateUpdate(sent).updateID.value
+
+    def seen() -> Any:
+        return updates.GetUpdateCache(svc.GetUpdateCacheRequest(updateId={"value": name}))
+
+    deployment.until(lambda: [*seen().instancesCurrent] == [0, 1])
+    assert [*seen().instancesTotal] == [0, 1, 2] and not seen().instancesDone
+    info = jobs.GetJob(v1.GetJobRequest(job_id={"value": job}))
+    assert [*info.job_info.status.workflow_status.instances_current] == [0, 1]
+    assert [(getattr(one, "from"), one.to) for one in info.workflow_info.instances_removed] == [
+        (2, 2)
+    ]
+
+
+def patching(deployment: Deployment, job: str, version: str = "1-1-1", **more: Any) -> Any:
+    return sent_v1("PatchJob", job, version, **more)
+
+
+def test_a_spec_is_patched(deployment: Deployment, jobs: Any) -> None:
+    made = v1.CreateJobRequest(spec=service_spec(deployment.pool, 2, description="old"))
+    job = jobs.CreateJob(made).job_id.value
+    before = jobs.GetJob(v1.GetJobRequest(job_id={"value": job})).job_info.spec
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == 2)
+    bad, call = CODE.INVALID_ARGUMENT, jobs.PatchJob
+    refuses(bad, "JobID must be of UUID format", call, patching(deployment, "nonsense"))
+    refuses(CODE.NOT_FOUND, "job not found", call, patching(deployment, NOBODY))
+    stale = patching(deployment, job, "7-1-1", spec={"description": "new"})
+    refuses(CODE.ABORTED, "unexpected entity version", call, stale)
+    wrong = patching(deployment, job, known(jobs, job), spec={"instance_count": 10**6})
+    refuses(bad, "invalid job spec: ", call, wrong)
+    patch = {"description": "new", "sla": {"priority": 3}, "instance_count": 1}
+    version = known(jobs, job)
+    answer = jobs.PatchJob(patching(deployment, job, version, spec=patch))
+    assert answer.version.value == known(jobs, job) != version
+    after = jobs.GetJob(v1.GetJobRequest(job_id={"value": job})).job_info.spec
+    assert (after.description, after.sla.priority, after.instance_count) == ("new", 3, 1)
+    assert after.name == before.name and after.default_spec == before.default_spec
+    deployment.until(lambda: dict(deployment.job(job).runtime.taskStats) == {"RUNNING": 1})

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
 from peloton.sdk import render, specs
 from peloton.sdk.errors import BadSpec
 from peloton.settings.daemon import read_settings as read_settings
@@ -26,6 +27,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 POOLS = ("hello_world_pool.yaml",)
 CLUSTERS = ("minicluster.yaml",)
 DAEMONS = ("daemon.yaml",)
+SERVICES = ("service.yaml", "service_next.yaml")
 
 GO = """
 name: a
@@ -153,6 +155,7 @@ def test_the_examples_parse(path: Path) -> None:
         assert read_settings(path, None).cluster
     else:
         kind: Any = ResourcePoolConfig if path.name in POOLS else JobConfig
+        kind = JobSpec if path.name in SERVICES else kind
         assert specs.parse(kind, path.read_text()).name
 
 

@@ -103,7 +103,10 @@ NOT_SENT = {
         "a client's",
     ),
     **dict.fromkeys(
-        [("slice", "DropInstanceEvents"), ("task", "DropEvents")],
+        [
+            *(("slice", "DropInstanceEvents"), ("slice", "DropInstanceRunEvents")),
+            *(("task", "DropEvents"), ("task", "DropRunEvents")),
+        ],
         "a client's: both are committed in one frame",
     ),
     **dict.fromkeys(

@@ -15,9 +15,11 @@ import pytest
 from peloton.actors.job.messages import (
     ControlWorkflow,
     CreateJob,
+    DeleteJob,
     JobStates,
     ReplaceJob,
     RestartJob,
+    StartInstances,
     StopJob,
 )
 from peloton.actors.job.slice.messages import Command, Override, TaskConfig
@@ -26,6 +28,7 @@ from peloton.actors.job.workflow.messages import (
     WorkflowOptions,
     WorkflowOrders,
     WorkflowStates,
+    WorkflowTypes,
     WorkflowView,
 )
 from peloton.actors.task.messages import LEVEL_SERVICES
@@ -386,4 +389,295 @@ def test_a_creation_adds_a_batch_at_a_time(batch: int) -> None:
     view = workflow(cluster, job)
     assert (view.state, view.done, view.added, view.opaque) == (DONE, COUNT, COUNT, "mine")
     assert cluster.counts(job) == {"RUNNING": COUNT}
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2])
+def test_fewer_instances_are_removed_the_last_ones_last(batch: int) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    message = ReplaceJob(service(4, command="other"), options=WorkflowOptions(batch=batch))
+    cluster.ask(job, message)
+
+    def over() -> bool:
+        view = workflow(cluster, job)
+        assert view.current <= (batch or COUNT)
+        return view.completed_at > 0
+
+    cluster.run_until(over, within_s=60)
+    view = workflow(cluster, job)
+    assert (view.state, view.total, view.updated, view.removed) == (DONE, 6, 4, 2)
+    cluster.run_for(1.0)
+    assert cluster.counts(job) == {"RUNNING": 4} and len(cluster.machines.running) == 4
+    assert cluster.instances(job, COUNT)[-1].instance == 3
+    quiet(cluster, job)
+
+
+def test_instances_that_come_back_have_runs_of_new_names() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    for count in (3, 6, 1, 6):
+        cluster.ask(job, ReplaceJob(service(count), options=WorkflowOptions(batch=2)))
+        finished(cluster, job)
+        cluster.run_for(1.0)
+        assert cluster.counts(job) == {"RUNNING": count}
+    found = runs(cluster, job)
+    assert found[0] == 1 and found[1] == found[2] > 1 and found[3] > 2
+    quiet(cluster, job)
+
+
+def test_an_aborted_removal_leaves_instances_for_the_next_update() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(2), options=WorkflowOptions(batch=1)))
+    cluster.run_until(lambda: workflow(cluster, job).current == 1, within_s=60)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.run_for(30.0)
+    assert cluster.counts(job) == {"RUNNING": 5}, "what is under way goes on"
+    cluster.ask(job, ReplaceJob(service(4), options=WorkflowOptions(batch=1)))
+    finished(cluster, job)
+    cluster.run_for(1.0)
+    assert cluster.counts(job) == {"RUNNING": 4} and workflow(cluster, job).removed == 1
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("count", [4, 8])
+@pytest.mark.parametrize("moment", ["paused", "half", "last"])
+def test_a_way_back_takes_away_what_was_added_and_adds_what_was_removed(
+    count: int, moment: str
+) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    options = WorkflowOptions(batch=1, paused=moment == "paused")
+    cluster.ask(job, ReplaceJob(service(count, command="other"), options=options))
+    if moment != "paused":
+        done = 3 if moment == "half" or count < COUNT else count - 1
+        cluster.run_until(lambda: workflow(cluster, job).done >= done, within_s=60)
+    back = ControlWorkflow(WorkflowOrders.ROLL_BACK)
+    assert str(cluster.ask(job, back).version) == "3-1-3"
+    assert not cluster.ask(job, back).changed
+    finished(cluster, job, WorkflowStates.ROLLED_BACK)
+    assert versions(cluster, job) == [3] * COUNT
+    assert len({each.config.command for each in cluster.instances(job, COUNT)}) == 1
+    cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": COUNT}, within_s=60)
+    cluster.ask(job, RestartJob(options=WorkflowOptions(batch=1)))
+    assert "nothing was before it" in cluster.ask(job, back).text
+    finished(cluster, job)
+    refused = cluster.ask(job, back)
+    assert refused.text == "workflow RESTART cannot be rolled back: it is SUCCEEDED"
+    quiet(cluster, job)
+
+
+def test_a_way_back_adds_what_was_removed_by_then() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service(4, command="other")
+    huge = msgspec.structs.replace(spec.default.resources, memory=10**6 * NEED.memory)
+    stuck = ((0, (Override(0, TaskConfig(resources=huge)),)),)
+    cluster.ask(job, ReplaceJob(spec, overrides=stuck, options=WorkflowOptions(batch=2)))
+    cluster.run_until(lambda: workflow(cluster, job).done == 5, within_s=60)
+    assert up(cluster, job) == 3
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ROLL_BACK))
+    finished(cluster, job, WorkflowStates.ROLLED_BACK)
+    assert cluster.counts(job) == {"RUNNING": COUNT} and versions(cluster, job) == [3] * COUNT
+    assert {each.config.resources for each in cluster.instances(job, COUNT)} == {
+        service().default.resources
+    }
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2])
+def test_instances_are_stopped_and_started_a_batch_at_a_time(batch: int) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    options = WorkflowOptions(batch=batch)
+
+    def rolled(kind: WorkflowTypes, *ranges: tuple[int, int]) -> None:
+        cluster.ask(job, RestartJob(ranges, options, kind=kind))
+
+        def over() -> bool:
+            assert workflow(cluster, job).current <= (batch or COUNT)
+            return workflow(cluster, job).completed_at > 0
+
+        cluster.run_until(over, within_s=60)
+        finished(cluster, job)
+        cluster.run_for(1.0)
+
+    rolled(WorkflowTypes.STOP, (1, 4))
+    assert [each.state for each in cluster.instances(job, COUNT)][1:4] == ["KILLED"] * 3
+    assert cluster.counts(job) == {"KILLED": 3, "RUNNING": 3}
+    assert versions(cluster, job) == [2] * COUNT and workflow(cluster, job).total == 3
+    rolled(WorkflowTypes.START, (0, 3))
+    assert runs(cluster, job) == [1, 2, 2, 1, 1, 1], "who runs goes on"
+    assert cluster.counts(job) == {"KILLED": 1, "RUNNING": 5}
+    rolled(WorkflowTypes.STOP)
+    assert cluster.counts(job) == {"KILLED": COUNT}
+    assert cluster.job(job).summary.state == JobStates.KILLED
+    cluster.ask(job, StartInstances(ranges=((5, 6),)))
+    cluster.run_until(lambda: up(cluster, job) == 1, within_s=60)
+    rolled(WorkflowTypes.START)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+    quiet(cluster, job)
+
+
+def test_an_aborted_stop_leaves_the_others_running() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    message = RestartJob(options=WorkflowOptions(batch=1, paused=True), kind=WorkflowTypes.STOP)
+    cluster.ask(job, message)
+    cluster.run_for(10.0)
+    assert up(cluster, job) == COUNT
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.ask(job, ReplaceJob(service(command="other")))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lost_shards_stop_nobody_else(seed: int) -> None:
+    chance = random.Random(seed)
+    cluster = cluster_of(seed=seed)
+    job = running(cluster)
+    message = RestartJob(((0, 4),), WorkflowOptions(batch=1), kind=WorkflowTypes.STOP)
+    cluster.ask(job, message)
+    for _ in range(3):
+        cluster.run_for(chance.random() / 2)
+        cluster.crash_shard(chance.choice((job, STORM_POOL)))
+    finished(cluster, job)
+    cluster.run_for(2.0)
+    assert cluster.counts(job) == {"KILLED": 4, "RUNNING": 2}
+    cluster.ask(job, ReplaceJob(service(command="other")))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"KILLED": 4, "RUNNING": 2}
+    quiet(cluster, job)
+
+
+def test_what_a_job_refuses_at_that_moment() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, RestartJob(options=WorkflowOptions(batch=1, paused=True)))
+    refused = cluster.ask(job, ReplaceJob(service(command="other")))
+    assert refused.text == "workflow UPDATE cannot overwrite workflow RESTART"
+    refused = cluster.ask(job, StopJob(expected=cluster.job(job).version))
+    assert refused.text == "job has active update with start_pods set, cannot stop it now"
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.ask(job, StopJob())
+    starting = ReplaceJob(service(), options=WorkflowOptions(starts=True))
+    if cluster.job(job).summary.state == JobStates.KILLING:
+        refused = cluster.ask(job, starting)
+        assert (refused.code, refused.text) == (
+            "TERMINATING", "job is being terminated, cannot update with start_pods set now"
+        )  # fmt: skip
+    cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=60)
+    cluster.ask(job, DeleteJob())
+    assert cluster.ask(job, starting).text in ("job is going to be deleted", "job not found")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_hosts_wait_for_runs_in_place(restarts: bool) -> None:
+    setup = ClusterSetup(fates=lambda run: FOR_EVER, level=LEVEL_SERVICES)
+    cluster = CheckedCluster(hosts=12, seed=3, setup=setup)
+    cluster.machines.start_s = 1.0
+    spec = msgspec.structs.replace(service(), spread=True)
+    job = cluster.create_job(spec, "s")
+    cluster.run_until(lambda: up(cluster, job) == COUNT, within_s=60)
+    before = [each.host for each in cluster.instances(job, COUNT)]
+    options = WorkflowOptions(batch=2, in_place=True)
+    other = msgspec.structs.replace(service(command="other"), spread=True)
+    message = RestartJob(options=options) if restarts else ReplaceJob(other, options=options)
+    cluster.ask(job, message)
+    finished(cluster, job)
+    assert runs(cluster, job) == [2] * COUNT
+    assert [each.host for each in cluster.instances(job, COUNT)] == before
+    quiet(cluster, job)
+
+
+def test_a_host_waits_in_vain_for_a_while_only() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service()
+    huge = msgspec.structs.replace(spec.default.resources, memory=10**6 * NEED.memory)
+    config = msgspec.structs.replace(spec.default, resources=huge)
+    big = msgspec.structs.replace(spec, default=config)
+
+    def held() -> list[str]:
+        hosts = cluster.cells("host").values()
+        return sorted(hold.task[-2:] for host in hosts for hold in host.task_holds)
+
+    cluster.ask(job, ReplaceJob(big, options=WorkflowOptions(batch=2, in_place=True)))
+    cluster.run_for(10.0)
+    assert held() == ["-0", "-1"] and up(cluster, job) == COUNT - 2
+    cluster.run_for(180.0)
+    assert held() == []
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ROLL_BACK))
+    finished(cluster, job, WorkflowStates.ROLLED_BACK)
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_workflow_without_progress_fails(back: bool) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service(progress_s=60.0)
+    huge = msgspec.structs.replace(spec.default.resources, memory=10**6 * NEED.memory)
+    stuck = ((0, tuple(Override(k, TaskConfig(resources=huge)) for k in (2, 4))),)
+    spec = msgspec.structs.replace(spec, default=service(command="other").default)
+    options = WorkflowOptions(batch=2, back=back)
+    cluster.ask(job, ReplaceJob(spec, overrides=stuck, options=options))
+    cluster.run_for(58.0)
+    assert workflow(cluster, job).state == ROLLING and workflow(cluster, job).done == 3
+    cluster.run_for(10.0)
+    view = workflow(cluster, job)
+    assert view.because.startswith("no instance was through for 60 s")
+    if back:
+        finished(cluster, job, WorkflowStates.ROLLED_BACK)
+        cluster.run_until(lambda: up(cluster, job) == COUNT, within_s=60)
+    else:
+        finished(cluster, job, WorkflowStates.FAILED)
+    quiet(cluster, job)
+
+
+def test_a_pause_is_no_lack_of_progress() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service(command="other", progress_s=20.0)
+    cluster.ask(job, ReplaceJob(spec, options=WorkflowOptions(batch=1, paused=True)))
+    cluster.run_for(60.0)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
+    finished(cluster, job)
+    cluster.run_for(60.0)
+    finished(cluster, job)
+
+
+def test_slices_that_go_and_come_back() -> None:
+    cluster = cluster_of()
+    job = cluster.create_job(service(2100, maximum_unavailable=0), "s")
+    cluster.run_for(1.0)
+    cluster.ask(job, StopJob())
+    cluster.run_until(lambda: cluster.counts(job) == {"KILLED": 2100}, within_s=600)
+    for count in (900, 2050, 5):
+        cluster.ask(job, ReplaceJob(service(count), options=WorkflowOptions(batch=500)))
+        finished(cluster, job)
+        cluster.run_for(1.0)
+        assert cluster.counts(job) == {"KILLED": count}
+    cluster.ask(job, RestartJob())
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": 5}
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lost_shards_lose_no_removal(seed: int) -> None:
+    chance = random.Random(seed)
+    cluster = cluster_of(seed=seed)
+    job = running(cluster, 8)
+    for count in (3, 7):
+        cluster.ask(job, ReplaceJob(service(count), options=WorkflowOptions(batch=2)))
+        for _ in range(4):
+            cluster.run_for(chance.random())
+            cluster.crash_shard(chance.choice((job, STORM_POOL)))
+        finished(cluster, job)
+        cluster.run_for(1.0)
+        assert cluster.counts(job) == {"RUNNING": count}
+        assert len(cluster.machines.running) == count
     quiet(cluster, job)

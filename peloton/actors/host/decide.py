@@ -29,6 +29,8 @@ from peloton.actors.host.configuring import (
 from peloton.actors.host.devices import devices_told
 from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.granting import Granted, granted
+from peloton.actors.host.health import health_reported, health_seen
+from peloton.actors.host.health_messages import HealthReported, HealthSeen
 from peloton.actors.host.held_runs import TOO_EARLY, asked_again, held_now
 from peloton.actors.host.holding import expired, hold, hold_deadline, not_held, release
 from peloton.actors.host.ledger import (
@@ -246,6 +248,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.HostLeft: from_backend(host_left),
     m.RunsStarted: from_backend(runs_started),
     SlackReported: from_backend(slack_measured),
+    HealthReported: from_backend(health_reported),
+    HealthSeen: health_seen,
     hm.HoldHost: hold,
     hm.ReleaseHold: release,
     hm.LaunchForeign: launch_foreign,
@@ -294,6 +298,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunsEnded: _nothing,
     m.RunsListed: _nothing,
     SlackReported: _nothing,
+    HealthReported: _nothing,
+    HealthSeen: _nothing,
     hm.HoldHost: no_host,
     hm.ReleaseHold: not_held,
     hm.LaunchForeign: no_host,

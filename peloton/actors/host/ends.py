@@ -139,9 +139,7 @@ def _end_for_task(some: RunSet, end: m.RunEnd, at: At) -> t.Ended:
         return t.Ended(some.run, moved, ended_at, started_at)
     if some.phase != RunPhase.KILLING or outcome.end != t.End.FAILED:
         return t.Ended(some.run, outcome, ended_at, started_at)
-    killed = t.RunOutcome(
-        t.End.KILLED, outcome.exit_code, outcome.signal, "killed", outcome.message
-    )
+    killed = replace(outcome, end=t.End.KILLED, reason="killed", system=False)
     return t.Ended(some.run, killed, ended_at)
 
 

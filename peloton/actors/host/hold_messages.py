@@ -19,6 +19,8 @@ LEVEL_HOLDS = 3
 LEVEL_TASK_HOLDS = 4
 """The feature level from which a host may be held for a task, for the same reason."""
 FOREIGN_GRACE_S = 30.0
+TASK_HOLD_S = 180.0
+"""How long a host waits for a task whose run was killed, as in the original."""
 TASK_HOLDS_MAX = 100
 """Tasks for which one host is held: each launch there looks at all of them."""
 

@@ -45,6 +45,7 @@ from peloton.actors.host.facts import (
     TroubleOver,
 )
 from peloton.actors.host.goals import deadline, pursue, recall_s
+from peloton.actors.host.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.inventory.messages import (
     LEVEL_HOST_POOLS,
     HostPoolChanged,
@@ -121,6 +122,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
             **hm.HOLD_MESSAGES,
             **mm.MOVE_MESSAGES,
             **SLACK_MESSAGES,
+            **HEALTH_MESSAGES,
             **vm.VOLUME_MESSAGES,
         },
         facts=FACTS,

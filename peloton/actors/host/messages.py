@@ -10,9 +10,15 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from peloton.actors.host.containers import Container as Container
+from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.foreign_names import shown_run
+from peloton.actors.host.health_messages import CheckedSet, HealthNoted
+from peloton.actors.host.known_runs import KnownRun as KnownRun
+from peloton.actors.host.known_runs import KnownSet as KnownSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumeConfig
 from peloton.actors.resources import Resources
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Constraint, Label, port_label
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value
@@ -36,16 +42,10 @@ HOLDS_RUNS, NO_HOST = "HOLDS_RUNS", "NO_HOST"
 NOT_DOWN, LEVEL_TOO_LOW = "NOT_DOWN", "LEVEL_TOO_LOW"
 
 
-class Port(Value, frozen=True, gc=False, array_like=True):
-    """A port of a run: a fixed number, or 0 for one that the host picks and passes in `env`."""
-
-    name: str
-    number: int = 0
-    env: str = ""
-
-
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
+
+    With several `containers`, the command is that of the first which is no init container.
     `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
     runs of it than the launch allows. `asks`: its slice ends it where the host goes down. `volume`:
     the host has that of the member already, or makes it with the grant.
@@ -66,6 +66,14 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     apart: Label | None = None
     priority: int = 0  # of those on slack
     asks: bool = False
+    containers: tuple[Container, ...] = ()
+    check: HealthCheck | None = None
+
+    @property
+    def once_started(self) -> RunSpec | None:
+        """What a host keeps of it while the run goes on: how it is checked."""
+        return None if self.check is None else RunSpec(self.resources, "", check=self.check)
+
     volume: VolumeConfig | None = None
 
     @property
@@ -266,7 +274,8 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:
-        """The spec's variables, the ids under the original's names, and the ports.
+        """The spec's variables, the ids under the original's names, and the ports. Of several
+        containers each has variables of its own in place of the spec's.
 
         Computed on demand: in ten thousand queued orders it would take ten times their size.
         """
@@ -275,7 +284,7 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
         job, _, instance = task.rpartition("-")
         pairs = zip(self.spec.ports, self.ports, strict=True)
         return (
-            *self.spec.environment,
+            *(self.spec.environment if not self.spec.containers else ()),
             ("PELOTON_JOB_ID", job),
             ("PELOTON_INSTANCE_ID", instance),
             ("PELOTON_TASK_ID", task),
@@ -314,26 +323,11 @@ class ForgetRuns(Message, frozen=True, gc=False, array_like=True):
     runs: tuple[str, ...]
 
 
-class KnownRun(Value, frozen=True, gc=False, array_like=True):
-    """A run in the ledger, and since when."""
-
-    run: str
-    since: float
-
-
-class KnownSet(Value, frozen=True, gc=False, array_like=True):
-    """As `KnownRun`, for the same run of many members of a crowd."""
-
-    crowd: Key
-    run: int
-    members: Bits
-    since: float
-
-
 class ListRuns(Message, frozen=True, gc=False, array_like=True):
     """Host to backend: list your runs. `known` are those that run according to the ledger.
 
     From feature level `LEVEL_SETS` on they are in `sets` instead; the answer may then have sets.
+    `checked` are runs, begun or not, whose health is to be checked while they run.
     """
 
     host: Key
@@ -341,6 +335,7 @@ class ListRuns(Message, frozen=True, gc=False, array_like=True):
     known: tuple[KnownRun, ...] = ()
     asked_at: float = math.inf
     sets: tuple[KnownSet, ...] = ()
+    checked: tuple[CheckedSet, ...] = ()
 
 
 class PingBackend(Message, frozen=True, gc=False, array_like=True):
@@ -399,6 +394,7 @@ BACKEND_MESSAGES: dict[int, type] = {
     5: PingBackend,
     6: AddHost,
     7: RemoveHost,
+    28: HealthNoted,
     88: RemoveVolumes,
 }
 """Messages backends receive, by number, for backends that are reached through another daemon."""

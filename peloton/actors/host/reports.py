@@ -50,6 +50,7 @@ from peloton.actors.host.ends import (
     start_reports,
     started_facts,
 )
+from peloton.actors.host.health import checked_sets
 from peloton.actors.host.ledger import (
     HOLDING,
     NamedRuns,
@@ -128,7 +129,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     ends = held_ends(host, message.ends, at)
     ended, _ = by_crowd(end.run for end in message.ends)
     late = late_starts(message.running, message.started, now=at.now)
-    compared = _compared(message, host, running=running, ended=ended, late=late)
+    told = _Listed(running, ended, late, _not_started(message))
+    compared = _compared(message, host, told=told)
     orphans = [*strange, *_unowned(host, running)]
     all_ends = joined(ends, compared.missing)
     facts = _reconciled(host, message, now=at.now, agreed=not orphans and compared.all)
@@ -152,6 +154,23 @@ def _running(message: m.RunsListed) -> tuple[NamedRuns, list[str]]:
     return running, strange
 
 
+def _not_started(message: m.RunsListed) -> NamedRuns:
+    """Runs of the list of which a process is yet to start."""
+    if not message.started or min(message.started):
+        return {}
+    times = zip(message.running, message.started, strict=True)
+    return by_crowd(name for name, time in times if not time)[0]
+
+
+class _Listed(NamedTuple):
+    """What a list says, by crowd and run: what is there, and of that what has not started."""
+
+    running: NamedRuns
+    ended: NamedRuns
+    late: LateStarts
+    waiting: NamedRuns
+
+
 class _Compared(NamedTuple):
     """What a list implies for the runs in the ledger, and whether it could be applied to all."""
 
@@ -162,14 +181,7 @@ class _Compared(NamedTuple):
     all: bool
 
 
-def _compared(
-    message: m.RunsListed,
-    host: Host,
-    *,
-    running: NamedRuns,
-    ended: NamedRuns,
-    late: LateStarts,
-) -> _Compared:
+def _compared(message: m.RunsListed, host: Host, *, told: _Listed) -> _Compared:
     outcome = lost_outcome("the backend does not know the run any more")
     again: list[tuple[Key, RunSet]] = []
     missing: Ends = {}
@@ -180,8 +192,8 @@ def _compared(
         if some.phase == RunPhase.HELD:
             continue  # the backend does not know it yet
         raw, name = some.members.raw, (crowd, some.run)
-        listed = raw & running.get(name, 0)
-        unlisted = raw & ~listed & ~ended.get(name, 0)
+        listed = raw & told.running.get(name, 0)
+        unlisted = raw & ~listed & ~told.ended.get(name, 0)
         if unlisted and message.asked_at <= host.proof_from and some.phase != RunPhase.ACCEPTED:
             # Its start may have been noted since the list was requested: the next list tells.
             skipped, unlisted = True, 0
@@ -192,8 +204,9 @@ def _compared(
             skipped, unlisted = True, 0
         if listed:
             do = step(some, RunEvent.LISTED)
-            if do == RunStep.STARTED:
-                add_starts(started, crowd, of=some, raw=listed, late=late)
+            begun = listed & ~told.waiting.get(name, 0)
+            if do == RunStep.STARTED and begun:
+                add_starts(started, crowd, of=some, raw=begun, late=told.late)
             elif do == RunStep.KILL_AGAIN:
                 kills += names_of(crowd, listed, run=some.run)
         if unlisted:
@@ -289,7 +302,8 @@ def list_runs(host: Host, at: At) -> Send:
     known = [each for each in held_runs(host) if each[1].phase not in unknown]
     if at.level >= m.LEVEL_SETS:
         sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
-        return Send(host.backend, m.ListRuns(at.key, at.epoch, (), at.now, sets))
+        checked = checked_sets(host)
+        return Send(host.backend, m.ListRuns(at.key, at.epoch, (), at.now, sets, checked))
     runs = tuple(
         m.KnownRun(name, some.since)
         for crowd, some in known

@@ -367,7 +367,8 @@ def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
         def next_phase(of: RunSet) -> RunSet:
             if phase != RunPhase.STARTED:
                 return replace(of, phase=phase)
-            return replace(of, phase=phase, spec=None, started_at=started_at)
+            spec = of.spec.once_started if of.spec is not None else None
+            return replace(of, phase=phase, spec=spec, started_at=started_at)
 
         runs = host.runs
         for crowd, run, members in _sets(fact):

@@ -45,6 +45,8 @@ from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Fact, Refused, 
 
 TERMINATED, BUSY = "TERMINATED", "BUSY"
 INCOMPLETE = "INCOMPLETE"
+NONE_TO_START = "cannot start tasks in a terminated job"
+"""The text of a refusal, which clients know."""
 CHANGEABLE = (
     "instances", "description", "priority", "preemptible", "revocable", "minimum_running",
     "maximum_running", "max_running_time_s",
@@ -66,9 +68,9 @@ def start(job: Job, message: m.StartInstances, at: At) -> Decision:
     members = _all_startable(job, ranges, again=message.again)
     if not members:
         if not message.again and job.state in TERMINAL_JOB_STATES:
-            text = "cannot start tasks in a terminated job"
             # It may be restarted, and stopped: then the same request starts it.
-            return Decision(reply=Refused(TERMINATED, text, "jobId", again=True), because=text)
+            refusal = Refused(TERMINATED, NONE_TO_START, "jobId", again=True)
+            return Decision(reply=refusal, because=NONE_TO_START)
         return Decision(reply=m.InstancesOrdered(()), because="none of them was stopped")
     if spec.unique and job.state in TERMINAL_JOB_STATES:
         text = "it has ended, and has given up its name: create the job anew"

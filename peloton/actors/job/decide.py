@@ -277,12 +277,14 @@ def drop(job: Job, message: m.DropPieces, at: At) -> Decision:
 
 
 def due(job: Job, message: Due, at: At) -> Decision:
-    """A deadline passed: that of the job, of its throttle, or of pieces that were not completed."""
+    """A deadline passed: of the job, its throttle or workflow, or of pieces not completed."""
     name = message.name.partition(" ")[0]
     if name == waiting.DEADLINE:
         return waiting.deadline_passed(job, at)
     if name == waiting.THROTTLE:
         return waiting.throttle_passed(job, at)
+    if name == waiting.PROGRESS:
+        return workflows.without_progress(job, at)
     text = f"its client did not send all pieces within {PIECES_TIMEOUT_S:g} s"
     if job.spec is not None:
         return Decision(facts=(f.ChangePiecesDropped(at.now),), because=text)
@@ -291,12 +293,13 @@ def due(job: Job, message: Due, at: At) -> Decision:
 
 def deadline(job: Job) -> tuple[str, float] | None:
     """How long pieces of an incomplete job or update, which take memory, are kept; or the
-    deadline of the job or its throttle, where that comes first."""
+    deadline of the job, its throttle or its workflow, where that comes first."""
     pieces = (PIECES, PIECES_TIMEOUT_S) if job.spec is None or job.pieces else None
     own, starts = waiting.deadline_of(job), waiting.throttle_of(job)
-    if own is None and starts is None:
+    progress = waiting.progress_end_of(job) if job.workflow is not None else None
+    if own is None and starts is None and progress is None:
         return pieces
-    some = [one for one in (pieces, own, starts) if one is not None]
+    some = [one for one in (pieces, own, starts, progress) if one is not None]
     return min(some, key=lambda one: one[1])
 
 

@@ -85,6 +85,8 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     workflow: Workflow | None = None  # the last one
     past_workflows: tuple[Workflow, ...] = ()  # those before it, the newest last
     shares: immutables.Map[int, Share] = immutables.Map()  # of how many may be down, by slice
+    span: int = 0  # instances there may be yet, where they are more than the spec says
+    opened: int = 0  # slices there are, where they are more than it needs
 
     @property
     def held(self) -> bool:
@@ -106,7 +108,10 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     @property
     def slices(self) -> int:
         """How many slices hold the instances."""
-        return slices_of(self.spec.instances) if self.spec is not None else 0
+        if self.spec is None:
+            return 0
+        needed = slices_of(self.spec.instances)
+        return needed if needed > self.opened else self.opened
 
     @property
     def counts(self) -> dict[str, int]:

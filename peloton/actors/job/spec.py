@@ -26,7 +26,7 @@ BATCH, SERVICE, DAEMON = "BATCH", "SERVICE", "DAEMON"
 DEFAULT = "defaultConfig"
 GANG_MAX = SLICE_SIZE
 """Instances of a gang: its owner is the first slice, which has all of them."""
-GANG_LABEL = "peloton.gang"
+GANG_LABEL, PROGRESS_LABEL = "peloton.gang", "peloton.workflow.progress_deadline"
 DAEMON_FIRST_LABEL = "peloton.daemon.first"
 DAEMON_SLICES = 64
 """Slices of a daemon job, about: each has numbers for a thousand hosts of one inventory."""
@@ -99,6 +99,7 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     maximum_unavailable: int = 0  # instances of a service; 0 for no limit
     inventories: int = 0  # whose hosts a daemon job follows
     room_first: bool = False  # hosts keep room for its instances before other work
+    progress_s: float = 0.0  # a workflow fails if for so long no instance is through; 0: never
 
     @property
     def is_service(self) -> bool:
@@ -196,6 +197,8 @@ def _check_batch(spec: JobSpec) -> Refused | None:
         return _invalid("sla.minimumRunningInstances", text)
     if spec.room_first:
         return _invalid("labels", f"{DAEMON_FIRST_LABEL}: {NO_DAEMON}")
+    if spec.progress_s:
+        return _invalid("labels", f"{PROGRESS_LABEL}: only a service has workflows")
     if spec.gang_together and not spec.gang:
         return _invalid("labels", f"{GANG_LABEL}: there is no gang: {NO_GANG}")
     return None
@@ -379,13 +382,12 @@ def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
                 "Task preemption policy should be false for stateless job",
             ),
             "executor": (config.executor, "an executor is not supported: a task is a command"),
-            "healthCheck": (config.health_check, "a health check is not supported yet"),
         }
     else:
         found = {
             "healthCheck": (config.health_check, "Batch job task should not set health check "),
             "executor": (
-                config.executor,
+                config.executor or bool(config.containers),
                 "Batch job task should not include executor config",
             ),
         }

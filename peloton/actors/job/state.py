@@ -30,7 +30,12 @@ from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, began, job_state_of
-from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE, with_creation
+from peloton.actors.job.workflow.folds import (
+    WORKFLOW_EVOLVE,
+    with_creation,
+    with_downed,
+    with_progress,
+)
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Bits
 
@@ -115,6 +120,12 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     spec = job.spec
     assert spec is not None
     job = _told(job, fact)
+    if fact.tally.rollout is not None and fact.tally.rollout.downed:
+        rollout = fact.tally.rollout
+        job = with_downed(job, number=fact.number, tally=rollout, goal=fact.goal)
+    if spec.progress_s and fact.tally.rollout is not None:
+        rollout = fact.tally.rollout
+        job = with_progress(job, number=fact.number, tally=rollout, at=fact.at)
     if job.version == 1 and fact.number == 0 and 0 not in job.confirmed:
         job = _confirmed(job, 0)  # there was no other goal: who has tasks holds it
     tally = fact.tally

@@ -68,10 +68,12 @@ def job_state_of(
         # A daemon job that was stopped. Its slices have told what they had, or are awaited.
         over = all(name in ENDED_NAMES for name, count in counts.items() if count)
         return JobStates.KILLED if over else JobStates.KILLING
-    if sum(counts.values()) < instances:
+    there = sum(counts.values())
+    if there < instances:
         # Some slices have not opened yet: the job is being created, or was stopped meanwhile.
         return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED
-    state = _by_counts(counts, instances, known=known)
+    # Those that are to be removed are more than the spec says.
+    state = _by_counts(counts, there, known=known)
     if state not in TERMINAL_JOB_STATES or not controller:
         return state
     if controller == "SUCCEEDED":

@@ -31,7 +31,7 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Send
 WAITERS_MAX = 1000
 """Jobs that may await the end of one job."""
 ANY_END = "ENDED"
-DEADLINE, THROTTLE = "deadline", "throttle"
+DEADLINE, THROTTLE, PROGRESS = "deadline", "throttle", "progress"
 STARTS_AFTER_S = 0.001
 """The runtime counts whole milliseconds: so much later a period is over in any case."""
 
@@ -172,6 +172,14 @@ def throttle_of(job: Job) -> tuple[str, float] | None:
     """When further instances may begin, if some wait for it."""
     moment = next_start_of(job)
     return None if moment is None else _timed(THROTTLE, job, moment=moment + STARTS_AFTER_S)
+
+
+def progress_end_of(job: Job) -> tuple[str, float] | None:
+    """When the workflow fails, unless an instance is through by then."""
+    workflow, spec = job.workflow, job.spec
+    if workflow is None or spec is None or not spec.progress_s or not workflow.is_rolling:
+        return None
+    return _timed(PROGRESS, job, moment=workflow.progressed_at + spec.progress_s)
 
 
 def next_start_of(job: Job) -> float | None:

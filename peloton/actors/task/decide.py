@@ -25,6 +25,8 @@ from peloton.actors.task.admitting import (
 )
 from peloton.actors.task.giving_way import give_way, outcome_of, preempt
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
+from peloton.actors.task.health import health_changed, told_of_nobody
+from peloton.actors.task.health_messages import HealthChanged
 from peloton.actors.task.state import (
     HOLDS,
     ON_HOST,
@@ -76,11 +78,19 @@ def drop_events(task: Task, message: m.DropEvents, at: At) -> Decision:
     return Decision(facts=(f.EventsDropped(min(message.run, task.run)),))
 
 
+def drop_run_events(task: Task, message: m.DropRunEvents, at: At) -> Decision:
+    """Show nobody any more what happened to one run."""
+    if not 0 < message.run <= task.run:
+        return Decision(because="there was no such run")
+    return Decision(facts=(f.RunEventsDropped(message.run),))
+
+
 def created(message: m.SetTaskGoal, at: At) -> Decision:
     """The slice opens: the instance begins to exist, unless its goal is deletion."""
     if message.goal == m.TaskGoals.DELETED:
         return Decision(because="deleted before it was created")
-    return Decision(facts=(f.TaskCreated(message.goal, message.policy, message.spec, message.lot),))
+    created = message.goal, message.policy, message.spec, message.lot, message.past
+    return Decision(facts=(f.TaskCreated(*created),))
 
 
 def place(task: Task, message: m.AssignHosts, at: At) -> Decision:
@@ -186,11 +196,18 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
         return Decision(facts=(f.LaunchRefused(because),), sends=(*seen, report), because=because)
     sends = (*seen, *_not_started(task, outcome))
     facts: tuple[Fact, ...] = (f.RunEnded(outcome, message.at),)
-    if task.state in _WAITS_FOR_START and (outcome.exit_code is not None or outcome.signal):
+    if task.state in _WAITS_FOR_START and _had_started(outcome):
         # So short that the end overtook the report of its start: it has started nevertheless.
         known = message.started_at is not None
         facts = (f.TaskStarted(message.started_at if known else message.at), *facts)
     return Decision(facts=facts, sends=sends, because=because)
+
+
+def _had_started(outcome: m.RunOutcome) -> bool:
+    """Of several containers: one that is no init container had."""
+    if outcome.containers:
+        return any(one.started_at and not one.init for one in outcome.containers)
+    return outcome.exit_code is not None or bool(outcome.signal)
 
 
 def gone(task: Task, message: m.RunGone, at: At) -> Decision:
@@ -258,6 +275,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.MarkUnschedulable: mark_unschedulable,
     m.SetRunLimit: limit_set,
     m.DropEvents: drop_events,
+    m.DropRunEvents: drop_run_events,
     m.Preempt: preempt,
     m.StartHeld: start_held,
     m.DropHold: drop_hold,
@@ -267,6 +285,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.ParkAdmission: park_admission,
     m.TicketParked: parked,
     m.Renew: renew,
+    HealthChanged: health_changed,
     m.GiveWay: give_way,
     Due: due,
 }
@@ -304,6 +323,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.MarkUnschedulable: _nothing,
     m.SetRunLimit: _nothing,
     m.DropEvents: _nothing,
+    m.DropRunEvents: _nothing,
     m.Preempt: _nothing,
     m.StartHeld: _nothing,
     m.DropHold: _nothing,
@@ -313,6 +333,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ParkAdmission: _nothing,
     m.TicketParked: _nothing,
     m.Renew: _nothing,
+    HealthChanged: told_of_nobody,
     m.GiveWay: _nothing,
     Due: _nothing,
 }

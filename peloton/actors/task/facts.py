@@ -5,17 +5,19 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import KillCause, Policy, Renewal, RunOutcome, TaskGoals
 from peloton.runtime.vocabulary import Fact, Key
 
 
 class TaskCreated(Fact, frozen=True, gc=False, array_like=True):
-    """The instance exists; its first run is 1."""
+    """The instance exists; no run or ticket of its name has had a higher number than `past`."""
 
     goal: TaskGoals
     policy: Policy
     spec: int
     lot: Key
+    past: int = 0
 
 
 class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):
@@ -122,6 +124,12 @@ class EventsDropped(Fact, frozen=True, gc=False, array_like=True):
     run: int
 
 
+class RunEventsDropped(Fact, frozen=True, gc=False, array_like=True):
+    """Nobody is shown any more what happened until now to this run."""
+
+    run: int
+
+
 class TaskHolding(Fact, frozen=True, gc=False, array_like=True):
     """A host is to hold room for the run; its name is in a column."""
 
@@ -171,6 +179,13 @@ class TaskRenewed(Fact, frozen=True, gc=False, array_like=True):
     runs: bool = True
 
 
+class HealthTold(Fact, frozen=True, gc=False, array_like=True):
+    """The health of the present run has changed; `text` is what its last check found."""
+
+    health: TaskHealth
+    text: str = ""
+
+
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
@@ -202,4 +217,6 @@ FACTS: dict[int, type] = {
     28: AdmissionParked,
     29: RenewalOrdered,
     30: TaskRenewed,
+    51: HealthTold,
+    61: RunEventsDropped,
 }

@@ -6,11 +6,14 @@ kept. Who is chosen, and whether their job can spare them, is decided by their s
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from peloton.actors.host.messages import KillRun
 from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import HOST, LOT
+from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.state import ON_HOST, PREEMPTIONS, Admission, Task, TaskStates
 from peloton.runtime.vocabulary import At, Decision, Send
 
@@ -45,21 +48,28 @@ def give_way(task: Task, message: m.GiveWay, at: At) -> Decision:
 
 
 def outcome_of(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
-    """As reported, but for a run that was killed because it ran too long, for another pool, or for
-    the maintenance of its host."""
+    """As reported, but for a run that was killed because it ran too long, or was not well, for
+    another pool, or for the maintenance of its host."""
     if task.state == TaskStates.KILLING and task.cause == m.KillCause.MAINTENANCE:
         return _moved(reported)
+    if task.state == TaskStates.KILLING and task.cause == m.KillCause.UNHEALTHY:
+        if reported.end == m.End.LOST:
+            return reported
+        # Also one that ended with exit code 0 when it was told to end: it was not well.
+        code, signal = reported.exit_code, reported.signal
+        return m.RunOutcome(m.End.FAILED, code, signal, UNHEALTHY, task.because)
     if task.state == TaskStates.KILLING and task.cause in PREEMPTIONS:
         if reported.end == m.End.SUCCEEDED:
             return reported
-        code, signal = reported.exit_code, reported.signal
-        return m.RunOutcome(m.End.KILLED, code, signal, m.PREEMPTED, task.because)
+        return _killed(task, reported, reason=m.PREEMPTED)
     too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
     if not too_long or reported.end == m.End.SUCCEEDED:
         return reported
-    return m.RunOutcome(
-        m.End.KILLED, reported.exit_code, reported.signal, m.DEADLINE_EXCEEDED, task.because
-    )
+    return _killed(task, reported, reason=m.DEADLINE_EXCEEDED)
+
+
+def _killed(task: Task, reported: m.RunOutcome, *, reason: str) -> m.RunOutcome:
+    return replace(reported, end=m.End.KILLED, reason=reason, message=task.because, system=False)
 
 
 def _moved(reported: m.RunOutcome) -> m.RunOutcome:
@@ -67,5 +77,4 @@ def _moved(reported: m.RunOutcome) -> m.RunOutcome:
     if reported.end in (m.End.SUCCEEDED, m.End.LOST):
         return reported
     text = f"ended by the maintenance of its host: {reported.message or 'killed'}"
-    code, signal = reported.exit_code, reported.signal
-    return m.RunOutcome(m.End.KILLED, code, signal, m.HOST_MAINTENANCE, text, system=True)
+    return replace(reported, end=m.End.KILLED, reason=m.HOST_MAINTENANCE, message=text, system=True)

@@ -11,6 +11,7 @@ from typing import Any
 from peloton.actors.host.messages import Launch
 from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import messages as m
+from peloton.actors.task.columns import ARCHIVE, COLUMNS, WRITE
 from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.task.facts import (
     FACTS,
@@ -21,11 +22,13 @@ from peloton.actors.task.facts import (
     AdmissionReleased,
     EventsDropped,
     GangJoined,
+    HealthTold,
     HeldLaunching,
     HoldDropped,
     LaunchAccepted,
     RenewalOrdered,
     RoomHeld,
+    RunEventsDropped,
     RunLimitSet,
     TaskHolding,
     TaskLaunching,
@@ -33,7 +36,8 @@ from peloton.actors.task.facts import (
     TaskRestarted,
 )
 from peloton.actors.task.goals import pursue
-from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
+from peloton.actors.task.health_messages import TASK_HEALTH_MESSAGES
+from peloton.actors.task.state import EVOLVE, Task
 from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 
 
@@ -64,7 +68,7 @@ KIND = Kind(
     absent=ABSENT,
     pursue=pursue,
     evolve=EVOLVE,
-    messages=m.MESSAGES,
+    messages={**m.MESSAGES, **TASK_HEALTH_MESSAGES},
     facts=FACTS,
     partition=_partition,
     deadline=deadline,
@@ -76,7 +80,9 @@ KIND = Kind(
             (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
         ),
         **dict.fromkeys((AdmissionParking, AdmissionParked), m.LEVEL_PARKING),
-        **dict.fromkeys((RenewalOrdered, TaskRenewed), m.LEVEL_SERVICES),
+        **dict.fromkeys(
+            (RenewalOrdered, TaskRenewed, RunEventsDropped, HealthTold), m.LEVEL_SERVICES
+        ),
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.

@@ -64,6 +64,7 @@ class KillCause(enum.IntEnum):
     GANG_RESTART = 5  # its gang is restarted as one: a new run is free
     MAINTENANCE = 6  # its host goes down: a new run is free, elsewhere
     SPARED_RESTART = 7  # a new run was ordered, and its job could spare the instance
+    UNHEALTHY = 26  # its health check failed too often: a failure of the program
 
 
 PREEMPTED = "preempted"
@@ -74,8 +75,24 @@ SLACK_TAKEN = "slack taken back"
 """The reason of a run on slack that was ended because its host has less of it."""
 
 
+class ContainerEnd(Value, frozen=True, gc=False, array_like=True):
+    """One of several containers of a run that has ended: 0 for what it has not reached.
+
+    Without exit code and signal nobody knows how it ended, if it began.
+    """
+
+    name: str
+    init: bool = False
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    exit_code: int | None = None
+    signal: str = ""
+
+
 class RunOutcome(Value, frozen=True, gc=False, array_like=True):
-    """How a run ended on its host. `reason` is a short name, `message` is for people."""
+    """How a run ended on its host. `reason` is a short name, `message` is for people.
+
+    `containers` are told of runs with several."""
 
     end: End
     exit_code: int | None = None
@@ -83,6 +100,7 @@ class RunOutcome(Value, frozen=True, gc=False, array_like=True):
     reason: str = ""
     message: str = ""
     system: bool = False  # not the program's fault: it uses up no attempt
+    containers: tuple[ContainerEnd, ...] = ()
 
 
 class PastRun(Value, frozen=True, gc=False, array_like=True):
@@ -107,6 +125,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     together: bool = False  # it is retried only with its gang
     ends_with_slack: bool = False  # one whose slack is taken back is not run again
     stays: bool = False  # it has one host for good: a run that is lost with it is no failure
+    checked: bool = False  # its health is checked while it runs
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
@@ -114,7 +133,8 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
 
     `restart` numbers an order to begin a new run with fresh attempts. It is obeyed once: by tasks
     that have not seen it or a higher one, if they are to run at all. 0 is no order. `fresh`: one
-    that was to end, and is to run, begins with fresh attempts.
+    that was to end, and is to run, begins with fresh attempts. `past`: the highest number of a run
+    or ticket that members who were removed have had; no run is ever another of the same name.
     """
 
     goal: TaskGoals
@@ -124,6 +144,7 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     reason: str = ""
     restart: int = 0
     fresh: bool = False
+    past: int = 0
 
 
 class Renewal(Value, frozen=True, gc=False, array_like=True):
@@ -236,6 +257,12 @@ class DropEvents(Message, frozen=True, gc=False, array_like=True):
     run: int
 
 
+class DropRunEvents(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: what happened to this run is not to be shown any more."""
+
+    run: int
+
+
 class Preempt(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: give up what you hold; a run is ended with its grace.
 
@@ -336,6 +363,7 @@ MESSAGES: dict[int, type] = {
     21: TicketParked,
     22: Renew,
     23: GiveWay,
+    53: DropRunEvents,
 }
 
 

@@ -15,15 +15,14 @@ from typing import Any
 import msgspec
 
 from peloton.actors.task import facts as f
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
     SLACK_TAKEN,
     End,
     KillCause,
-    PastRun,
     Policy,
     Renewal,
-    RunOutcome,
     TaskGoals,
 )
 from peloton.runtime.vocabulary import Value
@@ -77,6 +76,7 @@ ON_HOST = frozenset(
     )
 )
 HOLDS = frozenset((TaskStates.HOLDING, TaskStates.HELD))
+_WELL = frozenset((TaskHealth.DISABLED, TaskHealth.HEALTHY))
 
 
 class Task(Value, frozen=True, gc=False, array_like=True):
@@ -99,11 +99,17 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     gang_round: int = 0  # the last one for which it was told to join its gang
     renewal: Renewal | None = None  # the config that it is to have after its present run
     renewed: int = 0  # number of the last renewal that was carried out
+    health: TaskHealth = TaskHealth.DISABLED  # of a run that is checked, while it runs
 
     @property
     def ends_for_next(self) -> bool:
         """Whether its present run ends only because the next one was ordered."""
         return self.again or self.renewal is not None
+
+
+def is_well(task: Task) -> bool:
+    """Whether it runs, and its last health check has passed, if it has one."""
+    return task.state == TaskStates.RUNNING and task.health in _WELL
 
 
 def may_retry(task: Task) -> bool:
@@ -123,7 +129,7 @@ def is_available(task: Task) -> bool:
 
     The one place where that is said: floors, workflows and drains all ask here.
     """
-    return task.state == TaskStates.RUNNING and is_wanted(task) and not task.ends_for_next
+    return is_well(task) and is_wanted(task) and not task.ends_for_next
 
 
 def waits_for_gang(task: Task) -> bool:
@@ -131,6 +137,15 @@ def waits_for_gang(task: Task) -> bool:
     if not task.policy.together or task.state not in BAD_ENDS:
         return False
     return task.goal == TaskGoals.SUCCEEDED and not task.again and may_retry(task)
+
+
+def dropped_runs(read: Callable[[str], Any]) -> tuple[tuple[int, float], ...]:
+    """The single runs whose events are not shown, by number, and until when; the newest ones."""
+    known = dict(read("dropped_before") or ())
+    if newest := read("dropped_run"):
+        known[newest[0]] = newest[1]
+    # Of no more runs than these is anything kept that could be shown.
+    return tuple(sorted(known.items()))[-RUNS_KEPT_MAX - 1 :]
 
 
 _STATE_OF_END = {
@@ -180,7 +195,7 @@ def _renewed(task: Task, fact: f.TaskRenewed) -> Task:
 
 
 def _created(task: Task | None, fact: f.TaskCreated) -> Task:
-    return Task(fact.goal, TaskStates.WAITING, fact.policy)
+    return Task(fact.goal, TaskStates.WAITING, fact.policy, fact.past + 1, fact.past)
 
 
 def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:
@@ -197,8 +212,16 @@ def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:
     return replace(waiting, **_FRESH_ATTEMPTS) if task.ends_for_next else waiting
 
 
+def _started(task: Task, fact: f.TaskStarted) -> Task:
+    if not task.policy.checked:
+        return replace(task, state=TaskStates.RUNNING)
+    return replace(task, state=TaskStates.RUNNING, health=TaskHealth.UNKNOWN)
+
+
 def _ended(task: Task, fact: f.RunEnded) -> Task:
     outcome = fact.outcome
+    if task.health != TaskHealth.DISABLED:
+        task = replace(task, health=TaskHealth.DISABLED)
     state = _STATE_OF_END[outcome.end]
     if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED) and state != TaskStates.SUCCEEDED:
         return replace(task, state=TaskStates.KILLED)
@@ -301,7 +324,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskLaunching: lambda t, fact: replace(t, state=TaskStates.LAUNCHING, because=""),
     f.LaunchAccepted: _state(TaskStates.LAUNCHED),
     f.LaunchRefused: _launch_refused,
-    f.TaskStarted: _state(TaskStates.RUNNING),
+    f.TaskStarted: _started,
     f.TaskKilling: _killing,
     f.RunEnded: _ended,
     f.TaskRetried: _retried,
@@ -312,6 +335,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskForgotten: lambda task, fact: None,
     f.RunLimitSet: _limited,
     f.EventsDropped: lambda task, fact: task,
+    f.RunEventsDropped: lambda task, fact: task,
     f.TaskHolding: lambda t, fact: replace(t, state=TaskStates.HOLDING, because=""),
     f.RoomHeld: _state(TaskStates.HELD),
     f.HeldLaunching: _state(TaskStates.LAUNCHING),
@@ -319,57 +343,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.GangJoined: _joined,
     f.RenewalOrdered: lambda task, fact: replace(task, renewal=fact.renewal),
     f.TaskRenewed: _renewed,
-}
-
-COLUMNS: Mapping[str, Any] = {
-    "spec": int,
-    "lot": str,
-    "host": str | None,
-    "created_at": float | None,
-    "launched_at": float | None,
-    "started_at": float | None,
-    "ended_at": float | None,
-    "outcome": RunOutcome | None,
-    "runs": tuple[PastRun, ...] | None,
-    "begun_at": float | None,  # of the present run, where it is not the first
-    "ran_s": float | None,  # seconds of all earlier runs, also of those that are not kept
-    "dropped": tuple[int, float] | None,  # up to which run events are not shown, and until when
-}
-
-_FRESH = {"launched_at": None, "started_at": None, "ended_at": None, "outcome": None, "host": None}
-
-
-def _time_of(fact: f.TaskStarted | f.RunEnded, now: float) -> float:
-    return now if fact.at is None else min(fact.at, now)
-
-
-WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
-    f.TaskCreated: lambda fact, now: {"spec": fact.spec, "lot": fact.lot, "created_at": now},
-    f.TaskLaunching: lambda fact, now: {"launched_at": now},
-    f.HeldLaunching: lambda fact, now: {"launched_at": now},
-    f.TaskStarted: lambda fact, now: {"started_at": _time_of(fact, now)},
-    f.RunEnded: lambda fact, now: {"ended_at": _time_of(fact, now), "outcome": fact.outcome},
-    f.TaskRetried: lambda fact, now: {**_FRESH, "begun_at": now},
-    f.TaskRestarted: lambda fact, now: {**_FRESH, "begun_at": now},
-    f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
-    f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
-    f.EventsDropped: lambda fact, now: {"dropped": (fact.run, now)},
-    f.TaskRenewed: lambda fact, now: {"spec": fact.renewal.spec, "lot": fact.renewal.lot},
-}
-
-
-def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
-    outcome = read("outcome")
-    started_at, ended_at = read("started_at"), read("ended_at")
-    times = read("begun_at"), read("launched_at")
-    past = PastRun(task.run, read("host"), started_at, ended_at, outcome, *times)
-    kept = {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
-    if started_at is None or ended_at is None:
-        return kept
-    return {**kept, "ran_s": (read("ran_s") or 0.0) + max(ended_at - started_at, 0.0)}
-
-
-ARCHIVE: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {
-    f.TaskRetried: _archive_run,
-    f.TaskRestarted: _archive_run,
+    f.HealthTold: lambda task, fact: replace(task, health=fact.health),
 }

@@ -22,6 +22,7 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     programs   what is executed for a run
     containers runs that are containers; engine: the words of podman and docker; container_run: the
                program that watches one
+    pods       runs of several containers; pod_run: the program that watches those of one
     requests   requests for runs, checked
     ends       the reason of an end
     sandboxes  the folders of the runs; kept: which of them stay; removed: which were removed

@@ -22,7 +22,8 @@ _KILL_PAUSE_S = 0.005
 def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
     """The runs that are still alive. A pid from before a restart of the machine means nothing, so
     the boot id must be the same. In a copy of the folder it is that of the original's process.
-    A container lives on without its watcher, so whether it has ended is found out later."""
+    A container lives on without its watcher, and that of a pod has left how it ended: whether they
+    have ended is found out later."""
     boot, here = processes.boot_id(), processes.folder_number(folder)
     copied = memory.folder not in ("", here)
     same_boot = memory.boot_id == boot
@@ -32,7 +33,7 @@ def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
         if run.end is not None:
             continue
         here_now = same_boot and not copied and run.pid
-        if here_now and (run.container or processes.is_alive(run.pid, run.birth)):
+        if here_now and (run.container or run.pod or processes.is_alive(run.pid, run.birth)):
             run.adopted = True
             alive.append(run)
         else:

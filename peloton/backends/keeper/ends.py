@@ -49,6 +49,33 @@ def adopted_exit_of(run: KeeperRun) -> RunExit:
     return RunExit(kinds.LOST, kinds.KEEPER_DIED, message)
 
 
+def pod_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int | None]:
+    """Of a pod, by what its watcher told, with the status of the container that decided it."""
+    if not told.get("over"):
+        if run.over_limit or run.kill_requested:
+            return exit_of(run, -signal.SIGKILL), -signal.SIGKILL
+        return RunExit(kinds.LOST, kinds.POD_UNWATCHED, ""), None
+    if told["why_lost"]:
+        killed = run.over_limit or run.kill_requested
+        lost = RunExit(kinds.LOST, kinds.NOT_STARTED, told["why_lost"])
+        return (exit_of(run, -signal.SIGKILL) if killed else lost), None
+    failed = told["failed"]
+    if failed is None and run.kill_requested and not told["ready_at"]:
+        return RunExit(kinds.KILLED, kinds.KILL_REQUESTED, "not all containers had started"), None
+    if failed is None:
+        return exit_of(run, 0), 0
+    name, init = run.pod[failed]
+    _, _, status, why = told["containers"][failed]
+    found = exit_of(run, status)
+    whose = f"{'init container' if init else 'container'} {name}"
+    if run.over_limit:
+        return found, status
+    if why:
+        reason = found.reason if run.kill_requested else kinds.NOT_RUNNABLE
+        return found._replace(reason=reason, message=f"{whose}: {why}"), status
+    return found._replace(message=f"{whose}: {found.message}"), status
+
+
 def container_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int | None]:
     """Of a container, by what its watcher told, with its exit status if there is one."""
     kind, status = told["is"], int(told.get("status", 0))

@@ -174,6 +174,11 @@ class ControlGroups:
         for folder in self._folders:
             self._write(f"{folder}/{name}/{self.form.move_file}", "0")
 
+    def move(self, name: str, pid: int) -> None:
+        """Move a process into the group."""
+        for folder in self._folders:
+            self._write(f"{folder}/{name}/{self.form.move_file}", str(pid))
+
     def leave(self) -> None:
         """Move this process back to where it was; all is tried, the first error is raised."""
         trouble: OSError | None = None

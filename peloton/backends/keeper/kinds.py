@@ -27,6 +27,7 @@ NO_IMAGES = "container image refused"
 IMAGE_UNAVAILABLE = "container image unavailable"
 NO_CONTAINER = "container could not be made"
 NO_ENGINE = "container engine does not answer"
+POD_UNWATCHED = "the watcher of the pod's containers was killed"
 CONTAINER_GONE = "container removed by others, exit status unknown"
 UNWATCHED = "container cannot be watched"
 NOT_RUNNABLE = "command cannot be run"
@@ -47,13 +48,17 @@ class KeeperRun:
     `over_limit` is the message of a run that is killed for more than it may use, `note` is added to
     that of any end. `grouped`: it is in a control group. `container`: engine, image and user id of
     one that is a container; then `pid` is its watcher's (`container_run.py`), and `watchers` have
-    died before that one. `volume`: name, path and size of the volume that it has.
+    died before that one. `pod`: name and kind of each container of one with several; then `pid` is
+    that of their watcher (`pod_run.py`), and `ready_at` when all that run together had started.
+    `checked`: its health may be checked by commands. `volume`: name, path and size of the volume
+    that it has.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
-        "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers", "volume",
+        "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
+        "pod", "ready_at", "checked", "volume",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -78,11 +83,19 @@ class KeeperRun:
         self.cpu_s = 0.0
         self.container: Record = {}
         self.watchers = 0
+        self.pod: list[list[Any]] = []
+        self.ready_at = 0.0
+        self.checked = False
         self.volume: Record = {}
 
     @property
     def live(self) -> bool:
         return self.pid > 0 and self.end is None
+
+    @property
+    def begun_at(self) -> float:
+        """When it started, for a daemon; 0 before that."""
+        return self.ready_at if self.pod else self.started_at
 
 
 def end_of(
@@ -107,11 +120,16 @@ def end_of(
 def launch_record(run: KeeperRun) -> Record:
     """Without the environment: people put secrets there, and nobody needs it a second time."""
     kept = {name: run.command[name] for name in ("value", "shell", "arguments")}
+    if run.checked and "as" in run.command:
+        kept["as"] = run.command["as"]  # for the checks that a successor starts
     record = {
         "is": "launch", "run": run.run_id, "host": run.host,
         "command": kept, "memory_mb": run.memory_mb,
     }  # fmt: skip
-    more = {"limits": run.limits, "container": run.container, "volume": run.volume}
+    more = {
+        "limits": run.limits, "container": run.container, "pod": run.pod, "checked": run.checked,
+        "volume": run.volume,
+    }  # fmt: skip
     return record | {name: value for name, value in more.items() if value}
 
 
@@ -166,6 +184,8 @@ class Memory:
             run.recorded = True
             run.limits = record.get("limits", {})
             run.container = record.get("container", {})
+            run.pod = record.get("pod", [])
+            run.checked = record.get("checked", False)
             run.volume = record.get("volume", {})
             self.runs[run.run_id] = run
         elif kind == "start":
@@ -195,7 +215,7 @@ class Memory:
 
 
 def started_event(run: KeeperRun) -> Record:
-    return {"a": "started", "run": run.run_id, "pid": run.pid, "at": run.started_at}
+    return {"a": "started", "run": run.run_id, "pid": run.pid, "at": run.begun_at}
 
 
 def ended_event(run_id: str, end: Record) -> Record:
@@ -216,11 +236,11 @@ def listed(run: KeeperRun) -> Record:
     """An end that is not safe yet is listed as running: a successor may not know it."""
     if run.end_safe:
         state = "ended"
-    elif run.pid:
+    elif run.pid and (run.ready_at or not run.pod):
         state = "running"
     else:
         state = "queued"
     return {
-        "run": run.run_id, "state": state, "pid": run.pid, "at": run.started_at,
+        "run": run.run_id, "state": state, "pid": run.pid, "at": run.begun_at,
         "end": run.end if run.end_safe else None,
     }  # fmt: skip

@@ -28,6 +28,7 @@ ENFORCE, TRY, OFF = "enforce", "try", "off"
 MODES = (ENFORCE, TRY, OFF)
 # A shell alone is larger than some tasks' limits; the original's agents had the same floor.
 MEMORY_FLOOR_MB = 32
+WATCHER_MB = 16
 PIDS_FLOOR = 16
 """The keeper itself is one of the processes in a group while it starts the run."""
 PLACES = "groups"
@@ -251,6 +252,12 @@ class Limits:
             return True
         return False
 
+    def admit(self, run: KeeperRun, pid: int) -> None:
+        """Move a process that was started beside the run into its group, where it has one."""
+        groups = self._of.get(run.run_id)
+        if groups is not None and run.grouped:
+            self._tried(lambda: groups.move(run.run_id, pid))
+
     # The round.
 
     def check(self, runs: dict[str, KeeperRun]) -> list[KeeperRun]:
@@ -310,8 +317,11 @@ def _why(trouble: OSError) -> str:
 
 
 def memory_limit_mb(run: KeeperRun) -> float:
-    """What a run may use; 0 is no limit."""
-    return max(run.memory_mb, MEMORY_FLOOR_MB) if run.memory_mb > 0 else 0.0
+    """What a run may use; 0 is no limit. The watcher of several containers is one of its
+    processes, and not at their expense."""
+    if run.memory_mb <= 0:
+        return 0.0
+    return max(run.memory_mb, MEMORY_FLOOR_MB) + (WATCHER_MB if run.pod else 0)
 
 
 def limits_of(run: KeeperRun) -> GroupLimits:
@@ -323,7 +333,7 @@ def limits_of(run: KeeperRun) -> GroupLimits:
         memory_bytes=int(memory_limit_mb(run) * _MB),
         cpus=wanted["cpu"],
         cpu_quota=wanted["cpu_quota"],
-        pids=max(wanted["pids"], PIDS_FLOOR) if wanted["pids"] else 0,
+        pids=max(wanted["pids"], PIDS_FLOOR) + bool(run.pod) if wanted["pids"] else 0,
     )
 
 

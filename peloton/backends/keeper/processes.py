@@ -22,8 +22,8 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .accounts import Account
 from .switching import AccountStarts, AccountTask, StartFailure, SwitchFailed
@@ -115,13 +115,23 @@ class Spawner:
                 return self._account_starts.spawn(task, program.account, now=time.monotonic())
             os.chdir(program.sandbox)
             return _spawn_first(program)
-        except SwitchFailed as trouble:
-            raise SpawnFailed(str(trouble), status=None) from trouble
-        except OSError as trouble:
-            raise _failed_exec(program.value, trouble.errno or 0) from trouble
-        except ValueError as trouble:  # a null byte, or a variable with "=" in its name
-            why = _cannot_run(program.value, repr(trouble))
-            raise SpawnFailed(why, status=NOT_RUNNABLE_STATUS) from trouble
+        except (SwitchFailed, OSError, ValueError) as trouble:
+            raise _failure_of(program, trouble) from trouble
+
+    def spawn_part(self, program: Program, outputs: tuple[int, int]) -> int:
+        """One of several programs of this session, in a group of its own and in the working
+        folder, writing to these descriptors. The pid; raises SpawnFailed."""
+        actions: list[Any] = [_FILE_ACTIONS[0]]
+        actions += [(os.POSIX_SPAWN_DUP2, found, at) for at, found in enumerate(outputs, 1)]
+        try:
+            if program.account is not None:
+                task = AccountTask(*program[:4], _marks(program))
+                return self._account_starts.begin(
+                    task, program.account, outputs=outputs, now=time.monotonic(), setpgroup=0
+                )
+            return _spawn_first(program, actions, setpgroup=0)
+        except (SwitchFailed, OSError, ValueError) as trouble:
+            raise _failure_of(program, trouble) from trouble
 
     def ended(self, pid: int) -> SpawnFailed | None:
         """Why the process that was just reaped has not executed its program, if it has not."""
@@ -137,8 +147,19 @@ class Spawner:
         self._account_starts.kill_overdue(now)
 
 
-def _spawn_first(program: Program) -> int:
-    """As `os.execvpe` searches: the first that can be run, else the most telling error."""
+def _failure_of(program: Program, trouble: Exception) -> SpawnFailed:
+    if isinstance(trouble, SwitchFailed):
+        return SpawnFailed(str(trouble), status=None)
+    if isinstance(trouble, OSError):
+        return _failed_exec(program.value, trouble.errno or 0)
+    # A null byte, or a variable with "=" in its name.
+    why = _cannot_run(program.value, repr(trouble))
+    return SpawnFailed(why, status=NOT_RUNNABLE_STATUS)
+
+
+def _spawn_first(program: Program, actions: Sequence[Any] = _FILE_ACTIONS, **place: Any) -> int:
+    """As `os.execvpe` searches: the first that can be run, else the most telling error. `place`:
+    where it is instead of in a session of its own."""
     denied: OSError | None = None
     missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     for path in _candidates(program):
@@ -147,10 +168,10 @@ def _spawn_first(program: Program) -> int:
                 path,
                 program.arguments,
                 program.environment,
-                file_actions=_FILE_ACTIONS,
-                setsid=True,
+                file_actions=actions,
                 setsigmask=(),
                 setsigdef=RESET_SIGNALS,
+                **(place or {"setsid": True}),
             )
         except (FileNotFoundError, NotADirectoryError) as trouble:
             missing = trouble
@@ -299,6 +320,13 @@ def marked_run(pid: int, keeper: str) -> str | None:
         if variable.startswith(start):
             return variable[len(start) :].decode(errors="replace")
     return None
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The variables that a process began with. Raises OSError."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        pairs = (variable.partition(b"=") for variable in file.read().split(b"\0") if variable)
+        return {os.fsdecode(name): os.fsdecode(text) for name, _, text in pairs}
 
 
 def in_exec(pid: int, found: Stat) -> bool:

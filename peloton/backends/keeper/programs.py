@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from . import processes
 from .accounts import Account
-from .kinds import KeeperRun
+from .kinds import KeeperRun, Record
 from .volumes import VARIABLE, folder_of
 
+_NONE: Mapping[str, str] = {}
 # Enough to find a shell, and no secret.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
@@ -24,21 +25,33 @@ def inherited() -> dict[str, str]:
 
 
 def program_of(
-    run: KeeperRun, sandbox: str, *, folder: str, base: Mapping[str, str]
+    run: KeeperRun,
+    sandbox: str,
+    *,
+    folder: str,
+    base: Mapping[str, str],
+    own: Mapping[str, str] = _NONE,
 ) -> processes.Program:
-    """`sandbox` is its folder within the keeper's `folder`."""
+    """`sandbox` is its folder within the keeper's `folder`; `own` are variables of one container
+    of several, and what the run has for all of them counts more."""
     account: Account | None = run.command.get("account")
     environment = {
         **base,
         **(account.environment if account is not None else {}),
         "MESOS_SANDBOX": f"{folder}/{sandbox}",
+        **own,
         **({VARIABLE: f"{folder}/{folder_of(run)}"} if run.volume else {}),
         **run.command["environment"],
         processes.RUN_MARK: run.run_id,
         processes.KEEPER_MARK: folder,
     }
-    value, arguments = run.command["value"], run.command["arguments"]
-    if run.command["shell"]:
-        shell = ["sh", "-c", value]
-        return processes.Program("/bin/sh", shell, environment, sandbox, account)
-    return processes.Program(value, arguments or [value], environment, sandbox, account)
+    value, arguments = called(run.command)
+    return processes.Program(value, arguments, environment, sandbox, account)
+
+
+def called(command: Record) -> tuple[str, list[str]]:
+    """The program of a command, and its arguments, of which the first is its name."""
+    value, arguments = command["value"], command["arguments"]
+    if command["shell"]:
+        return "/bin/sh", ["sh", "-c", value]
+    return value, arguments or [value]

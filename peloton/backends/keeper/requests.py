@@ -9,6 +9,7 @@ from . import accounts, kinds
 from .engine import container_of
 from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
+from .pods import parts_of
 from .volumes import volume_of
 
 
@@ -32,15 +33,20 @@ def run_of(host: str, request: Record) -> KeeperRun:
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
     volume = volume_of(request["volume"]) if "volume" in request else {}
-    within = request["volume"] if volume else request
-    container = within.get("container") or {}
-    asked = container.get("limits") if container else within.get("limits")
+    within = request["volume"]["run"] if volume else request
+    container, pod = within.get("container", {}), within.get("pod", {})
+    asked = (container or pod or within).get("limits")
     limits = read_limits(asked) if asked is not None else {}
     if "as" in request:
         command["as"] = accounts.wanted_of(request["as"])
     run = KeeperRun(run_id, host, command=command, memory_mb=_memory_mb(request))
     run.limits = limits
+    run.checked = bool(request.get("checked", False))
     run.container = container_of(container) if container else {}
+    if pod:
+        parts = parts_of(pod)
+        command |= {"parts": parts, "grace_s": amount_of(pod["grace_s"])}
+        run.pod = [[part["name"], part["init"]] for part in parts]
     run.volume = volume
     return run
 
@@ -50,8 +56,9 @@ def _memory_mb(request: Record) -> float:
     have a text, which they refuse."""
     if "volume" in request:
         return amount_of(request["volume"]["memory_mb"])
-    if request.get("container"):
-        return amount_of(request["container"]["memory_mb"])
+    for form in ("container", "pod"):
+        if request.get(form):
+            return amount_of(request[form]["memory_mb"])
     if "limits" in request:
         return amount_of(request["limits"]["memory_mb"])
     return amount_of(request["limit_mb"] if "as" in request else request["memory_mb"])

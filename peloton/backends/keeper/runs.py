@@ -14,23 +14,31 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from . import accounts, kinds, processes
+from . import accounts, adoption, kinds, processes
 from .accounts import AccountUnusable
+from .checks import CheckMeans, CheckRequest, Checks
 from .containers import Containers
 from .disk_use import DiskUse
-from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of
+from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of, pod_exit_of
 from .engine import ContainerRefused
 from .journal import KeeperJournal, KeeperJournalFailed
 from .kinds import KeeperRun, Memory, Record
 from .limits import InsideGroup, Limits, LimitsUnavailable
 from .notices import Notices
+from .pods import Pods, container_ends, ended_at
 from .programs import inherited, program_of
 from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
 from .volumes import VolumeFolders, folder_of, limit_mb
 
+_NEEDED_ONCE = ("environment", "account", "parts")
+"""Of a command: to start it, and never again."""
 # So many launches share one sync of the journal; kills and ends are served between batches.
 LAUNCH_BATCH_MAX = 64
+
+
+KILL_AGAIN_S = 2.0
+"""What a pod's watcher that is asked to kill its containers may take for it."""
 
 
 class EpochRefused(Exception):
@@ -62,6 +70,7 @@ class Runs:
         self.volume_use = DiskUse(self._volume_path, limit_mb=limit_mb)
         self._volumes = VolumeFolders(folder)
         self.containers = Containers(folder)
+        self.pods = Pods(folder)
         self.events: list[tuple[str, Record]] = []
         self.by_pid: dict[int, KeeperRun] = {}
         self.adopted: dict[str, KeeperRun] = {}
@@ -74,6 +83,11 @@ class Runs:
         self._spawner = processes.Spawner()
         self._accounts = accounts.Accounts(os.geteuid())
         self._inherited = inherited()
+        self.checks = Checks(
+            folder,
+            lambda host, event: self.events.append((host, event)),
+            means=CheckMeans(self._spawner, self.limits, self._accounts, self._inherited),
+        )
 
     # Requests of the daemon.
 
@@ -120,6 +134,13 @@ class Runs:
             if run.pid:
                 heapq.heappush(self._kills, (time.monotonic() + grace_s, run_id))
 
+    def check(self, host: str, run_id: str, *, asked: CheckRequest) -> None:
+        """Check the health of a run; of one that does not run there is nothing to be told."""
+        run = self.memory.runs.get(run_id)
+        if run is not None and run.host == host and run.live and not run.kill_requested:
+            sandbox = self.sandboxes.path(run_id)
+            self.checks.begin(run, asked, sandbox=sandbox, now=time.monotonic())
+
     def ack(self, run_ids: Iterable[str]) -> None:
         """Delete ended runs; their folders stay, so their ids stay taken. A run without one stays:
         its id could start again. An acknowledgement that is lost, or has no effect, is repeated
@@ -137,7 +158,7 @@ class Runs:
     def _report_again(self, run: KeeperRun) -> None:
         if run.end_safe and run.end is not None:
             self.events.append((run.host, kinds.ended_event(run.run_id, run.end)))
-        elif run.live:
+        elif run.live and (run.ready_at or not run.pod):
             self.events.append((run.host, kinds.started_event(run)))
 
     # What the loop calls.
@@ -146,8 +167,8 @@ class Runs:
     def helper_pids(self) -> tuple[int, ...]:
         """Children of the keeper that are no runs."""
         measuring = self.disk_use.helper_pid, self.volume_use.helper_pid
-        kept = self.sandboxes.kept.helper_pid
-        return (self.sandboxes.helper_pid, *measuring, kept, self.containers.helper_pid)
+        others = self.sandboxes.kept.helper_pid, self.containers.helper_pid
+        return (self.sandboxes.helper_pid, *measuring, *others, *self.checks.pids)
 
     @property
     def busy(self) -> bool:
@@ -162,11 +183,16 @@ class Runs:
 
     def next_kill(self) -> float | None:
         times = [self._kills[0][0]] if self._kills else []
-        others = (self._spawner.next_deadline(), self._notices.next_look())
+        others = (
+            self._spawner.next_deadline(),
+            self._notices.next_look(),
+            self.checks.next_deadline(),
+        )
         return min([*times, *(at for at in others if at is not None)], default=None)
 
     def kill_overdue(self, now: float) -> None:
         self._spawner.kill_overdue(now)
+        self.checks.kill_overdue(now)
         for run_id in self._notices.saved(now):
             heapq.heappush(self._kills, (now, run_id))
         while self._kills and self._kills[0][0] <= now:
@@ -203,6 +229,7 @@ class Runs:
         for run in ended:
             run.end_safe = True
             self.containers.forget(run)
+            self.pods.forget(run)
             self.events.append((run.host, kinds.ended_event(run.run_id, run.end or {})))
         self._start(batch)
 
@@ -271,8 +298,10 @@ class Runs:
                     self._finish(run, RunExit(kinds.KILLED, kinds.KILL_REQUESTED, message))
                 if run.end is None and self._spawn(run):
                     started.append(run)
-                run.command.pop("environment", None)
-                run.command.pop("account", None)
+                if run.end is None:
+                    self.checks.started(run)
+                for name in _NEEDED_ONCE:
+                    run.command.pop(name, None)
         if not started:
             return
         try:
@@ -307,8 +336,15 @@ class Runs:
         run.birth = found.birth if found else 0
         self.by_pid[run.pid] = run
         self.measure(run)
-        self.events.append((run.host, kinds.started_event(run)))
+        if run.begun_at:
+            self.events.append((run.host, kinds.started_event(run)))
         return True
+
+    def look_at_pods(self) -> None:
+        """Report those of which all containers have started."""
+        if self.pods.unready:
+            for run in self.pods.look():
+                self.events.append((run.host, kinds.started_event(run)))
 
     def _spawn_one(self, run: KeeperRun) -> int:
         """A container has no group of ours: its engine holds it to its limits."""
@@ -316,6 +352,8 @@ class Runs:
         if run.container:
             return self.containers.start(run, sandbox)
         self.limits.enter(run)
+        if run.pod:
+            return self.pods.start(run, sandbox, base=self._inherited)
         program = program_of(run, sandbox, folder=self.folder, base=self._inherited)
         return self._spawner.spawn(program)
 
@@ -340,11 +378,15 @@ class Runs:
                 return
             run = self.by_pid.pop(dead.si_pid, None)
             if run is not None:
-                self.signal_group(run.pid, signal.SIGKILL)
+                self._kill_rest(run)
+            elif self.checks.owns(dead.si_pid):
+                self.signal_group(dead.si_pid, signal.SIGKILL)
             _, status, used = os.wait4(dead.si_pid, 0)
             if run is not None:
                 run.peak_mb, run.cpu_s = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
                 self._exited(run, os.waitstatus_to_exitcode(status))
+            elif self.checks.reaped(dead.si_pid, os.waitstatus_to_exitcode(status)):
+                continue
             elif dead.si_pid == self.sandboxes.helper_pid:
                 self.sandboxes.helper_pid = 0
             elif dead.si_pid == self.disk_use.helper_pid:
@@ -363,7 +405,12 @@ class Runs:
             self._watcher_ended(run)
             return
         self.limits.ended(run)
-        self._finish(run, adopted_exit_of(run))
+        self.look_at_pods()
+        told = self.pods.ended(run) if run.pod else {}
+        if told.get("over"):
+            self._pod_ended(run, told)
+        else:
+            self._finish(run, adopted_exit_of(run), told=told)
 
     def write_acks(self) -> None:
         """Afterwards only the folders know that these ids are taken, so they are synced first."""
@@ -405,7 +452,22 @@ class Runs:
             self._start_failed(run, failure)
             return
         self.limits.ended(run)
-        self._finish(run, exit_of(run, status), status=status)
+        if run.pod:
+            self.look_at_pods()  # it may have started just before
+            self._pod_ended(run, self.pods.ended(run))
+        else:
+            self._finish(run, exit_of(run, status), status=status)
+
+    def _pod_ended(self, run: KeeperRun, told: Record) -> None:
+        found, status = pod_exit_of(run, told)
+        self._finish(run, found, status=status, told=told)
+
+    def _kill_rest(self, run: KeeperRun) -> None:
+        """What the leader has left, while its pid is still taken: of a pod whose watcher was
+        killed, that is all of its containers."""
+        if run.pod and not self.pods.told(run).get("over"):
+            adoption.kill_session(run.pid)
+        self.signal_group(run.pid, signal.SIGKILL)
 
     def _watcher_ended(self, run: KeeperRun) -> None:
         """With the end of its container; or too early, and then another one goes on."""
@@ -433,15 +495,30 @@ class Runs:
         if run.end is None:
             self._finish(run, RunExit(kinds.LOST, kinds.NOT_STARTED, message))
 
-    def _finish(self, run: KeeperRun, found: RunExit, *, status: int | None = None) -> None:
+    def _finish(
+        self,
+        run: KeeperRun,
+        found: RunExit,
+        *,
+        status: int | None = None,
+        told: Record | None = None,
+    ) -> None:
         message = f"{found.message}; {run.note}" if run.note else found.message
         self._notices.drop(run.run_id)
+        self.checks.ended(run)
         run.end = kinds.end_of(
-            found.outcome, reason=found.reason, message=message, status=status, at=time.time()
+            found.outcome,
+            reason=found.reason,
+            message=message,
+            status=status,
+            at=ended_at(told) or time.time(),
         )
         if run.cpu_s or run.peak_mb:
             run.end |= {"cpu_s": round(run.cpu_s, 3), "peak_mb": round(run.peak_mb, 1)}
+        if run.pod:
+            run.end["containers"] = container_ends(run, told or {})
         run.command.pop("environment", None)
+        run.command.pop("parts", None)
         self._ending.append(run)
 
     def _signal(self, run: KeeperRun, number: int) -> None:
@@ -450,6 +527,12 @@ class Runs:
             if run.container:
                 self.containers.signal(run, number)
                 return
+            if run.pod and self.pods.asks(run, number):
+                if number == signal.SIGKILL:
+                    heapq.heappush(self._kills, (time.monotonic() + KILL_AGAIN_S, run.run_id))
+                return
+            if run.pod:
+                adoption.kill_session(run.pid)
             self.signal_group(run.pid, number)
             if number == signal.SIGKILL:
                 self.limits.kill(run)

@@ -15,6 +15,7 @@ import time
 from typing import NamedTuple
 
 from . import kinds, watch, wire
+from .checks import read_request
 from .disk import DISK, Disk
 from .identity import keeper_id
 from .journal import KeeperJournalFailed
@@ -111,6 +112,7 @@ class Service:
                 self._accept()
             elif key.fd == self._alarm:
                 _drain(self._alarm)
+                self._runs.look_at_pods()
             elif mask & selectors.EVENT_READ:
                 self._read(key.data)
         now = time.monotonic()
@@ -216,13 +218,16 @@ class Service:
             return
         self._owners[host] = connection
         if request == "hello":
-            self._send(connection, {"a": "hello", "host": host, "epoch": epoch})
+            answer = {"a": "hello", "host": host, "epoch": epoch, "checks": True}
+            self._send(connection, answer)
         elif request == "launch":
             self._runs.launch(host, message["runs"])
         elif request == "kill":
             for run_id, grace_s in message["runs"]:
                 notice = str(message.get("notice", ""))
                 self._runs.kill(host, run_id, grace_s=grace_s, notice=notice)
+        elif request == "check":
+            self._runs.check(host, message["run"], asked=read_request(message))
         elif request == "list":
             listed = {"runs": self._runs.listing(host), "keeper": self._identity}
             self._send(connection, {"a": "listed", "host": host, "at": time.time(), **listed})

@@ -19,7 +19,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .account_start import EXEC, REPORT_FD, TASK_FD
 from .accounts import Account
@@ -28,6 +28,7 @@ from .pipe_lines import PipeLines
 START_MAX_S = 60.0
 """How long a process may take until it executes its command; longer than a lease can delay it."""
 
+OUTPUTS = ("stdout", "stderr")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NEW_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW
 _FIRST_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "account_start.py")
@@ -88,32 +89,48 @@ class AccountStarts:
 
         It leaves the sandbox as the working folder of this process.
         """
-        opened = [_description(task, account)]
+        opened = hand_over(task.sandbox, account)
         try:
-            opened += hand_over(task.sandbox, account)
-            described, box, output, errors = opened
+            box, output, errors = opened
             os.fchdir(box)
-            try:
-                pid = os.posix_spawn(
-                    _ARGUMENTS[0],
-                    _ARGUMENTS,
-                    task.marks,
-                    file_actions=[
-                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                        (os.POSIX_SPAWN_DUP2, output, 1),
-                        (os.POSIX_SPAWN_DUP2, errors, 2),
-                        (os.POSIX_SPAWN_DUP2, self._write_end, REPORT_FD),
-                        (os.POSIX_SPAWN_DUP2, described, TASK_FD),
-                    ],
-                    setsid=True,
-                    setsigmask=(),
-                    setsigdef=self._signals_reset,
-                )
-            except OSError as trouble:
-                raise SwitchFailed(_cannot_become(account.name, trouble.errno or 0)) from trouble
+            return self.begin(task, account, outputs=(output, errors), now=now)
         finally:
             for descriptor in opened:
                 os.close(descriptor)
+
+    def begin(
+        self,
+        task: AccountTask,
+        account: Account,
+        *,
+        outputs: tuple[int, int],
+        now: float,
+        **place: Any,
+    ) -> int:
+        """As `spawn`, in the working folder, writing to these descriptors. `place`: where instead
+        of a session of its own. Raises as that."""
+        output, errors = outputs
+        described = _description(task, account)
+        try:
+            pid = os.posix_spawn(
+                _ARGUMENTS[0],
+                _ARGUMENTS,
+                task.marks,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, output, 1),
+                    (os.POSIX_SPAWN_DUP2, errors, 2),
+                    (os.POSIX_SPAWN_DUP2, self._write_end, REPORT_FD),
+                    (os.POSIX_SPAWN_DUP2, described, TASK_FD),
+                ],
+                setsigmask=(),
+                setsigdef=self._signals_reset,
+                **(place or {"setsid": True}),
+            )
+        except OSError as trouble:
+            raise SwitchFailed(_cannot_become(account.name, trouble.errno or 0)) from trouble
+        finally:
+            os.close(described)
         start = self._starts[pid] = _Start(task.value, now + self._start_max_s)
         self._deadlines.append((pid, start))
         return pid
@@ -207,15 +224,17 @@ def _cannot_become(name: str, number: int) -> str:
     return f"cannot become {name}: {os.strerror(number)}"
 
 
-def hand_over(sandbox: str, account: Account | None) -> list[int]:
-    """Descriptors of the folder and of its two logs, which are made; all are the account's, or
+def hand_over(
+    sandbox: str, account: Account | None, *, outputs: Sequence[str] = OUTPUTS
+) -> list[int]:
+    """Descriptors of the folder and of its logs, which are made; all are the account's, or
     without one the keeper's own.
 
     The folder is given away last: until then nobody else can put anything into it.
     """
     opened = [os.open(sandbox, _FOLDER)]
     try:
-        for name in ("stdout", "stderr"):
+        for name in outputs:
             opened.append(os.open(name, _NEW_OUTPUT, 0o600, dir_fd=opened[0]))
             _give(opened[-1], account)
         _give(opened[0], account)

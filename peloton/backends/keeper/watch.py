@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 
 from . import adoption, kinds, processes
-from .limits import MEMORY_FLOOR_MB
+from .limits import memory_limit_mb
 from .runs import Runs
 
 # Pages shared within a group are counted once per process, and a peak is no leak.
@@ -30,10 +30,12 @@ def check_adopted(runs: Runs) -> None:
     """The leader's end ends the run, here as for our own children."""
     for run in list(runs.adopted.values()):
         if not processes.is_alive(run.pid, run.birth):
-            if not run.container:  # the pid of its watcher may be another process's by now
+            # The pid of a watcher may be another process's by now.
+            if not (run.container or run.pod):
                 adoption.kill_session(run.pid)
             adoption.kill_marked(runs.folder, run.run_id.__eq__)
             runs.lose(run)
+    runs.look_at_pods()
 
 
 def _watch_memory(runs: Runs) -> None:
@@ -52,7 +54,7 @@ def _watch_memory(runs: Runs) -> None:
         return
     for pid, rss_bytes in processes.rss_by_session(limited).items():
         run = limited[pid]
-        limit_mb = max(run.memory_mb, MEMORY_FLOOR_MB) * MEMORY_LEEWAY
+        limit_mb = memory_limit_mb(run) * MEMORY_LEEWAY
         used_mb = rss_bytes / 1024 / 1024
         if used_mb > limit_mb:
             message = f"{used_mb:.0f} MB resident, {run.memory_mb:g} MB asked for"

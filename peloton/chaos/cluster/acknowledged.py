@@ -52,6 +52,7 @@ class AcknowledgementCheck:
         self._deleted: dict[Key, None] = {}
         self._pools: dict[Key, PoolConfig] = {}
         self._instances: dict[Key, int] = {}
+        self._before: dict[Key, int] = {}  # instances before the last workflow
         self._ended: dict[Key, dict[int, int]] = {}  # instances that have, by job and slice
 
     def apply(self, frame: DecodedFrame) -> None:
@@ -144,7 +145,8 @@ class AcknowledgementCheck:
             self._ended[entry.key].pop(number, None)
 
     def _rolls(self, entry: Entry, fact: jf.WorkflowBegun) -> None:
-        self._instances[entry.key] = fact.spec.instances
+        self._before[entry.key] = self._instances[entry.key]
+        self._resized(entry.key, fact.spec.instances)
         if not fact.options.starts:
             return
         whole = tuple(
@@ -152,6 +154,19 @@ class AcknowledgementCheck:
             for number in range(-(-fact.spec.instances // SLICE_SIZE))
         )
         self._starts(entry, jf.InstancesStarted(fact.members or whole, fact.at))
+
+    def _undone(self, entry: Entry, fact: jf.WorkflowUndone) -> None:  # noqa: ARG002
+        self._resized(entry.key, self._before[entry.key])
+
+    def _resized(self, job: Key, count: int) -> None:
+        """Of instances that are to be removed it does not matter any more who was stopped."""
+        fewer = count < self._instances[job]
+        self._instances[job] = count
+        if not fewer or job not in self._parts:
+            return
+        for number, raw in self._parts[job].items():
+            left = max(min(count - number * SLICE_SIZE, SLICE_SIZE), 0)
+            self._parts[job][number] = raw & ((1 << left) - 1)
 
     def _changes(self, entry: Entry, fact: jf.JobChanged) -> None:
         self._instances[entry.key] = fact.spec.instances
@@ -217,6 +232,7 @@ NOTED: Mapping[type, Callable[[AcknowledgementCheck, Entry, Any], None]] = {
     jf.InstancesStarted: AcknowledgementCheck._starts,
     jf.JobChanged: AcknowledgementCheck._changes,
     jf.WorkflowBegun: AcknowledgementCheck._rolls,
+    jf.WorkflowUndone: AcknowledgementCheck._undone,
     jf.JobTallied: AcknowledgementCheck._tallies,
     pf.PoolCreated: AcknowledgementCheck._pool,
     pf.PoolUpdated: AcknowledgementCheck._pool,

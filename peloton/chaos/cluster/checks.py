@@ -24,6 +24,7 @@ from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
+from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.chaos.cluster.acknowledged import AcknowledgementCheck
@@ -382,5 +383,7 @@ def _ended_in_truth(cluster: SimulatedCluster, job: Key, *, view: InstanceView) 
     run = f"{job.partition('/')[2]}-{view.instance}-{view.run}"
     shown = view.outcome.end.name if view.outcome is not None else view.state
     result = cluster.machines.results.get(run)
+    if view.outcome is not None and view.outcome.reason == UNHEALTHY:
+        result = cluster.machines.truth(run)
     if result is None or result.end.name != shown:
         raise Contradiction(f"R8b {run} is shown as {shown}, it ended as {result}")

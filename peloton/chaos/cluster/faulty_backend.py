@@ -85,8 +85,8 @@ class MachineLink:
             do()
 
     def calm(self) -> None:
-        """No fault is on any more, and every machine is in reach."""
-        self.faults = CALM_BACKEND
+        """No fault is on any more, every machine is in reach, and what begins now stays well."""
+        self.faults, self.machines.ill = CALM_BACKEND, 0.0
         for host in [*self._frozen]:
             self.thaw(host)
         for host in [*self.machines.cut_off]:

@@ -7,14 +7,18 @@ survives every crash of a shard. Actors must not read anything of it but by `Lis
 from __future__ import annotations
 
 import heapq
+import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import NamedRuns, by_crowd, names_of
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources
+from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, over_text
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.backends.simulated_health import ILL, SimulatedHealth
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Bits, Key, Message, key
 
@@ -61,14 +65,20 @@ class Machines:
         self.epochs: dict[Key, int] = {}
         self.cut_off: dict[Key, None] = {}  # machines out of reach, whose runs continue
         self.spoiled: dict[Key, None] = {}  # machines that start nothing
+        self.check: HealthCheck | None = None  # that services of a storm have
+        self.ill = 0.0  # share of checked runs whose health check fails, at once or later
+        self.unhealthy: dict[str, None] = {}  # every run whose check was told to fail for good
+        self._health: dict[Key, SimulatedHealth] = {}  # what this owner of the host knows
         self.volumes: dict[tuple[Key, str], list[str]] = {}  # by host and name: who has written
         self._events: list[tuple[float, int, str, RunOutcome | None]] = []
         self._count = 0
 
     @property
     def wake_at(self) -> float | None:
-        """When the next run starts or ends."""
-        return self._events[0][0] if self._events else None
+        """When the next run starts or ends, or a change of health is to be told."""
+        times = [health.wake_at for health in self._health.values()]
+        times += [self._events[0][0]] if self._events else []
+        return min((at for at in times if at is not None), default=None)
 
     def receive(self, message: Message, now: float) -> list[Envelope]:
         """Carry out one order; returns its reports."""
@@ -82,14 +92,20 @@ class Machines:
         if epoch is not None:
             if epoch < self.epochs.get(host, 0):
                 return []
+            if epoch > self.epochs.get(host, 0):
+                self._health.pop(host, None)  # another daemon checks them, and begins anew
             self.epochs[host] = epoch
         if isinstance(message, m.StartRuns):
             return self._start(message, now)
-        if isinstance(message, m.StopRuns):
+        if isinstance(message, HealthNoted):
+            self._health_of(host).noted(message.runs, message.number, now=now)
+        elif isinstance(message, m.StopRuns):
+            self._health_of(host).drop(message.runs)
             for run in message.runs:
                 if run in self.running:
                     self._at(run, TERMINATED, at=now + self.stop_s)
         elif isinstance(message, m.ListRuns):
+            self._check(message, now)
             return [machine_report(host, self._list(message))]
         elif isinstance(message, m.ForgetRuns):
             for run in message.runs:
@@ -112,6 +128,7 @@ class Machines:
                 starts.setdefault(process.host, []).append(run)
                 continue
             del self.running[run]
+            self._health_of(process.host).drop((run,))
             self.results[run] = outcome
             self.ended[run] = (process.host, m.RunEnd(run, outcome, at))
             ends.setdefault(process.host, []).append(self.ended[run][1])
@@ -119,7 +136,19 @@ class Machines:
             (host, m.RunsStarted(tuple(runs))) for host, runs in starts.items()
         ]
         reports += [(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
+        for health in [*self._health.values()]:
+            for host, told in health.due(now):
+                self.unhealthy.update((one.run, None) for one in told.runs if one.over)
+                reports.append((host, told))
         return [machine_report(*each) for each in reports if each[0] not in self.cut_off]
+
+    def truth(self, run: str) -> RunOutcome | None:
+        """How a run ended for its task: one that was ended because its check failed has failed."""
+        found = self.results.get(run)
+        if found is None or run not in self.unhealthy or found.end == End.LOST:
+            return found
+        code, signal = found.exit_code, found.signal
+        return RunOutcome(End.FAILED, code, signal, UNHEALTHY, over_text(ILL))
 
     def end(self, run: str, outcome: RunOutcome, now: float) -> None:
         """A run ends now, whatever its fate was."""
@@ -159,10 +188,36 @@ class Machines:
                 continue
             fate = self.fates(start.run)
             self._at(start.run, None, at=now + self.start_s)
+            self._watch(
+                message.host,
+                start.run,
+                check=start.spec.check,
+                since=now + self.start_s,
+                now=now,
+            )
             if fate.duration_s is not None:
                 end_s = now + self.start_s + fate.duration_s
                 self._at(start.run, fate.outcome, at=end_s)
         return []
+
+    def _check(self, message: m.ListRuns, now: float) -> None:
+        for some in message.checked:
+            for run in names_of(some.crowd, some.members.raw, run=some.run):
+                if run in self.running:
+                    self._watch(message.host, run, check=some.check, since=some.since, now=now)
+
+    def _watch(
+        self, host: Key, run: str, *, check: HealthCheck | None, since: float, now: float
+    ) -> None:
+        if check is not None:
+            self._health_of(host).watch(host, run, check=check, since=since, now=now)
+
+    def _health_of(self, host: Key) -> SimulatedHealth:
+        found = self._health.get(host)
+        if found is None:
+            found = self._health[host] = SimulatedHealth(self.ill, _chance)
+        found.ill = self.ill
+        return found
 
     def _remove(self, host: Key, volumes: tuple[str, ...]) -> None:
         for volume in volumes:
@@ -193,6 +248,10 @@ class Machines:
     def _at(self, run: str, outcome: RunOutcome | None, *, at: float) -> None:
         self._count += 1
         heapq.heappush(self._events, (at, self._count, run, outcome))
+
+
+def _chance(run: str, what: str) -> float:
+    return zlib.crc32(f"{what}/{run}".encode()) / 2**32
 
 
 def machine_report(host: Key, message: Message) -> Envelope:

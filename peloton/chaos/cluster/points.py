@@ -192,6 +192,9 @@ def fates(run: str) -> Fate:
 class ScriptedHistory:
     """The history: one scene after the other, each until its condition holds."""
 
+    setup = ClusterSetup(TINY, fates)
+    wanted = WANTED_AFTER_CRASH
+
     def __init__(
         self,
         *,
@@ -199,24 +202,26 @@ class ScriptedHistory:
         on_scene: Callable[[str], None] = lambda scene: None,
         scene_s_max: float = SCENE_S_MAX,
     ) -> None:
-        self.cluster = SimulatedCluster(
-            seed=seed, daemons=2, hosts=2, setup=ClusterSetup(TINY, fates)
-        )
+        self.cluster = SimulatedCluster(seed=seed, daemons=2, hosts=2, setup=self.setup)
         self.scene_s_max = scene_s_max
         self._on_scene = on_scene
 
     def run(self) -> None:
         """From the first bootstrap until nothing happens any more; raises `NotReached`."""
         self._until("ready", self.cluster.ready)
-        self._fail_and_retry()
-        self._stop_and_delete()
-        self._stop_before_all_began()
-        self._hand_over()
+        self.scenes()
         self._on_scene("quiet")
         self.cluster.world.run_for(QUIET_S)
         for job in self.cluster.jobs:
             self.cluster.clients.get("c2", job)
         self._until("over", self.cluster.over)
+
+    def scenes(self) -> None:
+        """What happens between the bootstrap and the quiet."""
+        self._fail_and_retry()
+        self._stop_and_delete()
+        self._stop_before_all_began()
+        self._hand_over()
 
     def _fail_and_retry(self) -> None:
         cluster = self.cluster
@@ -279,9 +284,9 @@ def _owns(daemon: SimulatedDaemon) -> bool:
     return bool(daemon.shards())
 
 
-def points(seed: int = SEED) -> list[Point]:
+def points(seed: int = SEED, history: type[ScriptedHistory] = ScriptedHistory) -> list[Point]:
     """The history once without deaths: every moment of it at which a process could end."""
-    story, found = ScriptedHistory(seed=seed), list[Point]()
+    story, found = history(seed=seed), list[Point]()
 
     def note(call: PortCall) -> bool:
         path, number = path_of(call), story.cluster.world.calls
@@ -297,7 +302,7 @@ def points(seed: int = SEED) -> list[Point]:
     # repeated by every restart, and so by every second death.
     story.cluster.world.on_call = note
     story.run()
-    wrong = [*faults_of(story.cluster, WANTED_AFTER_CRASH)]
+    wrong = [*faults_of(story.cluster, story.wanted)]
     assert not wrong, wrong
     return found
 
@@ -307,16 +312,17 @@ def play(
     *,
     seed: int = SEED,
     prepare: Callable[[SimulatedCluster], None] = lambda cluster: None,
+    history: type[ScriptedHistory] = ScriptedHistory,
 ) -> list[str]:
     """The history with these deaths: what is wrong afterwards, one line for each fault."""
-    story = ScriptedHistory(seed=seed)
+    story = history(seed=seed)
     deaths.watch(story.cluster)
     prepare(story.cluster)
     try:
         story.run()
     except AssertionError as error:
         return [f"{type(error).__name__}: {error}"]
-    return [*faults_of(story.cluster, WANTED_AFTER_CRASH)]
+    return [*faults_of(story.cluster, story.wanted)]
 
 
 def share(table: Sequence[Point], *, every: int) -> list[Point]:

@@ -27,8 +27,11 @@ from peloton.runtime.simulation.storms import Storm
 
 SHARE = 0.5
 ACTIONS = (2, 6)
+SIZES = 6
+"""Instances that services are given at most."""
 COMMANDS = 3
 """Different configs that services are given."""
+ORDERS = (WorkflowOrders.PAUSE, WorkflowOrders.RESUME, WorkflowOrders.ABORT)
 
 
 def replace_service(storm: Storm, action: StormAction) -> None:
@@ -39,7 +42,11 @@ def replace_service(storm: Storm, action: StormAction) -> None:
         return
     storm.strike(action.name, job)
     more = int(action.other % 5 == 0)
-    spec = service_spec(known.spec.instances + more, f"x{action.other % COMMANDS}")
+    spec = service_spec(
+        known.spec.instances + more,
+        f"x{action.other % COMMANDS}",
+        check=cluster_of(storm).machines.check,
+    )
     options = WorkflowOptions(
         batch=action.count,
         max_attempts=action.other % 3,
@@ -68,8 +75,36 @@ def control_workflow(storm: Storm, action: StormAction) -> None:
     if job is None:
         return
     storm.strike(action.name, job)
-    message = ControlWorkflow([*WorkflowOrders][action.other % len(WorkflowOrders)])
+    message = ControlWorkflow(ORDERS[action.other % len(ORDERS)])
     cluster_of(storm).clients.command(client_of(action), job, message=message)
+
+
+def resize_service(storm: Storm, action: StormAction) -> None:
+    """Give a service more instances or fewer, with another command or the same."""
+    job = service_of(storm, action)
+    known = cluster_of(storm).cells("job").get(job) if job is not None else None
+    if job is None or known is None or known.spec is None:
+        return
+    storm.strike(action.name, job)
+    spec = service_spec(1 + action.other % SIZES, f"x{action.other % COMMANDS}")
+    options = WorkflowOptions(
+        batch=action.count,
+        max_attempts=action.other % 2,
+        tolerated=action.other % 2,
+        back=action.other % 3 == 0,
+        paused=action.other % 5 == 0,
+    )
+    message = ReplaceJob(spec, options=options)
+    cluster_of(storm).clients.command(client_of(action), job, message=message)
+
+
+def undo_workflow(storm: Storm, action: StormAction) -> None:
+    """Roll the workflow of a service back, if it has one."""
+    job = service_of(storm, action)
+    if job is not None:
+        storm.strike(action.name, job)
+        message = ControlWorkflow(WorkflowOrders.ROLL_BACK)
+        cluster_of(storm).clients.command(client_of(action), job, message=message)
 
 
 def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
@@ -87,8 +122,8 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
     reach(cluster, quiet, within_s=within_s)
     for job in _rolled(cluster):
         assert job.spec is not None
-        bound = job.spec.maximum_unavailable
-        spec = service_spec(job.spec.instances, "last", bound=bound)
+        bound, check = job.spec.maximum_unavailable, cluster.machines.check
+        spec = service_spec(job.spec.instances, "last", bound=bound, check=check)
         message = ReplaceJob(spec, options=WorkflowOptions(batch=1))
         clients.command(OPERATOR, job.key, message=message)
 
@@ -111,8 +146,20 @@ WORK: dict[str, Callable[[Storm, StormAction], None]] = {
     "restart service": restart_service,
     "control workflow": control_workflow,
 }
+RESIZES: dict[str, Callable[[Storm, StormAction], None]] = {
+    "resize service": resize_service,
+    "undo workflow": undo_workflow,
+}
 WEIGHTS = {"replace service": 4, "restart service": 2, "control workflow": 2}
 
 DRAWN = ActionDraw(
     "workflows", SHARE, ACTIONS, by_weight(WEIGHTS), lambda chance: chance.choice((0, 1, 2))
 )
+RESIZED = ActionDraw(
+    "resizes",
+    SHARE,
+    ACTIONS,
+    by_weight({"resize service": 3, "undo workflow": 1}),
+    lambda chance: chance.choice((0, 1, 2)),
+)
+"""Drawn apart: what is drawn above is part of older seeds."""

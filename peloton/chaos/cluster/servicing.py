@@ -8,6 +8,7 @@ have seen, in `history.py`. Runs of a service end as any others, so most of its 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from peloton.actors.job.messages import CreateJob, StartJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, TaskConfig
 from peloton.actors.job.workflow.messages import WorkflowOptions
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
@@ -29,19 +31,36 @@ SHARE = 0.2
 ACTIONS = (2, 5)
 SIZES = (1, 2, 3, 5)
 OPERATOR = "operator"
+CHECKED_SHARE, ILL_SHARES = 0.5, (0.0, 0.2, 0.6)
+CHECK = {"initial_s": 0.05, "interval_s": 0.5, "max_failures": 2}
+"""So short that most runs are checked before they end."""
+
+
+def health_of(seed: int) -> tuple[HealthCheck | None, float]:
+    """How services of a storm are checked, and which share of their runs is not well; drawn
+    separately, so that older seeds keep their storms."""
+    chance = random.Random(f"{seed} health")
+    if chance.random() >= CHECKED_SHARE:
+        return None, 0.0
+    return HealthCheck("check", **CHECK), chance.choice(ILL_SHARES)
 
 
 def create_service(storm: Storm, action: StormAction) -> None:
     """A service of a few instances; some are added by a workflow."""
     storm.strike(action.name)
     paced = WorkflowOptions(batch=1) if action.other % 3 == 0 else None
-    message = CreateJob(service_spec(action.count), options=paced)
-    create_job(cluster_of(storm), action, message=message)
+    cluster = cluster_of(storm)
+    spec = service_spec(action.count, check=cluster.machines.check)
+    create_job(cluster, action, message=CreateJob(spec, options=paced))
 
 
-def service_spec(instances: int, command: str = "x", *, bound: int = 0) -> JobSpec:
+def service_spec(
+    instances: int, command: str = "x", *, bound: int = 0, check: HealthCheck | None = None
+) -> JobSpec:
     """What a service of a storm is."""
-    default = TaskConfig(command=Command(command), resources=NEED)
+    default = TaskConfig(
+        command=Command(command), resources=NEED, health_check=check is not None, check=check
+    )
     return JobSpec(
         "service", "me", STORM_POOL, max(1, instances), default,
         job_type=SERVICE, maximum_unavailable=bound,

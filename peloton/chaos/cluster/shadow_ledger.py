@@ -37,6 +37,7 @@ from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import NO_SLACK_LIMIT
 from peloton.actors.task import facts as tf
+from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, TaskGoals, pod_id
 from peloton.chaos.cluster.holdings import HostHoldings, SliceHoldings
 from peloton.chaos.cluster.machines import Machines
@@ -169,6 +170,8 @@ class ShadowLedger:
         for member in Bits(entry.members):
             run = pod_id(entry.key, member, run=tasks.runs[member])
             result = self._machines.results.get(run)
+            if outcome.reason == UNHEALTHY:
+                result = self._machines.truth(run)  # it may have ended by itself before
             if result != outcome:
                 raise Contradiction(f"R8b {run} is journaled as {outcome}, it ended as {result}")
 

@@ -93,8 +93,7 @@ LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
-    sparing.DRAWN,
-    everywhere.DRAWN,
+    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -104,7 +103,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
     **dict.fromkeys(displacing.WORK, displacing.LEVEL),
     **dict.fromkeys(servicing.WORK, servicing.LEVEL),
-    **dict.fromkeys((*rolling.WORK, *sparing.WORK), servicing.LEVEL),
+    **dict.fromkeys((*rolling.WORK, *rolling.RESIZES, *sparing.WORK), servicing.LEVEL),
     **dict.fromkeys(everywhere.WORK, everywhere.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
@@ -281,6 +280,8 @@ class StormRun:
         self.cluster = SimulatedCluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
         )
+        machines = self.cluster.machines
+        machines.check, machines.ill = servicing.health_of(plan.seed)
         self.checks = ClusterChecks(self.cluster)
         struck = (*plan.faults, *(action.name for action in plan.actions))
         self.checks.promises.pace.clocks_agree = not {*struck}.intersection(CLOCK_FAULTS)

@@ -20,6 +20,14 @@ class FollowTerms(Value, frozen=True, gc=False, array_like=True):
     parts: int = 1
 
 
+class HostsOf(Value, frozen=True, gc=False, array_like=True):
+    """Whose hosts a slice of a daemon job has its instances on. `first`: these hosts keep room."""
+
+    inventory: Key
+    terms: FollowTerms
+    first: bool = False
+
+
 class FollowHosts(Message, frozen=True, gc=False, array_like=True):
     """Slice to inventory: tell the hosts that match. `asked` numbers what the slice has asked for;
     a higher one is answered with all of them anew."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from peloton.actors.host.hold_messages import TaskHold
 from peloton.actors.host.inventory.follow_messages import FollowHosts as FollowHosts
 from peloton.actors.host.inventory.follow_messages import FollowTerms as FollowTerms
+from peloton.actors.host.inventory.follow_messages import HostsOf as HostsOf
 from peloton.actors.host.inventory.follow_messages import HostsTold as HostsTold
 from peloton.actors.host.inventory.follow_messages import UnfollowHosts as UnfollowHosts
 from peloton.actors.host.state import HostStates, Maintenance

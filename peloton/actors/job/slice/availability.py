@@ -17,13 +17,13 @@ from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import Task, is_available, is_wanted
 from peloton.runtime.vocabulary import Bits, Send, counted
 
-Runs = tuple[tuple[int, Bits], ...]
+MemberRuns = tuple[tuple[int, Bits], ...]
 """Members by the number of their run."""
 
 
 def unborn(slice_: Slice, index: Any) -> Bits:
     """Members that have begun, and whose tasks are created in this very frame."""
-    missing = (1 << slice_.count) - 1
+    missing = (1 << slice_.count) - 1 & ~slice_.gone.raw
     if index is not None:
         missing &= ~index.present
     if missing and slice_.closed:
@@ -47,7 +47,7 @@ def available_of(slice_: Slice, index: Any) -> Bits:
     return up - members_of_runs(told(slice_, index))
 
 
-def told(slice_: Slice, index: Any) -> Runs:
+def told(slice_: Slice, index: Any) -> MemberRuns:
     """The members that are taken down, and learn of it in this very frame."""
     found = []
     for run, members in slice_.spared:
@@ -88,7 +88,7 @@ def spared(
     return (f.MembersSpared(by_run(some, index), by, told(slice_, index)),)
 
 
-def by_run(members: Bits, index: Any) -> Runs:
+def by_run(members: Bits, index: Any) -> MemberRuns:
     """These members by the number of their run."""
     found: dict[int, int] = {}
     for task, raw in index.split(members.raw) if members else ():
@@ -143,11 +143,14 @@ def _for_rollout(slice_: Slice, up: Bits) -> int:
     rollout = slice_.rollout
     if rollout is None or rollout.order.over:
         return 0
+    if rollout.order.stops:
+        return 0  # nobody is down who is not to run
     room = rollout.order.leave - len(rollout.current) - len(rollout.failed)
-    return min(max(room, 0), len(rollout.waiting & up))
+    room -= len(rollout.leaving)
+    return min(max(room, 0), len((rollout.waiting - rollout.removing) & up))
 
 
-def members_of_runs(runs: Runs) -> Bits:
+def members_of_runs(runs: MemberRuns) -> Bits:
     """The members of all these runs."""
     raw = 0
     for _, members in runs:

@@ -84,7 +84,7 @@ def spec_rows(
         groups[name] = groups.get(name, 0) | bit
         rest &= ~bit
     for some, together in ((rest & gang, True), (rest & ~gang, False)):
-        if some:
+        if some or not (groups or known or together):
             name = opening.default, together
             groups[name] = groups.get(name, 0) | some
     have = {row.lot_shape: row.lot for row in known}
@@ -132,7 +132,9 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         constraint=config.constraint,
         apart=apart,
         priority=opening.priority if resources.slack else 0,
+        check=config.check,
         asks=opening.service,
+        containers=config.containers,
         volume=config.volume,
     )
     shape = Shape(
@@ -160,6 +162,7 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
         together=gang and opening.gang_together,
         ends_with_slack=opening.revocable and bool(config.kill_on_preempt),
         stays=opening.hosts_of is not None or config.volume is not None,
+        checked=config.check is not None,
     )
 
 

@@ -41,7 +41,7 @@ def client_state(task: Task) -> str:
     return _NAMES.get(task.state, task.state.name)
 
 
-NO_ROLLOUT = 0, 0, 0
+NO_ROLLOUT = 0, 0, 0, False
 Phase = tuple[bool, int, tuple[tuple[str, int], ...], tuple[int, ...]]
 
 
@@ -75,18 +75,21 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
         return None
     waiting = bool(slice_.held.raw or (slice_.closed and slice_.waiting.raw))
     if not (active or waiting):
-        return begun, 0, tuple(sorted(index.count(client_state).items())), rollout
+        counts = index.count(client_state) if index is not None else {}
+        return begun, 0, tuple(sorted(counts.items())), rollout
     throttled = slice_.begins is not None
     ends_free_grants = slice_.grant is not None and (throttled or not waiting)
     return False, active if ends_free_grants else 0, (), rollout
 
 
-def _rollout_phase(rollout: Rollout) -> tuple[int, int, int]:
-    """Which rollout, how many are left where that frees leave for other slices, and have failed."""
+def _rollout_phase(rollout: Rollout) -> tuple[int, int, int, bool]:
+    """Which rollout, how many are left where that frees leave for other slices, how many have
+    failed, and whether any is left."""
     if rollout.order.over:
         return NO_ROLLOUT
     tally = rollout.tally
-    return tally.number, min(tally.left + tally.failed, rollout.order.leave), tally.failed
+    left, failed = tally.left, tally.failed
+    return tally.number, min(left + failed, rollout.order.leave), failed, left > 0
 
 
 def _down_phase(slice_: Slice, index: Any, *, most: int) -> tuple[int, int]:
@@ -96,8 +99,9 @@ def _down_phase(slice_: Slice, index: Any, *, most: int) -> tuple[int, int]:
 
 
 def is_final(phase: Phase | None) -> bool:
-    """Whether all have ended: how is part of the phase, and a tally tells no more than that."""
-    return phase is not None and phase[0]
+    """Whether all have ended: how is part of the phase, and a tally tells no more than that, but
+    how far a rollout is."""
+    return phase is not None and phase[0] and not phase[3][3]
 
 
 def tally(slice_: Slice, at: At) -> Tally:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
 from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
@@ -50,7 +52,9 @@ from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
     LEVEL_DROPPED_EVENTS,
+    LEVEL_SERVICES,
     DropEvents,
+    DropRunEvents,
     Policy,
     SetRunLimit,
     SetTaskGoal,
@@ -109,6 +113,8 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     """Set a newer goal; an older or known one is confirmed once more."""
     if message.version <= slice_.version:
         return Decision(sends=(_confirm(slice_, message, at),), because="goal known")
+    if slice_.rollout is not None:
+        message = _with_downed(slice_, message)
     facts: list[Fact] = []
     opening = message.opening
     limits = _new_limits(slice_, message, at)
@@ -131,7 +137,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     sends += restart(slice_, message.version, goal=message.goal, some=now)
     if message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
         asleep = NO_MEMBERS
-    for goal, some in _by_goal(message, begun - now - held - asleep):
+    for goal, some in _by_goal(message, begun - now - held - asleep - _going(slice_, message)):
         # The tasks exist, so the fields that create them stay empty.
         goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
         sends.append(Send(crowd_of(slice_), goals, some))
@@ -155,7 +161,7 @@ def _begun(slice_: Slice, message: m.SetSliceGoal) -> Bits:
     those whose host matches."""
     if slice_.homes is not None and message.goal in WANTED:
         return slice_.homes.staying
-    return Bits.span(0, slice_.count) - slice_.waiting
+    return slice_.members - slice_.waiting
 
 
 def _asked(slice_: Slice | None, facts: Iterable[Fact]) -> tuple[Send, ...]:
@@ -177,7 +183,7 @@ def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]
     if order is None or opening is None:
         return []
     if known is None or order.number > known.order.number:
-        if order.over and opening.count <= slice_.count:
+        if order.over and not _lacks(slice_, opening):
             return []
         stopped = message.stopped
         if slice_.homes is not None:
@@ -189,6 +195,32 @@ def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]
     if (order.leave, order.over) == (known.order.leave, False):
         return []
     return [f.LeaveChanged(order.leave, order.over)]
+
+
+def _with_downed(slice_: Slice, message: m.SetSliceGoal) -> m.SetSliceGoal:
+    """The same goal, with the members that a rollout stopped: the job may not know of them yet."""
+    rollout, order = slice_.rollout, message.rollout
+    if rollout is None or not rollout.downed:
+        return message
+    downed = rollout.downed
+    for version, members in message.restarts:
+        downed = downed - members if version > slice_.version else downed
+    if order is not None and order.number > rollout.order.number and order.starts:
+        downed = NO_MEMBERS if order.members is None else downed - order.members
+    return msgspec.structs.replace(message, stopped=message.stopped | downed)
+
+
+def _lacks(slice_: Slice, opening: m.SliceOpening) -> Bits:
+    """Members that are to be, and do not exist, or end to be removed."""
+    leaving = slice_.rollout.leaving if slice_.rollout is not None else NO_MEMBERS
+    return Bits.span(0, opening.count) - (slice_.members - leaving)
+
+
+def _going(slice_: Slice, message: m.SetSliceGoal) -> Bits:
+    """Members that are to be removed, with their leave; until then they go on as they do."""
+    if message.opening is None or message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+        return NO_MEMBERS
+    return Bits.span(message.opening.count, slice_.count)
 
 
 def _asleep(rollout: Rollout | None) -> Bits:
@@ -291,22 +323,27 @@ def _reason(goal: TaskGoals) -> str:
     return "deleted" if goal == TaskGoals.DELETED else ""
 
 
-def drop_events(slice_: Slice, message: m.DropInstanceEvents, at: At) -> Decision:
-    """Have a member forget its events."""
-    if at.level < LEVEL_DROPPED_EVENTS:
+def drop_events(
+    slice_: Slice, message: m.DropInstanceEvents | m.DropInstanceRunEvents, at: At
+) -> Decision:
+    """Have a member forget its events up to a run, or those of one run."""
+    alone = isinstance(message, m.DropInstanceRunEvents)
+    level = LEVEL_SERVICES if alone else LEVEL_DROPPED_EVENTS
+    if at.level < level:
         text = (
-            f"deleting events needs feature level {LEVEL_DROPPED_EVENTS}, the cluster's is "
-            f"{at.level}: upgrade every daemon, then `peloton features raise`"
+            f"deleting events{' of one run' if alone else ''} needs feature level {level}, the "
+            f"cluster's is {at.level}: upgrade every daemon, then `peloton features raise`"
         )
         return Decision(reply=Refused(LEVEL_TOO_LOW, text, again=True), because=text)
     member = Bits.of(message.member)
     if not member.raw & at.index.present:
         return Decision(reply=m.InstanceEventsDropped(known=False), because="no such member")
-    order = Send(crowd_of(slice_), DropEvents(message.run), member)
+    run = message.run
+    order = Send(crowd_of(slice_), DropRunEvents(run) if alone else DropEvents(run), member)
     return Decision(sends=(order,), reply=m.InstanceEventsDropped(known=True))
 
 
-def _no_events(message: m.DropInstanceEvents, at: At) -> Decision:
+def _no_events(message: m.DropInstanceEvents | m.DropInstanceRunEvents, at: At) -> Decision:
     return Decision(reply=m.InstanceEventsDropped(known=False), because="no such slice")
 
 
@@ -317,6 +354,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     Placed: take_hosts,
     Unplaced: keep_wish,
     m.DropInstanceEvents: drop_events,
+    m.DropInstanceRunEvents: drop_events,
     m.Evict: evict,
     m.AskLeavers: say_leavers,
     m.ProveGang: prove_gang,
@@ -341,6 +379,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     Placed: decline_all,
     Unplaced: _nothing,
     m.DropInstanceEvents: _no_events,
+    m.DropInstanceRunEvents: _no_events,
     m.Evict: evict_nobody,
     m.AskLeavers: no_leavers,
     m.ProveGang: _nothing,

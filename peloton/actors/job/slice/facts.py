@@ -93,7 +93,8 @@ class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
     """A rollout has begun: who is to have which config, or a new run, once there is leave.
 
     `added` begin to exist with their leave, `asleep` were stopped and are started with it,
-    `current` are under way already. `before`: the rows of all members before it.
+    `current` are under way already. `before`: the rows of all members before it. `removing` are to
+    be removed with their leave, `leaving` end for that already, `dropped` never began to exist.
     """
 
     order: RolloutOrder
@@ -103,6 +104,9 @@ class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
     asleep: Bits = Bits()
     current: Bits = Bits()
     before: tuple[tuple[int, Bits], ...] = ()
+    removing: Bits = Bits()
+    leaving: Bits = Bits()
+    dropped: Bits = Bits()
 
 
 class LeaveChanged(Fact, frozen=True, gc=False, array_like=True):
@@ -116,6 +120,7 @@ class MembersTaken(Fact, frozen=True, gc=False, array_like=True):
     """The rollout goes on with these members."""
 
     members: Bits
+    at: float = 0.0
 
 
 class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
@@ -123,6 +128,15 @@ class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
 
     done: Bits
     failed: Bits = Bits()
+    at: float = 0.0
+
+
+class MembersRemoved(Fact, frozen=True, gc=False, array_like=True):
+    """These members are no more. `past`: no run or ticket of theirs had a higher number."""
+
+    members: Bits
+    past: int
+    at: float = 0.0
 
 
 class MembersSpared(Fact, frozen=True, gc=False, array_like=True):
@@ -212,6 +226,7 @@ FACTS: dict[int, type] = {
     16: EndsAsked,
     17: SpareWished,
     18: RestartGiven,
+    25: MembersRemoved,
     75: HostsSeen,
     76: HostsMissed,
     77: HomesGiven,

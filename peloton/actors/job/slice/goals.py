@@ -198,7 +198,11 @@ def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[
         return []
     crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
     return [
-        Send(crowd, SetTaskGoal(version, goal, row.policy, spec, row.lot), group & some)
+        Send(
+            crowd,
+            SetTaskGoal(version, goal, row.policy, spec, row.lot, past=slice_.past),
+            group & some,
+        )
         for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True))
         if group & some
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.availability import asked
@@ -20,6 +22,7 @@ from peloton.actors.job.slice.facts import (
     HostsSeen,
     LeaveChanged,
     MembersEvicted,
+    MembersRemoved,
     MembersSettled,
     MembersSpared,
     MembersTaken,
@@ -36,8 +39,9 @@ from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
+from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import EVOLVE, Slice
-from peloton.actors.job.slice.tally import list_instances, report
+from peloton.actors.job.slice.tally import get_rollout, list_instances, report
 from peloton.actors.job.slice.volume_homes import list_homes
 from peloton.actors.job.slice.volume_messages import (
     LeaveVolume,
@@ -57,6 +61,23 @@ from peloton.runtime.vocabulary import Key, Kind, Send
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
+INSPECT: Mapping[type, Callable[..., Any]] = {
+    m.ListInstances: list_instances,
+    m.FindInstances: find_instances,
+    GetRollout: get_rollout,
+    ListVolumeHomes: list_homes,
+}
+QUERIES = {501: m.ListInstances, 502: m.FindInstances, 513: GetRollout, 583: ListVolumeHomes}
+ANSWERS: Mapping[int, type] = {
+    501: m.InstanceView,
+    502: m.InstancesFound,
+    503: m.InstanceEventsDropped,
+    504: MemberRestarted,
+    514: RolloutView,
+    585: VolumeHomesListed,
+    586: VolumeLeft,
+}
+LOOKUP = frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.DropInstanceRunEvents, LeaveVolume))
 FOLLOWED_KEPT_MAX = 16_384
 """Slices whose crowd's key is kept: each turn of a slice asks for it several times."""
 
@@ -104,21 +125,10 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         phase=phase,
         final=is_final,
         recall_s=recall_with(policy),
-        inspect={
-            m.ListInstances: list_instances,
-            m.FindInstances: find_instances,
-            ListVolumeHomes: list_homes,
-        },
-        queries={501: m.ListInstances, 502: m.FindInstances, 583: ListVolumeHomes},
-        answers={
-            501: m.InstanceView,
-            502: m.InstancesFound,
-            503: m.InstanceEventsDropped,
-            504: MemberRestarted,
-            585: VolumeHomesListed,
-            586: VolumeLeft,
-        },
-        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents, LeaveVolume)),
+        inspect=INSPECT,
+        queries=QUERIES,
+        answers=ANSWERS,
+        lookup=LOOKUP,
         fresh=_fresh,
         since={
             **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
@@ -127,8 +137,9 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
             **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
             **dict.fromkeys(
                 (
-                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled),
+                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled, MembersRemoved),
                     *(MembersSpared, EndsAsked, SpareWished, RestartGiven, MemberRestarted),
+                    RolloutView,
                 ),
                 LEVEL_SERVICES,
             ),

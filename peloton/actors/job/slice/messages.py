@@ -1,6 +1,5 @@
 """Messages of a slice: goals of its job, answers of placers, refusals, and reports to its job.
 
-The config of an instance is defined here too, and how the default and an instance's own combine.
 A message must not carry anything per instance that holds for a range or a set.
 """
 
@@ -8,11 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
-
-from peloton.actors.host.inventory.messages import FollowTerms, HostsTold
-from peloton.actors.host.messages import Port
-from peloton.actors.host.volume_messages import VolumeConfig
+from peloton.actors.host.inventory.messages import HostsOf as HostsOf
+from peloton.actors.host.inventory.messages import HostsTold
 from peloton.actors.job.slice.budget_messages import (
     AskToEnd,
     DownBudget,
@@ -21,91 +17,23 @@ from peloton.actors.job.slice.budget_messages import (
     WishToSpare,
 )
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
+from peloton.actors.job.slice.rollout_messages import RunNotStarted as RunNotStarted
+from peloton.actors.job.slice.task_config import Command as Command
+from peloton.actors.job.slice.task_config import Override as Override
+from peloton.actors.job.slice.task_config import TaskConfig as TaskConfig
+from peloton.actors.job.slice.task_config import effective as effective
 from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.resources import Resources
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import (
-    Constraint,
     GangPlaced,
     HostSummary,
     Placed,
     RoomFound,
     Unplaced,
 )
-from peloton.runtime.vocabulary import (
-    Bits,
-    Delivery,
-    Goal,
-    Key,
-    Latest,
-    Message,
-    Query,
-    Value,
-    key,
-)
-
-
-class Command(Value, frozen=True, gc=False, array_like=True):
-    """What is run: `/bin/sh -c value` when `shell`, else `value` with `arguments` as argv.
-
-    `user` is the account that the spec asks for. `caller` is the name of the client that created
-    the job, where that was proven: a client never chooses it. Either may be empty.
-    """
-
-    value: str
-    shell: bool = True
-    arguments: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-    user: str = ""
-    caller: str = ""
-
-
-class TaskConfig(Value, frozen=True, gc=False, array_like=True):
-    """The config of an instance, or the default of all. None and empty mean "not given".
-
-    `controller` and `revocable` have no such value: an instance's own config always decides
-    them, as in the original.
-    """
-
-    name: str = ""
-    resources: Resources | None = None
-    command: Command | None = None
-    ports: tuple[Port, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
-    constraint: Constraint | None = None
-    max_failures: int | None = None
-    kill_grace_s: float | None = None
-    image: str = ""
-    controller: bool = False
-    revocable: bool = False
-    health_check: bool = False
-    executor: bool = False
-    preemptible: bool | None = None
-    raw: bytes = b""
-    max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
-    kill_on_preempt: bool | None = None  # one that is preempted is not run again
-    volume: VolumeConfig | None = None
-
-    def on_slack(self) -> TaskConfig:
-        """The same of an instance of a revocable job: its cpu is slack."""
-        if self.resources is None:
-            return self
-        return msgspec.structs.replace(self, resources=self.resources.revocable())
-
-
-class Override(Value, frozen=True, gc=False, array_like=True):
-    """One instance's own config."""
-
-    instance: int
-    config: TaskConfig
-
-
-class HostsOf(Value, frozen=True, gc=False, array_like=True):
-    """Whose hosts a slice of a daemon job has its instances on. `first`: these hosts keep room."""
-
-    inventory: Key
-    terms: FollowTerms
-    first: bool = False
+from peloton.runtime.vocabulary import Bits, Delivery, Goal, Key, Latest, Message, Query, Value, key
 
 
 class SliceOpening(Value, frozen=True, gc=False, array_like=True):
@@ -233,10 +161,6 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     down: DownTally | None = None  # only where several slices share a budget
 
 
-class RunNotStarted(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to slice: the last run did not start in time; the next one is to go elsewhere."""
-
-
 class SliceOpen(Message, frozen=True, gc=False, array_like=True):
     """Slice to job: the goal of this version applies; with a tally where the job asked for it."""
 
@@ -292,12 +216,11 @@ class FindInstances(Query, frozen=True, gc=False, array_like=True):
 class InstanceView(Value, frozen=True, gc=False, array_like=True):
     """An instance as clients see it. Times are seconds since the epoch, None if not reached.
 
-    `because` is why it has not reached its goal, `code` the same as one word: it waits for its
-    pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
-    for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
-    ("LIMIT"), for the throttle ("THROTTLE"), for its gang ("GANG") or for its workflow
-    ("WORKFLOW"); "NEW" before it requests admission, or "" when it runs or has ended. One that runs
-    and is to give way waits until it can be spared ("SPARE").
+    `because` is why it has not reached its goal, `code` the same as one word. It waits for its
+    pool ("POOL"), a host ("HOST"), also where none could run it ("NEVER"), its next attempt
+    ("RETRY"), its host's answer ("LAUNCH"), others of its job ("LIMIT"), the throttle ("THROTTLE"),
+    its gang ("GANG"), workflow ("WORKFLOW") or check ("HEALTH"), or to be spared ("SPARE").
+    "NEW" is before it requests admission, "" while it runs and is well, and once it has ended.
     """
 
     instance: int
@@ -323,6 +246,9 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     begun_at: float | None = None  # when the present run began, where it is not the first
     config_version: int = 1
     dropped: tuple[int, float] | None = None  # the run up to which events are gone, and until when
+    dropped_runs: tuple[tuple[int, float], ...] = ()  # single runs whose events are, and until when
+    health: TaskHealth = TaskHealth.DISABLED
+    checked: tuple[str, float] | None = None  # what the check found at the last change, and when
 
 
 class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):
@@ -335,8 +261,15 @@ class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):
     run: int
 
 
+class DropInstanceRunEvents(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to slice: as `DropInstanceEvents`, of this run alone."""
+
+    member: int
+    run: int
+
+
 class InstanceEventsDropped(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `DropInstanceEvents`; an instance that has not begun had no events."""
+    """Answer to these two; an instance that has not begun had no events."""
 
     known: bool
 
@@ -346,34 +279,6 @@ class InstancesFound(Value, frozen=True, gc=False, array_like=True):
 
     matched: int
     views: tuple[InstanceView, ...] = ()
-
-
-def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
-    """The config of an instance: each field is its own if given, else the default's."""
-    if own is None:
-        return default
-    return TaskConfig(
-        name=own.name or default.name,
-        resources=own.resources if own.resources is not None else default.resources,
-        command=own.command if own.command is not None else default.command,
-        ports=own.ports or default.ports,
-        labels=own.labels or default.labels,
-        constraint=own.constraint if own.constraint is not None else default.constraint,
-        max_failures=own.max_failures if own.max_failures is not None else default.max_failures,
-        kill_grace_s=own.kill_grace_s if own.kill_grace_s is not None else default.kill_grace_s,
-        image=own.image or default.image,
-        controller=own.controller,
-        revocable=own.revocable,
-        health_check=own.health_check or default.health_check,
-        executor=own.executor or default.executor,
-        preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
-        raw=own.raw,
-        max_running_s=own.max_running_s if own.labels else default.max_running_s,
-        kill_on_preempt=(
-            own.kill_on_preempt if own.kill_on_preempt is not None else default.kill_on_preempt
-        ),
-        volume=own.volume if own.volume is not None else default.volume,
-    )
 
 
 MESSAGES: dict[int, type] = {
@@ -389,6 +294,7 @@ MESSAGES: dict[int, type] = {
     10: AskToEnd,
     11: RestartIfSpared,
     12: WishToSpare,
+    40: DropInstanceRunEvents,
     70: HostsTold,
     80: AskLeavers,
     81: ProveGang,

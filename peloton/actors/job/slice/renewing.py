@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from peloton.actors.host.hold_messages import TASK_HOLD_S, HoldForTask
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import (
     available_of,
@@ -23,6 +24,7 @@ from peloton.actors.job.slice.rollout_messages import RolloutOrder
 from peloton.actors.job.slice.rollouts import NewRow, Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
+    SLICE_SIZE,
     Policy,
     Renew,
     Renewal,
@@ -30,9 +32,10 @@ from peloton.actors.task.messages import (
     TaskGoals,
     crowd_key,
 )
-from peloton.actors.task.state import ENDED, Task, TaskStates
+from peloton.actors.task.state import ENDED, Admission, Task, TaskStates, is_well
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send, counted
 
+REMOVED_TEXT = "Task Count reduced via API"
 _WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
 
 
@@ -48,6 +51,7 @@ def _compared(config: TaskConfig) -> TaskConfig:
         config,
         name="",
         raw=b"",
+        health_check=False,  # whether there is a check says the check
         labels=tuple(sorted(config.labels)),
         ports=tuple(sorted(config.ports, key=lambda port: (port.name, port.number, port.env))),
         command=msgspec.structs.replace(command, caller="") if command is not None else None,
@@ -61,29 +65,34 @@ def begun_rollout(
 
     Of one that is over before it began, only what new members are to be.
     """
-    existing = Bits.span(0, slice_.count)
+    existing, wanted, last = slice_.members, Bits.span(0, opening.count), slice_.rollout
     here = Bits(at.index.present) if at.index is not None else NO_MEMBERS
-    unborn = existing - here
-    added = Bits.span(0, opening.count) - existing
-    last = slice_.rollout
+    unborn, added = existing - here, wanted - existing
+    leaving = last.leaving & existing if last is not None else NO_MEMBERS
+    beyond = NO_MEMBERS if order.over else existing - wanted
     # Members that are under way already go on as part of this one: they are down, or were.
     current = NO_MEMBERS
-    if last is not None and not last.order.over and not order.over:
-        current = last.current & here
+    if last is not None and not order.over:
+        current = (leaving if last.order.over else leaving | last.current) & here - beyond
         if at.index is not None:
             # But for those that are through, and would go down anew.
             current = current - _through(last, at)[0]
     asleep = NO_MEMBERS
     if order.starts:
         asleep = here & Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED)) - stopped
-    forced = current | asleep | (order.members if order.members is not None else NO_MEMBERS)
+        asleep = asleep - beyond if order.members is None else asleep & order.members
+    forced = current | asleep
+    if order.members is not None and not order.quiet:
+        forced = forced | order.members
     if last is not None:
-        added = added | (last.added & existing)
+        added = added | (last.added & existing - beyond)
     plan = _Plan(slice_, order, opening=opening, forced=forced)
     if at.index is not None and not order.over:
         for spec, raw in at.index.columns.groups("spec", here.raw):
-            plan.place(spec or 0, Bits(raw))
-    plan.place_new(unborn | added if not order.over else added - existing)
+            plan.place(spec or 0, Bits(raw), beyond=beyond)
+    plan.place_new(unborn - beyond | added if not order.over else added - existing)
+    dropped = beyond & slice_.waiting
+    removing = beyond - dropped - leaving if order.members is None else NO_MEMBERS
     return f.RolloutBegun(
         order=order,
         opening=opening,
@@ -92,6 +101,9 @@ def begun_rollout(
         asleep=asleep,
         current=current,
         before=plan.before if order.keeps else (),
+        removing=removing,
+        leaving=leaving - wanted,
+        dropped=dropped,
     )
 
 
@@ -109,12 +121,14 @@ class _Plan:
                 slice_.number, opening, known=slice_.specs, lots_made=slice_.lots_made
             )
             self._groups = tuple(zip(rows, members, strict=True))
-        self.before: tuple[tuple[int, Bits], ...] = ()
+        closed = enumerate(slice_.closed)
+        self.before = tuple((spec, members) for spec, members in closed if members)
         self._found: dict[tuple[int | None, int | None, bool], Bits] = {}
 
-    def place(self, spec: int, members: Bits) -> None:
-        """Members that exist, and have the row `spec`."""
+    def place(self, spec: int, members: Bits, *, beyond: Bits) -> None:
+        """Members that exist, and have the row `spec`; those `beyond` are to have none."""
         self.before = (*self.before, (spec, members))
+        members = members - beyond
         row = self._slice.specs[spec]
         if self._order.members is not None:
             self._copy(spec, spec, members=members, same=True)
@@ -137,9 +151,11 @@ class _Plan:
         """Members that do not exist yet: they begin with the new config."""
         for group, (_, some) in enumerate(self._groups):
             self._add(group, None, runs=True, members=some & members)
-        if self._order.members is not None or self._order.back:
-            for spec, some in enumerate(self._slice.closed):
-                self._add(None, spec, runs=True, members=some & members)
+        if self._order.members is None and not self._order.back:
+            return
+        for spec, some in (*(self._back or ()), *enumerate(self._slice.closed)):
+            self._add(None, spec, runs=True, members=some & members)
+            members = members - some
 
     def _copy(self, source: int, spec: int, *, members: Bits, same: bool) -> None:
         kept = members - self._forced if same else NO_MEMBERS
@@ -197,30 +213,87 @@ def told_at_once(slice_: Slice, fact: f.RolloutBegun) -> list[Send]:
 def rollout_step(slice_: Slice, at: At) -> Decision | None:
     """What is to be done for the rollout now: see who is through, and begin the next ones."""
     rollout = slice_.rollout
-    if rollout is None or rollout.order.over or at.index is None:
+    if rollout is None:
+        return None
+    if rollout.leaving:
+        removed = _remove(slice_, rollout.leaving, at)
+        if removed is not None:
+            return removed
+    if rollout.order.over or (at.index is None and not rollout.removing):
         return None
     order = rollout.order
     if not rollout.current and not (order.leave and rollout.waiting):
         return None
     done, failed = _through(rollout, at) if rollout.current else (NO_MEMBERS, NO_MEMBERS)
-    room = order.leave - len(rollout.current - done) - len(rollout.failed)
+    room = order.leave - len(rollout.current - done) - len(rollout.failed) - len(rollout.leaving)
     some = _next(slice_, rollout, at=at, room=room) if room > 0 else NO_MEMBERS
-    going = spared(slice_, some, by=SparedFor.WORKFLOW, index=at.index)
+    going = _going_down(slice_, some, at)
     if not (done or failed or some):
         return None
     facts: list[Fact] = [*going]
     if done or failed:
-        facts.append(f.MembersSettled(done, failed))
+        facts.append(f.MembersSettled(done, failed, at.now))
     if some:
-        facts.append(f.MembersTaken(some))
+        facts.append(f.MembersTaken(some, at.now))
     sends: list[Send] = []
     for place, members in rollout.targets:
         if members & some:
             sends.append(_renew(slice_, place, members=members & some, runs=True))
     sends += woken(slice_, rollout.asleep & some)
+    if order.in_place:
+        sends += _held_hosts(slice_, some - rollout.added - rollout.removing, at)
+    if some and order.stops:
+        stop = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), order.because)
+        sends.append(Send(_crowd(slice_), stop, some))
+    if some & rollout.removing:
+        end = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), REMOVED_TEXT)
+        sends.append(Send(_crowd(slice_), end, some & rollout.removing))
     because = counted(len(some), "instance", many="instances")
     because = f"{because} may be changed: {order.because}" if some else ""
     return Decision(facts=tuple(facts), sends=tuple(sends), because=because)
+
+
+def _going_down(slice_: Slice, members: Bits, at: At) -> tuple[f.MembersSpared, ...]:
+    """That members are taken down which are to run again; of others nobody counts that."""
+    rollout = slice_.rollout
+    if rollout is None or rollout.order.stops:
+        return ()
+    return spared(slice_, members - rollout.removing, by=SparedFor.WORKFLOW, index=at.index)
+
+
+def _held_hosts(slice_: Slice, members: Bits, at: At) -> list[Send]:
+    """Orders to the hosts of members, to wait for their next runs: sent before the runs end.
+
+    Nobody answers: a host that does not wait is as any other, and one that waits in vain stops.
+    """
+    up = members & Bits(at.index.where(lambda task: task.state == TaskStates.RUNNING))
+    job_id, first = slice_.job.partition("/")[2], slice_.number * SLICE_SIZE
+    sends = []
+    for member in up:
+        host = at.index.columns.read("host", member)
+        name = f"{job_id}-{first + member}"
+        hold = HoldForTask(name, _crowd(slice_), member, slice_.job, TASK_HOLD_S)
+        sends += [Send(Key(host), hold)] if host else []
+    return sends
+
+
+def _remove(slice_: Slice, leaving: Bits, at: At) -> Decision | None:
+    """Remove members that have ended and hold no ticket: nothing of them has a higher number."""
+    here = Bits(at.index.present) if at.index is not None else NO_MEMBERS
+    members, past = leaving - here, slice_.past + 1
+    for task, raw in at.index.split((leaving & here).raw) if leaving & here else ():
+        rests = task.goal == TaskGoals.KILLED and task.state in ENDED
+        if rests and task.admission == Admission.NONE:
+            members, past = members | Bits(raw), max(past, task.run, task.ticket)
+    if not members:
+        return None
+    goal = SetTaskGoal(slice_.version, TaskGoals.DELETED, Policy(), 0, Key(""), REMOVED_TEXT)
+    because = counted(len(members), "instance is", many="instances are") + " removed"
+    return Decision(
+        facts=(f.MembersRemoved(members, past, at.now),),
+        sends=(Send(_crowd(slice_), goal, members),),
+        because=f"{because}: {REMOVED_TEXT}",
+    )
 
 
 def woken(slice_: Slice, members: Bits) -> list[Send]:
@@ -250,30 +323,47 @@ def _is_done(task: Task) -> bool:
     if task.again or task.renewal is not None:
         return False
     if task.goal in _WANTED:
-        return task.state == TaskStates.RUNNING
+        return is_well(task)
     return task.state in ENDED
 
 
 def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
-    """The members that begin now: new ones, then those that are down, then the others.
+    """The members that begin now: new ones, then those that are down, then the others; those that
+    are to be removed are the last.
 
     Whoever is down already is changed first: no other has to go down for it. Of those that are
     available no more are taken than the job can spare, first those that their hosts ask to end.
     """
     found = rollout.added.lowest(room)
-    waiting = rollout.waiting - rollout.added
+    if at.index is None:
+        return found | _highest(rollout.removing, room - len(found))
+    going = rollout.removing
+    waiting = rollout.waiting - rollout.added - going
     stopped = Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED))
     up = available_of(slice_, at.index)
     for some in (waiting - stopped - up, waiting & stopped - up):
-        if len(found) >= room:
-            return found
-        found = found | some.lowest(room - len(found))
-    most = min(room - len(found), spare_of(slice_, at.index))
+        found = found | some.lowest(max(room - len(found), 0))
+    most = room - len(found)
+    if not rollout.order.stops:
+        most = min(most, spare_of(slice_, at.index))
+    found = found | _spared_first(slice_, waiting & up, most=max(most, 0))
+    for some in (going - up, going & up):
+        found = found | _highest(some, room - len(found))
+    return found
+
+
+def _spared_first(slice_: Slice, members: Bits, *, most: int) -> Bits:
+    """So many of them, first those that their hosts ask to end."""
     moving = NO_MEMBERS
     for each in slice_.ends:
         moving = moving | members_of_runs(each.runs)
-    moving = (moving & waiting & up).lowest(most)
-    return found | moving | (waiting & up - moving).lowest(most - len(moving))
+    moving = (moving & members).lowest(most)
+    return moving | (members - moving).lowest(most - len(moving))
+
+
+def _highest(members: Bits, count: int) -> Bits:
+    """So many of the last ones: whoever stays keeps a low number."""
+    return members - members.lowest(len(members) - max(count, 0))
 
 
 def _renew(slice_: Slice, place: int, *, members: Bits, runs: bool) -> Send:

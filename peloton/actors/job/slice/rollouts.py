@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
+from peloton.actors.job.slice.rollout_messages import (
+    RolloutOrder,
+    RolloutStep,
+    RolloutTally,
+    RolloutView,
+    StepStates,
+)
 from peloton.runtime.vocabulary import Bits, Value
 
 replace = msgspec.structs.replace
@@ -37,19 +43,37 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
     asleep: Bits = Bits()  # of `targets`, those that were stopped and are started with their leave
     current: Bits = Bits()
     created: Bits = Bits()  # members that began to exist by this
-    done: int = 0
+    done: Bits = Bits()
     failed: Bits = Bits()
     places: tuple[int, ...] = ()  # of its rows
     before: tuple[tuple[int, Bits], ...] = ()  # the rows of all members before it, if it keeps them
-    updated: int = 0  # how many existed, and were to be changed
+    updated: Bits = Bits()  # members that existed, and were to be changed
+    removed: Bits = Bits()  # members that were to be removed
+    removing: Bits = Bits()  # of these, those that wait for leave
+    leaving: Bits = Bits()  # and those that end, to be removed
+    downed: Bits = Bits()  # members that a rollout has stopped, and nobody has started since
 
     @property
     def waiting(self) -> Bits:
         """Members that wait for leave."""
-        raw = self.added.raw
+        raw = self.added.raw | self.removing.raw
         for _, members in self.targets:
             raw |= members.raw
         return Bits(raw)
+
+    def view(self, steps: tuple[RolloutStep, ...]) -> RolloutView:
+        """For clients, by members."""
+        return RolloutView(
+            number=self.order.number,
+            waiting=self.waiting,
+            current=self.current | self.leaving,
+            done=self.done,
+            failed=self.failed,
+            added=self.added | self.created,
+            updated=self.updated,
+            removed=self.removed,
+            steps=steps,
+        )
 
     @property
     def tally(self) -> RolloutTally:
@@ -57,23 +81,54 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
         return RolloutTally(
             self.order.number,
             len(self.waiting),
-            len(self.current),
-            self.done,
+            len(self.current) + len(self.leaving),
+            len(self.done),
             len(self.failed),
             added=len(self.added) + len(self.created),
-            updated=self.updated,
+            updated=len(self.updated),
+            removed=len(self.removed),
+            downed=self.downed,
         )
+
+
+STEPS_MAX = 64
+"""Steps of rollouts that a slice keeps. Of more, the oldest ones become one: then several members
+have one time, that of the last of them."""
+
+
+def stepped(
+    steps: tuple[RolloutStep, ...], number: int, *, state: StepStates, at: float, members: Bits
+) -> tuple[RolloutStep, ...]:
+    """With one more step."""
+    if not members:
+        return steps
+    if steps and (steps[-1].number, steps[-1].state, steps[-1].at) == (number, state, at):
+        return (*steps[:-1], replace(steps[-1], members=steps[-1].members | members))
+    steps = (*steps, RolloutStep(number, state, at, members))
+    return steps if len(steps) <= STEPS_MAX else _fewer(steps)
+
+
+def _fewer(steps: tuple[RolloutStep, ...]) -> tuple[RolloutStep, ...]:
+    """With the oldest two of a kind as one; without the oldest where no two are of a kind."""
+    last: dict[tuple[int, StepStates], int] = {}
+    for place, step in enumerate(steps):
+        before = last.get((step.number, step.state))
+        if before is not None:
+            one = replace(step, members=step.members | steps[before].members)
+            return (*steps[:before], *steps[before + 1 : place], one, *steps[place + 1 :])
+        last[step.number, step.state] = place
+    return steps[1:]
 
 
 def permitted(rollout: Rollout, *, leave: int, over: bool) -> Rollout:
     """The same with this leave; one that is over begins nothing more.
 
-    What it was to add waits for the next one.
+    What it was to add waits for the next one. What it has begun to remove is removed.
     """
     rollout = replace(rollout, order=replace(rollout.order, leave=leave, over=over))
     if not over:
         return rollout
-    return replace(rollout, targets=(), asleep=Bits(), current=Bits(), before=())
+    return replace(rollout, targets=(), asleep=Bits(), current=Bits(), before=(), removing=Bits())
 
 
 def taken(rollout: Rollout, members: Bits) -> Rollout:
@@ -84,8 +139,22 @@ def taken(rollout: Rollout, members: Bits) -> Rollout:
         targets=tuple((place, some) for place, some in targets if some),
         added=rollout.added - members,
         asleep=rollout.asleep - members,
-        current=rollout.current | members,
+        current=rollout.current | (members - rollout.removing),
         created=rollout.created | (rollout.added & members),
+        removing=rollout.removing - members,
+        leaving=rollout.leaving | (rollout.removing & members),
+        downed=rollout.downed | (members if rollout.order.stops else Bits()),
+    )
+
+
+def born_stopped(rollout: Rollout, members: Bits) -> Rollout:
+    """The same once those of these members exist that are added; they are not to run."""
+    some = rollout.added & members
+    return replace(
+        rollout,
+        added=rollout.added - some,
+        created=rollout.created | some,
+        done=rollout.done | some,
     )
 
 
@@ -94,6 +163,11 @@ def settled(rollout: Rollout, *, done: Bits, failed: Bits) -> Rollout:
     return replace(
         rollout,
         current=rollout.current - done - failed,
-        done=rollout.done + len(done),
+        done=rollout.done | done,
         failed=rollout.failed | failed,
     )
+
+
+def removed(rollout: Rollout, members: Bits) -> Rollout:
+    """The same once these members are no more."""
+    return replace(rollout, leaving=rollout.leaving - members, done=rollout.done | members)

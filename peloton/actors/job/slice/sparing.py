@@ -14,7 +14,7 @@ import msgspec
 from peloton.actors.job.slice import budget_messages as b
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import (
-    Runs,
+    MemberRuns,
     asking_for,
     available_of,
     is_on,
@@ -83,13 +83,13 @@ def ends_step(slice_: Slice, at: At) -> Decision | None:
 class _Ended:
     """What is done for one host: who is told, who of them was available, and who has to wait."""
 
-    def __init__(self, sends: tuple[Send, ...], *, taken: Bits, left: Runs) -> None:
+    def __init__(self, sends: tuple[Send, ...], *, taken: Bits, left: MemberRuns) -> None:
         self.sends, self.taken, self.left = sends, taken, left
         self.spared: tuple[Fact, ...] = ()
         self.because = ""
 
 
-def _end(slice_: Slice, host: Key, *, runs: Runs, at: At, room: int) -> _Ended:
+def _end(slice_: Slice, host: Key, *, runs: MemberRuns, at: At, room: int) -> _Ended:
     up = available_of(slice_, at.index)
     learning = members_of_runs(told(slice_, at.index))
     sends: list[Send] = []

@@ -16,103 +16,18 @@ import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import rollouts as r
-from peloton.actors.job.slice.budget_messages import DownBudget
 from peloton.actors.job.slice.configs import SpecRow, lots_of, run_limit, spec_rows
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes, asked_anew
-from peloton.actors.job.slice.messages import StartsUsed
+from peloton.actors.job.slice.record import NO_MEMBERS as NO_MEMBERS
+from peloton.actors.job.slice.record import AskedEnds as AskedEnds
+from peloton.actors.job.slice.record import Eviction as Eviction
+from peloton.actors.job.slice.record import Slice as Slice
+from peloton.actors.job.slice.rollout_messages import RolloutOrder, StepStates
 from peloton.actors.job.slice.volume_homes import VOLUME_EVOLVE, VolumeHomes
 from peloton.actors.resources import Resources
-from peloton.actors.respool.lot.messages import GangTerms
 from peloton.actors.task.messages import TaskGoals
 from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Bits, Key, Value
-
-
-class Eviction(Value, frozen=True, gc=False, array_like=True):
-    """What was chosen by the last order of a lot."""
-
-    lot: Key
-    number: int
-    going: tuple[tuple[int, Bits], ...]
-    because: str = ""
-
-
-class AskedEnds(Value, frozen=True, gc=False, array_like=True):
-    """Runs, by number, that a host in maintenance asks to end, and that wait to be spared."""
-
-    host: Key
-    runs: tuple[tuple[int, Bits], ...]
-
-
-class Slice(Value, frozen=True, gc=False, array_like=True):
-    """Up to a thousand instances of a job."""
-
-    job: Key
-    number: int
-    count: int
-    specs: tuple[SpecRow, ...]
-    version: int = 0
-    goal: TaskGoals = TaskGoals.SUCCEEDED
-    stopped: Bits = Bits()
-    grant: int | None = None  # how many may be active at once
-    closed: tuple[Bits, ...] = ()  # by row: members that do not exist yet for lack of a grant
-    held: Bits = Bits()  # ended members that are to be restarted, and wait for lack of a grant
-    reviving: Bits = Bits()  # members that were told of their restart since the goal changed
-    begins: int | None = None  # how many may have begun in all, by the job's throttle
-    begun: int = 0  # how many have, or will not
-    begun_at: float = 0.0  # when the last one did
-    evictions: tuple[Eviction, ...] = ()  # the last one of each lot that had any
-    gang_lots: tuple[tuple[Key, Bits], ...] = ()  # of the job's gang: its members by lot
-    gang_open: bool = False  # it is not complete yet: none of `gang_base` may start
-    gang_base: Bits = Bits()  # who is to start together, as far as they are not stopped
-    gang_round: int = 0  # how often it was complete, or formed anew
-    rollout: r.Rollout | None = None  # the last one that its job ordered
-    lots_made: int = 0  # numbers that were given to lots; 0: as many as its configs name
-    budget: DownBudget | None = None  # how many may be down; None: any number
-    spared: tuple[tuple[int, Bits], ...] = ()  # by run: members taken down by the last such order
-    ends: tuple[AskedEnds, ...] = ()  # by host
-    wished: int = 0  # how many more are to be down for what does not wait
-    asks: int = 0  # how often there was something new to be wished of the job
-    homes: Homes | None = None  # of a daemon job: its hosts
-    volumes: VolumeHomes | None = None  # where any config has a volume
-
-    @property
-    def waiting(self) -> Bits:
-        """The members that do not exist yet."""
-        if not self.closed:
-            return NO_MEMBERS  # of most slices, and asked in every turn
-        raw = 0
-        for members in self.closed:
-            raw |= members.raw
-        return Bits(raw)
-
-    @property
-    def forming(self) -> Bits:
-        """The members that are to be admitted, held and started together."""
-        wanted = self.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-        return self.gang_base - self.stopped if self.gang_open and wanted else NO_MEMBERS
-
-    def gang_terms(self, lot: Key) -> GangTerms | None:
-        """What a lot has to know of the gang; None where it has no member of one."""
-        known = dict(self.gang_lots) if self.gang_lots else {}
-        if lot not in known:
-            return None
-        forming = self.forming
-        if not forming:
-            return GangTerms(self.gang_round, self.version)
-        lots = sum(bool(members & forming) for members in known.values())
-        return GangTerms(self.gang_round, self.version, lots, known[lot] & forming)
-
-    @property
-    def starts(self) -> StartsUsed | None:
-        """How it uses what the throttle allows; None without one."""
-        if self.begins is None:
-            return None
-        return StartsUsed(self.begun, len(self.waiting | self.held), self.begun_at)
-
-
-NO_MEMBERS = Bits()
-"""No member; sets never change, so one serves all."""
 
 
 class PendingEviction(Value, frozen=True, gc=False, array_like=True):
@@ -180,7 +95,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
 
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
     rows, members = spec_rows(fact.number, fact.opening)
-    closed = members if fact.limited else ()
+    closed = members if fact.limited and any(members) else ()
     slice_ = Slice(fact.job, fact.number, fact.opening.count, rows, closed=closed)
     if fact.opening.hosts_of is not None:
         return msgspec.structs.replace(slice_, homes=Homes(fact.opening.hosts_of))
@@ -244,10 +159,17 @@ def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
         begun=begun,
         begun_at=slice_.begun_at if fact.at is None else fact.at,
     )
+    if slice_.rollout is not None and slice_.rollout.added & fact.members:
+        # They begin only to end, for they are not to run: no leave is needed for that.
+        after = _rolled(after, lambda rollout: r.born_stopped(rollout, fact.members))
     return _without_spare(after)
 
 
 def _restarts(slice_: Slice, fact: f.RestartsOrdered) -> Slice:
+    rollout = slice_.rollout
+    if rollout is not None and rollout.downed:
+        downed = rollout.downed - fact.held - fact.reviving
+        slice_ = _rolled(slice_, lambda one: msgspec.structs.replace(one, downed=downed))
     return _without_spare(msgspec.structs.replace(slice_, held=fact.held, reviving=fact.reviving))
 
 
@@ -291,7 +213,10 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
     beyond = max((row.place for row in fact.rows), default=-1) + 1 - len(slice_.specs)
     specs = [*slice_.specs, *slice_.specs[:1] * max(beyond, 0)]
     unborn = slice_.waiting | fact.added
-    closed = [members - unborn for members in slice_.closed] if fact.rows else [*slice_.closed]
+    given = fact.dropped
+    for row in fact.rows:
+        given = given | (row.members & unborn if row.runs else NO_MEMBERS)
+    closed = [members - given for members in slice_.closed]
     closed += [NO_MEMBERS] * (len(specs) - len(closed))
     targets: list[tuple[int, Bits]] = []
     for row in fact.rows:
@@ -308,9 +233,13 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         current=fact.current,
         places=tuple(row.place for row in fact.rows),
         before=fact.before,
-        updated=sum(len(members) for _, members in targets) + len(fact.current),
+        updated=_united(targets) | fact.current,
+        removed=fact.removing | fact.leaving,
+        removing=fact.removing,
+        leaving=fact.leaving,
+        downed=_still_down(slice_, order),
     )
-    rolled = msgspec.structs.replace(
+    after = msgspec.structs.replace(
         slice_,
         count=max(slice_.count, fact.opening.count),
         specs=tuple(specs),
@@ -318,8 +247,57 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         rollout=rollout,
         lots_made=made,
         homes=_homes_for(slice_, fact),
+        gone=(slice_.gone | fact.dropped) - fact.added,
     )
-    return _with_volumes(rolled)
+    return _without_gone(_with_volumes(after))
+
+
+def _still_down(slice_: Slice, order: RolloutOrder) -> Bits:
+    """Members that a rollout before has stopped, and this one does not start."""
+    downed = slice_.rollout.downed if slice_.rollout is not None else NO_MEMBERS
+    if not order.starts:
+        return downed
+    return NO_MEMBERS if order.members is None else downed - order.members
+
+
+def _united(targets: list[tuple[int, Bits]]) -> Bits:
+    raw = 0
+    for _, members in targets:
+        raw |= members.raw
+    return Bits(raw)
+
+
+def _without_gone(slice_: Slice) -> Slice:
+    """The slice without the last members, as far as they are gone."""
+    if not slice_.gone:
+        return slice_
+    count = slice_.members.raw.bit_length()
+    return msgspec.structs.replace(slice_, count=count, gone=slice_.gone & Bits.span(0, count))
+
+
+def _stepped(slice_: Slice, state: StepStates, *, at: float, members: Bits) -> Slice:
+    assert slice_.rollout is not None
+    number = slice_.rollout.order.number
+    steps = r.stepped(slice_.steps, number, state=state, at=at, members=members)
+    return msgspec.structs.replace(slice_, steps=steps)
+
+
+def _taken(slice_: Slice, fact: f.MembersTaken) -> Slice:
+    after = _rolled(slice_, lambda rollout: r.taken(rollout, fact.members))
+    return _stepped(after, StepStates.TAKEN, at=fact.at, members=fact.members)
+
+
+def _settled(slice_: Slice, fact: f.MembersSettled) -> Slice:
+    after = _rolled(slice_, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed))
+    after = _stepped(after, StepStates.DONE, at=fact.at, members=fact.done)
+    return _stepped(after, StepStates.FAILED, at=fact.at, members=fact.failed)
+
+
+def _removed(slice_: Slice, fact: f.MembersRemoved) -> Slice:
+    after = _rolled(slice_, lambda rollout: r.removed(rollout, fact.members))
+    after = _stepped(after, StepStates.DONE, at=fact.at, members=fact.members)
+    gone, past = after.gone | fact.members, max(after.past, fact.past)
+    return _without_gone(msgspec.structs.replace(after, gone=gone, past=past))
 
 
 def _homes_for(slice_: Slice, fact: f.RolloutBegun) -> Homes | None:
@@ -396,10 +374,9 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.EndsAsked: _asked,
     f.RestartGiven: lambda s, fact: s,
     f.SpareWished: _wished,
-    f.MembersTaken: lambda s, fact: _rolled(s, lambda rollout: r.taken(rollout, fact.members)),
-    f.MembersSettled: lambda s, fact: _rolled(
-        s, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed)
-    ),
+    f.MembersTaken: _taken,
+    f.MembersSettled: _settled,
+    f.MembersRemoved: _removed,
     **dict.fromkeys(HOMES_EVOLVE, _homes),
     **dict.fromkeys(VOLUME_EVOLVE, _volumes),
 }

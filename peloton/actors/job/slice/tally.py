@@ -21,8 +21,10 @@ from peloton.actors.job.slice.messages import (
     SliceTally,
 )
 from peloton.actors.job.slice.placing import why_unplaced
+from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import SLICE_SIZE, KillCause
 from peloton.actors.task.state import (
     ENDED,
@@ -31,6 +33,8 @@ from peloton.actors.task.state import (
     Admission,
     Task,
     TaskStates,
+    dropped_runs,
+    is_well,
     waits_for_gang,
 )
 from peloton.runtime.vocabulary import At, Bits, Key, Send
@@ -38,12 +42,14 @@ from peloton.runtime.vocabulary import At, Bits, Key, Send
 GIVEN_BACK = "its pool has the allocation back until there is one"
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
-GANG, WORKFLOW, SPARE = "GANG", "WORKFLOW", "SPARE"
+GANG, WORKFLOW, SPARE, HEALTH = "GANG", "WORKFLOW", "SPARE", "HEALTH"
 LIMIT_TEXT = "waits for others of its job to end: as many are active as may run at once"
 THROTTLE_TEXT = "waits for the throttle of its job"
 WORKFLOW_TEXT = "waits for the workflow of its job, which begins with a batch at a time"
 NOT_ADDED_TEXT = "its workflow was over before it was added: the next update begins with it"
 GANG_TEXT = "waits for hosts for its whole gang"
+UNHEALTHY_TEXT = "runs, but its last health check failed"
+UNCHECKED_TEXT = "runs, and its health has not been checked yet"
 UNSCHEDULABLE_TEXT = "no host could run it at the last check, and it holds no resources of its pool"
 
 
@@ -51,6 +57,13 @@ def report(slice_: Slice, at: At) -> tuple[Send, ...]:
     """The tally, for the job."""
     counts = tally(slice_, at)
     return (Send(slice_.job, SliceTally(at.position, slice_.number, counts, slice_.version)),)
+
+
+def get_rollout(slice_: Slice, query: GetRollout, at: At) -> RolloutView:
+    """What the last rollout does to whom, and did before; of a slice without one, nothing."""
+    if slice_.rollout is None:
+        return RolloutView()
+    return slice_.rollout.view(slice_.steps)
 
 
 def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[InstanceView, ...]:
@@ -95,6 +108,9 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         code, because = why(task, at)
     if slice_.homes is not None and code in (HOST, NEVER):
         code, because = _why_at_home(task, member, because=because, notes=notes)
+    checked = read("health") if task.health > TaskHealth.UNKNOWN else None
+    if code == HEALTH and checked and checked[0]:
+        because = f"{because}: {checked[0]}"
     since = read("since") or at.now
     row = slice_.specs[read("spec") or 0]
     waits = task.state == TaskStates.THROTTLED
@@ -122,6 +138,9 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         begun_at=read("begun_at"),
         config_version=row.config_version,
         dropped=read("dropped"),
+        dropped_runs=dropped_runs(read),
+        health=task.health,
+        checked=checked,
     )
 
 
@@ -173,7 +192,7 @@ def _not_begun(slice_: Slice, member: int, *, row: SpecRow, why: tuple[str, str]
         instance=slice_.number * SLICE_SIZE + member,
         state=INITIALIZED,
         goal=slice_.goal,
-        run=1,
+        run=slice_.past + 1,
         failures=0,
         host="",
         created_at=None,
@@ -214,8 +233,10 @@ def why(task: Task, at: At) -> tuple[str, str]:
     Why it waits in its pool is not known here: its lot answers that (`GetLot`).
     """
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    if task.state in ENDED or task.state == TaskStates.RUNNING:
+    if task.state in ENDED or is_well(task):
         return "", ""
+    if task.state == TaskStates.RUNNING:
+        return HEALTH, UNHEALTHY_TEXT if task.health == TaskHealth.UNHEALTHY else UNCHECKED_TEXT
     if task.state == TaskStates.THROTTLED:
         return RETRY, f"waits after failure {task.failures}"
     if task.state == TaskStates.KILLING:

@@ -24,6 +24,7 @@ from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import members_in
 from peloton.actors.job.spec import (
     INVALID,
+    PROGRESS_LABEL,
     JobSpec,
     Override,
     check_instances,
@@ -37,11 +38,14 @@ from peloton.actors.job.state import Job
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow import messages as m
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
-from peloton.actors.job.workflow.progress import go_on, touched_by
+from peloton.actors.job.workflow.messages import WorkflowStates
+from peloton.actors.job.workflow.progress import failure_of, go_on, touched_by
+from peloton.actors.job.workflow.record import TEXTS, Workflow
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
 CONFLICT, DELETING, TERMINATING = "CONFLICT", "DELETING", "TERMINATING"
-NO_WORKFLOW, NOT_BUILT = "NO_WORKFLOW", "NOT_BUILT"
+NO_WORKFLOW = "NO_WORKFLOW"
+OTHER_CONFIG = "invalid job configuration version"
 FIXED = (
     ("pool", "respool_id", "resource pool identifier is immutable"),
     ("job_type", "type", "job type is immutable"),
@@ -52,6 +56,7 @@ _GOALS = {
     m.WorkflowOrders.PAUSE: WorkflowGoals.PAUSE,
     m.WorkflowOrders.RESUME: WorkflowGoals.RESUME,
     m.WorkflowOrders.ABORT: WorkflowGoals.ABORT,
+    m.WorkflowOrders.ROLL_BACK: WorkflowGoals.UNDO,
 }
 
 
@@ -63,8 +68,8 @@ def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
     known = job.spec
     assert known is not None
     if message.config and message.config != known.config_version:
-        text = "invalid job configuration version"
-        return _refused(OTHER_VERSION, text, field="updateConfig.jobConfig.changeLog.version")
+        field = "updateConfig.jobConfig.changeLog.version"
+        return _refused(OTHER_VERSION, OTHER_CONFIG, field=field)
     given = [override for _, overrides in message.overrides for override in overrides]
     spec = msgspec.structs.replace(
         message.spec, config_version=known.config_version + 1, own_configs=len(given)
@@ -73,7 +78,7 @@ def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
     same = _same_again(job, message, digest=digest, at=at)
     if same is not None:
         return same
-    wrong = _wrong(known, spec, given=given, options=message.options, level=at.level)
+    wrong = _wrong(known, spec, given=given, level=at.level)
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     fact = f.WorkflowBegun(
@@ -90,12 +95,16 @@ def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
 
 
 def restart_job(job: Job, message: m.RestartJob, at: At) -> Decision:
-    """New runs of instances, a batch at a time."""
-    refused = _not_now(job, message, at=at, kind=m.WorkflowTypes.RESTART)
+    """New runs of instances, a batch at a time; or they are started, or stopped."""
+    options = msgspec.structs.replace(message.options, starts=message.kind != m.WorkflowTypes.STOP)
+    message = msgspec.structs.replace(message, options=options)
+    refused = _not_now(job, message, at=at, kind=message.kind)
     if refused is not None:
         return refused
     spec = job.spec
     assert spec is not None
+    if message.config and message.config != spec.config_version:
+        return _refused(OTHER_VERSION, OTHER_CONFIG, field="resourceVersion")
     whole = ((0, spec.instances),)
     ranges = clipped(message.ranges, spec.instances) or whole
     members = [
@@ -103,8 +112,8 @@ def restart_job(job: Job, message: m.RestartJob, at: At) -> Decision:
         for number in slices_in(ranges)
     ]
     fact = f.WorkflowBegun(
-        kind=m.WorkflowTypes.RESTART,
-        options=msgspec.structs.replace(message.options, starts=True),
+        kind=message.kind,
+        options=options,
         spec=msgspec.structs.replace(spec, config_version=spec.config_version + 1),
         at=at.now,
         members=tuple((number, some) for number, some in members if some),
@@ -112,7 +121,7 @@ def restart_job(job: Job, message: m.RestartJob, at: At) -> Decision:
         opaque=message.opaque,
         who=at.who,
     )
-    return _ordered(job, fact, at=at, because="restarted on request")
+    return _ordered(job, fact, at=at, because=TEXTS[message.kind])
 
 
 def is_starting(job: Job) -> bool:
@@ -122,7 +131,7 @@ def is_starting(job: Job) -> bool:
 
 
 def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
-    """Pause, resume or abort the workflow; what it has begun with goes on in any case."""
+    """Pause, resume, abort or undo the workflow; what it has begun with goes on in any case."""
     if job.spec is None or job.goal == JobGoals.DELETED:
         return missing(message, at)
     refused = other_version(job, message.expected)
@@ -132,6 +141,8 @@ def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
     if workflow is None or (message.number and workflow.first != message.number):
         return _refused(NO_WORKFLOW, "no workflow found", field="")
     state = next_state(workflow, _GOALS[message.order]) or workflow.state
+    if message.order == m.WorkflowOrders.ROLL_BACK:
+        return _undo(job, workflow, state=state, at=at)
     changes = state != workflow.state or message.opaque not in ("", workflow.opaque)
     if message.expected is None and not changes:
         # Of who names the version it is another one now, whatever the order changed.
@@ -139,6 +150,29 @@ def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
         return Decision(reply=reply, because="the workflow is so already")
     fact = f.WorkflowMoved(state, at.now, ordered=True, opaque=message.opaque, who=at.who)
     return _ordered(job, fact, at=at, because=f"{message.order.name.lower()} by a client")
+
+
+def without_progress(job: Job, at: At) -> Decision:
+    """The workflow fails, or goes its way back: no instance was through for too long."""
+    workflow, spec = job.workflow, job.spec
+    if workflow is None or spec is None or not workflow.is_rolling:
+        return Decision()
+    because = f"no instance was through for {spec.progress_s:g} s ({PROGRESS_LABEL})"
+    fact = failure_of(workflow, because, now=at.now)
+    return msgspec.structs.replace(_ordered(job, fact, at=at, because=because), reply=None)
+
+
+def _undo(job: Job, workflow: Workflow, *, state: m.WorkflowStates, at: At) -> Decision:
+    """Go the way back; refused where there is none."""
+    if workflow.undone and workflow.state not in (WorkflowStates.ABORTED, WorkflowStates.FAILED):
+        reply = m.WorkflowOrdered(version_of(job), workflow.first, changed=False)
+        return Decision(reply=reply, because="it is on its way back already, or was")
+    if state == workflow.state:
+        reason = f"it is {workflow.state.name}" if workflow.is_over else "nothing was before it"
+        text = f"workflow {workflow.kind.name} cannot be rolled back: {reason}"
+        return _refused(CONFLICT, text, field="")
+    fact = f.WorkflowUndone(at.now, "rolled back by a client", ordered=True, who=at.who)
+    return _ordered(job, fact, at=at, because=fact.because)
 
 
 def _ordered(job: Job, fact: Fact, *, at: At, because: str) -> Decision:
@@ -167,6 +201,8 @@ def _not_now(
     if refused is not None:
         return refused
     if not spec.is_service:
+        if kind == m.WorkflowTypes.UPDATE:
+            return _refused(CONFLICT, f"failed to validate spec update: {FIXED[1][2]}", field="")
         return _refused(INVALID, "the job is not a service", field="jobId")
     wrong = check_service(spec, level=at.level)
     if wrong is not None:
@@ -203,14 +239,7 @@ def _digest(spec: JobSpec, overrides: tuple[tuple[int, tuple[Override, ...]], ..
     return hashlib.sha256(msgspec.msgpack.encode(wish)).hexdigest()
 
 
-def _wrong(
-    known: JobSpec,
-    spec: JobSpec,
-    *,
-    given: list[Override],
-    options: m.WorkflowOptions,
-    level: int,
-) -> Refused | None:
+def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override], level: int) -> Refused | None:
     """The first rule that the new spec breaks."""
     for name, field, text in FIXED:
         if getattr(known, name) != getattr(spec, name):
@@ -220,12 +249,6 @@ def _wrong(
         if getattr(known, name) != getattr(spec, name):
             text = f"peloton.{name}: it holds from the creation of a job on"
             return Refused(INVALID, text, "config.labels")
-    if spec.instances < known.instances:
-        text = f"fewer instances ({spec.instances} for {known.instances}) are not supported yet"
-        return Refused(NOT_BUILT, text, "config.instanceCount")
-    if options.back and spec.instances > known.instances:
-        text = "rolling back the addition of instances is not supported yet"
-        return Refused(NOT_BUILT, text, "updateSpec.rollbackOnFailure")
     return (
         resized(known, spec)
         or check_spec(spec)

@@ -41,10 +41,14 @@ class WorkflowMoved(Fact, frozen=True, gc=False, array_like=True):
 
 
 class WorkflowUndone(Fact, frozen=True, gc=False, array_like=True):
-    """Too many instances have failed: they are given the configs before, as a new version."""
+    """Too many instances have failed, or a client ordered it: they are given the configs before, as
+    a new version. `ordered`: by a client, so the workflow part of the version rises, too.
+    """
 
     at: float
     because: str
+    ordered: bool = False
+    who: str = ""
 
 
 class LeavesRaised(Fact, frozen=True, gc=False, array_like=True):

@@ -13,6 +13,9 @@ from peloton.actors.job import waits as w
 from peloton.actors.job.budget import reshared
 from peloton.actors.job.grants import count_of
 from peloton.actors.job.record import Job, awaited_of, default_goal
+from peloton.actors.job.slice.messages import slices_of
+from peloton.actors.job.slice.rollout_messages import RolloutTally
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import facts as f
@@ -37,7 +40,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
             *past,
             last if last.is_over else _ended(job, last, state=WorkflowStates.ABORTED, at=fact.at),
         )
-    restarts = fact.kind == WorkflowTypes.RESTART
+    restarts = fact.kind != WorkflowTypes.UPDATE
     members = immutables.Map(fact.members) if restarts else None
     workflow = Workflow(
         number=version,
@@ -52,12 +55,11 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         carried=immutables.Map(bounds_of(job)),
         opaque=fact.opaque,
         digest=fact.digest,
-        before=known if fact.options.back else None,
+        before=None if restarts else known,
     )
     first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
     begun = replace(
-        job,
-        spec=spec,
+        _resized(job, spec, version=version),
         version=version,
         workflow_version=job.workflow_version + 1,
         confirmed=Bits(),
@@ -71,6 +73,30 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
     )
     job = reshared(job, begun)
     return _started(job, members, at=fact.at) if fact.options.starts else job
+
+
+def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
+    """The job with this spec, by the goals of this version; it may have fewer instances.
+
+    Whether those that are to be removed were stopped does not matter any more. Their slices stay,
+    with no instances, until the job is deleted: more instances may be wanted again. As none of
+    their instances may have anything to do, they are asked for their tallies.
+    """
+    known = job.spec
+    assert known is not None
+    most, needed = max(known.instances, job.span), slices_of(spec.instances)
+    stopped = job.stopped
+    if spec.instances < known.instances:
+        kept = ((k, stopped[k] & Bits.span(0, count_of(spec, k))) for k in sorted(stopped))
+        stopped = immutables.Map({number: some for number, some in kept if some})
+    return replace(
+        job,
+        spec=spec,
+        stopped=stopped,
+        span=most if most > spec.instances else 0,
+        opened=job.slices if job.slices > needed else 0,
+        awaited=job.awaited.update(dict.fromkeys(range(needed, job.slices), version)),
+    )
 
 
 def with_creation(job: Job, options: WorkflowOptions, *, opaque: str, at: float) -> Job:
@@ -122,6 +148,7 @@ def _in(workflow: Workflow, state: WorkflowStates, *, at: float) -> Workflow:
         state=state,
         previous=workflow.state,
         updated_at=at,
+        progressed_at=at,
         completed_at=at if state in WORKFLOW_OVER else 0.0,
         events=events,
     )
@@ -149,12 +176,16 @@ def _moved(job: Job, fact: f.WorkflowMoved) -> Job:
         over = fact.state in WORKFLOW_OVER
         moved = _ended(job, workflow, state=fact.state, at=fact.at) if over else None
         workflow = moved or _in(workflow, fact.state, at=fact.at)
+    # All that was to be removed is, once an update is through.
+    through = fact.state in (WorkflowStates.SUCCEEDED, WorkflowStates.ROLLED_BACK)
     return replace(
         job,
+        span=0 if through and workflow.kind == WorkflowTypes.UPDATE else job.span,
         workflow=workflow,
         workflow_version=job.workflow_version + fact.ordered,
         version=job.version + 1,
         confirmed=Bits(),
+        waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
     )
 
@@ -175,12 +206,13 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         because=fact.because,
     )
     undone = replace(
-        job,
-        spec=replace(workflow.before, config_version=version),
+        _resized(job, replace(workflow.before, config_version=version), version=number),
         workflow=back,
+        workflow_version=job.workflow_version + fact.ordered,
         version=number,
         confirmed=Bits(),
         awaited=awaited_of(job, number),
+        waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
     )
     return reshared(job, undone)
@@ -197,6 +229,28 @@ def _raised(job: Job, fact: f.LeavesRaised) -> Job:
         version=job.version + 1,
         confirmed=job.confirmed - touched,
     )
+
+
+def with_downed(job: Job, *, number: int, tally: RolloutTally, goal: int) -> Job:
+    """The job, of which a workflow has stopped these members of a slice, as of this goal."""
+    workflow, known = job.workflow, job.stopped.get(number, Bits())
+    if workflow is None or goal < max(workflow.first, job.awaited.get(number, 0)):
+        return job  # they may have been started since
+    if not tally.downed - known:
+        return job
+    return replace(job, stopped=job.stopped.set(number, known | tally.downed))
+
+
+def with_progress(job: Job, *, number: int, tally: RolloutTally, at: float) -> Job:
+    """The job, which a slice told this of its rollout; it is not known as the slice's yet."""
+    workflow, report = job.workflow, job.reports.get(number)
+    if workflow is None or tally.number != workflow.number:
+        return job
+    known = report.tally.rollout if report is not None else None
+    if known is not None and known.number == tally.number and known.done >= tally.done:
+        return job
+    workflow = replace(workflow, progressed_at=at)
+    return replace(job, workflow=workflow, waits=w.timed(job.waits, at))
 
 
 def _opaque(job: Job, fact: f.OpaqueChanged) -> Job:

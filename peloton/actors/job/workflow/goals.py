@@ -20,6 +20,7 @@ class WorkflowGoals(enum.StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     ABORT = "abort"
+    UNDO = "undo"
     FINISH = "finish"  # all instances are through
     FAIL = "fail"  # too many have failed, or it takes too long
 
@@ -51,7 +52,13 @@ def succeed(workflow: Workflow) -> WorkflowStates | None:
 
 def roll_back(workflow: Workflow) -> WorkflowStates | None:
     """Give instances their configs before, if that was asked for; else it has failed."""
-    return WorkflowStates.FAILED if workflow.before is None else WorkflowStates.ROLLING_BACKWARD
+    back = workflow.options.back and workflow.before is not None
+    return WorkflowStates.ROLLING_BACKWARD if back else WorkflowStates.FAILED
+
+
+def undo(workflow: Workflow) -> WorkflowStates | None:
+    """Give instances their configs before, if there are any to go back to."""
+    return None if workflow.before is None else WorkflowStates.ROLLING_BACKWARD
 
 
 def end_back(workflow: Workflow) -> WorkflowStates | None:
@@ -75,6 +82,7 @@ _IS_OVER: Mapping[WorkflowGoals, WorkflowStep] = {
     WorkflowGoals.PAUSE: keep,
     WorkflowGoals.RESUME: keep,
     WorkflowGoals.ABORT: keep,
+    WorkflowGoals.UNDO: keep,
     WorkflowGoals.FINISH: keep,
     WorkflowGoals.FAIL: keep,
 }
@@ -85,6 +93,7 @@ TABLE: Mapping[WorkflowStates, Mapping[WorkflowGoals, WorkflowStep]] = {
         WorkflowGoals.PAUSE: pause,
         WorkflowGoals.RESUME: keep,
         WorkflowGoals.ABORT: abort,
+        WorkflowGoals.UNDO: undo,
         WorkflowGoals.FINISH: keep,
         WorkflowGoals.FAIL: keep,
     },
@@ -93,6 +102,7 @@ TABLE: Mapping[WorkflowStates, Mapping[WorkflowGoals, WorkflowStep]] = {
         WorkflowGoals.PAUSE: pause,
         WorkflowGoals.RESUME: keep,
         WorkflowGoals.ABORT: abort,
+        WorkflowGoals.UNDO: undo,
         WorkflowGoals.FINISH: succeed,
         WorkflowGoals.FAIL: roll_back,
     },
@@ -101,6 +111,7 @@ TABLE: Mapping[WorkflowStates, Mapping[WorkflowGoals, WorkflowStep]] = {
         WorkflowGoals.PAUSE: keep,
         WorkflowGoals.RESUME: go_back_to_it,
         WorkflowGoals.ABORT: abort,
+        WorkflowGoals.UNDO: undo,
         WorkflowGoals.FINISH: keep,  # a client resumes it first
         WorkflowGoals.FAIL: keep,
     },
@@ -112,6 +123,7 @@ TABLE: Mapping[WorkflowStates, Mapping[WorkflowGoals, WorkflowStep]] = {
         WorkflowGoals.PAUSE: pause,
         WorkflowGoals.RESUME: keep,
         WorkflowGoals.ABORT: abort,
+        WorkflowGoals.UNDO: keep,
         WorkflowGoals.FINISH: end_back,
         WorkflowGoals.FAIL: fail,
     },

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from peloton.actors.job.grants import count_of
 from peloton.actors.job.record import Job
 from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.workflow.record import Progress, Workflow
@@ -101,5 +100,7 @@ def _assumed(job: Job, number: int) -> int:
     workflow, spec = job.workflow, job.spec
     assert workflow is not None and spec is not None
     if workflow.members is None:
-        return max(count_of(spec, number), min(workflow.carried.get(number, 0), SLICE_SIZE))
+        most = max(spec.instances, job.span) - number * SLICE_SIZE
+        most = max(most, workflow.carried.get(number, 0))
+        return max(min(most, SLICE_SIZE), 0)
     return max(len(workflow.members.get(number, ())), workflow.carried.get(number, 0))

@@ -17,6 +17,8 @@ class WorkflowTypes(enum.IntEnum):
 
     UPDATE = 1
     RESTART = 2
+    START = 3
+    STOP = 4
 
 
 class WorkflowStates(enum.IntEnum):
@@ -38,6 +40,7 @@ class WorkflowOrders(enum.IntEnum):
     PAUSE = 1
     RESUME = 2
     ABORT = 3
+    ROLL_BACK = 4
 
 
 class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
@@ -46,6 +49,7 @@ class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
     `batch`: instances under way at once, 0 for all. `max_attempts`: failures with which an instance
     has failed, 0: it never fails. `tolerated`: failed instances with which the workflow fails, 0:
     it never does; it is rolled back then, if `back` is set. `starts`: stopped instances, too.
+    `in_place`: the host of a run waits for the next one, as far as it can.
     """
 
     batch: int = 0
@@ -54,6 +58,7 @@ class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
     back: bool = False
     paused: bool = False
     starts: bool = False
+    in_place: bool = False
 
 
 class ReplaceJob(Message, frozen=True, gc=False, array_like=True):
@@ -73,17 +78,23 @@ class ReplaceJob(Message, frozen=True, gc=False, array_like=True):
 class RestartJob(Message, frozen=True, gc=False, array_like=True):
     """Client to a service: new runs of these instances, half-open ranges; of all without a range.
 
-    Those that were stopped are started.
+    Those that were stopped are started. With the kind START only those begin a new run; with STOP
+    the instances are stopped. `config`: refused if the config has another version; 0: any.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
     options: WorkflowOptions = WorkflowOptions()
     expected: EntityVersion | None = None
     opaque: str = ""
+    kind: WorkflowTypes = WorkflowTypes.RESTART
+    config: int = 0
 
 
 class ControlWorkflow(Message, frozen=True, gc=False, array_like=True):
-    """Client to a service: pause, resume or abort its workflow; `number`: only this one, 0: any."""
+    """Client to a service: pause, resume, abort or roll back its workflow.
+
+    `number`: only this one, 0: any.
+    """
 
     order: WorkflowOrders
     expected: EntityVersion | None = None
@@ -128,3 +139,5 @@ class WorkflowView(Value, frozen=True, gc=False, array_like=True):
     completed_at: float
     events: tuple[tuple[WorkflowStates, float], ...]
     because: str = ""
+    removed: int = 0
+    rollouts: tuple[int, ...] = ()  # the numbers by which slices know it: forward, and back

@@ -11,6 +11,7 @@ from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
 from peloton.actors.job.workflow.leaves import higher_leaves, is_through, progress_of
 from peloton.actors.job.workflow.messages import WorkflowStates
+from peloton.actors.job.workflow.record import Workflow
 from peloton.runtime.vocabulary import Bits, Fact, counted
 
 
@@ -23,6 +24,16 @@ def go_on(job: Job, *, now: float) -> tuple[tuple[Fact, ...], Job]:
         assert folded is not None
         job = folded
     return tuple(facts), job
+
+
+def failure_of(
+    workflow: Workflow, because: str, *, now: float
+) -> f.WorkflowMoved | f.WorkflowUndone:
+    """That a workflow that rolls fails, or goes its way back."""
+    moved = next_state(workflow, WorkflowGoals.FAIL) or WorkflowStates.FAILED
+    if moved == WorkflowStates.ROLLING_BACKWARD:
+        return f.WorkflowUndone(now, because)
+    return f.WorkflowMoved(moved, now, because=because)
 
 
 def touched_by(before: Job, after: Job) -> Bits:
@@ -45,10 +56,7 @@ def _next(job: Job, *, now: float) -> Fact | None:
     if most and failed >= most:
         because = counted(failed, "instance", many="instances") + " failed"
         because = f"{because} with {workflow.options.max_attempts} failures or more"
-        moved = next_state(workflow, WorkflowGoals.FAIL)
-        if moved == WorkflowStates.ROLLING_BACKWARD:
-            return f.WorkflowUndone(now, because)
-        return None if moved is None else f.WorkflowMoved(moved, now, because=because)
+        return failure_of(workflow, because, now=now)
     if is_through(job):
         moved = next_state(workflow, WorkflowGoals.FINISH)
         return None if moved is None else f.WorkflowMoved(moved, now)

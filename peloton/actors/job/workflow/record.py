@@ -29,6 +29,8 @@ ROLLING = frozenset((WorkflowStates.ROLLING_FORWARD, WorkflowStates.ROLLING_BACK
 TEXTS = {
     WorkflowTypes.UPDATE: "Job configuration updated via API",
     WorkflowTypes.RESTART: "restarted on request",
+    WorkflowTypes.START: "Task start API request",
+    WorkflowTypes.STOP: "Task stop API request",
 }
 
 
@@ -41,6 +43,7 @@ class Progress(Value, frozen=True, gc=False, array_like=True):
     failed: int = 0
     added: int = 0
     updated: int = 0
+    removed: int = 0
 
     def plus(self, tally: RolloutTally) -> Progress:
         """With those of one more slice."""
@@ -51,6 +54,7 @@ class Progress(Value, frozen=True, gc=False, array_like=True):
             self.failed + tally.failed,
             self.added + tally.added,
             self.updated + tally.updated,
+            self.removed + tally.removed,
         )
 
 
@@ -70,7 +74,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
     created_at: float
     state: WorkflowStates = WorkflowStates.INITIALIZED
     previous: WorkflowStates = WorkflowStates.INITIALIZED
-    members: immutables.Map[int, Bits] | None = None  # of a restart, by slice
+    members: immutables.Map[int, Bits] | None = None  # of all but updates, by slice
     ranges: tuple[tuple[int, int], ...] = ()
     leaves: immutables.Map[int, int] = immutables.Map()
     carried: immutables.Map[int, int] = immutables.Map()
@@ -84,6 +88,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
     ended: Progress | None = None  # how far it was, once it is over
     because: str = ""  # why it failed
     first: int = 0
+    progressed_at: float = 0.0  # when an instance was last through, or it began to roll
 
     @property
     def is_over(self) -> bool:
@@ -113,6 +118,9 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
             starts=self.options.starts,
             back=self.undone,
             keeps=self.before is not None,
+            quiet=self.kind == WorkflowTypes.START,
+            stops=self.kind == WorkflowTypes.STOP,
+            in_place=self.options.in_place,
         )
 
     def view(self, progress: Progress) -> WorkflowView:
@@ -139,4 +147,6 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
             completed_at=self.completed_at,
             events=self.events,
             because=self.because,
+            removed=found.removed,
+            rollouts=(self.first, self.number) if self.undone else (self.first,),
         )

@@ -1,0 +1,100 @@
+"""The config of an instance, and how the default and an instance's own combine.
+
+Must not know of slices, nor check what a client sent.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from peloton.actors.host.messages import Container, Port
+from peloton.actors.host.volume_messages import VolumeConfig
+from peloton.actors.resources import Resources
+from peloton.actors.task.health_messages import HealthCheck
+from peloton.placement.messages import Constraint
+from peloton.runtime.vocabulary import Value
+
+
+class Command(Value, frozen=True, gc=False, array_like=True):
+    """What is run: `/bin/sh -c value` when `shell`, else `value` with `arguments` as argv.
+
+    `user` is the account that the spec asks for. `caller` is the name of the client that created
+    the job, where that was proven: a client never chooses it. Either may be empty.
+    """
+
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    user: str = ""
+    caller: str = ""
+
+
+class TaskConfig(Value, frozen=True, gc=False, array_like=True):
+    """The config of an instance, or the default of all. None and empty mean "not given".
+    `controller` and `revocable` have no such value: an instance's own config always decides
+    them, as in the original. With several `containers`, the command is the first one's.
+    """
+
+    name: str = ""
+    resources: Resources | None = None
+    command: Command | None = None
+    ports: tuple[Port, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    constraint: Constraint | None = None
+    max_failures: int | None = None
+    kill_grace_s: float | None = None
+    image: str = ""
+    controller: bool = False
+    revocable: bool = False
+    health_check: bool = False
+    executor: bool = False
+    preemptible: bool | None = None
+    raw: bytes = b""
+    max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
+    kill_on_preempt: bool | None = None  # one that is preempted is not run again
+    containers: tuple[Container, ...] = ()
+    check: HealthCheck | None = None  # None of one that is switched off: `health_check` is set
+    volume: VolumeConfig | None = None
+
+    def on_slack(self) -> TaskConfig:
+        """The same of an instance of a revocable job: its cpu is slack."""
+        if self.resources is None:
+            return self
+        return msgspec.structs.replace(self, resources=self.resources.revocable())
+
+
+class Override(Value, frozen=True, gc=False, array_like=True):
+    """One instance's own config."""
+
+    instance: int
+    config: TaskConfig
+
+
+def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
+    """The config of an instance: each field is its own if given, else the default's."""
+    if own is None:
+        return default
+    kill = own.kill_on_preempt
+    return TaskConfig(
+        name=own.name or default.name,
+        resources=own.resources if own.resources is not None else default.resources,
+        command=own.command if own.command is not None else default.command,
+        ports=own.ports or (() if own.containers else default.ports),
+        labels=own.labels or default.labels,
+        constraint=own.constraint if own.constraint is not None else default.constraint,
+        max_failures=own.max_failures if own.max_failures is not None else default.max_failures,
+        kill_grace_s=own.kill_grace_s if own.kill_grace_s is not None else default.kill_grace_s,
+        image=own.image or ("" if own.containers else default.image),
+        controller=own.controller,
+        revocable=own.revocable,
+        health_check=own.health_check or default.health_check,
+        executor=own.executor or default.executor,
+        preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
+        raw=own.raw,
+        max_running_s=own.max_running_s if own.labels else default.max_running_s,
+        kill_on_preempt=default.kill_on_preempt if kill is None else kill,
+        containers=own.containers if own.command is not None else default.containers,
+        check=own.check if own.health_check else default.check,
+        volume=own.volume if own.volume is not None else default.volume,
+    )

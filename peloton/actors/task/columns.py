@@ -1,0 +1,77 @@
+"""What differs from one task to another, kept in columns: how facts write and archive it.
+
+Must not hold what `decide` reads: that is state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.task import facts as f
+from peloton.actors.task.messages import PastRun, RunOutcome
+from peloton.actors.task.state import RUNS_KEPT_MAX, Task, dropped_runs
+
+COLUMNS: Mapping[str, Any] = {
+    "spec": int,
+    "lot": str,
+    "host": str | None,
+    "created_at": float | None,
+    "launched_at": float | None,
+    "started_at": float | None,
+    "ended_at": float | None,
+    "outcome": RunOutcome | None,
+    "runs": tuple[PastRun, ...] | None,
+    "begun_at": float | None,  # of the present run, where it is not the first
+    "ran_s": float | None,  # seconds of all earlier runs, also of those that are not kept
+    "dropped": tuple[int, float] | None,  # up to which run events are not shown, and until when
+    "dropped_run": tuple[int, float] | None,  # of which single run they are not, and until when
+    "dropped_before": tuple[tuple[int, float], ...] | None,  # other single runs, by number
+    "health": tuple[str, float] | None,  # what the check found at the last change, and when
+}
+
+_FRESH = {"launched_at": None, "started_at": None, "ended_at": None, "outcome": None, "host": None}
+
+
+def _time_of(fact: f.TaskStarted | f.RunEnded, now: float) -> float:
+    return now if fact.at is None else min(fact.at, now)
+
+
+WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
+    f.TaskCreated: lambda fact, now: {"spec": fact.spec, "lot": fact.lot, "created_at": now},
+    f.TaskLaunching: lambda fact, now: {"launched_at": now},
+    f.HeldLaunching: lambda fact, now: {"launched_at": now},
+    f.TaskStarted: lambda fact, now: {"started_at": _time_of(fact, now)},
+    f.RunEnded: lambda fact, now: {"ended_at": _time_of(fact, now), "outcome": fact.outcome},
+    f.TaskRetried: lambda fact, now: {**_FRESH, "begun_at": now},
+    f.TaskRestarted: lambda fact, now: {**_FRESH, "begun_at": now},
+    f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
+    f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
+    f.EventsDropped: lambda fact, now: {"dropped": (fact.run, now)},
+    f.RunEventsDropped: lambda fact, now: {"dropped_run": (fact.run, now)},
+    f.HealthTold: lambda fact, now: {"health": (fact.text, now)},
+    f.TaskRenewed: lambda fact, now: {"spec": fact.renewal.spec, "lot": fact.renewal.lot},
+}
+
+
+def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+    outcome = read("outcome")
+    started_at, ended_at = read("started_at"), read("ended_at")
+    times = read("begun_at"), read("launched_at")
+    past = PastRun(task.run, read("host"), started_at, ended_at, outcome, *times)
+    kept = {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
+    if started_at is None or ended_at is None:
+        return kept
+    return {**kept, "ran_s": (read("ran_s") or 0.0) + max(ended_at - started_at, 0.0)}
+
+
+def _archive_dropped(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+    found = dropped_runs(read)
+    return {"dropped_before": found} if found else {}
+
+
+ARCHIVE: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {
+    f.TaskRetried: _archive_run,
+    f.TaskRestarted: _archive_run,
+    f.RunEventsDropped: _archive_dropped,
+}

@@ -1,0 +1,44 @@
+"""What a task decides when it is told of its health: one that fails too often is ended.
+
+Turns (task, change) into a fact, and the answer that it was seen, upon which the backend repeats it
+no more. What it believes need not be the newest for a moment: the answer names the change that was
+seen, and a backend that sees another one than its last repeats that. Must not judge single results.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host.health_messages import HealthSeen
+from peloton.actors.host.messages import KillRun
+from peloton.actors.task.facts import HealthTold, TaskKilling
+from peloton.actors.task.goals import HOST
+from peloton.actors.task.health_messages import HealthChanged, TaskHealth, over_text
+from peloton.actors.task.messages import KillCause, TaskGoals
+from peloton.actors.task.state import Task, TaskStates
+from peloton.runtime.vocabulary import SENDER, At, Decision, Send
+
+_NOT_BEGUN = frozenset((TaskStates.LAUNCHING, TaskStates.LAUNCHED, TaskStates.STARTING))
+
+
+def health_changed(task: Task, message: HealthChanged, at: At) -> Decision:
+    """Believe it; end the run if it has failed too often, as a failure of the program."""
+    if message.run == task.run and task.state in _NOT_BEGUN:
+        return Decision(because="its start was not reported yet: this is told again")
+    seen = Send(SENDER, HealthSeen(message.run, message.number))
+    if message.run != task.run or task.state != TaskStates.RUNNING:
+        return Decision(sends=(seen,), because="health of another run, or of one that is ending")
+    health = TaskHealth.HEALTHY if message.healthy else TaskHealth.UNHEALTHY
+    wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+    if message.over and wanted:
+        because = over_text(message.text)
+        facts = HealthTold(health, message.text), TaskKilling(because, KillCause.UNHEALTHY)
+        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
+        return Decision(facts=facts, sends=(seen, kill), because=because)
+    if health == task.health:
+        return Decision(sends=(seen,))
+    return Decision(facts=(HealthTold(health, message.text),), sends=(seen,), because=message.text)
+
+
+def told_of_nobody(message: HealthChanged, at: At) -> Decision:
+    """The instance does not exist any more: nothing is to be repeated to it."""
+    seen = Send(SENDER, HealthSeen(message.run, message.number))
+    return Decision(sends=(seen,), because="no such instance")

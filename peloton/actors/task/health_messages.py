@@ -1,0 +1,74 @@
+"""Health checks: what is checked of a run, and what a task is told of it.
+
+A check belongs to the config of an instance, and a backend carries it out. Only changes are told,
+never each result. A message must not concern more than one run of a task.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from peloton.runtime.vocabulary import Message, Value
+
+INITIAL_S, INTERVAL_S, TIMEOUT_S = 15.0, 10.0, 20.0
+MAX_FAILURES = 3
+"""What holds where a check does not say it."""
+UNHEALTHY = "health check failed"
+"""The reason of a run that was ended because its check failed too often in a row."""
+
+
+def over_text(text: str) -> str:
+    """Why a run is ended whose last check found this."""
+    return f"{UNHEALTHY} too often in a row, at last: {text}" if text else UNHEALTHY
+
+
+class TaskHealth(enum.IntEnum):
+    """What is known of the health of a run; the numbers are those of the original's clients."""
+
+    INVALID = 0  # the run has ended
+    DISABLED = 1  # nobody checks it
+    UNKNOWN = 2  # no check has ended yet
+    HEALTHY = 3
+    UNHEALTHY = 4
+
+
+class HttpProbe(Value, frozen=True, gc=False, array_like=True):
+    """A request to a port of the run's own machine; well is any answer from 200 to 399."""
+
+    port: int
+    path: str = "/"
+    scheme: str = "http"
+
+
+class HealthCheck(Value, frozen=True, gc=False, array_like=True):
+    """How a run is checked: by a request, or by a command in its sandbox.
+
+    The first check begins `initial_s` after the process has started, each further one `interval_s`
+    after the one before has ended. The run is ended after `max_failures` failures in a row.
+    `unshared`: the command does not get the variables of the run's own environment.
+    """
+
+    command: str = ""
+    http: HttpProbe | None = None
+    initial_s: float = INITIAL_S
+    interval_s: float = INTERVAL_S
+    timeout_s: float = TIMEOUT_S
+    max_failures: int = MAX_FAILURES
+    unshared: bool = False
+
+
+class HealthChanged(Message, frozen=True, gc=False, array_like=True):
+    """Host to tasks: this run is well, or not, since the last check. `over`: too often in a row.
+
+    Repeated by the backend until the tasks have answered with the number, `HealthSeen`.
+    """
+
+    run: int
+    number: int
+    healthy: bool
+    text: str = ""  # what the last check found
+    over: bool = False
+
+
+TASK_HEALTH_MESSAGES: dict[int, type] = {43: HealthChanged}
+"""Those of the task, beyond `messages.MESSAGES`."""

@@ -1,0 +1,33 @@
+"""What the results of one run's health check come to. Must not know a clock, nor run a check."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verdict(NamedTuple):
+    """A change that is to be told; `over`: it has failed too often in a row."""
+
+    healthy: bool
+    over: bool = False
+
+
+class CheckProgress:
+    """Of a run whose check may fail fewer than `max_failures` times in a row.
+
+    Nothing is known at the beginning, also where another daemon has checked the run before.
+    """
+
+    def __init__(self, max_failures: int) -> None:
+        self._max_failures = max_failures
+        self._failures = 0
+        self._healthy: bool | None = None
+
+    def result(self, ok: bool | None) -> Verdict | None:
+        """What a check found, None if nothing; the change that comes of it, if any."""
+        if ok is None:
+            return None
+        before, self._healthy = self._healthy, ok
+        self._failures = 0 if ok else self._failures + 1
+        over = self._failures >= self._max_failures
+        return Verdict(ok, over) if over or ok != before else None

@@ -1,0 +1,183 @@
+"""Carries out the health checks of a machine's runs, on a thread with a loop of its own.
+
+Turns runs that are checked into changes of their health. Requests are made here, commands are
+carried out by whom `order` reaches, and `answered` brings their outcome. It must not block, nor
+take what it could not find out for an outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from peloton.actors.host.health_messages import HealthReported
+from peloton.actors.task.health_messages import HealthCheck
+from peloton.backends.check_progress import CheckProgress
+from peloton.backends.health_news import HealthNews
+from peloton.backends.http_probe import probe
+from peloton.runtime.vocabulary import Key
+
+PROBES_MAX, COMMANDS_MAX = 64, 32
+"""Checks of each kind that are under way at once; others wait."""
+ANSWER_SLACK_S = 10.0
+"""How much longer than a command may take its outcome is awaited."""
+_LOG = logging.getLogger("peloton.health")
+TellHealth = Callable[[Key, HealthReported], None]
+Outcome = tuple[bool | None, str]
+
+
+class CheckOrder(Protocol):
+    """Has a command checked; its outcome comes by `answered`, with the number. From any thread."""
+
+    def __call__(self, run: str, number: int, *, check: HealthCheck) -> bool:
+        """Whether it can be carried out."""
+
+
+class CheckedRun(NamedTuple):
+    """A run whose health is checked."""
+
+    host: Key
+    run: str
+    check: HealthCheck
+    started_at: float
+
+
+class HealthLoop:
+    """Ends with `close`. All methods may be called from any thread."""
+
+    def __init__(self, tell: TellHealth, order: CheckOrder) -> None:
+        self._tell, self._order = tell, order
+        self._news = HealthNews()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._awaited: dict[int, asyncio.Future[Outcome]] = {}
+        self._numbers = itertools.count(1)
+        self._probes = asyncio.Semaphore(PROBES_MAX)
+        self._commands = asyncio.Semaphore(COMMANDS_MAX)
+        self._repeat: asyncio.TimerHandle | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="health-checks", daemon=True)
+        self._thread.start()
+
+    def watch(self, watched: CheckedRun) -> None:
+        """Check this run until it is dropped; one that is checked already is left as it is."""
+        self._loop.call_soon_threadsafe(self._begin, watched)
+
+    def drop(self, runs: Iterable[str]) -> None:
+        """These have ended, or are to."""
+        self._loop.call_soon_threadsafe(self._end, tuple(runs))
+
+    def noted(self, runs: Iterable[str], number: int) -> None:
+        """Their tasks know of the change of this number."""
+        self._loop.call_soon_threadsafe(self._settle, tuple(runs), number)
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        """The outcome of the command of this number."""
+        self._loop.call_soon_threadsafe(self._received, number, outcome)
+
+    def close(self) -> None:
+        """Check nothing any more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    # On the thread.
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        left = [*self._tasks.values()]
+        for task in left:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self._loop.close()
+
+    def _begin(self, watched: CheckedRun) -> None:
+        if watched.run not in self._tasks:
+            task = self._tasks[watched.run] = self._loop.create_task(self._check(watched))
+            task.add_done_callback(lambda done: self._over(watched, done))
+
+    def _over(self, watched: CheckedRun, done: asyncio.Task[None]) -> None:
+        """After an unforeseen error, which is no fault of the run, its checks begin anew."""
+        error = None if done.cancelled() else done.exception()
+        if error is not None and self._tasks.pop(watched.run, None) is not None:
+            _LOG.error("the health of %s could not be checked", watched.run, exc_info=error)
+            self._loop.call_later(watched.check.interval_s, self._begin, watched)
+
+    def _end(self, runs: tuple[str, ...]) -> None:
+        for run in runs:
+            self._news.drop(run)
+            task = self._tasks.pop(run, None)
+            if task is not None:
+                task.cancel()
+
+    def _settle(self, runs: tuple[str, ...], number: int) -> None:
+        self._news.noted(runs, number, now=time.time())
+        self._tell_due()
+
+    def _received(self, number: int, outcome: Outcome) -> None:
+        awaited = self._awaited.pop(number, None)
+        if awaited is not None and not awaited.done():
+            awaited.set_result(outcome)
+
+    def _tell_due(self) -> None:
+        """Tell what is due, and come back for what will be."""
+        for host, reported in self._news.due(time.time()):
+            self._tell(host, reported)
+        if self._repeat is not None:
+            self._repeat.cancel()
+        wake_at = self._news.wake_at
+        self._repeat = None
+        if wake_at is not None:
+            self._repeat = self._loop.call_later(max(wake_at - time.time(), 0.0), self._tell_due)
+
+    async def _check(self, watched: CheckedRun) -> None:
+        check, progress = watched.check, CheckProgress(watched.check.max_failures)
+        await asyncio.sleep(first_after_s(watched, time.time()))
+        while True:
+            ok, text = await self._outcome(watched)
+            verdict = progress.result(ok)
+            if verdict is not None:
+                host, run, now = watched.host, watched.run, time.time()
+                self._news.change(host, run, verdict=verdict, text=text, now=now)
+                self._tell_due()
+                if verdict.over:
+                    return
+            await asyncio.sleep(check.interval_s)
+
+    async def _outcome(self, watched: CheckedRun) -> Outcome:
+        check = watched.check
+        if check.http is not None:
+            async with self._probes:
+                return await probe(check.http, check.timeout_s)
+        async with self._commands:
+            return await self._by_command(watched)
+
+    async def _by_command(self, watched: CheckedRun) -> Outcome:
+        """Without an answer nothing is known: who carries it out may be away."""
+        number = next(self._numbers)
+        awaited = self._awaited[number] = self._loop.create_future()
+        try:
+            if not self._order(watched.run, number, check=watched.check):
+                return None, ""
+            async with asyncio.timeout(watched.check.timeout_s + ANSWER_SLACK_S):
+                outcome: Outcome = await awaited
+                return outcome
+        except TimeoutError:
+            return None, ""
+        finally:
+            self._awaited.pop(number, None)
+
+
+def first_after_s(watched: CheckedRun, now: float) -> float:
+    """When the first check is due. After a restart most are at once: they are spread by their
+    names, so that a machine's checks do not all begin together."""
+    check = watched.check
+    left_s = watched.started_at + check.initial_s - now
+    if left_s >= 0:
+        return min(left_s, check.initial_s)
+    return check.interval_s * (zlib.crc32(watched.run.encode()) % 1000) / 1000

@@ -1,0 +1,74 @@
+"""The last change of health of each run, until its task knows of it.
+
+Turns changes and confirmations into what is to be told now. A confirmation that names another
+change than the last one means that the task may believe that one, so the last is told again. Must
+not know how a run is checked.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from peloton.actors.host.health_messages import HealthReported, RunHealth
+from peloton.backends.check_progress import Verdict
+from peloton.runtime.vocabulary import Key
+
+REPEAT_S = 10.0
+"""After which a change that nobody has confirmed is told again."""
+
+
+class _Told(NamedTuple):
+    host: Key
+    change: RunHealth
+    noted: bool = False
+
+
+class HealthNews:
+    """Of all runs of one backend. Times are those of its callers, in seconds."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, _Told] = {}
+        self._due: list[tuple[float, str, int]] = []  # heap: when to tell the change of a number
+        self._number = 0
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `due` has something next, or would find that it has not."""
+        return self._due[0][0] if self._due else None
+
+    def change(self, host: Key, run: str, *, verdict: Verdict, text: str = "", now: float) -> None:
+        """A run is well or not: to be told at once. Numbers of a process that follows are higher,
+        so that a confirmation of one of ours means none of its own."""
+        self._number = max(self._number + 1, int(now * 1000))
+        change = RunHealth(run, self._number, verdict.healthy, text, verdict.over)
+        self._last[run] = _Told(host, change)
+        heapq.heappush(self._due, (now, run, self._number))
+
+    def noted(self, runs: Iterable[str], number: int, *, now: float) -> None:
+        """Their tasks know of the change of this number."""
+        for run in runs:
+            told = self._last.get(run)
+            if told is None:
+                continue
+            noted = told.change.number == number
+            if told.noted and not noted:  # else it is still to be told anyway
+                heapq.heappush(self._due, (now, run, told.change.number))
+            self._last[run] = told._replace(noted=noted)
+
+    def drop(self, run: str) -> None:
+        """The run is over, or is to end: nothing is told of it any more."""
+        self._last.pop(run, None)
+
+    def due(self, now: float) -> list[tuple[Key, HealthReported]]:
+        """What is to be told now, by host; it is due again later, until it is confirmed."""
+        found: dict[Key, list[RunHealth]] = {}
+        while self._due and self._due[0][0] <= now:
+            _, run, number = heapq.heappop(self._due)
+            told = self._last.get(run)
+            if told is None or told.noted or told.change.number != number:
+                continue
+            found.setdefault(told.host, []).append(told.change)
+            heapq.heappush(self._due, (now + REPEAT_S, run, number))
+        return [(host, HealthReported(tuple(changes))) for host, changes in found.items()]

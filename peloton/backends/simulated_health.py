@@ -1,0 +1,87 @@
+"""The health of simulated runs: when their checks would pass and fail, by a seed.
+
+Turns runs that are checked into changes of health. What becomes of one follows from the seed, its
+name, its check and the time since when it runs, so it survives a restart like its end. It must not
+hold anything that a restart would miss.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+
+from peloton.actors.host.health_messages import HealthReported
+from peloton.actors.task.health_messages import HealthCheck
+from peloton.backends.check_progress import Verdict
+from peloton.backends.health_news import HealthNews
+from peloton.runtime.vocabulary import Key
+
+Chance = Callable[[str, str], float]
+"""From the name of a run and what is drawn: a number from 0 to 1."""
+HealthMoment = tuple[float, bool, bool]
+"""Seconds since the start, whether it is well from then on, and whether it has failed for good."""
+ILL = "the simulated check fails"
+ROUNDS_MAX = 20
+"""Intervals after which a run becomes ill that was well."""
+
+
+def moments(run: str, check: HealthCheck, *, ill: float, chance: Chance) -> list[HealthMoment]:
+    """The changes of a run's health; of a share `ill`, half are never well, half become ill."""
+    fate, first = chance(run, "health"), check.initial_s
+    if fate >= ill:
+        return [(first, True, False)]
+    found: list[HealthMoment] = []
+    if fate >= ill / 2:
+        found.append((first, True, False))
+        first += check.interval_s * (1 + int(chance(run, "illness") * ROUNDS_MAX))
+    over_at = first + check.interval_s * (check.max_failures - 1)
+    if check.max_failures > 1:
+        found.append((first, False, False))
+    return [*found, (over_at, False, True)]
+
+
+class SimulatedHealth:
+    """Of the runs of one backend."""
+
+    def __init__(self, ill: float, chance: Chance) -> None:
+        self.ill = ill
+        self._chance = chance
+        self._news = HealthNews()
+        self._hosts: dict[str, Key] = {}  # of runs that are checked
+        self._coming: list[tuple[float, str, bool, bool]] = []  # heap of changes, by time
+
+    @property
+    def wake_at(self) -> float | None:
+        """When something is to be told next."""
+        times = [self._coming[0][0]] if self._coming else []
+        return min([*times, *(at for at in (self._news.wake_at,) if at is not None)], default=None)
+
+    def watch(self, host: Key, run: str, *, check: HealthCheck, since: float, now: float) -> None:
+        """Check this run, which runs since then. Of changes that are past, the last one counts."""
+        if run in self._hosts:
+            return
+        self._hosts[run] = host
+        found = moments(run, check, ill=self.ill, chance=self._chance)
+        past = [moment for moment in found if since + moment[0] <= now]
+        for after_s, well, over in found[max(len(past) - 1, 0) :]:
+            heapq.heappush(self._coming, (since + after_s, run, well, over))
+
+    def drop(self, runs: Iterable[str]) -> None:
+        """These are checked no more."""
+        for run in runs:
+            if self._hosts.pop(run, None) is not None:
+                self._news.drop(run)
+
+    def noted(self, runs: Iterable[str], number: int, *, now: float) -> None:
+        """The tasks of these runs know of this change."""
+        self._news.noted(runs, number, now=now)
+
+    def due(self, now: float) -> list[tuple[Key, HealthReported]]:
+        """What is to be told now, by host."""
+        while self._coming and self._coming[0][0] <= now:
+            _, run, well, over = heapq.heappop(self._coming)
+            host = self._hosts.get(run)
+            if host is not None:
+                text = "" if well else ILL
+                self._news.change(host, run, verdict=Verdict(well, over), text=text, now=now)
+        return self._news.due(now)

@@ -1,0 +1,71 @@
+"""A small history of workflows, at every port call of which a process may end.
+
+A service is updated a batch at a time, loses instances, is paused and rolled back, stopped by a
+workflow, and deleted. Must not look at runs: what counts is that each workflow comes to its end.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.job.messages import (
+    ControlWorkflow,
+    CreateJob,
+    JobStates,
+    ReplaceJob,
+    RestartJob,
+)
+from peloton.actors.job.workflow.messages import (
+    WorkflowOptions,
+    WorkflowOrders,
+    WorkflowStates,
+    WorkflowTypes,
+)
+from peloton.actors.task.messages import LEVEL_SERVICES
+from peloton.chaos.cluster.aftermath import WantedJobs
+from peloton.chaos.cluster.cluster import ClusterSetup
+from peloton.chaos.cluster.machines import Fate
+from peloton.chaos.cluster.points import TINY, ScriptedHistory
+from peloton.chaos.cluster.servicing import service_spec
+from peloton.runtime.vocabulary import Key, Message
+
+BATCH = WorkflowOptions(batch=1)
+
+
+class RollingHistory(ScriptedHistory):
+    """The history of one service."""
+
+    setup = ClusterSetup(TINY, lambda run: Fate(None), level=LEVEL_SERVICES)
+    wanted: WantedJobs = {}
+
+    def scenes(self) -> None:
+        """Until the service is gone."""
+        cluster = self.cluster
+        job = cluster.draw_job("s")
+        cluster.clients.create("c1", job, message=CreateJob(service_spec(3), options=BATCH))
+        self._reaches(job, 1, state=WorkflowStates.SUCCEEDED)
+        self._orders(job, ReplaceJob(service_spec(2, "y"), options=BATCH))
+        self._reaches(job, 2, state=WorkflowStates.SUCCEEDED)
+        paused = WorkflowOptions(batch=1, paused=True)
+        self._orders(job, ReplaceJob(service_spec(3, "z"), options=paused))
+        self._reaches(job, 3, state=WorkflowStates.PAUSED)
+        self._orders(job, ControlWorkflow(WorkflowOrders.ROLL_BACK))
+        self._reaches(job, 4, state=WorkflowStates.ROLLED_BACK)
+        self._orders(job, RestartJob(options=BATCH, kind=WorkflowTypes.STOP))
+        self._reaches(job, 5, state=WorkflowStates.SUCCEEDED)
+        self._until("it is stopped", lambda: self._state(job) == JobStates.KILLED)
+        cluster.clients.delete("c1", job)
+        self._until("it is gone", lambda: cluster.over() and not self._lives(job))
+
+    def _orders(self, job: Key, message: Message) -> None:
+        self.cluster.clients.command("c1", job, message=message)
+
+    def _reaches(self, job: Key, version: int, *, state: WorkflowStates) -> None:
+        def reached() -> bool:
+            found = self.cluster.world.cells("job").get(job)
+            workflow = found.workflow if found is not None else None
+            return workflow is not None and (workflow.version, workflow.state) == (version, state)
+
+        self._until(f"config {version} is {state.name}", reached)
+
+    def _state(self, job: Key) -> JobStates | None:
+        found = self.cluster.world.cells("job").get(job)
+        return found.state if found is not None else None

@@ -1,0 +1,148 @@
+"""`peloton job stateless replace`, `replace-diff`, `rollback` and `restart`: begin workflows.
+
+Must not choose pods: the service does, a batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from peloton.cli import exits, workflow_wait
+from peloton.cli.dry_run import dry_run_option, would
+from peloton.cli.options import PelotonCommand
+from peloton.cli.output import OutputForms, show
+from peloton.cli.session import connected, refusal_texts, spec_in
+from peloton.cli.stateless import TEXTS, VERSION, show_version
+from peloton.cli.values import COUNT, SPEC_FILE, ranges_option
+
+NEW_VERSION = "New EntityVersion: {v}"
+SPEC_TEXTS = {"INVALID_ARGUMENT": "Invalid job spec: {m}", **TEXTS}
+
+
+def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How an update goes about it."""
+    for option in (
+        click.option("--start-pods", is_flag=True, help="Start stopped pods, too."),
+        click.option("--in-place", is_flag=True, help="Keep pods on their hosts."),
+        click.option("--opaque-data", "opaque", default="",
+                     help="A text that is kept with the workflow."),
+        click.option("--start-paused", is_flag=True, help="Begin with no pod until it is resumed."),
+        click.option("--maxTolerableInstanceFailures", "max_tolerable_instance_failures",
+                     default=0, type=COUNT, help="Failed pods with which it fails; 0: never."),
+        click.option("--maxInstanceRetries", "max_instance_retries", default=0, type=COUNT,
+                     help="Failures with which a pod has failed; 0: it never does."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@click.argument("spec", type=SPEC_FILE)
+@click.argument("batch", metavar="BATCH-SIZE", type=COUNT)
+@click.argument("respool")
+@click.argument("version", metavar=VERSION, default="")
+@click.option("-o", "--override", is_flag=True, hidden=True, help="No effect, as in the original.")
+@click.option(
+    "--rollbackOnFailure",
+    "rollback_on_failure",
+    is_flag=True,
+    help="Give the pods the spec before, if it fails.",
+)
+@batch_options
+@workflow_wait.wait_options
+def replace(
+    job: str, spec: str, batch: int, respool: str, version: str, override: bool, wait: bool,
+    within_s: float | None, **how: Any,
+) -> int:  # fmt: skip
+    """Give JOB, in the pool at RESPOOL, the spec in the YAML file SPEC, BATCH-SIZE pods at a time;
+    0 for all at once. With an ENTITYVERSION only if that is still its.
+
+    \b
+    peloton job stateless replace web service.yaml 2 /web
+    peloton job stateless replace web service.yaml 2 /web --maxInstanceRetries 3 \\
+      --maxTolerableInstanceFailures 1 --rollbackOnFailure --wait
+    """
+    with connected() as peloton:
+        from peloton.sdk.client import BatchOptions
+
+        with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
+            answer = peloton.stateless.replace(
+                job, given, pool=respool, version=version, how=BatchOptions(batch, **how)
+            )
+        show_version(answer, NEW_VERSION, job=job)
+        return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
+
+
+@click.command("replace-diff", cls=PelotonCommand)
+@click.argument("job")
+@click.argument("spec", type=SPEC_FILE)
+@click.argument("respool")
+@click.argument("version", metavar=VERSION, default="")
+def replace_diff(job: str, spec: str, respool: str, version: str) -> None:
+    """Print which pods of JOB a replacement by SPEC would change, as JSON; both ends of each range
+    are pods. `peloton diff` says the same for people, and which fields differ.
+    """
+    with connected() as peloton, spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
+        answer = peloton.stateless.diff(job, given, pool=respool, version=version)
+    show(OutputForms(answer, default="json", names=lambda: [job]))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@click.argument("batch", metavar="BATCH-SIZE", type=COUNT)
+@click.argument("version", metavar="ENTITYVERSION")
+@batch_options
+@workflow_wait.wait_options
+def rollback(
+    job: str, batch: int, version: str, wait: bool, within_s: float | None, **how: Any
+) -> int:
+    """Give JOB the spec that it had at ENTITYVERSION, BATCH-SIZE pods at a time.
+
+    \b
+    peloton job stateless rollback web 2 1-1-1
+    """
+    with connected() as peloton, refusal_texts(TEXTS, job=job):
+        from peloton.sdk.client import BatchOptions
+
+        spec = peloton.stateless.get(job, version=version).job_info.spec
+        answer = peloton.stateless.replace(job, spec, how=BatchOptions(batch, **how))
+        show_version(answer, NEW_VERSION, job=job)
+        return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@click.argument("version", metavar=VERSION, default="")
+@ranges_option
+@click.option("--opaque-data", "opaque", default="", help="A text that is kept with the workflow.")
+@click.option("--batch-size", "batch", default=0, type=COUNT, help="So many pods at a time.")
+@click.option("--in-place", is_flag=True, help="Keep pods on their hosts.")
+@dry_run_option
+@workflow_wait.wait_options
+def restart(
+    job: str, version: str, ranges: tuple[tuple[int, int], ...], batch: int, dry_run: bool,
+    wait: bool, within_s: float | None, **how: Any,
+) -> int:  # fmt: skip
+    """New runs of all pods of JOB, or of those in ranges. With an ENTITYVERSION only if that is
+    still its.
+
+    \b
+    peloton job stateless restart web --batch-size 2 --wait
+    peloton job stateless restart web -r 0:10
+    """
+    with connected() as peloton, refusal_texts(TEXTS, job=job):
+        from peloton.cli.dry_run import instances_text
+        from peloton.sdk.client import BatchOptions
+
+        if dry_run:
+            would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
+            return exits.OK
+        answer = peloton.stateless.restart(
+            job, ranges, version=version, how=BatchOptions(batch, **how)
+        )
+        show_version(answer, "Job restarted. New EntityVersion: {v}", job=job)
+        return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)

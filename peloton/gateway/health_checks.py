@@ -1,0 +1,96 @@
+"""A health check between the wire and the actors, and the wire's words for what it found.
+
+Turns the message of a task's config into the check that a backend carries out; 0 and empty mean the
+default. Must not check what only the job's type decides.
+"""
+
+from __future__ import annotations
+
+import re
+
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.task import health_messages as hm
+from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
+from peloton.api.v0.task import task_pb2 as task
+
+PORT_MAX = 65_535
+FAILURES_MAX = 1000
+SECONDS_MAX = 24 * 3600
+_PATH = re.compile(r"/[!-~]{0,2047}", re.ASCII)
+CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
+"""The original's reason of an event that tells a change of health."""
+_ENDED = frozenset(("SUCCEEDED", "FAILED", "LOST", "KILLED", "DELETED"))
+
+
+class BadCheck(ValueError):
+    """The check is invalid; `field` is its path within the check."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(f"{field}: {text}")
+        self.field, self.text = field, text
+
+
+def to_check(sent: task.HealthCheckConfig) -> HealthCheck | None:
+    """The check; None of one that is not enabled. Raises BadCheck."""
+    if not sent.enabled:
+        return None
+    config = task.HealthCheckConfig
+    if sent.type not in (config.COMMAND, config.HTTP):
+        names = {number: name for name, number in config.Type.items()}
+        raise BadCheck("type", f"must be COMMAND or HTTP, got {names.get(sent.type, sent.type)}")
+    by_command = sent.type == config.COMMAND
+    return HealthCheck(
+        command=_command(sent.commandCheck) if by_command else "",
+        http=None if by_command else _http(sent.httpCheck),
+        initial_s=_seconds(sent.initialIntervalSecs, "initialIntervalSecs") or hm.INITIAL_S,
+        interval_s=_seconds(sent.intervalSecs, "intervalSecs") or hm.INTERVAL_S,
+        timeout_s=_seconds(sent.timeoutSecs, "timeoutSecs") or hm.TIMEOUT_S,
+        max_failures=_failures(sent.maxConsecutiveFailures) or hm.MAX_FAILURES,
+        unshared=by_command and sent.commandCheck.unshareEnvironments,
+    )
+
+
+def _seconds(sent: int, field: str) -> float:
+    if sent > SECONDS_MAX:
+        raise BadCheck(field, f"must be ≤ {SECONDS_MAX}, got {sent}")
+    return float(sent)
+
+
+def _failures(sent: int) -> int:
+    if sent > FAILURES_MAX:
+        raise BadCheck("maxConsecutiveFailures", f"must be ≤ {FAILURES_MAX}, got {sent}")
+    return sent
+
+
+def _command(sent: task.HealthCheckConfig.CommandCheck) -> str:
+    if not sent.command:
+        raise BadCheck("commandCheck.command", "required field is missing")
+    if "\0" in sent.command:
+        raise BadCheck("commandCheck.command", "must not contain a NUL character")
+    return sent.command
+
+
+def _http(sent: task.HealthCheckConfig.HTTPCheck) -> HttpProbe:
+    scheme, path = sent.scheme.lower() or "http", sent.path or "/"
+    if scheme not in ("http", "https"):
+        raise BadCheck("httpCheck.scheme", f"must be http or https, got {sent.scheme!r}")
+    if not 1 <= sent.port <= PORT_MAX:
+        raise BadCheck("httpCheck.port", f"must be from 1 to {PORT_MAX}, got {sent.port}")
+    if not _PATH.fullmatch(path):
+        text = "must begin with / and have no blanks or special characters"
+        raise BadCheck("httpCheck.path", f"{text}, got {path[:100]!r}")
+    return HttpProbe(sent.port, path, scheme)
+
+
+def health_of(view: InstanceView) -> TaskHealth:
+    """The health of the present run, also of one that is to begin."""
+    if view.ended_at is not None or view.state in _ENDED:
+        return TaskHealth.INVALID
+    if view.config.check is None or view.state == "RUNNING":
+        return view.health
+    return TaskHealth.UNKNOWN
+
+
+def health_name(health: TaskHealth) -> str:
+    """The word of v0."""
+    return str(task.HealthState.Name(int(health)))

@@ -1,0 +1,79 @@
+"""The containers of a pod that has several, within the config of a task.
+
+A task of v0 has one command. What more a pod has goes, as with the original's executor for pods,
+into the data of an executor: the containers of the spec, each with its command and image in the
+older form too. Turns a pod into that executor, and the executor into what the pod consists of. It
+must not translate a command: that is done where specs become configs.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from google.protobuf.message import DecodeError
+
+from peloton.api.mesos.v1 import mesos_pb2 as mesos
+from peloton.api.v0.task import task_pb2 as task
+from peloton.api.v1alpha.pod import pod_pb2 as pod
+
+EXECUTOR_ID = "peloton.containers"
+CONTAINERS_MAX = 32
+"""Of one pod, init containers included: a process of its own watches all of them."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""Of a container among several: it also names its files in the sandbox."""
+
+
+def is_several(sent: pod.PodSpec) -> bool:
+    """Whether a pod consists of more than a single container."""
+    return len(sent.containers) > 1 or len(sent.init_containers) > 0
+
+
+def executor_of(sent: pod.PodSpec) -> mesos.ExecutorInfo:
+    """What keeps these containers in a task's config."""
+    kept = pod.PodSpec(init_containers=sent.init_containers, containers=sent.containers)
+    if sent.HasField("mesos_spec"):
+        kept.mesos_spec.CopyFrom(sent.mesos_spec)
+    return mesos.ExecutorInfo(
+        type=mesos.ExecutorInfo.CUSTOM,
+        executor_id={"value": EXECUTOR_ID},
+        data=kept.SerializeToString(deterministic=True),
+    )
+
+
+def has_several(config: task.TaskConfig) -> bool:
+    """Whether a config is that of a pod with several containers."""
+    return bool(config.executor.executor_id.value == EXECUTOR_ID)
+
+
+def containers_in(config: task.TaskConfig) -> pod.PodSpec | None:
+    """The containers of a pod that has several, and of no other; must not be changed.
+
+    Raises ValueError where they cannot be read.
+    """
+    return _read(config.executor.data) if has_several(config) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _read(data: bytes) -> pod.PodSpec:
+    try:
+        return pod.PodSpec.FromString(data)
+    except DecodeError as error:
+        raise ValueError("cannot be read as containers of a pod") from error
+
+
+def whole_pod(own: pod.PodSpec, default: pod.PodSpec) -> pod.PodSpec:
+    """An instance's own pod with what it has not of its own: the containers, or init containers,
+    of the default, if there are several in either. One without any has all of the default's."""
+    several = is_several(own) or is_several(default)
+    if not several or not (own.containers or own.init_containers):
+        return own
+    found = pod.PodSpec()
+    found.CopyFrom(own)
+    if not own.containers:
+        found.containers.extend(default.containers)
+    if not own.init_containers:
+        found.init_containers.extend(default.init_containers)
+    if default.HasField("mesos_spec") and not own.HasField("mesos_spec"):
+        found.mesos_spec.CopyFrom(default.mesos_spec)
+    return found

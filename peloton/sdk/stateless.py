@@ -1,0 +1,345 @@
+"""Services, by JobService of v1alpha: create, replace, restart, query, and their workflows.
+
+Must not wait or print. A change is made by who knows the entity version of the service: without one
+the present version is read first, and a change by somebody else in between is a Conflict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
+from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.api.v1alpha.query import query_pb2 as query
+from peloton.sdk import specs
+from peloton.sdk.errors import BadSpec
+from peloton.sdk.jobs import ALL_JOBS, JobQuery, number_of, spec_of
+from peloton.sdk.pools import PoolCalls
+from peloton.sdk.tasks import EVERY_INSTANCE, Range, TaskQuery
+from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
+
+JOB_STATE, POD_STATE = "JOB_STATE_", "POD_STATE_"
+WORKFLOW_STATE = "WORKFLOW_STATE_"
+ENDED_WORKFLOWS = ("SUCCEEDED", "ABORTED", "FAILED", "ROLLED_BACK")
+"""The states in which a workflow has ended."""
+_IN_SPEC = re.compile(
+    r"invalid job spec: spec\.(?P<path>\w+(?:\.\w+|\[\w+\])*): (?P<text>.+)", re.S
+)
+
+
+class BatchOptions(NamedTuple):
+    """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores."""
+
+    batch: int = 0
+    max_instance_retries: int = 0
+    max_tolerable_instance_failures: int = 0
+    rollback_on_failure: bool = False
+    start_paused: bool = False
+    in_place: bool = False
+    start_pods: bool = False
+    opaque: str = ""
+
+
+AT_ONCE = BatchOptions()
+
+
+def method(name: str) -> RpcName:
+    return RpcName("jobmgr", stateless_svc_pb2_grpc.JobServiceStub, name)
+
+
+def named(value: str) -> Any:
+    """A message that has nothing but a value: an id, a version."""
+    return {"value": value}
+
+
+def built_spec(spec: Any) -> stateless.JobSpec:
+    """The message of a spec."""
+    made = stateless.JobSpec()
+    made.CopyFrom(specs.build(stateless.JobSpec, spec))
+    return made
+
+
+def pod_range(pair: Range) -> pod.InstanceIDRange:
+    # `from` is a keyword of Python.
+    return pod.InstanceIDRange(**{"from": pair[0], "to": pair[1]})
+
+
+def state_of(status: Any) -> str:
+    """The state of a workflow, without the prefix that all have."""
+    return stateless.WorkflowState.Name(status.state).removeprefix(WORKFLOW_STATE)
+
+
+def is_over(status: Any) -> bool:
+    """Whether a workflow has ended."""
+    return state_of(status) in ENDED_WORKFLOWS
+
+
+@contextmanager
+def of_spec(given: Any) -> Iterator[None]:
+    """A refusal of a spec as a BadSpec of the field, in the spelling of who wrote it."""
+    try:
+        yield
+    except BadSpec as error:
+        found = _IN_SPEC.fullmatch(error.message)
+        if found is None:
+            raise
+        path = specs.spelled(given, found["path"]) if isinstance(given, dict) else found["path"]
+        raise BadSpec(found["text"], field=path, kind=error.kind) from None
+
+
+class StatelessCalls:
+    """The calls about services."""
+
+    def __init__(self, wire: Wire, pools: PoolCalls) -> None:
+        self._wire = wire
+        self._pools = pools
+
+    def create(
+        self,
+        pool: str,
+        spec: Any,
+        *,
+        how: BatchOptions = AT_ONCE,
+        wanted_id: str = "",
+        request_key: str | None = None,
+    ) -> svc.CreateJobResponse:
+        """Submits a service to the pool at this path; `spec` is a JobSpec, see `specs`.
+
+        The answer holds its id and its entity version. Repeating the call with the same
+        `request_key` makes no second service.
+        """
+        request = svc.CreateJobRequest(
+            spec=self._built(spec, pool),
+            create_spec=stateless.CreateSpec(
+                batch_size=how.batch,
+                max_instance_retries=how.max_instance_retries,
+                max_tolerable_instance_failures=how.max_tolerable_instance_failures,
+                start_paused=how.start_paused,
+            ),
+            opaque_data={"data": how.opaque},
+        )
+        if wanted_id:
+            request.job_id.value = wanted_id
+        with of_spec(spec):
+            return self._call("CreateJob", request, how=keyed(request_key))
+
+    def replace(
+        self,
+        job: str,
+        spec: Any,
+        *,
+        pool: str = "",
+        version: str = "",
+        how: BatchOptions = AT_ONCE,
+    ) -> svc.ReplaceJobResponse:
+        """Gives a service another spec, a batch of pods at a time. Without a pool it keeps its own.
+
+        The answer holds its new entity version.
+        """
+        request = svc.ReplaceJobRequest(
+            job_id=named(job),
+            spec=self._built(spec, pool),
+            version=named(version or self.version(job)),
+            update_spec=stateless.UpdateSpec(
+                batch_size=how.batch,
+                rollback_on_failure=how.rollback_on_failure,
+                max_instance_retries=how.max_instance_retries,
+                max_tolerable_instance_failures=how.max_tolerable_instance_failures,
+                start_paused=how.start_paused,
+                in_place=how.in_place,
+                start_pods=how.start_pods,
+            ),
+            opaque_data={"data": how.opaque},
+        )
+        with of_spec(spec):
+            return self._call("ReplaceJob", request, how=keyed(None))
+
+    def diff(
+        self, job: str, spec: Any, *, pool: str = "", version: str = ""
+    ) -> svc.GetReplaceJobDiffResponse:
+        """Which pods `replace` would change; ranges of the answer include their last pod."""
+        request = svc.GetReplaceJobDiffRequest(
+            job_id=named(job),
+            spec=self._built(spec, pool),
+            version=named(version or self.version(job)),
+        )
+        with of_spec(spec):
+            return self._call("GetReplaceJobDiff", request)
+
+    def restart(
+        self,
+        job: str,
+        ranges: Sequence[Range] = (),
+        *,
+        version: str = "",
+        how: BatchOptions = AT_ONCE,
+    ) -> svc.RestartJobResponse:
+        """New runs of pods, a batch at a time; without ranges, of all."""
+        request = svc.RestartJobRequest(
+            job_id=named(job),
+            version=named(version or self.version(job)),
+            restart_spec=stateless.RestartSpec(
+                batch_size=how.batch, ranges=map(pod_range, ranges), in_place=how.in_place
+            ),
+            opaque_data={"data": how.opaque},
+        )
+        return self._call("RestartJob", request, how=keyed(None))
+
+    def start(self, job: str, *, version: str = "") -> svc.StartJobResponse:
+        """All pods that were stopped begin new runs."""
+        return self._versioned("StartJob", job, version=version)
+
+    def stop(self, job: str, *, version: str = "") -> svc.StopJobResponse:
+        """All pods end, and stay so until the service is started."""
+        return self._versioned("StopJob", job, version=version)
+
+    def delete(self, job: str, *, version: str = "", force: bool = False) -> svc.DeleteJobResponse:
+        """Deletes a service that is stopped, or with `force` any."""
+        return self._versioned("DeleteJob", job, version=version, force=force)
+
+    def pause(self, job: str, *, version: str = "", opaque: str = "") -> Any:
+        """The workflow begins with no more pods until it is resumed."""
+        return self._versioned(
+            "PauseJobWorkflow", job, version=version, opaque_data={"data": opaque}
+        )
+
+    def resume(self, job: str, *, version: str = "", opaque: str = "") -> Any:
+        """The workflow goes on as before the pause."""
+        return self._versioned(
+            "ResumeJobWorkflow", job, version=version, opaque_data={"data": opaque}
+        )
+
+    def abort(self, job: str, *, version: str = "", opaque: str = "") -> Any:
+        """The workflow ends; what was changed stays so."""
+        return self._versioned(
+            "AbortJobWorkflow", job, version=version, opaque_data={"data": opaque}
+        )
+
+    def workflows(self, job: str, *, limit: int = 0) -> svc.ListJobWorkflowsResponse:
+        """The workflows of a service that are kept, the newest first; 0 for all."""
+        request = svc.ListJobWorkflowsRequest(job_id=named(job), updates_limit=limit)
+        return self._call("ListJobWorkflows", request)
+
+    def workflow_events(
+        self, job: str, instance: int, *, limit: int = 0
+    ) -> svc.GetWorkflowEventsResponse:
+        """What the present workflow did to one pod, the newest first; 0 for all."""
+        request = svc.GetWorkflowEventsRequest(job_id=named(job), instance_id=instance, limit=limit)
+        return self._call("GetWorkflowEvents", request)
+
+    def get(self, job: str, *, version: str = "", summary_only: bool = False) -> svc.GetJobResponse:
+        """Spec, status and newest workflow; of a version its spec alone; or the summary alone."""
+        request = svc.GetJobRequest(job_id=named(job), summary_only=summary_only)
+        if version:
+            request.version.value = version
+        return self._call("GetJob", request)
+
+    def version(self, job: str) -> str:
+        """The present entity version of a service."""
+        return str(self.get(job, summary_only=True).summary.status.version.value)
+
+    def cache(self, job: str) -> svc.GetJobCacheResponse:
+        """The status, and the parts of the spec that are kept with it."""
+        return self._call("GetJobCache", svc.GetJobCacheRequest(job_id=named(job)))
+
+    def refresh(self, job: str) -> svc.RefreshJobResponse:
+        """Makes a service look at its goal again."""
+        return self._call("RefreshJob", svc.RefreshJobRequest(job_id=named(job)))
+
+    def ids(self, name: str) -> svc.GetJobIDFromJobNameResponse:
+        """The ids of the jobs of exactly this name, the newest first."""
+        return self._call("GetJobIDFromJobName", svc.GetJobIDFromJobNameRequest(job_name=name))
+
+    def query(self, wanted: JobQuery = ALL_JOBS) -> svc.QueryJobsResponse:
+        """Summaries of the jobs that match all of the query; by default of the newest jobs."""
+        return self._call("QueryJobs", svc.QueryJobsRequest(spec=query_spec_of(wanted)))
+
+    def list(self) -> Iterator[stateless.JobSummary]:
+        """Every job in memory, in no order."""
+        for message in self._wire.stream(method("ListJobs"), svc.ListJobsRequest()):
+            yield from message.jobs
+
+    def pods(self, job: str, *, only: Range = EVERY_INSTANCE) -> Iterator[pod.PodSummary]:
+        """The pods of a job in a range."""
+        request = svc.ListPodsRequest(job_id=named(job), range=pod_range(only))
+        for message in self._wire.stream(method("ListPods"), request):
+            yield from message.pods
+
+    def query_pods(self, job: str, wanted: TaskQuery) -> svc.QueryPodsResponse:
+        """The pods that match all of the query; names are those of their containers."""
+        offset, limit = wanted.page
+        pages = query.PaginationSpec(
+            offset=offset, limit=limit, order_by=_order_by(wanted.sort, wanted.order)
+        )
+        spec = pod.QuerySpec(
+            pagination=pages,
+            pod_states=[
+                number_of(pod.PodState, prefixed(POD_STATE, name), what="pod state")
+                for name in wanted.states
+            ],
+            names=[named(name) for name in wanted.names],
+            hosts=wanted.hosts,
+        )
+        request = svc.QueryPodsRequest(job_id=named(job), spec=spec, pagination=pages)
+        return self._call("QueryPods", request)
+
+    # ---- inside ----
+
+    def _built(self, spec: Any, pool: str) -> stateless.JobSpec:
+        made = built_spec(spec)
+        if pool:
+            made.respool_id.value = self._pools.lookup(pool)
+        return made
+
+    def _versioned(self, name: str, job: str, *, version: str, **more: Any) -> Any:
+        request = getattr(svc, f"{name}Request")(
+            job_id=named(job), version=named(version or self.version(job)), **more
+        )
+        return self._call(name, request, how=keyed(None))
+
+    def _call(self, name: str, request: Any, *, how: How = READ) -> Any:
+        return self._wire.call(method(name), request, how=how)
+
+
+def prefixed(prefix: str, name: str) -> str:
+    """The name of a state as the contract has it: people leave the prefix out."""
+    name = name.upper()
+    return name if name.startswith(prefix) else prefix + name
+
+
+def query_spec_of(wanted: JobQuery) -> stateless.QuerySpec:
+    """The query in v1alpha, where a pool is named by its path and states have a prefix."""
+    spec = stateless.QuerySpec(
+        pagination=query.PaginationSpec(
+            offset=wanted.offset,
+            limit=wanted.limit,
+            order_by=_order_by(wanted.sort, wanted.order),
+            max_limit=wanted.considered,
+        ),
+        keywords=wanted.keywords,
+        job_states=[
+            number_of(stateless.JobState, prefixed(JOB_STATE, name), what="job state")
+            for name in wanted.states
+        ],
+        respool=named(wanted.pool),
+        owner=wanted.owner,
+        name=wanted.name,
+    )
+    for key, value in wanted.labels:
+        spec.labels.add(key=key, value=value)
+    times = spec_of(JobQuery(days=wanted.days, archived=wanted.archived)).creationTimeRange
+    if times.HasField("min"):
+        spec.creation_time_range.min.CopyFrom(times.min)
+    if times.HasField("max"):
+        spec.creation_time_range.max.CopyFrom(times.max)
+    return spec
+
+
+def _order_by(sort: Sequence[str], order: str) -> Sequence[query.OrderBy]:
+    number = number_of(query.OrderBy.Order, f"ORDER_BY_{order.upper()}", what="order")
+    return [query.OrderBy(order=number, property=named(name)) for name in sort]

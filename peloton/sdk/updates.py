@@ -1,0 +1,120 @@
+"""Updates of services, by UpdateService of v0.
+
+Must not wait or print.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.api.v0.update import update_pb2 as update
+from peloton.api.v0.update.svc import update_svc_pb2 as svc
+from peloton.api.v0.update.svc import update_svc_pb2_grpc
+from peloton.sdk import jobs, specs
+from peloton.sdk.pools import PoolCalls
+from peloton.sdk.stateless import AT_ONCE, ENDED_WORKFLOWS, BatchOptions
+from peloton.sdk.translate import inside
+from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
+
+
+def method(name: str) -> RpcName:
+    return RpcName("jobmgr", update_svc_pb2_grpc.UpdateServiceStub, name)
+
+
+def state_of(status: update.UpdateStatus) -> str:
+    """The name of the state of an update."""
+    return update.State.Name(status.state)
+
+
+def is_over(status: update.UpdateStatus) -> bool:
+    """Whether an update has ended."""
+    return state_of(status) in ENDED_WORKFLOWS
+
+
+class UpdateCalls:
+    """The calls about updates."""
+
+    def __init__(self, wire: Wire, pools: PoolCalls) -> None:
+        self._wire = wire
+        self._pools = pools
+
+    def create(
+        self,
+        wanted: str,
+        config: Any,
+        *,
+        pool: str = "",
+        version: int = 0,
+        how: BatchOptions = AT_ONCE,
+    ) -> svc.CreateUpdateResponse:
+        """Gives a service another config; `config` is a spec, see `specs`.
+
+        Without a `version` it is made for the config that the job has now.
+        """
+        message = jobs.built(config)
+        if pool:
+            message.respoolID.value = self._pools.lookup(pool)
+        message.changeLog.version = version or self.config_version(wanted)
+        request = svc.CreateUpdateRequest(
+            jobId=jobs.job_id(wanted),
+            jobConfig=message,
+            updateConfig=update.UpdateConfig(
+                batchSize=how.batch,
+                startPaused=how.start_paused,
+                rollbackOnFailure=how.rollback_on_failure,
+                maxInstanceAttempts=how.max_instance_retries,
+                maxFailureInstances=how.max_tolerable_instance_failures,
+                inPlace=how.in_place,
+                startTasks=how.start_pods,
+            ),
+            opaque_data={"data": how.opaque},
+        )
+        with specs.spelled_as(config):
+            return self._call("CreateUpdate", request, how=keyed(None))
+
+    def config_version(self, wanted: str) -> int:
+        """The version of the config that a job has now."""
+        answer = inside(self._wire.call(jobs.method("Get"), jobs.get_request(wanted)))
+        return int(answer.jobInfo.config.changeLog.version)
+
+    def get(self, update_id: str, *, status_only: bool = False) -> svc.GetUpdateResponse:
+        """One update, and how far it is."""
+        request = svc.GetUpdateRequest(updateId={"value": update_id}, statusOnly=status_only)
+        return self._call("GetUpdate", request)
+
+    def list(self, wanted: str, *, limit: int = 0) -> svc.ListUpdatesResponse:
+        """The updates of a job that are kept, the newest first; 0 for all."""
+        request = svc.ListUpdatesRequest(jobID=jobs.job_id(wanted), limit=limit)
+        return self._call("ListUpdates", request)
+
+    def cache(self, update_id: str) -> svc.GetUpdateCacheResponse:
+        """The state of an update, and its instances by what became of them."""
+        return self._call("GetUpdateCache", _about("GetUpdateCache", update_id))
+
+    def pause(self, update_id: str, *, opaque: str = "") -> svc.PauseUpdateResponse:
+        """The update begins with no more instances until it is resumed."""
+        return self._change("PauseUpdate", update_id, opaque=opaque)
+
+    def resume(self, update_id: str, *, opaque: str = "") -> svc.ResumeUpdateResponse:
+        """The update goes on as before the pause."""
+        return self._change("ResumeUpdate", update_id, opaque=opaque)
+
+    def abort(self, update_id: str, *, opaque: str = "") -> svc.AbortUpdateResponse:
+        """The update ends; what was changed stays so."""
+        return self._change("AbortUpdate", update_id, opaque=opaque)
+
+    def rollback(self, update_id: str) -> svc.RollbackUpdateResponse:
+        """The configs before come back."""
+        return self._call("RollbackUpdate", _about("RollbackUpdate", update_id), how=keyed(None))
+
+    def _change(self, name: str, update_id: str, *, opaque: str) -> Any:
+        request = _about(name, update_id)
+        request.opaque_data.data = opaque
+        return self._call(name, request, how=keyed(None))
+
+    def _call(self, name: str, request: Any, *, how: How = READ) -> Any:
+        return self._wire.call(method(name), request, how=how)
+
+
+def _about(name: str, update_id: str) -> Any:
+    return getattr(svc, f"{name}Request")(updateId={"value": update_id})

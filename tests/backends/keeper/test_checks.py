@@ -1,0 +1,148 @@
+"""Health checks by command: in the sandbox, as the run's account, within its limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.actors.task.health_messages import HealthCheck
+from peloton.backends.keeper.group_places import find_place
+from peloton.backends.keeper_messages import (
+    HelloAnswered,
+    KeeperRunsListed,
+    RunChecked,
+    RunLimits,
+    RunStarted,
+)
+from tests.backends.keeper.conftest import HOST, alive, keeper_pid, until
+
+NO_GROUPS = find_place("any").place is None
+WAITS = "echo mine > word; echo > ready; while :; do sleep 0.05; done"
+
+
+def begun(daemon: Any, value: str = WAITS, **request: Any) -> None:
+    daemon.launch("r-0-1", value, checked=True, **request)
+    daemon.log.next_report(RunStarted, run_id="r-0-1")
+    until((daemon.sandbox("r-0-1") / "ready").exists, "the run to be ready")
+
+
+def outcome(
+    daemon: Any, command: str, number: int, timeout_s: float = 60.0, **more: Any
+) -> RunChecked:
+    check = HealthCheck(command, timeout_s=timeout_s, **more)
+    daemon.runs.check(HOST, "r-0-1", number=number, check=check)
+    found: RunChecked = daemon.log.next_report(RunChecked, number=number)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("command", "ok", "text"),
+    [
+        ("grep mine word", True, "mine"),
+        ("true", True, ""),
+        ("echo out; echo $WORD is bad >&2; exit 3", False, "exit status 3: said is bad"),
+        ("exit 1", False, "exit status 1"),
+        ("kill -TERM $$", False, "signal 15"),
+        ("test $MESOS_SANDBOX = $PWD", True, ""),
+        ("no-such-program 2> /dev/null", False, "exit status 127"),
+        ('printf "a\\033[1mb"', True, "a [1mb"),
+    ],
+)
+def test_a_command_runs_in_the_sandbox_with_the_variables_of_its_run(
+    daemon: Any, command: str, ok: bool, text: str
+) -> None:
+    begun(daemon, environment={"WORD": "said"})
+    found = outcome(daemon, command, 7)
+    assert (found.host, found.run_id, found.ok, found.text) == (HOST, "r-0-1", ok, text)
+    assert not [*(daemon.runs.folder / "checks").iterdir()], "what it printed is not kept"
+    assert daemon.output("r-0-1") == "", "nor is it the run's output"
+
+
+def test_without_the_environment_of_its_run(daemon: Any) -> None:
+    begun(daemon, environment={"WORD": "said"})
+    assert outcome(daemon, 'test -z "$WORD" && cat word', 1, unshared=True).ok is True
+
+
+def test_one_that_takes_too_long_is_killed_with_what_it_has_begun(daemon: Any) -> None:
+    begun(daemon)
+    found = outcome(daemon, "echo $$ > pid; sleep 600 & echo $! > child; wait", 1, 0.3)
+    assert (found.ok, found.text) == (False, "killed, as it may take 0.3 s")
+    for name in ("pid", "child"):
+        pid = int((daemon.sandbox("r-0-1") / name).read_text())
+        until(lambda pid=pid: not alive(pid), "what the check has begun to end")
+
+
+def test_it_ends_with_its_run_and_then_nothing_is_known(daemon: Any) -> None:
+    begun(daemon)
+    daemon.runs.check(HOST, "r-0-1", number=1, check=HealthCheck("echo $$ > pid; sleep 600"))
+    file = daemon.sandbox("r-0-1") / "pid"
+    until(lambda: file.exists() and file.read_text().strip(), "the check to begin")
+    daemon.runs.kill(HOST, "r-0-1", grace_s=5.0)
+    assert daemon.end("r-0-1").outcome == "KILLED"
+    found = daemon.log.next_report(RunChecked, number=1)
+    assert found.ok is None
+    assert not alive(int(file.read_text()))
+
+
+def test_a_run_that_was_not_to_be_checked_is_not(daemon: Any) -> None:
+    daemon.launch("r-0-1", WAITS)
+    daemon.log.next_report(RunStarted, run_id="r-0-1")
+    assert outcome(daemon, "true", 1).ok is None
+
+
+def test_a_daemon_learns_that_this_keeper_checks(daemon: Any) -> None:
+    assert daemon.log.next_report(HelloAnswered).checks
+
+
+@pytest.mark.skipif(NO_GROUPS, reason="no control groups here")
+def test_it_is_in_the_control_group_of_its_run(daemon: Any) -> None:
+    begun(daemon, limits=RunLimits("enforce", cpu=0.5, pids=64), memory_mb=64.0)
+    command = "grep -c /r-0-1$ /proc/self/cgroup; (setsid grep -c /r-0-1$ /proc/self/cgroup) >&2"
+    found = outcome(daemon, command, 1)
+    assert found.ok and int(found.text) >= 1, "a child in a session of its own"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a task as another account")
+def test_it_has_the_account_of_its_run(open_folder: Path, new_daemon: Any) -> None:
+    daemon = new_daemon(open_folder)
+    try:
+        begun(daemon, user="nobody")
+        found = outcome(daemon, "touch proof && id -un && stat -c %U proof", 1)
+        assert (found.ok, found.text) == (True, "nobody")
+    finally:
+        daemon.runs.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a task as another account")
+def test_a_successor_checks_with_the_same_account_and_variables(
+    open_folder: Path, new_daemon: Any
+) -> None:
+    """It has read neither the environment nor the account of a run from its predecessor."""
+    daemon = new_daemon(open_folder)
+    try:
+        begun(daemon, user="nobody", environment={"WORD": "said"})
+        first = keeper_pid(open_folder)
+        os.kill(first, signal.SIGKILL)
+        daemon.log.reports.clear()
+        daemon.log.next_report(KeeperRunsListed)
+        found = outcome(daemon, "echo $WORD by $(id -un)", 2)
+        assert (found.ok, found.text) == (True, "said by nobody")
+        assert keeper_pid(open_folder) != first
+    finally:
+        daemon.runs.close()
+
+
+def test_what_a_killed_keeper_leaves_of_a_check_is_ended(folder: Path, daemon: Any) -> None:
+    begun(daemon)
+    daemon.runs.check(HOST, "r-0-1", number=1, check=HealthCheck("echo $$ > pid; sleep 600"))
+    file = daemon.sandbox("r-0-1") / "pid"
+    until(lambda: file.exists() and file.read_text().strip(), "the check to begin")
+    daemon.log.reports.clear()
+    os.kill(keeper_pid(folder), signal.SIGKILL)
+    listed = daemon.log.next_report(KeeperRunsListed)
+    assert [run.state for run in listed.runs] == ["running"], "the run goes on"
+    until(lambda: not alive(int(file.read_text())), "the check to end")

@@ -1,0 +1,202 @@
+"""What results of health checks come to, how changes are told, and what a request finds."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.actors.host.health_messages import HealthReported
+from peloton.actors.task.health_messages import HealthCheck, HttpProbe
+from peloton.backends.check_progress import CheckProgress, Verdict
+from peloton.backends.health_loop import CheckedRun, first_after_s
+from peloton.backends.health_news import REPEAT_S, HealthNews
+from peloton.backends.http_probe import probe
+from peloton.backends.simulated_health import ILL, SimulatedHealth, moments
+from peloton.runtime.vocabulary import Key
+
+HOST = Key("host/a")
+WELL, ILL_NOW, OVER = Verdict(True), Verdict(False), Verdict(False, True)
+
+
+@pytest.mark.parametrize(
+    ("results", "verdicts"),
+    [
+        ("+", [WELL]),
+        ("++", [WELL, None]),
+        ("+-+", [WELL, ILL_NOW, WELL]),
+        ("---", [ILL_NOW, None, OVER]),
+        ("--+--", [ILL_NOW, None, WELL, ILL_NOW, None]),
+        ("-?-?-", [ILL_NOW, None, None, None, OVER]),
+        ("?", [None]),
+    ],
+)
+def test_only_changes_are_told_and_three_failures_in_a_row_are_the_end(
+    results: str, verdicts: list[Verdict | None]
+) -> None:
+    progress = CheckProgress(3)
+    found = [progress.result({"+": True, "-": False}.get(result)) for result in results]
+    assert found == verdicts
+
+
+def test_one_failure_may_be_enough() -> None:
+    assert CheckProgress(1).result(False) == OVER
+
+
+class Listener:
+    """A task that believes what it was told last, by a way that loses and delays."""
+
+    def __init__(self) -> None:
+        self.healthy: bool | None = None
+        self.number = 0
+
+    def hear(self, reported: HealthReported) -> None:
+        for change in reported.runs:
+            self.healthy, self.number = change.healthy, change.number
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=20))
+def test_the_task_comes_to_believe_the_last_change_whatever_is_lost_or_late(
+    steps: list[tuple[bool, int]],
+) -> None:
+    news, task, late, now = HealthNews(), Listener(), list[HealthReported](), 0.0
+    for healthy, fate in steps:
+        now += 1.0
+        news.change(HOST, "r", verdict=Verdict(healthy), now=now)
+        for _, reported in news.due(now):
+            if fate == 0:
+                task.hear(reported)
+                news.noted(["r"], task.number, now=now)
+            elif fate == 1:
+                late.append(reported)
+            elif fate == 2:
+                task.hear(reported)  # and its answer is lost
+    for reported in late:  # overtaken by all others
+        task.hear(reported)
+        news.noted(["r"], task.number, now=now)
+    while (wake_at := news.wake_at) is not None:
+        for _, reported in news.due(wake_at):
+            task.hear(reported)
+            news.noted(["r"], task.number, now=wake_at)
+    assert not steps or task.healthy == steps[-1][0]
+
+
+def test_what_nobody_notes_is_told_again_after_a_while_and_not_before() -> None:
+    news = HealthNews()
+    news.change(HOST, "r", verdict=Verdict(True), now=5.0)
+    assert len(news.due(5.0)) == 1 and news.due(5.0 + REPEAT_S - 0.1) == []
+    assert news.wake_at == 5.0 + REPEAT_S and len(news.due(5.0 + REPEAT_S)) == 1
+    news.drop("r")
+    assert news.due(1000.0) == [] and news.wake_at is None
+
+
+def test_a_later_process_has_higher_numbers() -> None:
+    first, second = HealthNews(), HealthNews()
+    for _ in range(5):
+        first.change(HOST, "r", verdict=Verdict(True), now=7.0)
+    second.change(HOST, "r", verdict=Verdict(False), now=8.0)
+    (_, old), (_, new) = first.due(7.0)[0], second.due(8.0)[0]
+    assert new.runs[0].number > old.runs[0].number
+
+
+def test_first_checks_wait_for_the_start_and_are_spread_after_a_restart() -> None:
+    check = HealthCheck(initial_s=15.0, interval_s=10.0)
+    new = CheckedRun(HOST, "r", check, 100.0)
+    assert first_after_s(new, 100.0) == 15.0 and first_after_s(new, 112.0) == 3.0
+    assert first_after_s(new, 50.0) == 15.0, "clocks may jump"
+    old = {first_after_s(CheckedRun(HOST, f"r{n}", check, 0.0), 1000.0) for n in range(100)}
+    assert len(old) > 50 and all(0.0 <= after_s < 10.0 for after_s in old)
+
+
+# ---- by HTTP ----
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Answers with the status that the path names, or not at all."""
+
+    def do_GET(self) -> None:  # noqa: N802
+        word = self.path[1:]
+        if word == "silent":
+            self.server.hold.wait(30)  # type: ignore[attr-defined]
+        elif word == "other":
+            self.wfile.write(b"SSH-2.0\r\n")
+        else:
+            self.send_response(int(word))
+            self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Not into the output of the tests."""
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        server.hold = threading.Event()  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.hold.set()  # type: ignore[attr-defined]
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("path", "ok", "text"),
+    [
+        ("/200", True, "status 200"),
+        ("/204", True, "status 204"),
+        ("/302", True, "status 302"),
+        ("/404", False, "status 404"),
+        ("/500", False, "status 500"),
+        ("/other", False, "the answer is not HTTP"),
+        ("/silent", False, "no answer in 0.3 s"),
+    ],
+)
+def test_the_status_decides(port: int, path: str, ok: bool, text: str) -> None:
+    timeout_s = 0.3 if path == "/silent" else 30.0
+    found = asyncio.run(probe(HttpProbe(port, path), timeout_s))
+    assert found == (ok, f"GET http://127.0.0.1:{port}{path}: {text}")
+
+
+def test_nobody_who_listens_is_no_health(port: int) -> None:
+    ok, text = asyncio.run(probe(HttpProbe(1), 30.0))
+    assert not ok and text.startswith("GET http://127.0.0.1:1/: ")
+
+
+def test_a_server_without_tls_is_none_of_https(port: int) -> None:
+    ok, text = asyncio.run(probe(HttpProbe(port, "/200", "https"), 30.0))
+    assert not ok and text.startswith(f"GET https://127.0.0.1:{port}/200: ")
+
+
+# ---- simulated ----
+
+
+def test_what_becomes_of_a_simulated_run_follows_from_its_draws() -> None:
+    check = HealthCheck(initial_s=5.0, interval_s=2.0, max_failures=3)
+    fates = {"well": 0.9, "late": 0.3, "never": 0.1}
+
+    def chance(run: str, what: str) -> float:
+        return fates[run] if what == "health" else 0.0
+
+    def drawn(run: str) -> list[tuple[float, bool, bool]]:
+        return moments(run, check, ill=0.4, chance=chance)
+
+    assert drawn("well") == [(5.0, True, False)]
+    assert drawn("late") == [(5.0, True, False), (7.0, False, False), (11.0, False, True)]
+    assert drawn("never") == [(5.0, False, False), (9.0, False, True)]
+
+
+def test_a_simulated_run_that_is_adopted_late_has_its_last_change() -> None:
+    health = SimulatedHealth(1.0, lambda run, what: 0.0)
+    check = HealthCheck(initial_s=5.0, interval_s=2.0, max_failures=3)
+    health.watch(HOST, "r", check=check, since=0.0, now=6.0)
+    (change,) = health.due(6.0)[0][1].runs
+    assert (change.healthy, change.text, change.over) == (False, ILL, False)
+    assert health.wake_at == 9.0
+    (change,) = health.due(9.0)[0][1].runs
+    assert change.over
+    health.drop(["r"])
+    assert health.due(1000.0) == []

@@ -1,0 +1,176 @@
+"""Health checks from the wire, and what clients see of health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from peloton.actors.host.messages import Port
+from peloton.actors.job.slice.messages import InstanceView, effective
+from peloton.actors.job.spec import Command, TaskConfig
+from peloton.actors.resources import Resources
+from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
+from peloton.actors.task.messages import TaskGoals
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.task import task_pb2 as task
+from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.health_checks import CHANGED, health_of, to_check
+from peloton.gateway.job_cache import availability
+from peloton.gateway.pod_specs import to_task
+from peloton.gateway.translate_job import to_spec
+from peloton.gateway.translate_run import Translator
+from peloton.gateway.translate_task import BadConfig, to_config
+from peloton.sdk import specs
+
+HTTP = {"enabled": True, "type": "HTTP", "httpCheck": {"port": 80}}
+COMMAND = {"enabled": True, "type": "COMMAND", "commandCheck": {"command": "true"}}
+
+
+def config(check: dict[str, Any]) -> task.TaskConfig:
+    return specs.build(task.TaskConfig, {"command": {"value": "x"}, "healthCheck": check})
+
+
+@pytest.mark.parametrize(
+    ("sent", "check"),
+    [
+        (HTTP, HealthCheck(http=HttpProbe(80, "/", "http"))),
+        (
+            {**HTTP, "httpCheck": {"scheme": "HTTPS", "port": 443, "path": "/a?b=c"}},
+            HealthCheck(http=HttpProbe(443, "/a?b=c", "https")),
+        ),
+        (COMMAND, HealthCheck("true", None, 15.0, 10.0, 20.0, 3)),
+        (
+            {
+                **COMMAND, "initialIntervalSecs": 1, "intervalSecs": 2, "timeoutSecs": 3,
+                "maxConsecutiveFailures": 4,
+                "commandCheck": {"command": "true", "unshareEnvironments": True},
+            },
+            HealthCheck("true", None, 1.0, 2.0, 3.0, 4, True),
+        ),
+        ({**HTTP, "enabled": False}, None),
+        ({"type": "GRPC"}, None),
+    ],
+)  # fmt: skip
+def test_what_is_not_given_has_its_default(sent: Any, check: HealthCheck | None) -> None:
+    found = to_config(config(sent), "config.defaultConfig")
+    assert found.health_check and found.check == check
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        ({"enabled": True}, "type: must be COMMAND or HTTP, got UNKNOWN"),
+        ({"enabled": True, "type": "GRPC"}, "type: must be COMMAND or HTTP, got GRPC"),
+        ({**COMMAND, "commandCheck": {}}, "commandCheck.command: required field is missing"),
+        (
+            {**COMMAND, "commandCheck": {"command": "a\0"}},
+            "commandCheck.command: must not contain a NUL character",
+        ),
+        ({**HTTP, "httpCheck": {}}, "httpCheck.port: must be from 1 to 65535, got 0"),
+        (
+            {**HTTP, "httpCheck": {"port": 65536}},
+            "httpCheck.port: must be from 1 to 65535, got 65536",
+        ),
+        (
+            {**HTTP, "httpCheck": {"port": 1, "scheme": "tcp"}},
+            "httpCheck.scheme: must be http or https, got 'tcp'",
+        ),
+        (
+            {**HTTP, "httpCheck": {"port": 1, "path": "/a\r\nHost: b"}},
+            "httpCheck.path: must begin with / and have no blanks or special characters, "
+            "got '/a\\r\\nHost: b'",
+        ),
+        (
+            {**HTTP, "httpCheck": {"port": 1, "path": "a"}},
+            "httpCheck.path: must begin with / and have no blanks or special characters, got 'a'",
+        ),
+        ({**HTTP, "intervalSecs": 86401}, "intervalSecs: must be ≤ 86400, got 86401"),
+        (
+            {**HTTP, "maxConsecutiveFailures": 1001},
+            "maxConsecutiveFailures: must be ≤ 1000, got 1001",
+        ),
+    ],
+)
+def test_a_bad_check_is_refused_by_its_field(sent: Any, text: str) -> None:
+    with pytest.raises(BadConfig) as bad:
+        to_config(config(sent), "config.defaultConfig")
+    assert str(bad.value) == f"config.defaultConfig.healthCheck.{text}"
+
+
+def test_a_service_may_have_one() -> None:
+    given = {"name": "j", "instanceCount": 1, "defaultConfig": {"command": {"value": "x"}}}
+    given["defaultConfig"] |= {"healthCheck": HTTP}  # type: ignore[operator]
+    assert to_spec(specs.build(job.JobConfig, {**given, "type": "SERVICE"})).spec.default.check
+
+
+def test_the_message_of_an_instance_wins_as_a_whole() -> None:
+    default = TaskConfig(health_check=True, check=HealthCheck("a"))
+    assert effective(default, TaskConfig()).check == HealthCheck("a")
+    own = TaskConfig(health_check=True, check=HealthCheck(http=HttpProbe(1)))
+    assert effective(default, own).check == own.check
+    off = TaskConfig(health_check=True, check=None)
+    assert effective(default, off).check is None and effective(default, off).health_check
+
+
+def test_a_check_of_v1alpha_is_that_of_v0() -> None:
+    sent = pod.PodSpec(
+        containers=[
+            {
+                "entrypoint": {"value": "x"},
+                "liveness_check": {
+                    "enabled": True, "type": "HEALTH_CHECK_TYPE_HTTP", "interval_secs": 7,
+                    "http_check": {"scheme": "http", "port": 80, "path": "/p"},
+                },
+            }
+        ]
+    )  # fmt: skip
+    found = to_check(to_task(sent, "spec").healthCheck)
+    assert found == HealthCheck(http=HttpProbe(80, "/p"), interval_s=7.0)
+
+
+def view(state: str = "RUNNING", **fields: Any) -> InstanceView:
+    """An instance that is checked, as its slice shows it."""
+    checked = TaskConfig(
+        command=Command("x"), resources=Resources(), ports=(Port("p", 80),), check=HealthCheck("y")
+    )
+    found = InstanceView(
+        0, state, TaskGoals.RUNNING, 1, 0, "host/h", 1.0, 2.0, 3.0, None, None, (), checked
+    )
+    return replace(found, **fields)
+
+
+@pytest.mark.parametrize(
+    ("shown", "health", "available"),
+    [
+        (view("PENDING"), TaskHealth.UNKNOWN, "UNAVAILABLE"),
+        (view(health=TaskHealth.UNKNOWN), TaskHealth.UNKNOWN, "UNAVAILABLE"),
+        (view(health=TaskHealth.HEALTHY), TaskHealth.HEALTHY, "AVAILABLE"),
+        (view(health=TaskHealth.UNHEALTHY), TaskHealth.UNHEALTHY, "UNAVAILABLE"),
+        (view(config=TaskConfig()), TaskHealth.DISABLED, "AVAILABLE"),
+        (view("PENDING", config=TaskConfig()), TaskHealth.DISABLED, "UNAVAILABLE"),
+        (view("FAILED", ended_at=4.0), TaskHealth.INVALID, "UNAVAILABLE"),
+    ],
+)
+def test_what_is_shown_of_health(shown: InstanceView, health: TaskHealth, available: str) -> None:
+    assert health_of(shown) == health and availability(shown) == available
+
+
+def test_the_last_change_is_an_event_of_its_own() -> None:
+    shown = view(health=TaskHealth.UNHEALTHY, checked=("exit status 1", 5.0))
+    config = task.TaskConfig(healthCheck=task.HealthCheckConfig(enabled=True)).SerializeToString()
+    spec = to_spec(
+        specs.build(
+            job.JobConfig,
+            {"name": "j", "instanceCount": 1, "defaultConfig": {"command": {"value": "x"}}},
+        )
+    )
+    shown = replace(shown, config=replace(shown.config, raw=config))
+    translator = Translator("j", spec.spec)
+    assert translator.info(shown).runtime.healthy == task.UNHEALTHY
+    newest, before, *_ = translator.events(shown, runs_max=1, only=None)
+    assert (newest.healthy, newest.message, newest.reason, newest.actualState) == (
+        "UNHEALTHY", "exit status 1", CHANGED, "RUNNING",
+    )  # fmt: skip
+    assert before.healthy == "HEALTH_UNKNOWN"
