@@ -207,7 +207,7 @@ class ProcessBackend:
                     name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
                 )
         elif isinstance(order, RemoveVolumes):
-            gone = volumes.remove(self._folder, name, order.volumes)
+            gone = volumes.remove(self._folder, name, volumes=order.volumes)
             if gone:
                 self._report(name, VolumesRemoved(gone))
         else:

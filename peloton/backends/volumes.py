@@ -33,7 +33,7 @@ def volume_of(host: str, run: StartRun) -> RunVolume | None:
     return RunVolume(f"{_folder_name(host)}/{name}", config.path, float(config.size_mb))
 
 
-def remove(keeper: Path, host: str, volumes: Sequence[str]) -> tuple[str, ...]:
+def remove(keeper: Path, host: str, *, volumes: Sequence[str]) -> tuple[str, ...]:
     """Remove these directories of a virtual host; returns the names of those that are gone.
 
     The host repeats its order for the others.

@@ -89,18 +89,21 @@ def delete(name: str) -> None:
 
 
 def _row(one: Any) -> tuple[Any, ...]:
-    from peloton.api.v0.volume import volume_pb2
-
-    state = volume_pb2.VolumeState.Name
     return (
         one.id.value,
         one.jobId.value,
         one.instanceId,
         one.hostname,
-        state(one.state),
-        state(one.goalState),
+        _name(one, "state"),
+        _name(one, "goalState"),
         one.sizeMB,
         one.containerPath,
         one.createTime,
         one.updateTime,
     )
+
+
+def _name(one: Any, field: str) -> str:
+    """The name of a state, as the contract has it."""
+    names = one.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
+    return str(names[getattr(one, field)].name)

@@ -1,5 +1,4 @@
-"""VolumeService of both generations: the volumes of services, found, and deleted once nobody wants
-them.
+"""VolumeService of both generations: the volumes of services, found, and deleted once unwanted.
 
 Turns the ledgers of hosts into volumes. Those of a job are looked for on the hosts that its slices
 name; where there is no such job, or its slices know nothing, on every host. It must not delete a
@@ -17,7 +16,7 @@ from peloton.actors.host.volume_messages import (
     DeleteVolume,
     HostVolume,
     crowd_of_owner,
-    owner_of,
+    instance_with,
 )
 from peloton.actors.job.slice.messages import slice_key, slices_of
 from peloton.actors.job.slice.volume_messages import (
@@ -60,33 +59,33 @@ class VolumeService:
         if job_id is None:
             end(context, Code.INVALID_ARGUMENT, text="jobID is not valid UUID")
         found = self._svc.ListVolumesResponse()
-        for name, host, one in self._of_job(job_id, context):
-            found.volumes[name].CopyFrom(self._info(name, host, one))
+        for one in self._of_job(job_id, context):
+            found.volumes[one[0]].CopyFrom(self._info(one))
         return found
 
     def GetVolume(self, sent: Any, context: Context) -> Any:
         """One volume."""
         name = self._named(sent)
-        return self._svc.GetVolumeResponse(result=self._info(*self._known(name, context)))
+        return self._svc.GetVolumeResponse(result=self._info(self._known(name, context)))
 
     def DeleteVolume(self, sent: Any, context: Context) -> Any:
         """Remove a volume for ever; refused while its instance runs, or is to run again."""
         name = self._named(sent)
-        owner = owner_of(name)
+        owner = instance_with(name)
         if owner is None:
             end(context, Code.NOT_FOUND, text=VOLUME_NOT_FOUND)
         crowd, member = crowd_of_owner(*owner)
-        left = self._ask(slice_of_crowd(crowd), LeaveVolume(member), context)
+        left = self._ask(slice_of_crowd(crowd), LeaveVolume(member), context=context)
         known = left.host if isinstance(left, VolumeLeft) else ""
         if known:
             # The host may have been given up, and its volume with it.
-            self._ask(Key(known), DeleteVolume(name), context, gone=True)
+            self._ask(Key(known), DeleteVolume(name), context=context, gone=True)
         else:
             _, host, _ = self._known(name, context)
-            self._ask(host, DeleteVolume(name), context)
+            self._ask(host, DeleteVolume(name), context=context)
         return self._svc.DeleteVolumeResponse()
 
-    def _ask(self, to: Key, message: Any, context: Context, *, gone: bool = False) -> Any:
+    def _ask(self, to: Key, message: Any, *, context: Context, gone: bool = False) -> Any:
         answer = self._cluster_client.ask(to, message, context=context)
         if isinstance(answer, Refused) and not (gone and answer.code == NO_VOLUME):
             held = answer.code == VOLUME_HELD
@@ -132,11 +131,12 @@ class VolumeService:
             if job_of_volume(name) == job_id
         ]
 
-    def _info(self, name: str, host: Key, one: HostVolume) -> Any:
+    def _info(self, found: FoundVolume) -> Any:
+        name, host, one = found
         states = self._volume.VolumeState
         prefix = "" if self._first else "VOLUME_STATE_"
         made = rfc3339(one.made_at)
-        job_id, instance = owner_of(name) or ("", 0)
+        job_id, instance = instance_with(name) or ("", 0)
         created = states.Value(f"{prefix}CREATED")
         wanted = states.Value(f"{prefix}DELETED") if one.deleting else created
         if self._first:

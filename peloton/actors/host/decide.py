@@ -122,7 +122,7 @@ def _grant(
     elif some:
         ports = found.ports
         accepted = f.RunsAccepted(crowd, some, run, spec, at.now, ports, message.shares)
-        made = volumes.volumes_given(host, spec, some, crowd=crowd, at=at)
+        made = volumes.volumes_given(host, spec, members=some, crowd=crowd, at=at)
         facts = (accepted, *given, *made, *over)
         starts = _starts(host, message, at=at, found=found)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))

@@ -82,7 +82,7 @@ def _by_room(
     """For how many of the members there is room, and why not for more."""
     if spec.volume is not None:
         assert at.sender is not None
-        return with_volumes(host, spec, members, crowd=at.sender, room=room)
+        return with_volumes(host, spec, members=members, crowd=at.sender, room=room)
     fits = spec.resources.fits(room)
     if fits >= len(members):
         return len(members), ""

@@ -59,6 +59,14 @@ from peloton.actors.host.state import EVOLVE, Host
 from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
 
+MESSAGES: Mapping[int, type] = {
+    **m.MESSAGES,
+    **hm.HOLD_MESSAGES,
+    **mm.MOVE_MESSAGES,
+    **SLACK_MESSAGES,
+    **HEALTH_MESSAGES,
+    **vm.VOLUME_MESSAGES,
+}
 SINCE: Mapping[type, int] = {
     **dict.fromkeys(
         (
@@ -117,14 +125,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
-        messages={
-            **m.MESSAGES,
-            **hm.HOLD_MESSAGES,
-            **mm.MOVE_MESSAGES,
-            **SLACK_MESSAGES,
-            **HEALTH_MESSAGES,
-            **vm.VOLUME_MESSAGES,
-        },
+        messages=MESSAGES,
         facts=FACTS,
         partition=_partition,
         deadline=deadline,

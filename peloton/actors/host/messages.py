@@ -16,7 +16,9 @@ from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.known_runs import KnownRun as KnownRun
 from peloton.actors.host.known_runs import KnownSet as KnownSet
-from peloton.actors.host.volume_messages import RemoveVolumes, VolumeConfig
+from peloton.actors.host.volume_messages import VOLUME_HELD as VOLUME_HELD
+from peloton.actors.host.volume_messages import RemoveVolumes
+from peloton.actors.host.volume_messages import VolumeConfig as VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import RunOutcome

@@ -18,7 +18,7 @@ from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import HOLDING, Ledger, LedgerRun, RunPhase, RunSet, by_crowd
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
-from peloton.actors.host.volume_messages import HostVolume, volume_name
+from peloton.actors.host.volume_folds import HostVolumes, fold_volumes
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLACK_TAKEN, End, RunOutcome
 from peloton.placement.conditions import HOST_POOL
@@ -83,7 +83,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     task_holds: tuple[TaskHold, ...] = ()  # while there is one, others get nothing
     moving: str = ""  # the pool of hosts that it joins once it is down
     declared: int | None = None  # slack by its configuration, while measured slack is in `capacity`
-    volumes: immutables.Map[str, HostVolume] = immutables.Map()  # by name; `used` counts their room
+    volumes: HostVolumes = immutables.Map()  # by name; `used` counts their room
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -272,31 +272,9 @@ def _devices_given(host: Host, fact: f.DevicesGiven) -> Host:
     return replace(host, runs=runs)
 
 
-def _volumes_given(host: Host, fact: f.VolumesGiven) -> Host:
-    volumes, used = host.volumes, host.used
-    for member in fact.members:
-        name = volume_name(fact.crowd, member)
-        known = volumes.get(name)
-        if known is None:
-            volumes = volumes.set(name, HostVolume(fact.crowd, member, fact.config, fact.at))
-            used = used + fact.config.room
-        else:
-            config = replace(fact.config, size_mb=known.config.size_mb)
-            volumes = volumes.set(name, replace(known, config=config))
-    return replace(host, volumes=volumes, used=used)
-
-
-def _volume_deleting(host: Host, fact: f.VolumeDeleting) -> Host:
-    leaving = replace(host.volumes[fact.volume], deleting=True)
-    return replace(host, volumes=host.volumes.set(fact.volume, leaving))
-
-
-def _without_volumes(host: Host, names: Iterable[str]) -> Host:
-    volumes, used = host.volumes, host.used
-    for name in names:
-        used = used - volumes[name].config.room
-        volumes = volumes.delete(name)
-    return replace(host, volumes=volumes, used=used, version=host.version + 1)
+def _volumes(host: Host, fact: Any) -> Host:
+    have, used = fold_volumes(host.volumes, fact, used=host.used)
+    return replace(host, volumes=have, used=used, version=host.version + 1)
 
 
 def _counted(
@@ -470,11 +448,11 @@ def _lost(host: Host, fact: f.HostLost) -> Host:
 
 
 def _removed(host: Host, fact: f.HostRemoved) -> Host:
-    # A person gave the runs up, so if the host comes back any keeper may have its next ones.
+    # A person gave the runs up, so if it comes back any keeper may have its next ones.
     host = replace(_lost(host, f.HostLost(fact.reason)), removed=True)
     host = replace(host, keeper="", keeper_at="", maintenance=Maintenance.NONE, moving="")
-    host = _without_volumes(host, tuple(sorted(host.volumes)))
-    return replace(host, trouble=(), quarantine=None)
+    host = replace(host, trouble=(), quarantine=None)
+    return _volumes(host, f.VolumesGone(tuple(sorted(host.volumes))))
 
 
 def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:
@@ -613,9 +591,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostMoving: _moving,
     f.SlackMeasured: _slack_measured,
     f.SlackTaken: _slack_taken,
-    f.VolumesGiven: _volumes_given,
-    f.VolumeDeleting: _volume_deleting,
-    f.VolumesGone: lambda host, fact: _without_volumes(host, fact.volumes),
+    **dict.fromkeys((f.VolumesGiven, f.VolumeDeleting, f.VolumesGone), _volumes),
 }
 
 

@@ -74,7 +74,7 @@ def volume_name(crowd: Key, member: int) -> str:
     return f"{job}-{int(number) * SLICE_SIZE + member}"
 
 
-def owner_of(volume: str) -> tuple[str, int] | None:
+def instance_with(volume: str) -> tuple[str, int] | None:
     """Job and instance of a volume; None if this is the name of none."""
     parsed = parse_pod(f"{volume}-0")
     if parsed is None:

@@ -20,7 +20,7 @@ BEING_DELETED = "its volume is being deleted on the host"
 
 
 def with_volumes(
-    host: Host, spec: m.RunSpec, members: Bits, *, crowd: Key, room: Resources
+    host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, room: Resources
 ) -> tuple[int, str]:
     """For how many of the members, the lowest, there is room, and why not for more.
 
@@ -39,7 +39,7 @@ def with_volumes(
 
 
 def volumes_given(
-    host: Host, spec: m.RunSpec, members: Bits, *, crowd: Key, at: At
+    host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, at: At
 ) -> tuple[Fact, ...]:
     """What is to be journaled of the volumes of members that are accepted now."""
     if spec.volume is None or not members:

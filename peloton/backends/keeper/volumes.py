@@ -65,9 +65,9 @@ class VolumeFolders:
         if account is not None:  # nobody else may write into the folder above, or replace it
             os.chown(folder_of(run), account.uid, account.gid, follow_symlinks=False)
         if not run.container:
-            self._link(run, sandbox, account)
+            self._link(run, sandbox, account=account)
 
-    def _link(self, run: KeeperRun, sandbox: str, account: Account | None) -> None:
+    def _link(self, run: KeeperRun, sandbox: str, *, account: Account | None) -> None:
         """Below the sandbox, which is not given away yet."""
         *parts, last = (part for part in run.volume["path"].split("/") if part)
         for part in parts:

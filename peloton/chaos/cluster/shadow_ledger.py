@@ -16,7 +16,7 @@ released by turns. So what concerns two shards is checked once all were applied 
     R10  every launched run has a charge as long as it is intended; no pool over its limit
     R11  a deleted instance has no charge left
     R13  nothing happens to a run after its end
-    R37  the volume of an instance is on one host
+    R36  the volume of an instance is on one host
 """
 
 from __future__ import annotations
@@ -264,11 +264,11 @@ class ShadowLedger:
         host.clear()
 
     def volumes_given(self, entry: Entry, fact: hf.VolumesGiven) -> None:
-        """Instances have their volumes on this host; R37 on no other, unless they left it."""
+        """Instances have their volumes on this host; R36 on no other, unless they left it."""
         for name in self.hosts[entry.key].keep(fact):
             home = self.volumes.setdefault(name, entry.key)
             if home != entry.key:
-                raise Contradiction(f"R37 {entry.key} makes the volume {name}, which {home} has")
+                raise Contradiction(f"R36 {entry.key} makes the volume {name}, which {home} has")
 
     def volumes_left(self, entry: Entry, fact: sf.VolumeHomesLeft) -> None:
         """Instances are to have volumes anywhere: theirs were never made, or are to be deleted."""

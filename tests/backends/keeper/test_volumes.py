@@ -86,7 +86,7 @@ def test_an_older_owner_removes_nothing(machine: Machine, folder: Path) -> None:
 def test_what_cannot_be_removed_is_not_said_to_be_gone(tmp_path: Path) -> None:
     (tmp_path / "volumes" / "a" / "j-0").mkdir(parents=True)
     (tmp_path / "volumes" / ".removed").touch()
-    assert volume_folders.remove(tmp_path, "a", ["j-0", "j-1"]) == ("j-1",)
+    assert volume_folders.remove(tmp_path, "a", volumes=["j-0", "j-1"]) == ("j-1",)
 
 
 def test_a_run_is_not_started_without_its_volume(machine: Machine, folder: Path) -> None:

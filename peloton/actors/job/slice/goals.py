@@ -144,7 +144,7 @@ def _groups(
 ) -> Iterable[tuple[SpecRow, Shape, Bits, tuple[Key, ...]]]:
     """Members that may be wished for together; with the host of each, where it has but one."""
     if slice_.volumes is not None:
-        return wishes_by_home(slice_.volumes, slice_.specs, fresh, at=at)
+        return wishes_by_home(slice_.volumes, fresh, specs=slice_.specs, at=at)
     homes = slice_.homes.hosts if slice_.homes is not None else None
     return [
         (row, row.shape, some, tuple(homes[one] for one in some) if homes is not None else ())

@@ -59,7 +59,9 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
     if wanted:
         hosts = tuple(_hosts_of(message, wanted))
         if slice_.volumes is not None:
-            facts = launched_at(slice_.volumes, wanted, hosts, specs=slice_.specs, at=at)
+            facts = launched_at(
+                slice_.volumes, [*zip(wanted, hosts, strict=True)], specs=slice_.specs, at=at
+            )
         sends = (*sends, Send(crowd_of(slice_), AssignHosts(message.shares), wanted, hosts))
     unused = message.members - wanted
     if unused:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from peloton.actors.host.messages import Container, Port
-from peloton.actors.host.volume_messages import VolumeConfig
+from peloton.actors.host.messages import Container, Port, VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.placement.messages import Constraint

@@ -7,13 +7,13 @@ or once its volume is deleted, it may have another home. What a host has is for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import immutables
 import msgspec
 
-from peloton.actors.host.volume_messages import VOLUME_HELD
+from peloton.actors.host.messages import VOLUME_HELD
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.volume_messages import (
@@ -64,13 +64,13 @@ def may_go_there(homes: VolumeHomes, message: Placed) -> Bits:
 
 
 def launched_at(
-    homes: VolumeHomes, members: Bits, hosts: tuple[Key, ...], *, specs: tuple[SpecRow, ...], at: At
+    homes: VolumeHomes, placed: Sequence[tuple[int, Key]], *, specs: tuple[SpecRow, ...], at: At
 ) -> tuple[Fact, ...]:
-    """What is to be journaled when these members are launched on these hosts."""
+    """What is to be journaled when these members are launched, each on this host."""
     read = at.index.columns.read
     some = {
         member: host
-        for member, host in zip(members, hosts, strict=True)
+        for member, host in placed
         if specs[read("spec", member) or 0].config.volume is not None
         and (member not in homes.hosts or member in homes.fresh)
     }
@@ -86,7 +86,7 @@ def refused_at(homes: VolumeHomes, members: Bits) -> tuple[Fact, ...]:
 
 
 def wishes_by_home(
-    homes: VolumeHomes, specs: tuple[SpecRow, ...], fresh: Bits, *, at: At
+    homes: VolumeHomes, fresh: Bits, *, specs: tuple[SpecRow, ...], at: At
 ) -> Iterator[tuple[SpecRow, Shape, Bits, tuple[Key, ...]]]:
     """Members that wish for hosts, by row: those with homes, which they name, and the others, who
     need room for their volumes besides."""

@@ -1,4 +1,7 @@
-"""What is asked of a slice about the volumes of its instances, and its answers."""
+"""What is asked of a slice about the volumes of its instances, and its answers.
+
+Nothing here must name a volume: that is for hosts.
+"""
 
 from __future__ import annotations
 
