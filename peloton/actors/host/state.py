@@ -29,6 +29,7 @@ SIGNS_MAX = 64
 """Signs of trouble that a host remembers."""
 JOBS_NAMED_MAX = 3
 """Jobs that are named as what a drain waits for."""
+replace = msgspec.structs.replace
 
 
 class HostStates(enum.IntEnum):
@@ -196,9 +197,6 @@ def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
 def waits_for_slice(some: RunSet | LedgerRun) -> bool:
     """Whether runs of a host that goes down go on until their slice ends them."""
     return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
-
-
-replace = msgspec.structs.replace
 
 
 def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
