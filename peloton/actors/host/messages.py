@@ -16,7 +16,6 @@ from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.known_runs import KnownRun as KnownRun
 from peloton.actors.host.known_runs import KnownSet as KnownSet
-from peloton.actors.host.volume_messages import VOLUME_HELD as VOLUME_HELD
 from peloton.actors.host.volume_messages import RemoveVolumes
 from peloton.actors.host.volume_messages import VolumeConfig as VolumeConfig
 from peloton.actors.resources import Resources
@@ -49,8 +48,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
 
     With several `containers`, the command is that of the first which is no init container.
     `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
-    runs of it than the launch allows. `asks`: its slice ends it where the host goes down. `volume`:
-    the host has that of the member already, or makes it with the grant.
+    runs of it than the launch allows. `asks`: its slice ends it where the host goes down.
     """
 
     resources: Resources
@@ -76,7 +74,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
         """What a host keeps of it while the run goes on: how it is checked."""
         return None if self.check is None else RunSpec(self.resources, "", check=self.check)
 
-    volume: VolumeConfig | None = None
+    volume: VolumeConfig | None = None  # made with the grant, unless the host has it
 
     @property
     def all_labels(self) -> tuple[Label, ...]:

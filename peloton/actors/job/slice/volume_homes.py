@@ -13,7 +13,6 @@ from typing import Any
 import immutables
 import msgspec
 
-from peloton.actors.host.messages import VOLUME_HELD
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.volume_messages import (
@@ -27,6 +26,8 @@ from peloton.actors.task.state import ENDED, Task
 from peloton.placement.messages import Placed, Shape
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Value
 
+VOLUME_HELD = "VOLUME_HELD"
+"""The code of its refusal: the same as that of a host."""
 STOP_FIRST = "the instance is to run: stop it first, then delete its volume"
 
 
