@@ -50,6 +50,14 @@ EARLIER_PODS = (
     "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
 )
 """The same for runs of several containers."""
+EARLIER_VOLUMES = (
+    "this keeper is of an earlier version and would start the run without its volume: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""The same for runs that have volumes."""
+
+
+_READ_FIRST = ("limits", "container", "pod")
 
 
 class BadRun(Exception):
@@ -105,14 +113,24 @@ class RunPod:
 
 
 @dataclass(frozen=True, slots=True)
+class RunVolume:
+    """The volume of a run (`keeper/volumes.py`): where the run sees it, and how much it holds."""
+
+    name: str
+    path: str
+    mb: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
     (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
     `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
     Without `limits` it is in no control group, and its memory alone is watched. With `container`
     it is one; with `pod` it consists of several, and its own command is not run. `checked`: its
-    health will be checked by commands. With `refusal` (outcome, reason and message) it is not
-    started, unless it is known already: that is how it ends."""
+    health will be checked by commands. `volume` is a directory of its own that outlives it. With
+    `refusal` (outcome, reason and message) it is not started, unless it is known already: that is
+    how it ends."""
 
     run_id: str
     host: str
@@ -130,6 +148,7 @@ class RunRequest:
     checked: bool = False
     secrets: tuple[RunSecret, ...] = ()
     refusal: tuple[str, str, str] | None = None
+    volume: RunVolume | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +305,11 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
             form["pod"] = {**asdict(run.pod), "memory_mb": run.memory_mb, "limits": limits}
         if run.secrets or run.refusal is not None:
             _put_secrets(form, run)
+        if run.volume is not None:
+            form |= {"memory_mb": EARLIER_VOLUMES, "limit_mb": EARLIER_VOLUMES}
+            # A keeper that knows these and no volumes would read them elsewhere.
+            inner = {name: form.pop(name) for name in _READ_FIRST if name in form}
+            form["volume"] = {**asdict(run.volume), "memory_mb": run.memory_mb, "run": inner}
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble

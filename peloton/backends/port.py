@@ -34,6 +34,10 @@ What a backend must do:
   own, and the last one again until `HealthNoted` confirms its number. A confirmation of another
   number is answered with the last change once more. A backend need not remember which runs are
   checked: whoever has forgotten asks its hosts to compare.
+- **Volumes.** A run whose spec has a volume has the directory of its instance on this host, which
+  is made with the first of its runs and outlives all of them. `RemoveVolumes` removes directories,
+  and is answered with `VolumesRemoved` once they are out of reach of later runs, also where there
+  are none.
 - **Identity.** A keeper of runs that outlives the daemon names itself in `RunsListed.keeper`. An
   order of `StartRuns` for another keeper is not obeyed, but answered with a list.
 - **Sender.** Every report has the key of its backend as sender: a host ignores reports of another
@@ -64,12 +68,16 @@ from typing import Protocol
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.shells.ephemeral import EphemeralService
 from peloton.runtime.vocabulary import Key
 
-Order = m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend | HealthNoted
+Order = (
+    m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend | HealthNoted
+    | RemoveVolumes
+)  # fmt: skip
 """What hosts send to a backend."""
 
 HostsOrder = m.AddHost | m.RemoveHost
@@ -77,7 +85,7 @@ HostsOrder = m.AddHost | m.RemoveHost
 
 Report = (
     m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft | SlackReported | HealthReported
-    | m.RunsStarted | m.RunsEnded | m.RunsListed
+    | m.RunsStarted | m.RunsEnded | m.RunsListed | VolumesRemoved
 )  # fmt: skip
 """What a backend sends to hosts."""
 

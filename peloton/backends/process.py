@@ -24,10 +24,11 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources, amount
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRETS_UNAVAILABLE, ContainerEnd, End, RunOutcome
-from peloton.backends import keeper_folder
+from peloton.backends import keeper_folder, volumes
 from peloton.backends import keeper_messages as km
 from peloton.backends.cpu_use import OWN_CPUS
 from peloton.backends.gpu_words import gpu_variables
@@ -57,6 +58,7 @@ NO_IMAGES_OF_SEVERAL = "this daemon runs images, and none of a pod with several 
 PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take until it is reported."""
+_ORDERS = m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes
 _NOT_REACHED = "keeper: not reached yet"
 _LOG = logging.getLogger("peloton.keeper")
 
@@ -180,11 +182,13 @@ class ProcessBackend:
                     self._runs.ack(self._ids.forget(message.runs))
             elif isinstance(message, HealthNoted):
                 self._health.noted(message)
-            elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend):
+            elif isinstance(message, _ORDERS):
                 self._ordered(message)
         return [*replies, *self._roster.due(now)]
 
-    def _ordered(self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend) -> None:
+    def _ordered(
+        self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes
+    ) -> None:
         host = order.host
         if self._roster.has_left(host):
             self._send(self._roster.left(host))
@@ -209,7 +213,7 @@ class ProcessBackend:
 
     def _obey(
         self,
-        order: m.StartRuns | m.StopRuns | m.ListRuns,
+        order: m.StartRuns | m.StopRuns | m.ListRuns | RemoveVolumes,
         runs: ProcessRuns,
         *,
         values: SecretValues,
@@ -224,6 +228,10 @@ class ProcessBackend:
                 runs.kill(
                     name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
                 )
+        elif isinstance(order, RemoveVolumes):
+            gone = volumes.remove(self._folder, name, volumes=order.volumes)
+            if gone:
+                self._report(name, VolumesRemoved(gone))
         else:
             self._comparing.pop(name, None)
             self._health.compared(order.checked)
@@ -316,6 +324,7 @@ class ProcessBackend:
             checked=spec.check is not None and bool(spec.check.command),
             secrets=secrets,
             refusal=refusal,
+            volume=volumes.volume_of(host, run),
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()

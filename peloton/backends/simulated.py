@@ -18,6 +18,7 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import NamedRuns, names_of
+from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
@@ -33,6 +34,7 @@ ENDED_KEPT_MAX = 100_000
 without the variables of their environment."""
 
 
+_ORDERS = m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes
 _Set = tuple[Key, int, int]
 _Runs = tuple[tuple[str, ...], _Set]
 """Runs by name, and those of one set: crowd, run number, members as bits."""
@@ -106,7 +108,7 @@ class SimulatedBackend:
                     self._ended.pop(run, None)
             elif isinstance(message, HealthNoted):
                 self._health.noted(message.runs, message.number, now=now)
-            elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend):
+            elif isinstance(message, _ORDERS):
                 out += self._ordered(message, now)
         out += self._due(now)
         return out
@@ -123,7 +125,9 @@ class SimulatedBackend:
         """Nothing is held."""
 
     def _ordered(
-        self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend, now: float
+        self,
+        order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes,
+        now: float,
     ) -> list[Envelope]:
         host = order.host
         if self._roster.has_left(host):
@@ -134,6 +138,8 @@ class SimulatedBackend:
         if order.epoch < self._epochs.get(host, order.epoch):
             return []
         self._epochs[host] = order.epoch
+        if isinstance(order, RemoveVolumes):  # there are none but in the ledgers of hosts
+            return [_report(host, VolumesRemoved(order.volumes))]
         if isinstance(order, m.StartRuns):
             return self._start(order, now)
         return self._stop(order) if isinstance(order, m.StopRuns) else self._list(order, now)

@@ -48,6 +48,9 @@ NOUNS: dict[str, LazyCommand] = {
     ),
     "watch": LazyCommand("peloton.cli.watch:watch", "Services and their pods, as they change."),
     "service": LazyCommand("peloton.cli.service:service", "Where the instances of a service are."),
+    "volume": LazyCommand(
+        "peloton.cli.volume:volume", "The volumes of services: list, get, delete."
+    ),
     "top": LazyCommand("peloton.cli.top:top", "Pools, hosts and jobs at a glance, live."),
     "completion": LazyCommand(
         "peloton.cli.completion:completion", "Complete commands in bash, zsh or fish."
@@ -56,9 +59,6 @@ NOUNS: dict[str, LazyCommand] = {
     "hostmgr": LazyCommand("peloton.cli.internals:hostmgr", "What hosts have free, by resources."),
     "resmgr": LazyCommand("peloton.cli.internals:resmgr", "Tasks that are active, or wait."),
     "jobmgr": LazyCommand("peloton.cli.internals:jobmgr", "Jobs by exact name and labels."),
-} | {
-    name: LazyCommand("peloton.cli.unimplemented:group", "Not supported yet.", hidden=True)
-    for name in ("volume",)
 }
 
 NAME = "peloton"

@@ -14,7 +14,7 @@ from peloton.actors.respool.messages import ROOT, GetPool, pool_key
 from peloton.actors.schedule.messages import schedule_key
 from peloton.gateway import second_services as second
 from peloton.gateway.actor_keys import BadKey, parse_key
-from peloton.gateway.texts import job_of_update, known_job, pod_parts
+from peloton.gateway.texts import job_of_update, job_of_volume, known_job, pod_parts
 from peloton.runtime.vocabulary import Key
 from peloton.settings.permissions_file import Permission
 
@@ -234,6 +234,8 @@ PODS = "peloton.api.v1alpha.pod.svc.PodService"
 UPDATES = "peloton.api.v0.update.svc.UpdateService"
 ENDPOINTS = "peloton.ops.v1.Endpoints"
 WATCHES = "peloton.api.v1alpha.watch.svc.WatchService"
+VOLUMES = "peloton.api.v0.volume.svc.VolumeService"
+VOLUMES_V1 = "peloton.api.v1alpha.volume.svc.VolumeService"
 ADMIN = "peloton.api.v1alpha.admin.svc.AdminService"
 JOB_CACHE = "peloton.private.jobmgr.JobManagerService"
 
@@ -258,6 +260,9 @@ _SCHEDULE = AccessRow(SEE, lambda sent: ScheduleTarget(schedule_key(sent.name)))
 _CHANGED_SCHEDULE = _SCHEDULE._replace(
     permission=STOP, objects=lambda sent: {"schedule": sent.name}
 )
+
+_BY_VOLUME = AccessRow(SEE, lambda sent: _job(job_of_volume(sent.id.value)))
+_BY_VOLUME_V1 = AccessRow(SEE, lambda sent: _job(job_of_volume(sent.volume_id.value)))
 
 _FIRST: dict[str, AccessRow] = {
     f"{JOBS}.Create": AccessRow(
@@ -487,6 +492,16 @@ _FIRST: dict[str, AccessRow] = {
     f"{ENDPOINTS}.ListEndpoints": _BY_OPS_ID,
     f"{WATCHES}.Watch": FILTERED,
     f"{WATCHES}.Cancel": OPEN,  # an id is known to who has been told it
+    f"{VOLUMES}.ListVolumes": _BY_JOB_ID,
+    f"{VOLUMES}.GetVolume": _BY_VOLUME,
+    f"{VOLUMES}.DeleteVolume": _BY_VOLUME._replace(
+        permission=STOP, objects=lambda sent: {"volume": sent.id.value}
+    ),
+    f"{VOLUMES_V1}.ListVolumes": _BY_NAMED_JOB,
+    f"{VOLUMES_V1}.GetVolume": _BY_VOLUME_V1,
+    f"{VOLUMES_V1}.DeleteVolume": _BY_VOLUME_V1._replace(
+        permission=STOP, objects=lambda sent: {"volume": sent.volume_id.value}
+    ),
     f"{ADMIN}.Lockdown": _OF_CLUSTER._replace(objects=_components),
     f"{ADMIN}.RemoveLockdown": _OF_CLUSTER._replace(objects=_components),
     f"{JOB_CACHE}.QueryJobCache": FILTERED,

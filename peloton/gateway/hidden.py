@@ -17,11 +17,12 @@ from peloton.actors.job.messages import (
     StartJob,
     StopJob,
 )
+from peloton.actors.job.slice.volume_messages import LeaveVolume, VolumeLeft
 from peloton.actors.respool.messages import CreatePool, DeletePool, UpdatePool, pool_key
 from peloton.actors.respool.rules import NOT_FOUND, check
 from peloton.actors.respool.tree import Tree
 from peloton.actors.schedule.messages import DeleteSchedule, PauseSchedule
-from peloton.runtime.vocabulary import Message, Query, Refused
+from peloton.runtime.vocabulary import Key, Message, Query, Refused
 
 NEW_POOL = pool_key("new")
 """Any key: the rules name only the parent."""
@@ -40,6 +41,8 @@ def answer_of_nothing(message: Message | Query) -> Any:
         return check(Tree(), NEW_POOL, config=message.config)
     if isinstance(message, PauseSchedule | DeleteSchedule):
         return Refused(NOT_FOUND, "schedule not found", "name")
+    if isinstance(message, LeaveVolume):
+        return VolumeLeft(Key(""))
     if isinstance(message, UpdatePool | DeletePool):
         return Refused(NOT_FOUND, "resource pool not found", "id")
     assert isinstance(message, OF_JOBS), message

@@ -24,7 +24,6 @@ NETWORKS = (MesosPod.NetworkSpec.NETWORK_TYPE_INVALID, MesosPod.NetworkSpec.NETW
 _Form = TypeVar("_Form", bound=Message)
 INIT, MAIN = "init_containers", "containers"
 _UNBUILT = {
-    "volume": "a persistent volume",
     "volumes": "a volume",
     "host_ports": "a port of the host",
 }
@@ -61,6 +60,8 @@ def to_task(sent: pod.PodSpec, field: str, *, several: bool = False) -> task.Tas
         found.constraint.CopyFrom(_recast(task.Constraint, sent.constraint))
     if sent.HasField("restart_policy"):
         found.restartPolicy.maxFailures = sent.restart_policy.max_failures
+    if sent.HasField("volume"):
+        found.volume.CopyFrom(_recast(task.PersistentVolumeConfig, sent.volume))
     if sent.HasField("preemption_policy"):
         _put_policy(found, sent.preemption_policy)
     if several or is_several(sent):

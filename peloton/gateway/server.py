@@ -23,12 +23,16 @@ from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v0.task.svc import task_svc_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
+from peloton.api.v0.volume import volume_pb2
+from peloton.api.v0.volume.svc import volume_svc_pb2
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
+from peloton.api.v1alpha.volume import volume_pb2 as volume_v1_pb2
+from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.gateway.access_table import ACCESS_TABLE
 from peloton.gateway.admin import AdminService
@@ -64,6 +68,7 @@ from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.gateway.update_service import UpdateService
+from peloton.gateway.volumes import VolumeService
 from peloton.ops.v1 import endpoints_pb2, ops_pb2, plans_pb2, schedules_pb2
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.config import RECEIVE_MAX_BYTES
@@ -184,6 +189,7 @@ def _services(
             UpdateService(cluster_client),
         ),
         *_host_services(cluster_client),
+        *_volume_services(cluster_client),
         (schedules_pb2.DESCRIPTOR.services_by_name["Schedules"], Schedules(cluster_client)),
         *private_services(cluster_client, feed, kills=kills),
     ]
@@ -223,6 +229,17 @@ def _host_services(cluster_client: ClusterClient) -> list[tuple[ServiceDescripto
             HostService(cluster_client, host=host, svc=svc),
         )
         for host, svc in generations
+    ]
+
+
+def _volume_services(cluster_client: ClusterClient) -> list[tuple[ServiceDescriptor, Any]]:
+    generations = ((volume_pb2, volume_svc_pb2), (volume_v1_pb2, volume_svc_v1_pb2))
+    return [
+        (
+            svc.DESCRIPTOR.services_by_name["VolumeService"],
+            VolumeService(cluster_client, volume=volume, svc=svc),
+        )
+        for volume, svc in generations
     ]
 
 

@@ -81,3 +81,8 @@ def pod_parts(name: str) -> tuple[str, str]:
     """
     job_id, _, number = name.rpartition("-")
     return canonical(job_id) or "", number
+
+
+def job_of_volume(volume: str) -> str:
+    """The id of the job of a volume; "" where no volume has this name."""
+    return job_of_update(volume)  # both are named by their job and a number there

@@ -11,6 +11,7 @@ import functools
 import re
 
 from peloton.actors.host.messages import Container, Port
+from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import UNIT, BadAmount, Resources, millionths
 from peloton.actors.task.health_messages import HealthCheck
@@ -39,6 +40,9 @@ MAX_RUNNING_LABEL = "peloton.task.max_running_time_s"
 """The label of a task by which it limits the time of each of its runs."""
 SECONDS_MAX = 2.0**32
 _SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{1,6})?")
+PATH_MAX = 1024
+_NO_FOLDERS = (".", "..", "stdout", "stderr")
+_PATH = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*/?")
 _IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,511}")
 LATER = "is not supported yet"
 
@@ -90,7 +94,20 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         kill_on_preempt=sent.preemptionPolicy.killOnPreempt or None,
         containers=containers,
         check=check,
+        volume=_volume(sent.volume, f"{field}.volume") if sent.HasField("volume") else None,
     )
+
+
+def _volume(sent: task.PersistentVolumeConfig, field: str) -> VolumeConfig:
+    """Where the task sees its volume: below its sandbox, or there in its container."""
+    path, where = sent.containerPath, f"{field}.containerPath"
+    if not sent.sizeMB:
+        raise BadConfig(f"{field}.sizeMB", "must be at least 1")
+    if len(path) > PATH_MAX or not _PATH.fullmatch(path):
+        raise BadConfig(where, f"no path of letters, digits and . _ - in folders: {path[:100]!r}")
+    if any(part in _NO_FOLDERS for part in path.split("/")):
+        raise BadConfig(where, f"must name a folder of its own: {path!r}")
+    return VolumeConfig(path, sent.sizeMB)
 
 
 def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Container, ...]:
@@ -157,8 +174,6 @@ def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:
 
 
 def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
-    if sent.HasField("volume"):
-        raise BadConfig(f"{field}.volume", f"a persistent volume {LATER}")
     for at, volume in enumerate(sent.container.volumes):
         if volume.source.type == mesos.Volume.Source.SECRET:
             text = "a secret is given beside the config"

@@ -28,6 +28,7 @@ from peloton.sdk.services import ServiceCalls
 from peloton.sdk.stateless import BatchOptions, StatelessCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
 from peloton.sdk.updates import UpdateCalls
+from peloton.sdk.volumes import VolumeCalls
 from peloton.sdk.wire import SERVICES, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 
@@ -81,6 +82,7 @@ class Client:
         self.updates = UpdateCalls(self._wire, self.pools)
         self.internals = InternalCalls(self._wire)
         self.services = ServiceCalls(self._wire)
+        self.volumes = VolumeCalls(self._wire)
 
     @classmethod
     def found(

@@ -84,7 +84,6 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
     "line",
     [
         "hostmgr disable-kill-tasks", "hostmgr disable-kill-tasks -x",
-        "volume list",
     ],
 )  # fmt: skip
 def test_what_comes_later_says_so(line: str) -> None:

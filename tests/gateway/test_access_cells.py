@@ -31,10 +31,12 @@ from peloton.api.v0.respool.svc import respool_svc_pb2 as respool_svc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task.svc import task_svc_pb2 as task_svc
 from peloton.api.v0.update.svc import update_svc_pb2 as update_svc
+from peloton.api.v0.volume.svc import volume_svc_pb2 as volume_svc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as admin_svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as stateless_svc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pod_svc
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1
+from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as watch_svc
 from peloton.gateway.access_table import (
     ACCESS_TABLE,
@@ -549,6 +551,29 @@ REQUESTS |= {
         "ChangeHostPool",
     )  # fmt: skip
 }
+
+VOLUME_SERVICES = (VOLUMES, VOLUMES_V1) = (
+    "peloton.api.v0.volume.svc.VolumeService",
+    "peloton.api.v1alpha.volume.svc.VolumeService",
+)
+REQUESTS |= {
+    f"{VOLUMES}.ListVolumes": lambda o, r, by: volume_svc.ListVolumesRequest(
+        jobId=named(o.job(r, by))
+    ),
+    f"{VOLUMES_V1}.ListVolumes": lambda o, r, by: volume_svc_v1.ListVolumesRequest(
+        job_id={"value": o.job(r, by)}
+    ),
+} | {
+    f"{service}.{name}": lambda o, r, by, name=name: volume_request(name, o.job(r, by))  # type: ignore[misc]
+    for service in VOLUME_SERVICES
+    for name in ("GetVolume", "DeleteVolume")
+}
+
+
+def volume_request(name: str, job: str) -> Any:
+    """Of an instance without a volume; both generations have the same messages on the wire."""
+    return getattr(volume_svc, f"{name}Request")(id={"value": f"{job}-0"})
+
 
 REQUESTS[f"{HOST_SERVICES[0]}.MoveHosts"] = lambda o, r, by: host_request("MoveHosts")
 

@@ -61,7 +61,7 @@ SAMPLES: dict[str, Any] = {
     }},
     "preemptionPolicy": {"killOnPreempt": True},
     "healthCheck": {"enabled": True, "type": "HTTP", "httpCheck": {"port": 80}},
-    "executor": {"executorId": {"value": "e"}}, "volume": {"containerPath": "x"},
+    "executor": {"executorId": {"value": "e"}}, "volume": {"containerPath": "x", "sizeMB": 1},
     "cpuLimit": 1, "memLimitMb": 1, "diskLimitMb": 1, "gpuLimit": 1, "fdLimit": 1,
     "shell": True, "arguments": ["a"], "uris": [{"value": "http://x"}],
     "environment": {"variables": [{"name": "A", "value": "b"}]},
@@ -87,7 +87,7 @@ def test_what_is_refused_is_refused_and_nothing_else(title: str, key: str, verdi
     given = PLACES[title]({key: SAMPLES.get(key, "x")})
     if key == "controller":
         given = {"instanceConfig": {0: {"controller": True}}}
-    if key == "healthCheck":
+    if key in ("healthCheck", "volume"):
         given["type"] = "SERVICE"
     sent, owner = specs.build(job.JobConfig, whole | given), RunAs(any_user=True)
     if verdict != "refused":

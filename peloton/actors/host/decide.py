@@ -15,6 +15,8 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
+from peloton.actors.host import volume_messages as vm
+from peloton.actors.host import volumes
 from peloton.actors.host.configuring import (
     appear,
     configure,
@@ -120,7 +122,8 @@ def _grant(
     elif some:
         ports = found.ports
         accepted = f.RunsAccepted(crowd, some, run, spec, at.now, ports, message.shares)
-        facts = (accepted, *given, *over)
+        made = volumes.volumes_given(host, spec, members=some, crowd=crowd, at=at)
+        facts = (accepted, *given, *made, *over)
         starts = _starts(host, message, at=at, found=found)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
         # The task hears of its run when the process has started; `Accepted` is for repeats.
@@ -255,6 +258,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     hm.ReleaseTaskHolds: release_task_holds,
     mm.MoveToPool: move,
     mm.PoolMoveRefused: not_moved,
+    vm.DeleteVolume: volumes.delete,
+    vm.VolumesRemoved: from_backend(volumes.removed),
     Due: due,
 }
 """But for reports that have ends, which `kind.py` watches for signs of trouble."""
@@ -303,5 +308,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     hm.ReleaseTaskHolds: no_task_holds,
     mm.MoveToPool: no_host,
     mm.PoolMoveRefused: _nothing,
+    vm.DeleteVolume: volumes.no_volume,
+    vm.VolumesRemoved: _nothing,
     Due: _nothing,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.messages import RunEnd, RunSpec
+from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Label
@@ -296,6 +297,30 @@ class DaemonsEnding(Fact, frozen=True, gc=False, array_like=True):
     reason: str
 
 
+class VolumesGiven(Fact, frozen=True, gc=False, array_like=True):
+    """Members that were accepted in the same turn have their volumes here, by this config.
+
+    One that has none yet has it from now on; one that has keeps its size.
+    """
+
+    crowd: Key
+    members: Bits
+    config: VolumeConfig
+    at: float
+
+
+class VolumeDeleting(Fact, frozen=True, gc=False, array_like=True):
+    """The directory of this volume is to be removed, and no run has it any more."""
+
+    volume: str
+
+
+class VolumesGone(Fact, frozen=True, gc=False, array_like=True):
+    """The directories of these volumes are removed: what they took of the host is free."""
+
+    volumes: tuple[str, ...]
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -334,4 +359,7 @@ FACTS: dict[int, type] = {
     35: SlackMeasured,
     36: SlackTaken,
     97: DaemonsEnding,
+    117: VolumesGiven,
+    118: VolumeDeleting,
+    119: VolumesGone,
 }

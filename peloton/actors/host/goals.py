@@ -24,6 +24,7 @@ from peloton.actors.host.reports import list_runs
 from peloton.actors.host.slack import slack_short, take_slack_back
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.task_holds import next_over, over
+from peloton.actors.host.volumes import removals
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
 
 
@@ -108,7 +109,9 @@ def pursue(host: Host, at: At) -> Decision | Rest:
         step = down_or_moved(host, TABLE[host.state][goal_of(host)](host))
         if isinstance(step, Decision):
             return step
-    idle = host.removed or (host.state == HostStates.UP and not host.runs and not host.task_holds)
+    idle = host.removed or (
+        host.state == HostStates.UP and not (host.runs or host.task_holds or host.volumes)
+    )
     notes: HostNotes | None = at.notes
     next_s = 0.0 if idle else at.now + poll_every_s(host)
     if host.task_holds:
@@ -119,7 +122,8 @@ def pursue(host: Host, at: At) -> Decision | Rest:
             return Decision(notes=HostNotes(host.state, next_s))
     elif at.now >= notes.poll_at and not host.removed:
         # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
-        return Decision(sends=(_poll(host, at),), notes=HostNotes(host.state, next_s))
+        sends = (_poll(host, at), *removals(host, at))
+        return Decision(sends=sends, notes=HostNotes(host.state, next_s))
     return step
 
 

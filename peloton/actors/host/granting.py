@@ -21,6 +21,7 @@ from peloton.actors.host.devices import (
 from peloton.actors.host.ledger import pick_ports
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.task_holds import alive, members_held, room_beside
+from peloton.actors.host.volumes import with_volumes
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import accepts, closed_to, condition_text, depends_on_tasks
 from peloton.runtime.vocabulary import At, Bits
@@ -52,11 +53,8 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
     if host.hold is not None:
         return Granted(Bits(), (), HELD)
     members, room, reason = _beside_holds(host, members, at)
-    count = len(members)
-    fits = spec.resources.fits(room)
-    if fits < count:
-        short = ", ".join(spec.resources.short_of(room - spec.resources.times(fits)))
-        count, reason = fits, f"insufficient resources on the host: {short}"
+    count, why = _by_room(host, spec, members=members, room=room, at=at)
+    reason = why or reason
     if closed_to(spec.constraint, host.all_labels):
         return Granted(Bits(), (), f"the host is in the pool {host.pool}, which is not for it")
     count, reason = _by_constraint(host, spec, count=count, at=at, reason=reason)
@@ -76,6 +74,20 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
     # The lowest members have them, as they have the first ports.
     reason = reason if with_gpus == some else NO_DEVICE
     return Granted(with_gpus, ports[: len(with_gpus)], reason, devices)
+
+
+def _by_room(
+    host: Host, spec: m.RunSpec, *, members: Bits, room: Resources, at: At
+) -> tuple[int, str]:
+    """For how many of the members there is room, and why not for more."""
+    if spec.volume is not None:
+        assert at.sender is not None
+        return with_volumes(host, spec, members=members, crowd=at.sender, room=room)
+    fits = spec.resources.fits(room)
+    if fits >= len(members):
+        return len(members), ""
+    short = ", ".join(spec.resources.short_of(room - spec.resources.times(fits)))
+    return fits, f"insufficient resources on the host: {short}"
 
 
 def _beside_holds(host: Host, members: Bits, at: At) -> tuple[Bits, Resources, str]:

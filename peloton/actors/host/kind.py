@@ -13,6 +13,7 @@ from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
 from peloton.actors.host import view
+from peloton.actors.host import volume_messages as vm
 from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.devices import LEVEL_DEVICES
@@ -58,6 +59,14 @@ from peloton.actors.host.state import EVOLVE, Host
 from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
 
+MESSAGES: Mapping[int, type] = {
+    **m.MESSAGES,
+    **hm.HOLD_MESSAGES,
+    **mm.MOVE_MESSAGES,
+    **SLACK_MESSAGES,
+    **HEALTH_MESSAGES,
+    **vm.VOLUME_MESSAGES,
+}
 SINCE: Mapping[type, int] = {
     **dict.fromkeys(
         (
@@ -116,13 +125,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,
-        messages={
-            **m.MESSAGES,
-            **hm.HOLD_MESSAGES,
-            **mm.MOVE_MESSAGES,
-            **SLACK_MESSAGES,
-            **HEALTH_MESSAGES,
-        },
+        messages=MESSAGES,
         facts=FACTS,
         partition=_partition,
         deadline=deadline,
@@ -144,6 +147,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
             508: hm.ForeignKilled,
             509: hm.HeldForTask,
             510: hm.TaskHoldsReleased,
+            591: vm.VolumeDeleted,
         },
         view=view.waiting,
         schema=2,

@@ -17,6 +17,8 @@ from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.known_runs import KnownRun as KnownRun
 from peloton.actors.host.known_runs import KnownSet as KnownSet
 from peloton.actors.host.secret_refs import SecretRef as SecretRef
+from peloton.actors.host.volume_messages import RemoveVolumes
+from peloton.actors.host.volume_messages import VolumeConfig as VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import RunOutcome
@@ -65,13 +67,13 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     asks: bool = False
     containers: tuple[Container, ...] = ()
     check: HealthCheck | None = None
+    secrets: tuple[SecretRef, ...] = ()
+    volume: VolumeConfig | None = None  # made with the grant, unless the host has it
 
     @property
     def once_started(self) -> RunSpec | None:
         """What a host keeps of it while the run goes on: how it is checked."""
         return None if self.check is None else RunSpec(self.resources, "", check=self.check)
-
-    secrets: tuple[SecretRef, ...] = ()
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -392,5 +394,6 @@ BACKEND_MESSAGES: dict[int, type] = {
     6: AddHost,
     7: RemoveHost,
     28: HealthNoted,
+    88: RemoveVolumes,
 }
 """Messages backends receive, by number, for backends that are reached through another daemon."""

@@ -63,6 +63,7 @@ from peloton.actors.host.ledger import (
     step,
 )
 from peloton.actors.host.state import Host, HostStates, lost_outcome
+from peloton.actors.host.volumes import removals
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send, counted
 
@@ -286,7 +287,8 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     if host.removed:
         return recheck_backend(host, m.RecheckBackend(), at)
     facts = (f.HostReachable(),) if host.state != HostStates.RECONCILING else ()
-    return Decision(facts=facts, sends=(list_runs(host, at),), because="backend is up")
+    sends = (list_runs(host, at), *removals(host, at))
+    return Decision(facts=facts, sends=sends, because="backend is up")
 
 
 def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:

@@ -18,6 +18,7 @@ from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import HOLDING, Ledger, LedgerRun, RunPhase, RunSet, by_crowd
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
+from peloton.actors.host.volume_folds import HostVolumes, fold_volumes
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLACK_TAKEN, End, RunOutcome
 from peloton.placement.conditions import HOST_POOL
@@ -28,6 +29,7 @@ SIGNS_MAX = 64
 """Signs of trouble that a host remembers."""
 JOBS_NAMED_MAX = 3
 """Jobs that are named as what a drain waits for."""
+replace = msgspec.structs.replace
 
 
 class HostStates(enum.IntEnum):
@@ -82,6 +84,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     task_holds: tuple[TaskHold, ...] = ()  # while there is one, others get nothing
     moving: str = ""  # the pool of hosts that it joins once it is down
     declared: int | None = None  # slack by its configuration, while measured slack is in `capacity`
+    volumes: HostVolumes = immutables.Map()  # by name; `used` counts their room
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -196,9 +199,6 @@ def waits_for_slice(some: RunSet | LedgerRun) -> bool:
     return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
 
 
-replace = msgspec.structs.replace
-
-
 def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
     if host is None:
         return Host(
@@ -268,6 +268,11 @@ def _devices_given(host: Host, fact: f.DevicesGiven) -> Host:
         with_them = functools.partial(replace, devices=devices)
         runs = runs.change(fact.crowd, Bits.of(member), run=fact.run, to=with_them)
     return replace(host, runs=runs)
+
+
+def _volumes(host: Host, fact: Any) -> Host:
+    have, used = fold_volumes(host.volumes, fact, used=host.used)
+    return replace(host, volumes=have, used=used, version=host.version + 1)
 
 
 def _counted(
@@ -441,10 +446,11 @@ def _lost(host: Host, fact: f.HostLost) -> Host:
 
 
 def _removed(host: Host, fact: f.HostRemoved) -> Host:
-    # A person gave the runs up, so if the host comes back any keeper may have its next ones.
+    # A person gave the runs up, so if it comes back any keeper may have its next ones.
     host = replace(_lost(host, f.HostLost(fact.reason)), removed=True)
     host = replace(host, keeper="", keeper_at="", maintenance=Maintenance.NONE, moving="")
-    return replace(host, trouble=(), quarantine=None)
+    host = replace(host, trouble=(), quarantine=None)
+    return _volumes(host, f.VolumesGone(tuple(sorted(host.volumes))))
 
 
 def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:
@@ -583,6 +589,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostMoving: _moving,
     f.SlackMeasured: _slack_measured,
     f.SlackTaken: _slack_taken,
+    **dict.fromkeys((f.VolumesGiven, f.VolumeDeleting, f.VolumesGone), _volumes),
 }
 
 

@@ -366,9 +366,28 @@ def _check_config(
             return _invalid(f"{field}.ports", text)
     if config.controller and instance != 0:
         return _invalid(f"{field}.controller", prefix + "only task 0 can be controller task")
+    wrong = _no_volume(spec) if config.volume is not None else ""
+    if wrong:
+        return _invalid(f"{field}.volume", prefix + wrong)
     for name, text in _of_another_type(spec, config).items():
         return _invalid(f"{field}.{name}", prefix + text)
     return None
+
+
+def _no_volume(spec: JobSpec) -> str:
+    """Why an instance of the job cannot have a volume; empty if it can."""
+    if spec.is_daemon or not spec.is_service:
+        return f"only a job of type {SERVICE} may have volumes"
+    return "a revocable job cannot have volumes" if spec.revocable else ""
+
+
+def resized(known: JobSpec, wanted: JobSpec) -> Refused | None:
+    """A volume keeps the size it was made with."""
+    before, after = known.default.volume, wanted.default.volume
+    if before is None or after is None or before.size_mb == after.size_mb:
+        return None
+    text = f"the volumes of the job have {before.size_mb} MB, and keep that size"
+    return _invalid(f"{DEFAULT}.volume", text)
 
 
 def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:

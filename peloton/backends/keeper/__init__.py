@@ -27,6 +27,7 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     secret_files  secrets of runs: files that go with the run
     ends       the reason of an end
     sandboxes  the folders of the runs; kept: which of them stay; removed: which were removed
+    volumes    the directories of volumes, which outlive runs
     calling    the daemon's side: reach it, start it
     wire       lines of JSON
 """

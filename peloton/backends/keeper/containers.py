@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from . import container_run, engine, processes
+from . import container_run, engine, processes, volumes
 from .accounts import Account
 from .disk import DISK, Disk, make_folder, read_file, replace_file
 from .engine import Place, RunUser
@@ -62,8 +62,13 @@ class Containers:
         account: Account | None = run.command.get("account")
         user = _user(run, account)
         place = f"{self._folder}/{sandbox}"
-        create = engine.create_arguments(run, Place(self.mark, place, ulimits()), user=user)
-        variables = engine.environment_file(run.command["environment"])
+        home = Place(self.mark, place, ulimits())
+        told = run.command["environment"]
+        if run.volume:
+            home = home._replace(volume=f"{self._folder}/{volumes.folder_of(run)}")
+            told = {volumes.VARIABLE: engine.volume_path(run), **told}
+        create = engine.create_arguments(run, home, user=user)
+        variables = engine.environment_file(told)
         opened: list[int] = []
         try:
             self._remember(run.container["engine"])

@@ -23,13 +23,23 @@ REST_FACTOR = 9.0
 """Nine tenths of the time nothing is measured."""
 
 
+def _of_sandbox(run: KeeperRun) -> float:
+    return float(run.limits["disk_mb"])
+
+
 class DiskUse:
-    """Measures the sandboxes, in turns. `path` gives that of a run."""
+    """Measures folders of runs, in turns. `path` gives that of a run, by its id, and `limit_mb`
+    how much may be in it: by default those of its sandbox."""
 
     def __init__(
-        self, path: Callable[[str], str], *, clock: Callable[[], float] = time.monotonic
+        self,
+        path: Callable[[str], str],
+        *,
+        limit_mb: Callable[[KeeperRun], float] = _of_sandbox,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
+        self._limit_mb = limit_mb
         self._clock = clock
         self._waiting: deque[str] = deque()
         self._batch: dict[str, str] = {}
@@ -83,5 +93,5 @@ class DiskUse:
             if run.over_limit or run.kill_requested:  # it is being killed already
                 continue
             used_mb = size / 1024
-            if used_mb > run.limits["disk_mb"]:
+            if used_mb > self._limit_mb(run):
                 yield run, used_mb

@@ -53,11 +53,13 @@ class RunUser(NamedTuple):
 
 class Place(NamedTuple):
     """Where a container is at home: the keeper's mark, the sandbox, and the keeper's own limits
-    (soft and hard, -1 for none), by the names that engines give them."""
+    (soft and hard, -1 for none), by the names that engines give them; and the directory of its
+    volume, if it has one."""
 
     mark: str
     sandbox: str
     ulimits: Mapping[str, tuple[int, int]]
+    volume: str = ""
 
 
 def container_of(sent: Any) -> Record:
@@ -102,6 +104,7 @@ def create_arguments(run: KeeperRun, place: Place, *, user: RunUser | None = Non
         "--log-driver=none",  # its output goes to the sandbox
         f"--env-file=/dev/fd/{ENVIRONMENT_FD}",
         f"--volume={place.sandbox}:{CONTAINER_SANDBOX}",
+        *([f"--volume={place.volume}:{volume_path(run)}"] if place.volume else []),
         f"--workdir={CONTAINER_SANDBOX}",
         *_secret_arguments(run),
         *(f"--ulimit={name}={low}:{high}" for name, (low, high) in place.ulimits.items()),
@@ -121,6 +124,12 @@ def _secret_arguments(run: KeeperRun) -> list[str]:
             raise ContainerRefused(f"an engine cannot mount a secret at {path!r}: it has a colon")
         found.append(f"--volume={file}:{place}:ro")
     return found
+
+
+def volume_path(run: KeeperRun) -> str:
+    """Where a container sees the volume of its run: a path that is not absolute begins at the
+    sandbox."""
+    return os.path.join(CONTAINER_SANDBOX, str(run.volume["path"]))
 
 
 def _user_arguments(user: RunUser | None) -> list[str]:

@@ -52,8 +52,7 @@ def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK
     runs.adopted = {run.run_id: run for run in alive}
     limits.recover(runs.adopted)
     for run in alive:
-        if run.limits.get("disk_mb"):
-            runs.disk_use.add(run.run_id)
+        runs.measure(run)
     runs.containers.sweep([run.run_id for run in alive])
     runs.pods.recover(memory.runs.values())
     service = Service(runs, settings, lock_fd=lock_fd, disk=disk)

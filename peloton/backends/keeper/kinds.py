@@ -51,14 +51,14 @@ class KeeperRun:
     died before that one. `pod`: name and kind of each container of one with several; then `pid` is
     that of their watcher (`pod_run.py`), and `ready_at` when all that run together had started.
     `checked`: its health may be checked by commands. `secrets` are its values until it starts: they
-    are in no record.
+    are in no record. `volume`: name, path and size of the volume that it has.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
         "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
-        "pod", "ready_at", "checked", "secrets",
+        "pod", "ready_at", "checked", "secrets", "volume",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -87,6 +87,7 @@ class KeeperRun:
         self.ready_at = 0.0
         self.checked = False
         self.secrets: tuple[Any, ...] = ()
+        self.volume: Record = {}
 
     @property
     def live(self) -> bool:
@@ -128,6 +129,7 @@ def launch_record(run: KeeperRun) -> Record:
     }  # fmt: skip
     more = {
         "limits": run.limits, "container": run.container, "pod": run.pod, "checked": run.checked,
+        "volume": run.volume,
     }  # fmt: skip
     return record | {name: value for name, value in more.items() if value}
 
@@ -185,6 +187,7 @@ class Memory:
             run.container = record.get("container", {})
             run.pod = record.get("pod", [])
             run.checked = record.get("checked", False)
+            run.volume = record.get("volume", {})
             self.runs[run.run_id] = run
         elif kind == "start":
             run = self.runs[record["run"]]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from . import processes
 from .accounts import Account
 from .kinds import KeeperRun, Record
+from .volumes import VARIABLE, folder_of
 
 _NONE: Mapping[str, str] = {}
 # Enough to find a shell, and no secret.
@@ -39,6 +40,7 @@ def program_of(
         **(account.environment if account is not None else {}),
         "MESOS_SANDBOX": f"{folder}/{sandbox}",
         **own,
+        **({VARIABLE: f"{folder}/{folder_of(run)}"} if run.volume else {}),
         **run.command["environment"],
         processes.RUN_MARK: run.run_id,
         processes.KEEPER_MARK: folder,

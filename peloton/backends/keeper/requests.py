@@ -14,6 +14,7 @@ from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
 from .pods import parts_of
 from .secret_files import RunSecret, path_problem
+from .volumes import volume_of
 
 
 class BadRequest(Exception):
@@ -35,8 +36,10 @@ def run_of(host: str, request: Record) -> KeeperRun:
         "arguments": [str(argument) for argument in request["arguments"]],
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
-    container, pod = request.get("container", {}), request.get("pod", {})
-    asked = (container or pod or request).get("limits")
+    volume = volume_of(request["volume"]) if "volume" in request else {}
+    within = request["volume"]["run"] if volume else request
+    container, pod = within.get("container", {}), within.get("pod", {})
+    asked = (container or pod or within).get("limits")
     limits = read_limits(asked) if asked is not None else {}
     if "as" in request:
         command["as"] = accounts.wanted_of(request["as"])
@@ -54,6 +57,7 @@ def run_of(host: str, request: Record) -> KeeperRun:
     if secrets.get("refusal"):
         outcome, reason, message = map(str, secrets["refusal"])
         command["refusal"] = RunExit(outcome, reason, message)
+    run.volume = volume
     return run
 
 
@@ -69,6 +73,8 @@ def _secret(sent: list[str]) -> RunSecret:
 def _memory_mb(request: Record) -> float:
     """Where a request must not be obeyed by keepers of earlier versions, the fields that they read
     have a text, which they refuse."""
+    if "volume" in request:
+        return amount_of(request["volume"]["memory_mb"])
     if request.get("secrets"):
         return amount_of(request["secrets"]["memory_mb"])
     for form in ("container", "pod"):

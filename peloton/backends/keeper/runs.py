@@ -30,6 +30,7 @@ from .programs import inherited, program_of
 from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
 from .secret_files import SecretFiles
+from .volumes import VolumeFolders, folder_of, limit_mb
 
 _NEEDED_ONCE = ("environment", "account", "parts")
 """Of a command: to start it, and never again."""
@@ -67,6 +68,8 @@ class Runs:
         self.sandboxes = boxes
         self.limits = limits or Limits(folder)
         self.disk_use = DiskUse(boxes.path)
+        self.volume_use = DiskUse(self._volume_path, limit_mb=limit_mb)
+        self._volumes = VolumeFolders(folder)
         self.containers = Containers(folder)
         self.pods = Pods(folder)
         self.secret_files = SecretFiles(folder, lambda: self.containers.mark)
@@ -168,9 +171,9 @@ class Runs:
     @property
     def helper_pids(self) -> tuple[int, ...]:
         """Children of the keeper that are no runs."""
-        measuring = self.disk_use.helper_pid, self.sandboxes.kept.helper_pid
-        helpers = (self.sandboxes.helper_pid, *measuring, self.containers.helper_pid)
-        return (*helpers, *self.checks.pids)
+        measuring = self.disk_use.helper_pid, self.volume_use.helper_pid
+        others = self.sandboxes.kept.helper_pid, self.containers.helper_pid
+        return (self.sandboxes.helper_pid, *measuring, *others, *self.checks.pids)
 
     @property
     def busy(self) -> bool:
@@ -252,6 +255,7 @@ class Runs:
             if "refusal" in run.command and run.end is None:
                 self._finish(run, run.command["refusal"])
             self._choose_account(run)
+            self._give_volume(run)
             if run.container:
                 self.containers.owned(run)
             run.recorded = True
@@ -270,6 +274,25 @@ class Runs:
             run.command["account"] = account
         except (AccountUnusable, OSError) as trouble:
             self._finish(run, RunExit(kinds.FAILED, kinds.NO_ACCOUNT, str(trouble)))
+
+    def _give_volume(self, run: KeeperRun) -> None:
+        """A run that is to have a volume is not started without it."""
+        if run.end is not None or not run.volume:
+            return
+        try:
+            self._volumes.give(run, self.sandboxes.path(run.run_id))
+        except OSError as trouble:
+            self._not_started(run, f"volume: {trouble}")
+
+    def _volume_path(self, run_id: str) -> str:
+        return folder_of(self.memory.runs[run_id])
+
+    def measure(self, run: KeeperRun) -> None:
+        """Look from now on at how much a run has written, where it is held to limits."""
+        if run.limits.get("disk_mb"):
+            self.disk_use.add(run.run_id)
+        if run.limits and run.volume:
+            self.volume_use.add(run.run_id)
 
     def _start(self, batch: list[KeeperRun]) -> None:
         """Spawn them, then record their pids. A keeper killed in between leaves processes that
@@ -320,8 +343,7 @@ class Runs:
         found = processes.stat(run.pid)
         run.birth = found.birth if found else 0
         self.by_pid[run.pid] = run
-        if run.limits.get("disk_mb"):
-            self.disk_use.add(run.run_id)
+        self.measure(run)
         if run.begun_at:
             self.events.append((run.host, kinds.started_event(run)))
         return True
@@ -381,6 +403,8 @@ class Runs:
                 self.sandboxes.helper_pid = 0
             elif dead.si_pid == self.disk_use.helper_pid:
                 self.disk_use.reaped()
+            elif dead.si_pid == self.volume_use.helper_pid:
+                self.volume_use.reaped()
             elif dead.si_pid == self.sandboxes.kept.helper_pid:
                 self.sandboxes.kept.reaped()
             elif dead.si_pid == self.containers.helper_pid:

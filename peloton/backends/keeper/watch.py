@@ -63,11 +63,14 @@ def _watch_memory(runs: Runs) -> None:
 
 
 def _watch_limits(runs: Runs) -> None:
-    """What the kernel killed a part of, and whose sandboxes are too large."""
+    """What the kernel killed a part of, and whose sandboxes or volumes are too large."""
     for run in runs.limits.check(runs.memory.runs):
         runs.kill_over_limit(run, run.over_limit, reason=run.over_reason)
     for run, used_mb in runs.disk_use.check(runs.memory.runs):
         message = f"the sandbox uses {used_mb:.0f} MB, its limit is {run.limits['disk_mb']:g} MB"
+        runs.kill_over_limit(run, message, reason=kinds.DISK_LIMIT)
+    for run, used_mb in runs.volume_use.check(runs.memory.runs):
+        message = f"the volume has {used_mb:.0f} MB, its size is {run.volume['mb']:g} MB"
         runs.kill_over_limit(run, message, reason=kinds.DISK_LIMIT)
 
 

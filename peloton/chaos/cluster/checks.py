@@ -158,8 +158,10 @@ def contents(index: Any) -> Any:
 
 
 def held_by(host: Host) -> Resources:
-    """The resources of all runs that hold any."""
+    """The resources of all runs that hold any, and the room of volumes."""
     used = Resources()
+    for name in sorted(host.volumes):
+        used = used + host.volumes[name].config.room
     for pod in sorted(host.runs):
         if host.runs[pod].phase in HOLDING:
             used = used + host.runs[pod].resources

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from peloton.actors.host.facts import DevicesGiven, RunsAccepted, RunsHeld
+from peloton.actors.host.facts import DevicesGiven, RunsAccepted, RunsHeld, VolumesGiven
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.resources import UNIT, Resources
@@ -51,6 +51,7 @@ class HostHoldings:
         self.devices: dict[int, str] = {}  # gpus by index
         self.declared = 0  # slack
         self.measured: int | None = None
+        self.volumes: dict[str, Resources] = {}  # their room, by name
 
     def hold(self, pod: str, fact: RunsAccepted | RunsHeld, *, ports: Sequence[int]) -> str:
         """A run is accepted. Returns what is wrong with that, or nothing."""
@@ -84,6 +85,22 @@ class HostHoldings:
         wanted = self.runs[pod].resources.gpu
         return "" if len(devices) * UNIT == wanted else f"{pod} {len(devices)} gpus for {wanted}"
 
+    def keep(self, fact: VolumesGiven) -> list[str]:
+        """Runs that were accepted have their volumes here; returns the names of those made now."""
+        names = [
+            f"{pod.rpartition('-')[0]}" for pod in names_of(fact.crowd, fact.members.raw, run=0)
+        ]
+        made = [name for name in names if name not in self.volumes]
+        for name in made:
+            self.volumes[name] = Resources(disk=fact.config.size_mb * UNIT)
+            self.used = self.used + self.volumes[name]
+        return made
+
+    def remove(self, volumes: Sequence[str]) -> None:
+        """The directories of these volumes are gone."""
+        for name in volumes:
+            self.used = self.used - self.volumes.pop(name)
+
     def free(self, pod: str) -> None:
         """A run has ended."""
         self.used = self.used - self.runs.pop(pod).resources
@@ -91,8 +108,10 @@ class HostHoldings:
         self.devices = {device: run for device, run in self.devices.items() if run != pod}
 
     def clear(self) -> None:
-        """All runs have ended."""
+        """All runs have ended; volumes stay."""
         self.runs, self.ports, self.devices, self.used = {}, {}, {}, Resources()
+        for room in self.volumes.values():
+            self.used = self.used + room
 
     def _wrong(self, fact: RunsAccepted | RunsHeld, ports: Sequence[int]) -> str:
         spec = fact.spec

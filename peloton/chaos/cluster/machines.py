@@ -14,6 +14,7 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import NamedRuns, by_crowd, names_of
+from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, over_text
 from peloton.actors.task.messages import End, RunOutcome
@@ -68,6 +69,7 @@ class Machines:
         self.ill = 0.0  # share of checked runs whose health check fails, at once or later
         self.unhealthy: dict[str, None] = {}  # every run whose check was told to fail for good
         self._health: dict[Key, SimulatedHealth] = {}  # what this owner of the host knows
+        self.volumes: dict[tuple[Key, str], list[str]] = {}  # by host and name: who has written
         self._events: list[tuple[float, int, str, RunOutcome | None]] = []
         self._count = 0
 
@@ -108,6 +110,9 @@ class Machines:
         elif isinstance(message, m.ForgetRuns):
             for run in message.runs:
                 self.ended.pop(run, None)
+        elif isinstance(message, RemoveVolumes):
+            self._remove(host, message.volumes)
+            return [machine_report(host, VolumesRemoved(message.volumes))]
         return []
 
     def due(self, now: float) -> list[Envelope]:
@@ -175,6 +180,9 @@ class Machines:
             self.gone.pop(start.run, None)
             assert self.started.setdefault(start.run, message.host) == message.host
             self.running[start.run] = MachineProcess(message.host, start.spec.resources)
+            if start.spec.volume is not None:
+                volume = start.run.rpartition("-")[0]
+                self.volumes.setdefault((message.host, volume), []).append(start.run)
             if message.host in self.spoiled:
                 self._at(start.run, NOT_BEGUN, at=now)
                 continue
@@ -210,6 +218,14 @@ class Machines:
             found = self._health[host] = SimulatedHealth(self.ill, _chance)
         found.ill = self.ill
         return found
+
+    def _remove(self, host: Key, volumes: tuple[str, ...]) -> None:
+        for volume in volumes:
+            assert not any(run.rpartition("-")[0] == volume for run in self._runs_of(host))
+            self.volumes.pop((host, volume), None)
+
+    def _runs_of(self, host: Key) -> list[str]:
+        return [run for run, process in self.running.items() if process.host == host]
 
     def _list(self, message: m.ListRuns) -> m.RunsListed:
         """What was asked for as sets is listed as sets, all else by name, as real backends do."""

@@ -16,6 +16,7 @@ released by turns. So what concerns two shards is checked once all were applied 
     R10  every launched run has a charge as long as it is intended; no pool over its limit
     R11  a deleted instance has no charge left
     R13  nothing happens to a run after its end
+    R36  the volume of an instance is on one host
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import names_of
 from peloton.actors.job import facts as jf
+from peloton.actors.job.slice import facts as sf
 from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf
@@ -66,6 +68,7 @@ class ShadowLedger:
         """Requests with an effect, since the entity was last created."""
         self.requests_refused: dict[tuple[Key, str], None] = {}
         self.requests_ever: dict[tuple[Key, str], None] = {}
+        self.volumes: dict[str, Key] = {}  # by name: where it was made
         self._capacity: dict[Key, Resources] = {}  # of the cluster, by inventory
         self._machines = machines
         self._started = 0
@@ -254,6 +257,25 @@ class ShadowLedger:
         if wrong := self.hosts[entry.key].give(fact):
             raise Contradiction(f"R9 {entry.key} gives {wrong}")
 
+    def lost_for_good(self, entry: Entry, fact: hf.HostRemoved) -> None:
+        """A host is given up with all that it has."""
+        host = self.hosts[entry.key]
+        host.remove([*host.volumes])
+        host.clear()
+
+    def volumes_given(self, entry: Entry, fact: hf.VolumesGiven) -> None:
+        """Instances have their volumes on this host; R36 on no other, unless they left it."""
+        for name in self.hosts[entry.key].keep(fact):
+            home = self.volumes.setdefault(name, entry.key)
+            if home != entry.key:
+                raise Contradiction(f"R36 {entry.key} makes the volume {name}, which {home} has")
+
+    def volumes_left(self, entry: Entry, fact: sf.VolumeHomesLeft) -> None:
+        """Instances are to have volumes anywhere: theirs were never made, or are to be deleted."""
+        crowd = Key("task" + entry.key[len("slice") :])
+        for pod in names_of(crowd, fact.members.raw, run=0):
+            self.volumes.pop(pod.rpartition("-")[0], None)
+
     def stopped(self, entry: Entry, fact: hf.ProcessesEnded | hf.SetEnded) -> None:
         """Runs ended, each once."""
         host = self.hosts[entry.key]
@@ -419,7 +441,9 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     hf.ProcessesEnded: ShadowLedger.stopped,
     hf.SetEnded: ShadowLedger.stopped,
     hf.HostLost: lambda ledger, entry, _: ledger.hosts[entry.key].clear(),
-    hf.HostRemoved: lambda ledger, entry, _: ledger.hosts[entry.key].clear(),
+    hf.HostRemoved: ShadowLedger.lost_for_good,
+    hf.VolumesGiven: ShadowLedger.volumes_given,
+    hf.VolumesGone: lambda ledger, entry, fact: ledger.hosts[entry.key].remove(fact.volumes),
     hf.RunsForgotten: ShadowLedger.dropped,
     hf.SetForgotten: ShadowLedger.dropped,
     pf.PoolCreated: ShadowLedger.pool,
@@ -433,6 +457,7 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     lf.LotParked: ShadowLedger.left,
     jf.JobMade: ShadowLedger.make,
     jf.JobForgotten: ShadowLedger.unmake,
+    sf.VolumeHomesLeft: ShadowLedger.volumes_left,
     RequestAnswered: ShadowLedger.request,
 }
 NOT_APPLIED = (
@@ -449,7 +474,7 @@ NOT_APPLIED = (
     tf.AdmissionRequested, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskUnschedulable,
     tf.AdmissionGranted, tf.AdmissionQueued, tf.TaskThrottled, tf.EventsDropped, tf.RunLimitSet,
     tf.GangJoined, lf.LotGangSet, hf.SlackTaken, tf.AdmissionParking, tf.AdmissionParked,
-    tf.RenewalOrdered, tf.TaskRenewed,
+    tf.RenewalOrdered, tf.TaskRenewed, hf.VolumeDeleting,
     jf.WorkflowBegun, jf.WorkflowMoved, jf.WorkflowUndone, jf.LeavesRaised, jf.OpaqueChanged,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""

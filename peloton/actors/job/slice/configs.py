@@ -109,7 +109,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         pool=opening.pool,
         resources=resources,
         priority=opening.priority,
-        preemptible=may_go or resources.slack > 0,
+        preemptible=(may_go and config.volume is None) or resources.slack > 0,
         revocable=opening.revocable,
         controller=config.controller,
         gang=gang,
@@ -136,6 +136,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         asks=opening.service,
         containers=config.containers,
         secrets=config.secrets,
+        volume=config.volume,
     )
     shape = Shape(
         resources=resources,
@@ -161,7 +162,7 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
         max_running_s=run_limit(config, opening.max_running_s),
         together=gang and opening.gang_together,
         ends_with_slack=opening.revocable and bool(config.kill_on_preempt),
-        stays=opening.hosts_of is not None,
+        stays=opening.hosts_of is not None or config.volume is not None,
         checked=config.check is not None,
     )
 

@@ -47,6 +47,8 @@ from peloton.actors.job.slice.placing import (
 from peloton.actors.job.slice.renewing import begun_rollout, told_at_once
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
+from peloton.actors.job.slice.volume_homes import leave, left_already
+from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
     LEVEL_DROPPED_EVENTS,
@@ -368,6 +370,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     AskToEnd: sparing.ends_asked,
     RestartIfSpared: sparing.restart,
     WishToSpare: sparing.wish,
+    LeaveVolume: leave,
     HostsTold: hosts_found,
 }
 
@@ -392,5 +395,6 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     AskToEnd: _nothing,
     RestartIfSpared: sparing.no_member,
     WishToSpare: _nothing,
+    LeaveVolume: left_already,
     HostsTold: not_followed,
 }

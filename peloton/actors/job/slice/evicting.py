@@ -252,7 +252,7 @@ def _on_hosts(running: list[int], hosts: tuple[Key, ...], at: At) -> list[int]:
 def _running(slice_: Slice, at: At) -> int:
     """The members that may be ended; of a service, those that have not just been told to end.
 
-    What must never be preempted, as tasks that have a volume, is to be left out here.
+    Tasks that have volumes are of lots that pools ask for nothing.
     """
     running: int = at.index.where(_runs)
     if slice_.spared:

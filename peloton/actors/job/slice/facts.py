@@ -194,6 +194,19 @@ class HomesLeft(Fact, frozen=True, gc=False, array_like=True):
     members: Bits
 
 
+class VolumeHomesGiven(Fact, frozen=True, gc=False, array_like=True):
+    """These members are launched where they have volumes, or are to have them from now on."""
+
+    members: Bits
+    hosts: tuple[Key, ...]
+
+
+class VolumeHomesLeft(Fact, frozen=True, gc=False, array_like=True):
+    """The volumes of these members were never made, or are to be deleted."""
+
+    members: Bits
+
+
 FACTS: dict[int, type] = {
     1: SliceOpened,
     2: SliceGoalSet,
@@ -218,4 +231,6 @@ FACTS: dict[int, type] = {
     76: HostsMissed,
     77: HomesGiven,
     78: HomesLeft,
+    99: VolumeHomesGiven,
+    100: VolumeHomesLeft,
 }

@@ -8,12 +8,13 @@ else: its tasks pursue their own goals.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from peloton.actors.job.slice.availability import reviving, unborn
+from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.evicting import spared_step
 from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
 from peloton.actors.job.slice.following import home_step
@@ -28,9 +29,10 @@ from peloton.actors.job.slice.messages import SliceGone
 from peloton.actors.job.slice.renewing import rollout_step
 from peloton.actors.job.slice.sparing import ends_step, wish_step
 from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.job.slice.volume_homes import wishes_by_home
 from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
 from peloton.actors.task.state import ENDED, Admission, Task, waits_for_gang
-from peloton.placement.messages import PLACER_ANY, Wish
+from peloton.placement.messages import PLACER_ANY, Shape, Wish
 from peloton.runtime.vocabulary import (
     SETTLED,
     WAITING,
@@ -126,16 +128,28 @@ def _wishes(slice_: Slice, fresh: Bits, *, at: At, notes: WishNotes) -> list[Sen
     """One wish for the members of each shape."""
     avoid = tuple(host for host, until in notes.avoid if until > at.now)
     sends: list[Send] = []
-    for row, members in by_shape(slice_, fresh, at):
+    for row, shape, members, hosts in _groups(slice_, fresh, at):
         number, priority = notes.number + len(sends) + 1, row.lot_shape.priority
         wish_ = Wish(
-            at.key, number, members, row.shape, notes.refused, priority, keeps=True, avoid=avoid
+            at.key, number, members, shape, notes.refused, priority, keeps=True, avoid=avoid
         )
-        if slice_.homes is not None:
-            hosts = tuple(slice_.homes.hosts[member] for member in members)
+        if hosts:
             wish_ = msgspec.structs.replace(wish_, avoid=(), hosts=hosts)
         sends.append(Send(PLACER_ANY, wish_))
     return sends
+
+
+def _groups(
+    slice_: Slice, fresh: Bits, at: At
+) -> Iterable[tuple[SpecRow, Shape, Bits, tuple[Key, ...]]]:
+    """Members that may be wished for together; with the host of each, where it has but one."""
+    if slice_.volumes is not None:
+        return wishes_by_home(slice_.volumes, fresh, specs=slice_.specs, at=at)
+    homes = slice_.homes.hosts if slice_.homes is not None else None
+    return [
+        (row, row.shape, some, tuple(homes[one] for one in some) if homes is not None else ())
+        for row, some in by_shape(slice_, fresh, at)
+    ]
 
 
 def unended(slice_: Slice, index: Any) -> Bits:

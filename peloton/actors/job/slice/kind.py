@@ -32,6 +32,8 @@ from peloton.actors.job.slice.facts import (
     RunsLimited,
     SliceGrown,
     SpareWished,
+    VolumeHomesGiven,
+    VolumeHomesLeft,
 )
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.following import asked_of_inventory
@@ -40,6 +42,13 @@ from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_wit
 from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import get_rollout, list_instances, report
+from peloton.actors.job.slice.volume_homes import list_homes
+from peloton.actors.job.slice.volume_messages import (
+    LeaveVolume,
+    ListVolumeHomes,
+    VolumeHomesListed,
+    VolumeLeft,
+)
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
@@ -56,7 +65,19 @@ INSPECT: Mapping[type, Callable[..., Any]] = {
     m.ListInstances: list_instances,
     m.FindInstances: find_instances,
     GetRollout: get_rollout,
+    ListVolumeHomes: list_homes,
 }
+QUERIES = {501: m.ListInstances, 502: m.FindInstances, 513: GetRollout, 583: ListVolumeHomes}
+ANSWERS: Mapping[int, type] = {
+    501: m.InstanceView,
+    502: m.InstancesFound,
+    503: m.InstanceEventsDropped,
+    504: MemberRestarted,
+    514: RolloutView,
+    585: VolumeHomesListed,
+    586: VolumeLeft,
+}
+LOOKUP = frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.DropInstanceRunEvents, LeaveVolume))
 FOLLOWED_KEPT_MAX = 16_384
 """Slices whose crowd's key is kept: each turn of a slice asks for it several times."""
 
@@ -105,15 +126,9 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         final=is_final,
         recall_s=recall_with(policy),
         inspect=INSPECT,
-        queries={501: m.ListInstances, 502: m.FindInstances, 513: GetRollout},
-        answers={
-            501: m.InstanceView,
-            502: m.InstancesFound,
-            503: m.InstanceEventsDropped,
-            504: MemberRestarted,
-            514: RolloutView,
-        },
-        lookup=frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.DropInstanceRunEvents)),
+        queries=QUERIES,
+        answers=ANSWERS,
+        lookup=LOOKUP,
         fresh=_fresh,
         since={
             **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
@@ -129,6 +144,9 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
                 LEVEL_SERVICES,
             ),
             **dict.fromkeys((HostsSeen, HostsMissed, HomesGiven, HomesLeft), LEVEL_SERVICES),
+            **dict.fromkeys(
+                (VolumeHomesGiven, VolumeHomesLeft, VolumeHomesListed, VolumeLeft), LEVEL_SERVICES
+            ),
         },
     )
 

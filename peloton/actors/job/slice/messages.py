@@ -22,6 +22,7 @@ from peloton.actors.job.slice.task_config import Command as Command
 from peloton.actors.job.slice.task_config import Override as Override
 from peloton.actors.job.slice.task_config import TaskConfig as TaskConfig
 from peloton.actors.job.slice.task_config import effective as effective
+from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
@@ -295,6 +296,7 @@ MESSAGES: dict[int, type] = {
     70: HostsTold,
     80: AskLeavers,
     81: ProveGang,
+    92: LeaveVolume,
 }
 
 

@@ -20,10 +20,11 @@ from peloton.actors.job.slice.looks import (
     ready_for_host,
 )
 from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.job.slice.volume_homes import launched_at, may_go_there, refused_at
 from peloton.actors.task.messages import AssignHosts, MarkUnschedulable, crowd_key
 from peloton.actors.task.state import Task
 from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
-from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
 
 REFUSED_KEPT_MAX = 16
 """Hosts whose last refusals are remembered."""
@@ -40,6 +41,8 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
         members -= slice_.forming  # it may form anew since
     if slice_.homes is not None:
         members = members & at_home(slice_.homes, message)
+    elif slice_.volumes is not None:
+        members = members & may_go_there(slice_.volumes, message)
     wanted = members & Bits(at.index.where(ready_for_host))
     unschedulable = members & Bits(at.index.where(_is_unschedulable))
     # They stay in `wished` until they launch, or are to be admitted again: else this very turn
@@ -52,9 +55,13 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
     )
     if slice_.homes is not None:
         after = launched(after, members)
-    sends = _clear_unschedulable(slice_, unschedulable)
+    sends, facts = _clear_unschedulable(slice_, unschedulable), tuple[Fact, ...]()
     if wanted:
         hosts = tuple(_hosts_of(message, wanted))
+        if slice_.volumes is not None:
+            facts = launched_at(
+                slice_.volumes, [*zip(wanted, hosts, strict=True)], specs=slice_.specs, at=at
+            )
         sends = (*sends, Send(crowd_of(slice_), AssignHosts(message.shares), wanted, hosts))
     unused = message.members - wanted
     if unused:
@@ -63,7 +70,7 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
         wants = Bits(at.index.where(looks_for_host)) - unschedulable
         sends = (*sends, Send(SENDER, Declined(at.key, wants, hosts, message.shape)))
     because = "" if wanted or unschedulable else "none of them waits for a host any more"
-    return Decision(sends=sends, because=because, notes=None if after == notes else after)
+    return Decision(facts, sends, because=because, notes=None if after == notes else after)
 
 
 def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
@@ -151,7 +158,8 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
             resting=notes.resting | members,
             retry_at=max(notes.retry_at, at.now + REFUSED_REST_S),
         )
-    return Decision(because=message.reason, notes=after)
+    facts = refused_at(slice_.volumes, members) if slice_.volumes is not None else ()
+    return Decision(facts, because=message.reason, notes=after)
 
 
 def avoid_host(slice_: Slice, message: m.RunNotStarted, at: At) -> Decision:

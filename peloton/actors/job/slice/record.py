@@ -11,6 +11,7 @@ from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.homes import Homes
 from peloton.actors.job.slice.messages import StartsUsed
 from peloton.actors.job.slice.rollout_messages import RolloutStep
+from peloton.actors.job.slice.volume_homes import VolumeHomes
 from peloton.actors.respool.lot.messages import GangTerms
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.vocabulary import Bits, Key, Value
@@ -65,6 +66,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     gone: Bits = Bits()  # of `count` members, those that were removed, or dropped
     past: int = 0  # no run or ticket of a removed member had a higher number
     steps: tuple[RolloutStep, ...] = ()  # of the last rollouts
+    volumes: VolumeHomes | None = None  # where any config has a volume
 
     @property
     def members(self) -> Bits:

@@ -23,6 +23,7 @@ from peloton.actors.job.slice.record import AskedEnds as AskedEnds
 from peloton.actors.job.slice.record import Eviction as Eviction
 from peloton.actors.job.slice.record import Slice as Slice
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, StepStates
+from peloton.actors.job.slice.volume_homes import VOLUME_EVOLVE, VolumeHomes
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import TaskGoals
 from peloton.placement.messages import HostSummary
@@ -99,7 +100,7 @@ def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
     if fact.opening.hosts_of is not None:
         return msgspec.structs.replace(slice_, homes=Homes(fact.opening.hosts_of))
     if not fact.opening.gang:
-        return slice_
+        return _with_volumes(slice_) if fact.opening.service else slice_
     lots: dict[Key, Bits] = {}
     for row, some in zip(rows, members, strict=True):
         if row.lot_shape.gang:
@@ -129,12 +130,13 @@ def _grown(slice_: Slice, fact: f.SliceGrown) -> Slice:
         lots_made=slice_.lots_made,
     )
     closed = slice_.closed or (Bits(),) * len(slice_.specs)
-    return msgspec.structs.replace(
+    grown = msgspec.structs.replace(
         slice_,
         count=fact.opening.count,
         specs=(*slice_.specs, *rows),
         closed=(*closed, *members),
     )
+    return _with_volumes(grown) if fact.opening.service else grown
 
 
 def _limited(slice_: Slice, fact: f.RunsLimited) -> Slice:
@@ -247,7 +249,7 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         homes=_homes_for(slice_, fact),
         gone=(slice_.gone | fact.dropped) - fact.added,
     )
-    return _without_gone(_with_free_down(after))
+    return _without_gone(_with_volumes(_with_free_down(after)))
 
 
 def _with_free_down(slice_: Slice) -> Slice:
@@ -351,6 +353,18 @@ def _homes(slice_: Slice, fact: Any) -> Slice:
     return msgspec.structs.replace(slice_, homes=homes, closed=closed if any(closed) else ())
 
 
+def _volumes(slice_: Slice, fact: Any) -> Slice:
+    assert slice_.volumes is not None
+    return msgspec.structs.replace(slice_, volumes=VOLUME_EVOLVE[type(fact)](slice_.volumes, fact))
+
+
+def _with_volumes(slice_: Slice) -> Slice:
+    """The slice as one that remembers homes, if any of its configs has a volume."""
+    if slice_.volumes is not None or not any(row.config.volume for row in slice_.specs):
+        return slice_
+    return msgspec.structs.replace(slice_, volumes=VolumeHomes())
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.SliceOpened: _opened,
     f.SliceGoalSet: _goal,
@@ -374,4 +388,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.MembersSettled: _settled,
     f.MembersRemoved: _removed,
     **dict.fromkeys(HOMES_EVOLVE, _homes),
+    **dict.fromkeys(VOLUME_EVOLVE, _volumes),
 }

@@ -31,6 +31,7 @@ from peloton.actors.job.spec import (
     check_service,
     check_slack,
     check_spec,
+    resized,
 )
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
@@ -249,7 +250,8 @@ def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override], level: int) 
             text = f"peloton.{name}: it holds from the creation of a job on"
             return Refused(INVALID, text, "config.labels")
     return (
-        check_spec(spec)
+        resized(known, spec)
+        or check_spec(spec)
         or check_instances(spec, given, own=len(given))
         or check_slack(spec, given, level=level)
     )

@@ -1,0 +1,93 @@
+"""The volumes of a host: who gets one, and when one is removed.
+
+A host makes a volume with the first grant of a run that is to have it, and it then takes room of
+the host whether a run has it or not. It is removed only by an order, and only while no run has it;
+until the backend has said so, its room is not free and nobody gets it. Where an instance runs is
+for its slice to choose: a host that has not its volume makes an empty one.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host import facts as f
+from peloton.actors.host import messages as m
+from peloton.actors.host import volume_messages as vm
+from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.state import Host, HostStates
+from peloton.actors.resources import Resources
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Send
+
+BEING_DELETED = "its volume is being deleted on the host"
+
+
+def with_volumes(
+    host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, room: Resources
+) -> tuple[int, str]:
+    """For how many of the members, the lowest, there is room, and why not for more.
+
+    One whose volume is here needs room for its run alone.
+    """
+    assert spec.volume is not None
+    for count, member in enumerate(members):
+        known = host.volumes.get(vm.volume_name(crowd, member))
+        need = spec.resources if known is not None else spec.resources + spec.volume.room
+        if known is not None and known.deleting:
+            return count, BEING_DELETED
+        if not need.within(room):
+            return count, "insufficient resources on the host: " + ", ".join(need.short_of(room))
+        room = room - need
+    return len(members), ""
+
+
+def volumes_given(
+    host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, at: At
+) -> tuple[Fact, ...]:
+    """What is to be journaled of the volumes of members that are accepted now."""
+    if spec.volume is None or not members:
+        return ()
+    known = (host.volumes.get(vm.volume_name(crowd, member)) for member in members)
+    if all(one is not None and one.config.path == spec.volume.path for one in known):
+        return ()
+    return (f.VolumesGiven(crowd, members, spec.volume, at.now),)
+
+
+def delete(host: Host, message: vm.DeleteVolume, at: At) -> Decision:
+    """Remove a volume, unless a run has it; a repeat is answered in the same way."""
+    known = host.volumes.get(message.volume)
+    if known is None:
+        return no_volume(message, at)
+    if _is_held(host, known):
+        text = f"a run on {at.key.partition('/')[2]} has the volume {message.volume}"
+        return Decision(reply=Refused(vm.VOLUME_HELD, text, "id", again=True), because=text)
+    facts = () if known.deleting else (f.VolumeDeleting(message.volume),)
+    order = vm.RemoveVolumes(at.key, at.epoch, (message.volume,))
+    reply = vm.VolumeDeleted(message.volume)
+    return Decision(facts, (Send(host.backend, order),), reply, because="the volume is deleted")
+
+
+def _is_held(host: Host, volume: vm.HostVolume) -> bool:
+    return any(
+        some.phase in HOLDING and volume.member in some.members
+        for some in host.runs.grouped.get(volume.crowd, ())
+    )
+
+
+def no_volume(message: vm.DeleteVolume, at: At) -> Decision:
+    """There is nothing to remove."""
+    text = f"no such volume: {message.volume}"
+    return Decision(reply=Refused(vm.NO_VOLUME, text, "id", again=True), because=text)
+
+
+def removed(host: Host, message: vm.VolumesRemoved, at: At) -> Decision:
+    """The backend has removed directories; what it says of other volumes is old."""
+    gone = tuple(
+        name for name in message.volumes if name in host.volumes and host.volumes[name].deleting
+    )
+    return Decision(facts=(f.VolumesGone(gone),) if gone else ())
+
+
+def removals(host: Host, at: At) -> tuple[Send, ...]:
+    """Orders for the backend that it may not have received."""
+    if not host.volumes or host.state == HostStates.UNREACHABLE:
+        return ()
+    names = tuple(sorted(name for name, one in host.volumes.items() if one.deleting))
+    return (Send(host.backend, vm.RemoveVolumes(at.key, at.epoch, names)),) if names else ()

@@ -1,0 +1,135 @@
+"""Where the volumes of a slice's members are, and what follows for their hosts.
+
+A member that is launched to have a volume has its home there from then on, and is placed nowhere
+else: it waits for that host. Only where its first launch is refused, so that no volume was made,
+or once its volume is deleted, it may have another home. What a host has is for the host to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import immutables
+import msgspec
+
+from peloton.actors.job.slice import facts as f
+from peloton.actors.job.slice.configs import SpecRow
+from peloton.actors.job.slice.volume_messages import (
+    LeaveVolume,
+    ListVolumeHomes,
+    VolumeHomesListed,
+    VolumeLeft,
+)
+from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.state import ENDED, Task
+from peloton.placement.messages import Placed, Shape
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Value
+
+VOLUME_HELD = "VOLUME_HELD"
+"""The code of its refusal: the same as that of a host."""
+STOP_FIRST = "the instance is to run: stop it first, then delete its volume"
+
+
+class VolumeHomes(Value, frozen=True, gc=False, array_like=True):
+    """The hosts of members with volumes. `fresh`: of these, those launched there only once yet."""
+
+    hosts: immutables.Map[int, Key] = immutables.Map()
+    fresh: Bits = Bits()
+
+
+def _given(homes: VolumeHomes, fact: f.VolumeHomesGiven) -> VolumeHomes:
+    pairs = dict(zip(fact.members, fact.hosts, strict=True))
+    again = Bits.of(*(member for member in pairs if member in homes.hosts))
+    return VolumeHomes(homes.hosts.update(pairs), (homes.fresh | fact.members) - again)
+
+
+def _left(homes: VolumeHomes, fact: f.VolumeHomesLeft) -> VolumeHomes:
+    hosts = homes.hosts
+    for member in fact.members:
+        hosts = hosts.delete(member)
+    return VolumeHomes(hosts, homes.fresh - fact.members)
+
+
+VOLUME_EVOLVE: Mapping[type, Callable[[Any, Any], VolumeHomes]] = {
+    f.VolumeHomesGiven: _given,
+    f.VolumeHomesLeft: _left,
+}
+"""Of a slice's facts, those of its volumes."""
+
+
+def may_go_there(homes: VolumeHomes, message: Placed) -> Bits:
+    """The members for which another host than their home is not proposed."""
+    pairs = zip(message.members, message.hosts, strict=True)
+    return Bits.of(*(member for member, host in pairs if homes.hosts.get(member, host) == host))
+
+
+def launched_at(
+    homes: VolumeHomes, placed: Sequence[tuple[int, Key]], *, specs: tuple[SpecRow, ...], at: At
+) -> tuple[Fact, ...]:
+    """What is to be journaled when these members are launched, each on this host."""
+    read = at.index.columns.read
+    some = {
+        member: host
+        for member, host in placed
+        if specs[read("spec", member) or 0].config.volume is not None
+        and (member not in homes.hosts or member in homes.fresh)
+    }
+    if not some:
+        return ()
+    return (f.VolumeHomesGiven(Bits.of(*some), tuple(some.values())),)
+
+
+def refused_at(homes: VolumeHomes, members: Bits) -> tuple[Fact, ...]:
+    """What is to be journaled when hosts have refused these members: no volume was made."""
+    left = members & homes.fresh
+    return (f.VolumeHomesLeft(left),) if left else ()
+
+
+def wishes_by_home(
+    homes: VolumeHomes, fresh: Bits, *, specs: tuple[SpecRow, ...], at: At
+) -> Iterator[tuple[SpecRow, Shape, Bits, tuple[Key, ...]]]:
+    """Members that wish for hosts, by row: those with homes, which they name, and the others, who
+    need room for their volumes besides."""
+    for spec, raw in at.index.columns.groups("spec", fresh.raw):
+        row, members = specs[spec or 0], Bits(raw)
+        volume = row.config.volume
+        if volume is None:
+            yield row, row.shape, members, ()
+            continue
+        home = Bits.of(*(member for member in members if member in homes.hosts))
+        if home:
+            yield row, row.shape, home, tuple(homes.hosts[member] for member in home)
+        if members - home:
+            room = row.shape.resources + volume.room
+            yield row, msgspec.structs.replace(row.shape, resources=room), members - home, ()
+
+
+def leave(slice_: Any, message: LeaveVolume, at: At) -> Decision:
+    """Forget where the volume of a member is, unless it is to run; a repeat finds nothing left."""
+    homes: VolumeHomes | None = slice_.volumes
+    host = homes.hosts.get(message.member) if homes is not None else None
+    if host is None:
+        return Decision(reply=VolumeLeft(Key("")), because="no volume is known")
+    member = Bits.of(message.member)
+    runs = at.index.where(_is_to_run) if at.index is not None else 0
+    if member & (Bits(runs) | slice_.held):
+        return Decision(reply=Refused(VOLUME_HELD, STOP_FIRST, "id", again=True))
+    return Decision(facts=(f.VolumeHomesLeft(member),), reply=VolumeLeft(host))
+
+
+def left_already(message: LeaveVolume, at: At) -> Decision:
+    """The slice is deleted; the host has the volume until somebody deletes it there."""
+    return Decision(reply=VolumeLeft(Key("")), because="no such slice")
+
+
+def list_homes(slice_: Any, query: ListVolumeHomes, at: At) -> VolumeHomesListed:
+    """The hosts with volumes of its members."""
+    homes: VolumeHomes | None = slice_.volumes
+    known = homes.hosts.values() if homes is not None else ()
+    return VolumeHomesListed(tuple(sorted(dict.fromkeys(known))))
+
+
+def _is_to_run(task: Task) -> bool:
+    wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+    return wanted or task.again or task.state not in ENDED

@@ -1,0 +1,78 @@
+"""The directories of volumes: `volumes/HOST/NAME` in the keeper's folder, outside of all sandboxes.
+
+Turns what a request says of a volume into a directory of the run's account, and a link to it below
+its sandbox. A directory outlives every run that has it, and the keeper. It must never remove one:
+the daemon does, on the order of the host, once no run has it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Any
+
+from .accounts import Account
+from .disk import DISK, Disk, make_folder, sync_folder
+from .kinds import KeeperRun, Record
+
+FOLDER = "volumes"
+VARIABLE = "PELOTON_VOLUME"
+"""Tells a task where its volume is."""
+_NAME = re.compile(r"[A-Za-z0-9%][A-Za-z0-9%._-]{0,250}/[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_PARTS = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def volume_of(sent: Any) -> Record:
+    """What a request says of a volume, checked. Raises ValueError, LookupError, TypeError."""
+    name, path, mb = str(sent["name"]), str(sent["path"]), float(sent["mb"])
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"not the name of a volume: {name!r}")
+    parts = [part for part in path.split("/") if part]
+    if not parts or not all(map(_PARTS.fullmatch, parts)) or {*parts} & {".", ".."}:
+        raise ValueError(f"not the path of a volume: {path!r}")
+    return {"name": name, "path": path, "mb": mb}
+
+
+def folder_of(run: KeeperRun) -> str:
+    """The directory of its volume, within the keeper's folder."""
+    return f"{FOLDER}/{run.volume['name']}"
+
+
+def limit_mb(run: KeeperRun) -> float:
+    """How much the volume of a run may hold."""
+    return float(run.volume["mb"])
+
+
+class VolumeFolders:
+    """Of one keeper."""
+
+    def __init__(self, folder: str, disk: Disk = DISK) -> None:
+        self._folder = folder
+        self._disk = disk
+
+    def give(self, run: KeeperRun, sandbox: str) -> None:
+        """Make the directory, unless it is there, and let the run find it. Raises OSError."""
+        account: Account | None = run.command.get("account")
+        host = os.path.dirname(folder_of(run))
+        for above, within in ((FOLDER, "."), (host, FOLDER)):
+            if make_folder(above, self._disk):
+                sync_folder(within, self._disk)
+            if account is not None and not self._disk.stat(above).st_mode & stat.S_IXOTH:
+                self._disk.chmod(above, 0o711)
+        if make_folder(folder_of(run), self._disk):
+            sync_folder(host, self._disk)
+        if account is not None:  # nobody else may write into the folder above, or replace it
+            os.chown(folder_of(run), account.uid, account.gid, follow_symlinks=False)
+        if not run.container:
+            self._link(run, sandbox, account=account)
+
+    def _link(self, run: KeeperRun, sandbox: str, *, account: Account | None) -> None:
+        """Below the sandbox, which is not given away yet."""
+        *parts, last = (part for part in run.volume["path"].split("/") if part)
+        for part in parts:
+            sandbox = f"{sandbox}/{part}"
+            make_folder(sandbox, self._disk)
+            if account is not None:
+                os.chown(sandbox, account.uid, account.gid, follow_symlinks=False)
+        os.symlink(f"{self._folder}/{folder_of(run)}", f"{sandbox}/{last}")

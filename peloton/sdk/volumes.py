@@ -1,0 +1,37 @@
+"""The volumes of services: listed, shown, deleted.
+
+Must not delete anything that the cluster refuses to delete.
+"""
+
+from __future__ import annotations
+
+from peloton.api.v0.volume import volume_pb2
+from peloton.api.v0.volume.svc import volume_svc_pb2 as svc
+from peloton.api.v0.volume.svc import volume_svc_pb2_grpc
+from peloton.sdk.wire import ONCE, READ, RpcName, Wire
+
+
+def _rpc(name: str) -> RpcName:
+    return RpcName("jobmgr", volume_svc_pb2_grpc.VolumeServiceStub, name)
+
+
+class VolumeCalls:
+    """The calls."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def of_job(self, job: str) -> svc.ListVolumesResponse:
+        """The volumes of a job, also of one that was deleted, by their names."""
+        request = svc.ListVolumesRequest(jobId={"value": job})
+        return self._wire.call(_rpc("ListVolumes"), request, how=READ)
+
+    def get(self, volume: str) -> volume_pb2.PersistentVolumeInfo:
+        """One volume."""
+        request = svc.GetVolumeRequest(id={"value": volume})
+        return self._wire.call(_rpc("GetVolume"), request, how=READ).result
+
+    def delete(self, volume: str) -> svc.DeleteVolumeResponse:
+        """Remove a volume for ever, with what is in it."""
+        request = svc.DeleteVolumeRequest(id={"value": volume})
+        return self._wire.call(_rpc("DeleteVolume"), request, how=ONCE)

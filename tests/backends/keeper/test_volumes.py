@@ -1,0 +1,144 @@
+"""Volumes of real runs: directories beside the sandboxes, which outlive runs and keepers.
+
+Must not wait for a time to pass, but for words, with a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from peloton.actors.host import messages as m
+from peloton.actors.host.volume_messages import RemoveVolumes, VolumeConfig, VolumesRemoved
+from peloton.actors.task.messages import End
+from peloton.backends import volumes as volume_folders
+from peloton.backends.keeper import volumes
+from peloton.backends.keeper.engine import Place, create_arguments
+from peloton.backends.keeper.kinds import KeeperRun, Memory, launch_record
+from peloton.backends.keeper.requests import MALFORMED, run_of
+from peloton.backends.keeper_messages import (
+    EARLIER_VOLUMES,
+    RunContainer,
+    RunLimits,
+    RunRequest,
+    RunVolume,
+    wire_form,
+)
+from tests.backends.keeper.test_backend import HOST, OTHER, Machine, start
+
+VOLUME = VolumeConfig("/deep/data", 1)
+COUNT = 'read n < deep/data/count; echo $((n + 1)) > "$PELOTON_VOLUME/count"'
+WORK = f"test -e deep/data/count || echo 0 > deep/data/count; {COUNT}"
+
+
+@pytest.fixture
+def machine(folder: Path) -> Iterator[Machine]:
+    made = Machine(folder)
+    yield made
+    made.backend.close()
+
+
+def with_volume(run: str, value: str = WORK) -> m.StartRun:
+    one = start(run, value)
+    return replace(one, spec=replace(one.spec, volume=VOLUME))
+
+
+def ran(machine: Machine, run: str, *, host: object = HOST) -> m.RunEnd:
+    machine.order(m.StartRuns(host, 1, (with_volume(run),)))  # type: ignore[arg-type]
+    (end,) = machine.hosts.next_report(m.RunsEnded, to=host).ends  # type: ignore[arg-type]
+    assert end.outcome.end == End.SUCCEEDED, end
+    return end  # type: ignore[no-any-return]
+
+
+def test_a_volume_outlives_runs_and_belongs_to_one_host(machine: Machine, folder: Path) -> None:
+    count = folder / "volumes" / "a" / "j-0" / "count"
+    for run in (1, 2, 3):
+        ran(machine, f"j-0-{run}")
+        assert count.read_text() == f"{run}\n"
+    link = folder / "runs" / "j-0-3" / "deep" / "data"
+    assert link.is_symlink() and link.resolve() == count.parent.resolve()
+    ran(machine, "j-1-1")
+    ran(machine, "j-0-4", host=OTHER)
+    assert (folder / "volumes" / "b" / "j-0" / "count").read_text() == "1\n"
+    assert (folder / "volumes").stat().st_mode & 0o077 == 0
+
+
+def test_a_volume_that_was_removed_begins_empty(machine: Machine, folder: Path) -> None:
+    ran(machine, "j-0-1")
+    ran(machine, "j-1-1")
+    machine.order(RemoveVolumes(HOST, 1, ("j-0", "j-7")))
+    assert machine.hosts.next_report(VolumesRemoved).volumes == ("j-0", "j-7")
+    assert [one.name for one in (folder / "volumes" / "a").iterdir()] == ["j-1"]
+    ran(machine, "j-0-2")
+    assert (folder / "volumes" / "a" / "j-0" / "count").read_text() == "1\n"
+
+
+def test_an_older_owner_removes_nothing(machine: Machine, folder: Path) -> None:
+    ran(machine, "j-0-1")
+    machine.order(m.ListRuns(HOST, 5), RemoveVolumes(HOST, 4, ("j-0",)))
+    assert (folder / "volumes" / "a" / "j-0").exists()
+
+
+def test_what_cannot_be_removed_is_not_said_to_be_gone(tmp_path: Path) -> None:
+    (tmp_path / "volumes" / "a" / "j-0").mkdir(parents=True)
+    (tmp_path / "volumes" / ".removed").touch()
+    assert volume_folders.remove(tmp_path, "a", volumes=["j-0", "j-1"]) == ("j-1",)
+
+
+def test_a_run_is_not_started_without_its_volume(machine: Machine, folder: Path) -> None:
+    (folder / "volumes").touch()
+    machine.order(m.StartRuns(HOST, 1, (with_volume("j-0-1"),)))
+    (end,) = machine.hosts.next_report(m.RunsEnded).ends
+    assert (end.outcome.end, end.outcome.system) == (End.LOST, True)
+    assert end.outcome.message.startswith("volume: ")
+
+
+REQUEST = RunRequest(
+    "r-0-1",
+    "h",
+    "true",
+    memory_mb=7.0,
+    limits=RunLimits("enforce"),
+    container=RunContainer("/usr/bin/podman", "image"),
+    volume=RunVolume("h/r-0", "/data", 5.0),
+)
+
+
+def test_a_request_is_read_as_it_was_written() -> None:
+    form, _ = wire_form(REQUEST)
+    run = run_of("h", form)
+    assert run.volume == {"name": "h/r-0", "path": "/data", "mb": 5.0}
+    assert (run.memory_mb, run.container["image"]) == (7.0, "image") and run.limits
+    # A keeper that knows no volumes finds nothing that it could obey.
+    assert form["memory_mb"] == form["limit_mb"] == EARLIER_VOLUMES
+    assert not {"limits", "container"} & {*form}
+    memory = Memory("boot")
+    memory.fold([launch_record(run)])
+    assert memory.runs["r-0-1"].volume == run.volume
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("r-0", "/data"), ("../r-0", "/d"), ("h/..", "/d"), ("h/r-0", "/a/../b"), ("h/r-0", "")],
+)
+def test_a_name_or_path_that_leads_elsewhere_is_malformed(name: str, path: str) -> None:
+    with pytest.raises(MALFORMED):
+        volumes.volume_of({"name": name, "path": path, "mb": 1})
+
+
+@pytest.mark.parametrize(("path", "inside"), [("/data", "/data"), ("data", "/sandbox/data")])
+def test_a_container_has_it_mounted(path: str, inside: str) -> None:
+    run = KeeperRun(
+        "r-0-1", "h", command={"value": "true", "shell": True, "arguments": []}, memory_mb=0.0
+    )
+    run.container = {"engine": "/usr/bin/podman", "image": "image"}
+    run.volume = {"name": "h/r-0", "path": path, "mb": 1.0}
+    found = create_arguments(run, Place("k", "/k/runs/r", {}, "/k/volumes/h/r-0"))
+    (mounted,) = [one for one in found if one.startswith("--volume=/k/volumes")]
+    prefix, _, where = mounted.rpartition(":")
+    assert prefix == "--volume=/k/volumes/h/r-0"
+    assert where == inside or (not os.path.isabs(path) and where.endswith("/data"))

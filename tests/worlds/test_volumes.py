@@ -1,0 +1,277 @@
+"""Volumes of services on simulated clusters: an instance runs where its volume is, or waits.
+
+Must not look into messages: what counts is which runs have written into which volume.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from peloton.actors.host.messages import (
+    CompleteMaintenance,
+    ConfigureHost,
+    HostGone,
+    StartMaintenance,
+)
+from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.volume_messages import (
+    NO_VOLUME,
+    VOLUME_HELD,
+    DeleteVolume,
+    VolumeConfig,
+    VolumeDeleted,
+    volume_name,
+)
+from peloton.actors.job.messages import JobStates, ReplaceJob, StartJob, StopJob
+from peloton.actors.job.slice.messages import InstanceView, slice_key
+from peloton.actors.job.slice.volume_messages import (
+    LeaveVolume,
+    ListVolumeHomes,
+    VolumeHomesListed,
+    VolumeLeft,
+)
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.workflow.messages import WorkflowOptions
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task.messages import LEVEL_SERVICES
+from peloton.chaos.cluster.checked import CheckedCluster
+from peloton.chaos.cluster.cluster import HOST_CAPACITY, ClusterSetup, job_spec
+from peloton.chaos.cluster.machines import FAILURE, MACHINE_BACKEND, Fate
+from peloton.runtime.vocabulary import Key, Refused
+
+FOR_EVER = Fate(None)
+SIZE_MB = 40
+VOLUME = VolumeConfig("/data", SIZE_MB)
+
+
+def cluster_of(*fates: Fate, hosts: int = 3, seed: int = 0) -> CheckedCluster:
+    """Runs of an instance of `s` end like this, one after the other; all others never."""
+
+    def fate(run: str) -> Fate:
+        number = int(run.rpartition("-")[2])
+        return fates[number - 1] if number <= len(fates) and "s-" in run else FOR_EVER
+
+    setup = ClusterSetup(fates=fate, level=LEVEL_SERVICES)
+    return CheckedCluster(hosts=hosts, seed=seed, setup=setup)
+
+
+def stateful(instances: int = 2, *, volume: VolumeConfig = VOLUME, **fields: object) -> JobSpec:
+    spec = job_spec(instances, resources=Resources(UNIT), volume=volume)
+    return msgspec.structs.replace(spec, job_type="SERVICE", **fields)
+
+
+def started(cluster: CheckedCluster, spec: JobSpec, name: str = "s") -> Key:
+    job = cluster.create_job(spec, name)
+    all_run(cluster, job, spec.instances)
+    return job
+
+
+def all_run(cluster: CheckedCluster, job: Key, count: int = 2, *, within_s: float = 120.0) -> None:
+    cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": count}, within_s=within_s)
+
+
+def where(cluster: CheckedCluster, job: Key, instance: int = 0) -> Key:
+    return Key(cluster.instances(job, instance + 1)[instance].host)
+
+
+def one(cluster: CheckedCluster, job: Key) -> InstanceView:
+    return cluster.instances(job, 1)[0]
+
+
+def volume_of(job: Key, instance: int = 0) -> str:
+    return f"{job.partition('/')[2]}-{instance}"
+
+
+def writers(cluster: CheckedCluster, job: Key, instance: int = 0) -> dict[Key, int]:
+    """How many runs of the instance have had its volume, by host."""
+    name, found = volume_of(job, instance), cluster.machines.volumes
+    return {host: len(runs) for (host, volume), runs in found.items() if volume == name}
+
+
+def stopped(cluster: CheckedCluster, job: Key) -> None:
+    cluster.ask(job, StopJob())
+    cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=60)
+
+
+def left(cluster: CheckedCluster, job: Key) -> object:
+    return cluster.ask(the_slice(job), LeaveVolume(0), keyed=False)
+
+
+def the_slice(job: Key) -> Key:
+    return slice_key(job.partition("/")[2], 0)
+
+
+def test_a_run_that_ends_is_followed_by_one_with_the_same_volume() -> None:
+    cluster = cluster_of(Fate(5.0, FAILURE), Fate(5.0, FAILURE))
+    job = started(cluster, stateful())
+    home = where(cluster, job)
+    cluster.run_for(200.0)
+    all_run(cluster, job)
+    assert one(cluster, job).run == 3
+    assert writers(cluster, job) == {home: 3}
+    assert cluster.ask(the_slice(job), ListVolumeHomes()) == VolumeHomesListed(
+        tuple(sorted({home, where(cluster, job, 1)}))
+    )
+    stopped(cluster, job)
+    cluster.check_quiet()
+
+
+def test_one_that_was_stopped_comes_back_to_its_volume() -> None:
+    cluster = cluster_of()
+    job = started(cluster, stateful())
+    home = where(cluster, job)
+    stopped(cluster, job)
+    assert cluster.cells("host")[home].used.disk >= SIZE_MB * UNIT  # nobody else gets its room
+    cluster.ask(job, StartJob())
+    all_run(cluster, job)
+    assert writers(cluster, job) == {home: 2}
+
+
+def test_it_waits_for_a_host_that_is_lost_and_charges_no_failure() -> None:
+    cluster = cluster_of()
+    job = started(cluster, stateful(1))
+    home = where(cluster, job)
+    cluster.cut(home)
+    cluster.run_until(lambda: cluster.cells("host")[home].state == HostStates.LOST, within_s=600)
+    cluster.run_for(120.0)
+    waits = one(cluster, job)
+    assert (waits.state, waits.failures) == ("PENDING", 0)
+    assert waits.because == f"its host {home.partition('/')[2]} is not up"
+    cluster.mend(home)
+    all_run(cluster, job, 1)
+    assert writers(cluster, job) == {home: 2}
+
+
+def test_it_waits_while_its_host_is_in_maintenance() -> None:
+    cluster = cluster_of()
+    job = started(cluster, stateful(1))
+    home = where(cluster, job)
+    cluster.ask(home, StartMaintenance())
+    cluster.run_until(
+        lambda: cluster.cells("host")[home].maintenance == Maintenance.DOWN, within_s=60
+    )
+    cluster.run_for(60.0)
+    assert one(cluster, job).state == "PENDING"
+    cluster.ask(home, CompleteMaintenance())
+    all_run(cluster, job, 1)
+    assert writers(cluster, job) == {home: 2}
+
+
+def test_it_waits_for_room_on_its_host() -> None:
+    cluster = cluster_of(Fate(5.0, FAILURE))
+    job = started(cluster, stateful(1))
+    home = where(cluster, job)
+    cluster.run_until(lambda: one(cluster, job).code == "RETRY", within_s=60)
+    small = msgspec.structs.replace(HOST_CAPACITY, cpu=UNIT // 2)
+    cluster.tell(home, ConfigureHost(small, (), MACHINE_BACKEND))
+    cluster.run_for(60.0)
+    assert one(cluster, job).state == "PENDING"
+    assert one(cluster, job).because.startswith(f"its host {home.partition('/')[2]} ")
+    cluster.tell(home, ConfigureHost(HOST_CAPACITY, (), MACHINE_BACKEND))
+    all_run(cluster, job, 1)
+    assert writers(cluster, job) == {home: 2}
+
+
+def test_what_a_host_has_survives_its_owner() -> None:
+    cluster = cluster_of(Fate(200.0, FAILURE))
+    job = started(cluster, stateful())
+    home = where(cluster, job)
+    cluster.crash_shard(home)
+    cluster.crash_shard(the_slice(job))
+    cluster.run_for(400.0)
+    all_run(cluster, job)
+    assert writers(cluster, job) == {home: 2}
+    stopped(cluster, job)
+    cluster.check_quiet()
+
+
+def test_a_volume_is_deleted_only_while_nobody_has_it() -> None:
+    cluster = cluster_of()
+    job = started(cluster, stateful())
+    home, name = where(cluster, job), volume_of(job)
+    for at, message in ((the_slice(job), LeaveVolume(0)), (home, DeleteVolume(name))):
+        refused = cluster.ask(at, message, keyed=False)
+        assert isinstance(refused, Refused) and refused.code == VOLUME_HELD
+    stopped(cluster, job)
+    assert left(cluster, job) == VolumeLeft(home)
+    assert left(cluster, job) == VolumeLeft(Key(""))
+    before = cluster.cells("host")[home].used.disk
+    assert cluster.ask(home, DeleteVolume(name), keyed=False) == VolumeDeleted(name)
+    cluster.run_until(lambda: name not in cluster.cells("host")[home].volumes, within_s=60)
+    assert before - cluster.cells("host")[home].used.disk == SIZE_MB * UNIT
+    assert writers(cluster, job) == {}
+    again = cluster.ask(home, DeleteVolume(name), keyed=False)
+    assert isinstance(again, Refused) and again.code == NO_VOLUME
+    cluster.ask(job, StartJob())
+    all_run(cluster, job)
+    assert sum(writers(cluster, job).values()) == 1  # a new, empty one
+    assert writers(cluster, job, 1)[where(cluster, job, 1)] == 2
+    stopped(cluster, job)
+    cluster.check_quiet()
+
+
+def test_the_order_to_remove_is_repeated_until_the_backend_has_answered() -> None:
+    cluster = cluster_of(hosts=1)
+    job = started(cluster, stateful(1))
+    home, name = where(cluster, job), volume_of(job)
+    stopped(cluster, job)
+    left(cluster, job)
+    cluster.cut(home)
+    cluster.ask(home, DeleteVolume(name), keyed=False)
+    cluster.run_for(1000.0)
+    assert cluster.cells("host")[home].volumes[name].deleting
+    cluster.ask(job, StartJob())
+    cluster.run_for(60.0)
+    cluster.mend(home)
+    all_run(cluster, job, 1, within_s=600)
+    assert writers(cluster, job) == {home: 1}
+
+
+def test_another_host_is_tried_where_the_first_has_no_room_for_it() -> None:
+    """A host that refuses has made no volume, so nothing ties the instance to it."""
+    cluster = cluster_of()
+    size = VolumeConfig("/data", int(0.6 * HOST_CAPACITY.disk / UNIT))
+    job = started(cluster, stateful(3, volume=size))
+    assert len({where(cluster, job, at) for at in range(3)}) == 3
+    waiting = cluster.create_job(stateful(1, volume=size), "late")
+    cluster.run_for(60.0)
+    assert one(cluster, waiting).state == "PENDING"
+
+
+def test_a_removed_host_gives_its_volumes_up_and_the_instance_waits_for_a_person() -> None:
+    cluster = cluster_of()
+    job = started(cluster, stateful(1))
+    home = where(cluster, job)
+    cluster.tell(home, HostGone())
+    cluster.run_for(60.0)
+    assert not cluster.cells("host")[home].volumes
+    assert one(cluster, job).state == "PENDING"
+    stopped(cluster, job)
+    assert left(cluster, job) == VolumeLeft(home)
+    cluster.ask(job, StartJob())
+    all_run(cluster, job, 1)
+    assert where(cluster, job) != home
+
+
+@pytest.mark.parametrize("size_mb", [SIZE_MB, SIZE_MB + 1])
+def test_an_update_keeps_the_volume_and_may_not_resize_it(size_mb: int) -> None:
+    cluster = cluster_of()
+    spec = stateful()
+    job = started(cluster, spec)
+    home = where(cluster, job)
+    volume = VolumeConfig("/elsewhere", size_mb)
+    default = msgspec.structs.replace(spec.default, volume=volume)
+    wanted = msgspec.structs.replace(spec, default=default)
+    answer = cluster.ask(job, ReplaceJob(wanted, (), WorkflowOptions()))
+    if size_mb != SIZE_MB:
+        assert isinstance(answer, Refused) and answer.field == "config.defaultConfig.volume"
+        return
+    cluster.run_until(lambda: one(cluster, job).run == 2, within_s=60)
+    all_run(cluster, job)
+    assert writers(cluster, job) == {home: 2}
+    assert cluster.cells("host")[home].volumes[volume_of(job)].config == volume
+
+
+def test_its_name_is_that_of_the_instance() -> None:
+    assert volume_name(Key("task/j/2"), 17) == "j-2017"
