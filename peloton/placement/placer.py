@@ -130,10 +130,8 @@ class Placer:
 
     def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
         """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
-        self.index.expire(now)
-        self.kept.expire(now)
-        self.pinned.expire(now)
-        self.gangs.expire(now)
+        for kept in (self.index, self.kept, self.pinned, self.gangs):
+            kept.expire(now)
         wishes: list[Wish] = []
         asked: list[AskRoom | AskGangRoom] = []
         gangs: list[GangWish] = []
