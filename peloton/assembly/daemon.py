@@ -17,7 +17,7 @@ from typing import NamedTuple
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.assembly.backend_switch import BackendSwitch
 from peloton.assembly.default_pool import DefaultPool
-from peloton.assembly.first_messages import FirstMessages, configured
+from peloton.assembly.first_messages import FirstMessages, apart, configured
 from peloton.assembly.folders import (
     adopt_copy,
     behind_text,
@@ -34,6 +34,8 @@ from peloton.assembly.make_backend import make_backend
 from peloton.assembly.notifier import furnish_notifier
 from peloton.assembly.placer_service import placer_service
 from peloton.assembly.process_log import log_line
+from peloton.assembly.secret_sweep import begin_sweep
+from peloton.assembly.secrets import keys_of, open_vault
 from peloton.assembly.servers import open_cassandra, open_zookeeper
 from peloton.assembly.task_accounts import check_accounts
 from peloton.assembly.task_images import check_task_images
@@ -163,8 +165,11 @@ class Daemon:
         check_accounts(settings, self._options.names, report=log_line)
         check_task_limits(settings, self._options.names)
         self._engine = check_task_images(settings, self._options.names)
+        keys = keys_of(settings)
         journal = self._outside.journal if self._outside else self._open_journal()
         self._undo.append(journal.close)
+        vault = self._vault = self._listeners.vault = open_vault(settings, keys)
+        self._undo += [vault.store.close] if vault is not None else []
         # Who we are comes first: nothing of another cluster may be touched.
         self._record = record = self._bootstrap(journal)
         self._take_keeper()
@@ -319,9 +324,10 @@ class Daemon:
             locks.on_change(stop_placer(region.tell, lambda: placer.placer.key))
         if "jobmgr" in settings.roles:
             self._undo.append(furnish_notifier(settings, region, report=log_line).close)
+            self._undo += begin_sweep(self._vault, region, report=log_line)
         if "hostmgr" not in settings.roles:
             return None
-        backend = make_backend(settings, self._record, engine=self._engine)
+        backend = make_backend(settings, self._record, engine=self._engine, vault=self._vault)
         gate = GatedBackend(backend, region.tell)
         locks.on_change(gate.obey)
         region.register_service(backend.key, gate, outward=True)
@@ -332,6 +338,7 @@ class Daemon:
         if backend is not None:
             found = self._settings.backend.hosts
             hosts = {key("host", host.name): configured(host, backend.key) for host in found}
+            hosts = apart(hosts) if self._settings.backend.process is not None else hosts
         first = FirstMessages(
             self._region,
             hosts,

@@ -15,8 +15,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
+import msgspec
+
 from peloton.actors.host.inventory.messages import OpenInventory
-from peloton.actors.host.messages import ConfigureHost, HostGone, PingBackend
+from peloton.actors.host.messages import PORTS_DEFAULT, ConfigureHost, HostGone, PingBackend
 from peloton.actors.resources import Resources, millionths
 from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.assembly.readiness import Readiness
@@ -167,6 +169,20 @@ def configured(host: HostSetting, backend: Key) -> ConfigureHost:
     )
     labels = tuple(Label(name, value) for name, value in sorted(host.attributes.items()))
     return ConfigureHost(capacity, labels, backend)
+
+
+def apart(hosts: Mapping[Key, ConfigureHost]) -> dict[Key, ConfigureHost]:
+    """The same hosts with even parts of the ports: they are one machine, and a port that two of
+    them give to runs is taken for one of these. More hosts than ports keep all of the range."""
+    first, end = PORTS_DEFAULT
+    width = (end - first) // max(len(hosts), 1)
+    if not width:
+        return dict(hosts)
+    begins = range(first, end, width)
+    return {
+        host: msgspec.structs.replace(sent, ports=(begin, begin + width))
+        for (host, sent), begin in zip(hosts.items(), begins, strict=False)
+    }
 
 
 def _hosts_down(down: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ from peloton.gateway.server import ServerOptions, build_server
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.config import Address, BadSetting
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.notify import AllowedUrls
@@ -59,6 +60,8 @@ class ClientListeners:
         self._kills = KillSwitch()
         self.locks: FollowedLocks = NoLocks()
         """What is locked down; set before anything listens."""
+        self.vault: SecretVault | None = None
+        """Secrets of jobs, if there can be any; set before anything listens."""
         self._access: ClientAccess | None = None
         self._tasks = (
             *task_accounts.health_notes(settings, options.names),
@@ -157,6 +160,7 @@ class ClientListeners:
             strategies=self.strategies,
             watches=self._settings.limits.watches,
             locks=self.locks,
+            secrets=self.vault,
         )
 
     def stop_calls(self) -> None:

@@ -12,11 +12,18 @@ from peloton.backends.port import Backend
 from peloton.backends.process import EVERY_S, ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.runtime.ports import ClusterRecord
+from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.daemon import DaemonSettings
 
 
-def make_backend(settings: DaemonSettings, record: ClusterRecord, *, engine: Any) -> Backend:
-    """`engine`: what runs containers here, or None."""
+def make_backend(
+    settings: DaemonSettings,
+    record: ClusterRecord,
+    *,
+    engine: Any,
+    vault: SecretVault | None = None,
+) -> Backend:
+    """`engine`: what runs containers here, or None. `vault`: where secrets of jobs are, if any."""
     setting = settings.backend
     names = [host.name for host in setting.hosts]
     if setting.process is not None:
@@ -26,6 +33,8 @@ def make_backend(settings: DaemonSettings, record: ClusterRecord, *, engine: Any
         backend.accounts = task_accounts(settings)
         backend.limits = task_limits(settings, engine=engine)
         backend.measured_slack_s = EVERY_S if setting.process.measured_slack else None
+        if vault is not None:
+            backend.secrets.read = vault.read
         return backend
     assert setting.simulated is not None
     fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)

@@ -19,6 +19,7 @@ from peloton.runtime.ports import ClusterRecord, JournalError
 from peloton.settings.daemon import Cassandra, DaemonSettings
 
 if TYPE_CHECKING:
+    from peloton.runtime.adapters.cassandra_session import CassandraSettings
     from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
 
 LEADER_ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
@@ -29,26 +30,31 @@ def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Fen
     """The journal that a cluster shares. `connect_s`: how long each server may take to answer."""
     try:
         from peloton.runtime.adapters import cassandra_session
-        from peloton.runtime.adapters.cassandra_session import CassandraSettings
         from peloton.runtime.adapters.cassandra_store import CassandraRows
     except ImportError as error:
         raise CannotStart(f"journal.cassandra: {missing_package('cassandra-driver')}") from error
+    longest_s = cassandra_session.CONNECT_TIMEOUT_S if connect_s is None else connect_s
     try:
-        rows = CassandraRows.open(
-            CassandraSettings(
-                contacts=tuple(setting.contacts),
-                port=setting.port,
-                keyspace=setting.keyspace,
-                data_centre=setting.data_centre,
-                username=setting.username,
-                password=_secret(setting.password_file),
-                ca_file=setting.ca_file,
-                connect_s=cassandra_session.CONNECT_TIMEOUT_S if connect_s is None else connect_s,
-            )
-        )
+        rows = CassandraRows.open(cassandra_settings(setting, connect_s=longest_s))
     except (JournalError, OSError) as error:
         raise CannotStart(f"journal.cassandra: {error}") from error
     return FencedRows(rows, process=os.urandom(16))
+
+
+def cassandra_settings(setting: Cassandra, *, connect_s: float) -> CassandraSettings:
+    """Where the store is, as its adapter has it. Raises CannotStart."""
+    from peloton.runtime.adapters.cassandra_session import CassandraSettings
+
+    return CassandraSettings(
+        contacts=tuple(setting.contacts),
+        port=setting.port,
+        keyspace=setting.keyspace,
+        data_centre=setting.data_centre,
+        username=setting.username,
+        password=_secret(setting.password_file),
+        ca_file=setting.ca_file,
+        connect_s=connect_s,
+    )
 
 
 def open_zookeeper(settings: DaemonSettings, record: ClusterRecord) -> ZooKeeperMembership:

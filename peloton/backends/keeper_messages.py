@@ -6,6 +6,7 @@ report means, and has no state.
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,6 +15,7 @@ from typing import Any, Literal
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.kinds import RUN_ID
 from peloton.backends.keeper.limits import ENFORCE
+from peloton.backends.keeper.secret_files import RunSecret
 
 RunStateName = Literal["queued", "running", "ended"]
 OutcomeName = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
@@ -36,6 +38,11 @@ EARLIER_IMAGES = (
     "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
 )
 """The same for runs that are containers."""
+EARLIER_SECRETS = (
+    "this keeper is of an earlier version and would start the run without its secrets: end it with "
+    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
+)
+"""The same for runs with secrets."""
 
 
 EARLIER_PODS = (
@@ -104,7 +111,8 @@ class RunRequest:
     `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
     Without `limits` it is in no control group, and its memory alone is watched. With `container`
     it is one; with `pod` it consists of several, and its own command is not run. `checked`: its
-    health will be checked by commands."""
+    health will be checked by commands. With `refusal` (outcome, reason and message) it is not
+    started, unless it is known already: that is how it ends."""
 
     run_id: str
     host: str
@@ -120,6 +128,8 @@ class RunRequest:
     container: RunContainer | None = None
     pod: RunPod | None = None
     checked: bool = False
+    secrets: tuple[RunSecret, ...] = ()
+    refusal: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +284,8 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
             form |= {"memory_mb": EARLIER_PODS, "limit_mb": EARLIER_PODS}
             limits = form.pop("limits", None)
             form["pod"] = {**asdict(run.pod), "memory_mb": run.memory_mb, "limits": limits}
+        if run.secrets or run.refusal is not None:
+            _put_secrets(form, run)
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble
@@ -281,6 +293,16 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
         why = f"command and environment have {size_bytes} bytes, more than {RUN_BYTES_MAX}"
         raise BadRun(run.run_id, why)
     return form, size_bytes
+
+
+def _put_secrets(form: wire.KeeperMessage, run: RunRequest) -> None:
+    """Wherever keepers of earlier versions look for a number they find the text."""
+    form |= {"memory_mb": EARLIER_SECRETS, "limit_mb": EARLIER_SECRETS}
+    for name in ("limits", "container", "pod"):
+        if name in form:
+            form[name] = {**form[name], "memory_mb": EARLIER_SECRETS}
+    files = [[one.path, base64.b64encode(one.data).decode()] for one in run.secrets]
+    form["secrets"] = {"memory_mb": run.memory_mb, "files": files, "refusal": run.refusal}
 
 
 def read_report(message: wire.KeeperMessage) -> RunReport:

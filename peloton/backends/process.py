@@ -26,7 +26,7 @@ from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.resources import Resources, amount
 from peloton.actors.task.health_messages import HealthCheck
-from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
+from peloton.actors.task.messages import SECRETS_UNAVAILABLE, ContainerEnd, End, RunOutcome
 from peloton.backends import keeper_folder
 from peloton.backends import keeper_messages as km
 from peloton.backends.cpu_use import OWN_CPUS
@@ -39,6 +39,12 @@ from peloton.backends.process_health import ProcessHealth
 from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
 from peloton.backends.roster import Roster
 from peloton.backends.run_ids import RunIds
+from peloton.backends.secrets_first import (
+    SecretsFirst,
+    SecretValues,
+    no_secrets,
+    wanted_of,
+)
 from peloton.backends.slack_thread import EVERY_S as EVERY_S
 from peloton.backends.slack_thread import SlackThread
 from peloton.runtime.adapters import private_folder
@@ -110,7 +116,9 @@ class ProcessBackend:
         self.accounts = TaskAccounts()
         self.limits = TaskLimits()
         self.measured_slack_s: float | None = None
-        """These may be replaced before the start; the last: how often slack is measured."""
+        self.secrets = SecretsFirst(no_secrets, failed=self.reset)
+        """These may be replaced before the start, and how secrets are read; the third: how often
+        slack is measured."""
         self._slack: SlackThread | None = None
         self._unmeasured: dict[str, None] = {}  # hosts that were told that nobody measures
         self._listed_once: dict[str, None] = {}  # hosts whose runs are known
@@ -194,8 +202,22 @@ class ProcessBackend:
         if order.epoch != self._epochs.get(name):
             self._epochs[name] = order.epoch
             runs.hello(name, order.epoch)
+        wanted = wanted_of(order) if isinstance(order, m.StartRuns) else {}
+        self.secrets.then(
+            name, lambda values: self._obey(order, runs, values=values), wanted=wanted
+        )
+
+    def _obey(
+        self,
+        order: m.StartRuns | m.StopRuns | m.ListRuns,
+        runs: ProcessRuns,
+        *,
+        values: SecretValues,
+    ) -> None:
+        """Send it to the keeper; from the thread of `receive`, or that of the secrets."""
+        name = _name(order.host)
         if isinstance(order, m.StartRuns):
-            self._launch(order, runs)
+            self._launch(order, runs, values=values)
         elif isinstance(order, m.StopRuns):
             self._health.over(order.runs)
             for run in order.runs:
@@ -206,7 +228,7 @@ class ProcessBackend:
             self._comparing.pop(name, None)
             self._health.compared(order.checked)
             runs.list(name, asked_at=order.asked_at)
-            self._send_status(host, only_down=True)
+            self._send_status(order.host, only_down=True)
             self._repeat_slack(name)
 
     def _repeat_slack(self, name: str) -> None:
@@ -228,7 +250,7 @@ class ProcessBackend:
     def _tell_slack(self, name: str, slack: int) -> None:
         self._report(name, SlackReported(slack))
 
-    def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
+    def _launch(self, order: m.StartRuns, runs: ProcessRuns, *, values: SecretValues) -> None:
         """An invalid order ends its own run, and no other."""
         name = _name(order.host)
         if order.keeper and order.keeper != runs.keeper:
@@ -248,7 +270,7 @@ class ProcessBackend:
                 bad.append(cannot_be_ordered(run.run, why, reason=NOT_RUNNABLE))
                 continue
             try:
-                requests.append(self._request(name, run))
+                requests.append(self._request(name, run, values=values))
             except POISON as trouble:
                 bad.append(cannot_be_ordered(run.run, trouble, reason=NOT_RUNNABLE))
         self._alive.update((self._ids.name(request.run_id), name) for request in requests)
@@ -265,8 +287,9 @@ class ProcessBackend:
     def _contained(self, run: m.StartRun) -> bool:
         return self.limits.container_of(run.spec.image) is not None
 
-    def _request(self, host: str, run: m.StartRun) -> km.RunRequest:
+    def _request(self, host: str, run: m.StartRun, *, values: SecretValues) -> km.RunRequest:
         spec, root = run.spec, os.geteuid() == 0
+        secrets, refusal = values.of(run)
         container = self.limits.container_of(spec.image)
         contained = container is not None
         if container is not None and spec.containers:
@@ -291,6 +314,8 @@ class ProcessBackend:
             container=container,
             pod=_pod(spec),
             checked=spec.check is not None and bool(spec.check.command),
+            secrets=secrets,
+            refusal=refusal,
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()
@@ -314,6 +339,7 @@ class ProcessBackend:
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait for it: for a cluster that leaves nothing behind."""
         assert self._runs is not None
+        self.secrets.close()  # what waits for its secrets is not started any more
         self._none_alive.clear()
         for run, host in [*self._alive.items()]:
             self._runs.kill(host, self._ids.at_keeper(run), grace_s=grace_s)
@@ -332,6 +358,7 @@ class ProcessBackend:
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are."""
+        self.secrets.close()
         if self._slack is not None:
             self._slack.close()
         if self._runs is not None:
@@ -416,7 +443,7 @@ class ProcessBackend:
             signal=signal,
             reason=report.reason,
             message=report.message,
-            system=report.outcome == "LOST",
+            system=report.outcome == "LOST" or report.reason == SECRETS_UNAVAILABLE,
             containers=tuple(_container_end(one) for one in report.containers),
         )
         return m.RunEnd(self._ids.name(report.run_id), outcome, report.at)

@@ -28,9 +28,7 @@ admin = LazyGroup(
     table={
         "quarantine": LazyCommand(
             f"{HERE}:quarantine", "Dead letters: messages that failed too often."
-        )
-    }
-    | {
+        ),
         "lock": LazyCommand(f"{HERE}:lock", "Stop reads, writes, kills or launches."),
         "unlock": LazyCommand(f"{HERE}:unlock", "Let them go on."),
     },

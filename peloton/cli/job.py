@@ -14,6 +14,7 @@ from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, as_yaml, command, hint, plain, show
+from peloton.cli.secret_options import secret_options, secrets_given
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.values import SPEC_FILE, header_text
 from peloton.sdk.errors import BadSpec, Conflict, NotFound, Unsupported
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from peloton.sdk.client import Client
 
 TERMINAL = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
+ENDLESS = ("SERVICE", "DAEMON")
+"""Types of jobs for whose end nobody waits."""
 HERE = __name__
 
 job = LazyGroup(
@@ -69,23 +72,21 @@ job = LazyGroup(
 @click.argument("respool")
 @click.argument("config", type=SPEC_FILE)
 @click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
-@click.option("--secret-path", default="", help="Where the tasks find the secret.")
-@click.option("--secret-data", default="", help="The secret, as text.")
+@secret_options
 @click.option("--dry-run", is_flag=True, help="Print the job as YAML; create nothing.")
 @click.option(
     "--request-key", type=header_text, help="Repeat a create under its key: no second job is made."
 )
 def create(
-    respool: str, config: str, wanted_id: str, secret_path: str, secret_data: str,
-    dry_run: bool, request_key: str | None,
+    respool: str, config: str, wanted_id: str, dry_run: bool, request_key: str | None,
+    **secret: Any,
 ) -> None:  # fmt: skip
     """Submit the job in the YAML file CONFIG to the pool at the path RESPOOL.
 
     \b
     peloton job create /HelloWorldPool examples/hello_world_job.yaml
     """
-    if bool(secret_path) != bool(secret_data):
-        raise click.UsageError("both secret-path and secret-data must be provided")
+    secrets = secrets_given(**secret)
     texts = {
         "alreadyExists": "Job {id} already exists",
         "invalidConfig": "Invalid job config: {m}",
@@ -98,11 +99,6 @@ def create(
             peloton.pools.lookup(respool)
             click.echo(as_yaml({"pool": respool, **job_checks.as_sent(spec)}), nl=False)
             return
-        secrets: tuple[Any, ...] = ()
-        if secret_path:
-            from peloton.sdk.jobs import secret
-
-            secrets = (secret(secret_path, secret_data.encode()),)
         answer = peloton.jobs.create(
             respool, spec, wanted_id=wanted_id, secrets=secrets, request_key=request_key
         )
@@ -115,7 +111,9 @@ def create(
     said = undecided_job(spec)
     if said:
         hint(said)
-    steps = (("job", "wait", made), ("task", "list", made), ("why", made))
+    steps = [("task", "list", made), ("why", made)]
+    if str(spec.get("type", "")).upper() not in ENDLESS:
+        steps.insert(0, ("job", "wait", made))
     hint("next: " + ", ".join(command(*args) for args in steps))
 
 
@@ -123,19 +121,17 @@ def create(
 @click.argument("job")
 @click.argument("config", type=SPEC_FILE)
 @click.option("--dry-run", is_flag=True, help="Say what would be added, and change nothing.")
-@click.option("--secret-path", default="", hidden=True, help="Not supported.")
-@click.option("--secret-data", default="", hidden=True, help="Not supported.")
-def update(job: str, config: str, dry_run: bool, secret_path: str, secret_data: str) -> None:
+@secret_options
+def update(job: str, config: str, dry_run: bool, **secret: Any) -> None:
     """Add instances to JOB: the YAML file CONFIG is its spec with a higher instanceCount.
 
     \b
     peloton job update JOB examples/hello_world_job.yaml
 
     The limit of running instances, priority and description may change as well. Existing instances
-    keep their configs.
+    keep their configs. The secret of a job has to be given again, with the same or another value.
     """
-    if secret_path or secret_data:
-        raise Unsupported("secrets are not supported by this cluster")
+    secrets = secrets_given(**secret)
     texts = {
         "NOT_FOUND": "Job {id} not found: {m}",
         "INVALID_ARGUMENT": "Invalid job config: {m}",
@@ -145,7 +141,7 @@ def update(job: str, config: str, dry_run: bool, secret_path: str, secret_data: 
         if dry_run:
             click.echo(f"Job {job} would get {more_instances(peloton, job, spec=spec)}")
             return
-        answer = peloton.jobs.update(job, spec)
+        answer = peloton.jobs.update(job, spec, secrets=secrets)
     show(OutputForms(answer, text=f"Job {job} updated", names=lambda: [job]))
     if answer.message and not click.get_current_context().ensure_object(CliSettings).output:
         click.echo(answer.message)

@@ -16,12 +16,13 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
+from peloton.cli.stateless import JOB_TEXTS
 from peloton.cli.values import COUNT, LIMIT, from_to, words
 from peloton.cli.watching import watched
+from peloton.sdk.errors import NotFound
 
 HERE = __name__
 TEXTS = {"NOT_FOUND": "Pod {pod} was not found: {m}"}
-JOB_TEXTS = {"NOT_FOUND": "Job {job} was not found: {m}"}
 
 pod = LazyGroup(
     name="pod",
@@ -53,8 +54,13 @@ Examples:
 
 def pod_named(peloton: Any, typed: str) -> str:
     """The name of a pod, whose job was typed by id, name or the beginning of its id."""
-    job, dash, number = typed.rpartition("-")
-    return f"{names.id_of(peloton, job)}{dash}{number}" if job else typed
+    job, _, number = typed.rpartition("-")
+    if not job:
+        return typed  # the server says what is wrong with it
+    found = names.id_of(peloton, job)
+    if not names.is_id(found):
+        raise NotFound(f"there is no job {job}", kind="NOT_FOUND")
+    return f"{found}-{number}"
 
 
 @click.command(cls=PelotonCommand)
@@ -174,10 +180,12 @@ def refresh(name: str, dry_run: bool) -> None:
 @click.option("-f", "--filename", default="stdout", show_default=True)
 @click.option("-p", "--id", "run", default="", metavar="POD-RUN", help="Of this run.")
 def logs(name: str, filename: str, run: str) -> None:
-    """Print a file of the sandbox of POD: of its newest run, or of the run --id.
+    """Print a file of the sandbox of POD: of its newest run, or of the run --id. Where the pod has
+    several containers, NAME.stdout is what that container wrote, and stdout when each began.
 
     \b
     peloton pod logs web-0 -f stderr
+    peloton pod logs web-0 -f main.stdout
     """
     with connected() as peloton, refusal_texts(TEXTS, pod=name):
         found = pod_named(peloton, name)

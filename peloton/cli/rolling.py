@@ -54,10 +54,8 @@ def _command(verb: str) -> click.Command:
                 text = instances_text(peloton, job, ranges=ranges)
                 would(f"would {verb} {text}", names=[job])
                 return exits.OK
-            answer = by_the_newest(
-                lambda: peloton.updates.roll(verb, job, ranges, version=version, batch=batch),
-                version=version,
-            )
+            how = {"ranges": ranges, "version": version, "batch": batch}
+            answer = by_the_newest(lambda: peloton.updates.roll(verb, job, **how), version=version)
             show(OutputForms(answer, default="json", names=lambda: [answer.updateID.value]))
             return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
 

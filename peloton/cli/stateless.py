@@ -15,11 +15,22 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.values import COUNT, DAYS, LIMIT, SPEC_FILE, header_text, labels, words
+from peloton.cli.values import (
+    COUNT,
+    DAYS,
+    LIMIT,
+    SPEC_FILE,
+    header_text,
+    labels,
+    opaque_option,
+    words,
+)
 from peloton.cli.watching import watched
+from peloton.sdk.errors import Conflict
 
 HERE = __name__
 JOB_TEXTS = {"NOT_FOUND": "Job {job} was not found: {m}"}
+NOT_STOPPED = "job is not stopped"
 VERSION = "[ENTITYVERSION]"
 
 stateless = LazyGroup(
@@ -87,7 +98,7 @@ def show_version(answer: Any, text: str, *, job: str) -> None:
 @click.option("--secret-path", default="", hidden=True, help="Not supported.")
 @click.option("--secret-data", default="", hidden=True, help="Not supported.")
 @click.option("--start-paused", is_flag=True, help="Begin with no pod until it is resumed.")
-@click.option("--opaque-data", "opaque", default="", help="A text that is kept with the workflow.")
+@opaque_option
 @click.option(
     "--maxInstanceRetries",
     "max_instance_retries",
@@ -295,7 +306,12 @@ def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
         if dry_run:
             would(f"would delete job {job}, {now_of(peloton, job)}", names=[job])
             return
-        answer = peloton.stateless.delete(job, version=version, force=force)
+        try:
+            answer = peloton.stateless.delete(job, version=version, force=force)
+        except Conflict as error:
+            if NOT_STOPPED in error.message:
+                error.args = (f"{error.message}: stop it first, or use --force",)
+            raise
     show(OutputForms(answer, text="Job deleted", names=lambda: [job]))
 
 

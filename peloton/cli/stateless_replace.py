@@ -13,10 +13,10 @@ import click
 from peloton.cli import exits, workflow_wait
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.options import PelotonCommand
-from peloton.cli.output import OutputForms, show
+from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.stateless import JOB_TEXTS, VERSION, show_version
-from peloton.cli.values import COUNT, SPEC_FILE, ranges_option
+from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
+from peloton.cli.values import COUNT, SPEC_FILE, opaque_option, ranges_option
 
 NEW_VERSION = "New EntityVersion: {v}"
 SPEC_TEXTS = {"INVALID_ARGUMENT": "Invalid job spec: {m}", **JOB_TEXTS}
@@ -27,8 +27,7 @@ def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--start-pods", is_flag=True, help="Start stopped pods, too."),
         click.option("--in-place", is_flag=True, help="Keep pods on their hosts."),
-        click.option("--opaque-data", "opaque", default="",
-                     help="A text that is kept with the workflow."),
+        opaque_option,
         click.option("--start-paused", is_flag=True, help="Begin with no pod until it is resumed."),
         click.option("--maxTolerableInstanceFailures", "max_tolerable_instance_failures",
                      default=0, type=COUNT, help="Failed pods with which it fails; 0: never."),
@@ -70,11 +69,20 @@ def replace(
         from peloton.sdk.client import BatchOptions
 
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
+            say_if_renamed(peloton, job, given)
             answer = peloton.stateless.replace(
                 job, given, pool=respool, version=version, how=BatchOptions(batch, **how)
             )
         show_version(answer, NEW_VERSION, job=job)
         return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
+
+
+def say_if_renamed(peloton: Any, job: str, given: Any) -> None:
+    """Warn of a spec with another name, which the service then has: the file may be a wrong one."""
+    if is_plain():
+        name, wanted = peloton.stateless.get(job, summary_only=True).summary.name, given.get("name")
+        if wanted and wanted != name:
+            hint(f"warning: the service {name} is called {wanted} from now on, as in the spec")
 
 
 @click.command("replace-diff", cls=PelotonCommand)
@@ -120,7 +128,7 @@ def rollback(
 @click.argument("job")
 @click.argument("version", metavar=VERSION, default="")
 @ranges_option
-@click.option("--opaque-data", "opaque", default="", help="A text that is kept with the workflow.")
+@opaque_option
 @click.option("--batch-size", "batch", default=0, type=COUNT, help="So many pods at a time.")
 @click.option("--in-place", is_flag=True, help="Keep pods on their hosts.")
 @dry_run_option

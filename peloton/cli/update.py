@@ -15,7 +15,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.values import COUNT, SPEC_FILE
+from peloton.cli.values import COUNT, SPEC_FILE, opaque_option
 from peloton.cli.watching import watched
 from peloton.sdk.errors import BadSpec, Conflict
 
@@ -53,9 +53,6 @@ Examples:
         "rollback": LazyCommand(f"{HERE}:rollback", "Give the instances the configs before."),
         "cache": LazyCommand(f"{HERE}:cache", "An update and its instances, as JSON."),
     },
-)
-opaque_option = click.option(
-    "--opaque-data", "opaque", default="", help="A text that is kept with the update."
 )
 
 

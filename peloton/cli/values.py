@@ -129,6 +129,9 @@ ranges_option = click.option(
     metavar="FROM:TO",
     help="Instances from FROM up to and without TO, or one; repeatable.",
 )
+opaque_option = click.option(
+    "--opaque-data", "opaque", default="", help="A text that is kept with the workflow."
+)
 
 
 def numbers(values: Iterable[object]) -> str:

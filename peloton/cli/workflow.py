@@ -13,12 +13,12 @@ from peloton.cli import exits, table, workflow_wait
 from peloton.cli.job_rows import time_of
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand, PelotonCommand
-from peloton.cli.output import OutputForms, as_yaml, plain, show
+from peloton.cli.output import OutputForms, as_yaml, hint, plain, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
 from peloton.cli.stateless_rows import WORKFLOWS_HEADER, enum_text, workflow_row
 from peloton.cli.task import INSTANCE
-from peloton.cli.values import COUNT, duration
+from peloton.cli.values import COUNT, duration, opaque_option
 from peloton.cli.watching import watched
 from peloton.printable import escaped
 
@@ -34,9 +34,16 @@ workflow = LazyGroup(
         "events": LazyCommand(f"{HERE}:events", "What it did to one pod."),
     },
 )
-opaque_option = click.option(
-    "--opaque-data", "opaque", default="", help="A text that is kept with the workflow."
-)
+
+
+def order(verb: str, job: str, *, said: str, **how: Any) -> None:
+    """Pause, resume or abort; one that is over takes it, and stays so, as in the original."""
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        before = workflow_wait.newest(peloton, job) if is_plain() else None
+        answer = getattr(peloton.stateless, verb)(job, **how)
+    show_version(answer, f"Workflow {said}. New EntityVersion: {{v}}", job=job)
+    if before is not None and workflow_wait.is_over(before):
+        hint(f"warning: it was over, and stays so: {workflow_wait.text_of(before)}")
 
 
 @click.command(cls=PelotonCommand)
@@ -49,9 +56,7 @@ def pause(job: str, version: str, opaque: str) -> None:
     \b
     peloton job stateless workflow pause web
     """
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
-        answer = peloton.stateless.pause(job, version=version, opaque=opaque)
-    show_version(answer, "Workflow paused. New EntityVersion: {v}", job=job)
+    order("pause", job, said="paused", version=version, opaque=opaque)
 
 
 @click.command(cls=PelotonCommand)
@@ -60,9 +65,7 @@ def pause(job: str, version: str, opaque: str) -> None:
 @opaque_option
 def resume(job: str, version: str, opaque: str) -> None:
     """Go on with the pods of JOB as before the pause."""
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
-        answer = peloton.stateless.resume(job, version=version, opaque=opaque)
-    show_version(answer, "Workflow resumed. New EntityVersion: {v}", job=job)
+    order("resume", job, said="resumed", version=version, opaque=opaque)
 
 
 @click.command(cls=PelotonCommand)
@@ -71,9 +74,7 @@ def resume(job: str, version: str, opaque: str) -> None:
 @opaque_option
 def abort(job: str, version: str, opaque: str) -> None:
     """End the workflow of JOB; what was changed stays so."""
-    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
-        answer = peloton.stateless.abort(job, version=version, opaque=opaque)
-    show_version(answer, "Workflow aborted. New EntityVersion: {v}", job=job)
+    order("abort", job, said="aborted", version=version, opaque=opaque)
 
 
 @click.command(cls=PelotonCommand)

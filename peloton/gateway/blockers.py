@@ -15,7 +15,7 @@ from peloton.actors.job.waits import moment_of
 from peloton.actors.resources import amount
 from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, QueuePlace
 from peloton.gateway.host_rules import blockers_of_hosts
-from peloton.gateway.reasons import active_instances
+from peloton.gateway.reasons import active_instances, retry_text
 from peloton.gateway.texts import rfc3339
 from peloton.ops.v1 import ops_pb2 as ops
 
@@ -76,8 +76,7 @@ def _blockers(of: WaitingInstance, *, now: float) -> Iterator[ops.Blocker]:
     elif view.code in ("HOST", "NEVER", "GANG"):
         yield from blockers_of_hosts(view)
     elif view.code == "RETRY":
-        text = view.because or "waits for its next attempt"
-        again = ops.Blocker(code="retry", text=text, change="its time comes")
+        again = ops.Blocker(code="retry", text=retry_text(view), change="its time comes")
         yield _at(again, view.retry_at)
     elif view.code == "NEW" and job.held:
         change = "these jobs end so, or the job is created without them in peloton.after"

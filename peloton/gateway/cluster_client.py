@@ -40,6 +40,7 @@ from peloton.gateway.permissions import Permissions, Rights
 from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import Best, Listed, ListViews
+from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
 from peloton.settings.notify import NO_URLS, AllowedUrls
 
@@ -98,6 +99,8 @@ class ClusterClient:
         self.notify = notify
         self.images_run = images_run
         self.strategies = strategies
+        self.secrets: SecretVault | None = None
+        """Those of jobs, if there can be any; set before anything is served."""
         self.permissions = permissions if permissions is not None else Permissions()
 
     def wait(

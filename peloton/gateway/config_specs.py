@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from peloton.actors.host.messages import SecretRef
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0.job import job_pb2 as job
@@ -26,12 +27,13 @@ def spec_wanted(
     *,
     context: Context,
     text_of: Callable[[str], str] = str,
+    secrets: tuple[SecretRef, ...] = (),
 ) -> ParsedJob:
-    """The spec of a config that names its pool; `text_of` turns a text about it into the client's
-    terms."""
+    """The spec of a config that names its pool, with these secrets; `text_of` turns a text about it
+    into the client's terms."""
     try:
         by, inventories = run_as(principal_of(context)), cluster_client.inventories
-        wanted = to_spec(config, by, inventories=inventories)
+        wanted = to_spec(config, by, inventories=inventories).with_secrets(secrets)
     except (BadConfig, BadAmount) as error:
         end(context, Code.INVALID_ARGUMENT, text=text_of(str(error)))
     except NotPermitted as error:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.job.messages import DeleteJob, RefreshJob, StartInstances, StopJob
+from peloton.actors.job.messages import (
+    ControlWorkflow,
+    DeleteJob,
+    RefreshJob,
+    RestartJob,
+    StartInstances,
+    StartJob,
+    StopJob,
+)
 from peloton.actors.respool.messages import CreatePool, DeletePool, UpdatePool, pool_key
 from peloton.actors.respool.rules import NOT_FOUND, check
 from peloton.actors.respool.tree import Tree
@@ -17,6 +25,10 @@ from peloton.runtime.vocabulary import Message, Query, Refused
 
 NEW_POOL = pool_key("new")
 """Any key: the rules name only the parent."""
+OF_JOBS = (
+    ControlWorkflow, DeleteJob, RefreshJob, RestartJob, StartInstances, StartJob, StopJob,
+)  # fmt: skip
+"""Commands that calls give to a job without having read it."""
 
 
 def answer_of_nothing(message: Message | Query) -> Any:
@@ -30,5 +42,5 @@ def answer_of_nothing(message: Message | Query) -> Any:
         return Refused(NOT_FOUND, "schedule not found", "name")
     if isinstance(message, UpdatePool | DeletePool):
         return Refused(NOT_FOUND, "resource pool not found", "id")
-    assert isinstance(message, DeleteJob | StopJob | StartInstances | RefreshJob), message
+    assert isinstance(message, OF_JOBS), message
     return Refused(NOT_FOUND, "job not found", "id")

@@ -14,6 +14,7 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.placement import reasons as r
 from peloton.placement.gang_wishes import NEVER_TOGETHER
 from peloton.placement.messages import Shape
+from peloton.placement.pinned import NOT_UP
 from peloton.placement.planning import HostsNow
 
 RULES = MappingProxyType(
@@ -51,7 +52,10 @@ def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
     """One for each rule that hosts fail, after the proof where none could ever run it."""
     request = request_text(view.config.resources or Resources())
     counts = [(rule, hosts) for rule, hosts in view.counts if hosts]
-    if view.code == "NEVER":
+    if waits_for_own_host(view):
+        change = "it comes up: `peloton host list` says what it waits for"
+        yield ops.Blocker(code="hosts", text=view.because, change=change)
+    elif view.code == "NEVER":
         known = sum(hosts for _, hosts in counts)
         yield never_of_hosts(view.because, hosts=known, request=request)
     elif view.code == "GANG" or not counts:
@@ -64,6 +68,11 @@ def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
             yield ops.Blocker(code="lockdown", text=view.because, change=change)
         else:
             yield blocker_of_rule(rule, hosts, request=request)
+
+
+def waits_for_own_host(view: InstanceView) -> bool:
+    """Whether it is of a daemon job, and its host is down: it runs as soon as that is back."""
+    return view.code == "NEVER" and view.because.endswith(NOT_UP)
 
 
 def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:

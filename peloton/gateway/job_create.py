@@ -20,6 +20,7 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_labels import NOTIFY
+from peloton.gateway.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.job_waits import OthersFirst
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
@@ -27,7 +28,7 @@ from peloton.gateway.requests import RequestId, request_of
 from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.texts import canonical, derived
 from peloton.gateway.translate_job import ParsedJob, to_spec
-from peloton.gateway.translate_task import BadConfig
+from peloton.gateway.translate_task import BadConfig, SecretVolume
 from peloton.runtime.vocabulary import Key, Refused
 
 WHOLE_BYTES_MAX = 2 * 1024 * 1024
@@ -69,7 +70,8 @@ class Creation:
         self._context = context
         self._path_of = path_of
         self._by = by
-        self._request: RequestId | None = request_of(sent, context)
+        self._request: RequestId | None = request_of(masked(sent, cluster_client.secrets), context)
+        self._secrets = SecretsOfCall(cluster_client, context)
         self._id = ""
         self._drawn = not sent.id.value and self._request is None
 
@@ -100,6 +102,8 @@ class Creation:
 
     def at_once(self) -> bytes | Later | None:
         """As `answer`, without waiting; None where more than one answer has to be waited for."""
+        if self._sent.secrets:
+            return None
         pools = self._cluster_client.cluster.read(ROOT, self._pool_query())
         if not isinstance(pools, tuple):
             return None
@@ -121,8 +125,7 @@ class Creation:
     def _named(self) -> job.CreateResponse | None:
         """Give the job its id, or refuse the request."""
         sent = self._sent
-        if sent.secrets:
-            end(self._context, Code.INVALID_ARGUMENT, text="secrets not supported by cluster")
+        self._secrets.end_unless_enabled(sent.secrets)
         found = self._choose_id()
         if found is None:
             text = "JobID must be valid UUID"
@@ -143,6 +146,8 @@ class Creation:
             wanted = to_spec(self._sent.config, by, inventories=inventories)
             spec = self._cluster_client.strategies.chosen(wanted.spec, self._sent.config)
             wanted = wanted._replace(spec=spec)
+        except SecretVolume as error:
+            end(self._context, Code.INVALID_ARGUMENT, text=f"{NO_VOLUMES}: {error}")
         except (BadConfig, BadAmount) as error:
             return self._invalid(str(error))
         except NotPermitted as error:
@@ -152,6 +157,10 @@ class Creation:
             why = self._cluster_client.notify.why_not(wanted.spec.notify.url)
             if why:
                 return self._invalid(f"config.labels: {NOTIFY}: {why}")
+        refs = self._secrets.for_new_job(
+            self._sent.secrets, self._sent.config, job_id=self._id, request=self._request
+        )
+        wanted = wanted.with_secrets(refs)
         warn_of_limits(wanted, pools, context=self._context)
         return wanted, pools[0]
 
@@ -193,6 +202,7 @@ class Creation:
         return answer
 
     def _sent_whole(self, wanted: ParsedJob, pool: PoolView) -> job.CreateResponse:
+        self._secrets.store()
         key, pieces = job_key(self._id), 0
         if wanted.size_bytes() > WHOLE_BYTES_MAX:
             refused = self._send_pieces(key, wanted)
@@ -237,6 +247,7 @@ class Creation:
         return None
 
     def _refused(self, refused: Refused) -> job.CreateResponse:
+        self._secrets.withdraw()
         if refused.code == "INVALID_CONFIG":
             return self._invalid(f"{refused.field}: {refused.text}")
         if refused.code == "ALREADY_EXISTS":

@@ -21,6 +21,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import Creation
 from peloton.gateway.job_query import ACTIVE, BY_ID, BadQuery, list_query, page_of_jobs
 from peloton.gateway.job_rolls import roll
+from peloton.gateway.job_secrets import forget_secrets, has_secrets, secrets_v0
 from peloton.gateway.job_update import JobUpdate
 from peloton.gateway.named_jobs import NOT_FOUND, named_job, refresh
 from peloton.gateway.texts import client_name, known_job
@@ -61,7 +62,7 @@ class JobManager:
         if view.spec.own_configs:
             whole = whole_config(self._cluster_client, view, context=context)
             info.config.CopyFrom(whole)
-        return job.GetResponse(jobInfo=info)
+        return job.GetResponse(jobInfo=info, secrets=secrets_v0(view))
 
     def get_at_once(self, sent: job.GetRequest, context: Context) -> bytes | None:
         """As `Get`, encoded, where nothing has to be waited for; else None."""
@@ -73,7 +74,8 @@ class JobManager:
         # A job is read much more often than it changes, by everybody who waits for it.
         if last is not None and last[0] == view:
             return last[1]
-        data = bytes(job.GetResponse(jobInfo=job_info_of(view)).SerializeToString())
+        found = job.GetResponse(jobInfo=job_info_of(view), secrets=secrets_v0(view))
+        data = bytes(found.SerializeToString())
         if len(data) <= LAST_BYTES_MAX:
             self._last[view.summary.job] = view, data
             if len(self._last) > LAST_ANSWERS_MAX:
@@ -127,10 +129,13 @@ class JobManager:
     def Delete(self, sent: job.DeleteRequest, context: Context) -> Any:
         """A job that has ended vanishes."""
         key = named_job(sent.id.value, context)
+        had_secrets = has_secrets(self._cluster_client, key, context=context)
         answer = self._cluster_client.ask(key, DeleteJob(), context=context)
         if isinstance(answer, Refused):
             code = Code.NOT_FOUND if answer.code == "NOT_FOUND" else Code.INTERNAL
             end(context, code, text=answer.text)
+        if had_secrets:
+            forget_secrets(self._cluster_client, key)
         return job.DeleteResponse()
 
     def Update(self, sent: job.UpdateRequest, context: Context) -> Any:

@@ -11,12 +11,14 @@ from typing import Any
 
 from peloton.actors.job.messages import AddChange, JobUpdated, JobView, UpdateJob
 from peloton.actors.job.spec import Override
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import WHOLE_BYTES_MAX
+from peloton.gateway.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.named_jobs import existing_job, refuse
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
@@ -24,7 +26,7 @@ from peloton.gateway.requests import request_of
 from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_job import ParsedJob, job_config_of, to_spec
-from peloton.gateway.translate_task import BadConfig
+from peloton.gateway.translate_task import BadConfig, SecretVolume
 from peloton.runtime.vocabulary import Key, Refused
 
 FIXED = {
@@ -48,14 +50,14 @@ class JobUpdate:
         self._cluster_client = cluster_client
         self._sent = sent
         self._context = context
+        self._secrets = SecretsOfCall(cluster_client, context)
 
     def answer(self) -> Any:
         """Update the job; the answer to the client."""
         view = existing_job(self._cluster_client, self._sent.id.value, context=self._context)
         if view.spec.job_type != "BATCH":
             return self._wrong("job update is only supported for batch jobs")
-        if self._sent.secrets:
-            return self._wrong("secrets not supported by cluster")
+        self._secrets.end_unless_enabled(self._sent.secrets)
         config = job.JobConfig()
         config.CopyFrom(self._sent.config)
         violations = _violations(config, view)
@@ -68,13 +70,24 @@ class JobUpdate:
             wanted = self._of_new_instances(wanted, view)
             pool = GetPool(pool_key(config.respoolID.value), config_only=True)
             pools = self._cluster_client.pool(pool, self._context)
+        except SecretVolume as error:
+            return self._wrong(f"{NO_VOLUMES}: {error}")
         except (BadConfig, BadAmount) as error:
             return self._wrong(str(error))
         except NotPermitted as error:
             code = Code.PERMISSION_DENIED
             return end(self._context, code, text=str(error), field=error.field)
         warn_of_limits(wanted, pools, context=self._context)
+        self._secrets.for_updated(self._sent.secrets, view=view)
+        self._store_secrets(view, version=version)
         return self._update(view.summary.job, wanted, version=version)
+
+    def _store_secrets(self, view: JobView, *, version: int) -> None:
+        """Before the command, so that instances which it adds have them; but not for an update that
+        the job is going to refuse, for all that is known."""
+        state, known = view.summary.state, view.spec.config_version
+        if state not in TERMINAL_JOB_STATES and version in (0, known):
+            self._secrets.store()
 
     def _update(self, key: Key, wanted: ParsedJob, *, version: int) -> Any:
         pieces = 0
@@ -87,12 +100,13 @@ class JobUpdate:
                     return refuse(self._context, added)
         whole = () if pieces else tuple(wanted.pieces.items())
         command = UpdateJob(wanted.spec, whole, pieces, version)
-        request = request_of(self._sent, self._context)
+        sent = masked(self._sent, self._cluster_client.secrets)
+        request = request_of(sent, self._context)
         answer = self._cluster_client.ask(key, command, context=self._context, request=request)
         if not isinstance(answer, JobUpdated):
             assert isinstance(answer, Refused), answer
             return refuse(self._context, answer)
-        if not answer.added:
+        if not answer.added and not self._sent.secrets:
             return job.UpdateResponse()
         job_id = peloton_pb2.JobID(value=client_name(key))
         return job.UpdateResponse(id=job_id, message=f"added {answer.added} instances")

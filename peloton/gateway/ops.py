@@ -38,6 +38,7 @@ from peloton.gateway.reasons import (
     grouped,
     is_at_rest,
     lot_waits,
+    paused_text,
     reason_at_rest,
     reason_of,
 )
@@ -115,8 +116,12 @@ class Ops:
             explain_reason(reason, waits, now=now)
             if reason.blockers:
                 early.add(reason, group.first)
-        if job.because and not job.held and not sent.HasField("instance"):
-            reasons.append(ops.Reason(state=job.summary.state.name, code="job", text=job.because))
+        state = job.summary.state.name
+        if job.because and not job.held and not alone:
+            reasons.append(ops.Reason(state=state, code="job", text=job.because))
+        paused = paused_text(job)
+        if paused and not alone and all(one.code != "workflow" for one in reasons):
+            reasons.append(ops.Reason(state=state, code="workflow", text=paused))
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 
     async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> Any:

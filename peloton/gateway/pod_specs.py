@@ -16,7 +16,7 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
 from peloton.gateway.several_containers import containers_in, executor_of, is_several
-from peloton.gateway.translate_task import LATER, BadConfig
+from peloton.gateway.translate_task import LATER, BadConfig, SecretVolume
 
 MesosPod = apachemesos.PodSpec
 NETWORKS = (MesosPod.NetworkSpec.NETWORK_TYPE_INVALID, MesosPod.NetworkSpec.NETWORK_TYPE_HOST)
@@ -41,10 +41,6 @@ _UNBUILT_IN_CHECK = {
 
 class NotBuilt(BadConfig):
     """What the spec asks for is not built yet, and clients know it as UNIMPLEMENTED."""
-
-
-class SecretVolume(BadConfig):
-    """The spec has a secret as a volume of its own."""
 
 
 # ---- to the config of a task ----

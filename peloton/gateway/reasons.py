@@ -12,9 +12,18 @@ from typing import NamedTuple
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.job.workflow.messages import WorkflowStates
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
-from peloton.actors.task.messages import DEADLINE_EXCEEDED, PREEMPTED, SLICE_SIZE, End, TaskGoals
+from peloton.actors.task.messages import (
+    DEADLINE_EXCEEDED,
+    PREEMPTED,
+    SLICE_SIZE,
+    End,
+    RunOutcome,
+    TaskGoals,
+)
 from peloton.gateway.cluster_client import ClusterClient, Context
+from peloton.gateway.host_rules import waits_for_own_host
 from peloton.gateway.texts import rfc3339
 from peloton.runtime.core.principal import parse
 from peloton.runtime.vocabulary import Bits, Key
@@ -110,22 +119,32 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
     if view.code == "THROTTLE":
         return Reason("throttle", _throttled(job), retry_at=job.next_start_at)
     if view.code == "WORKFLOW":
-        return Reason("workflow", view.because)
+        return Reason("workflow", paused_text(job) or view.because)
     if view.code == "GANG":
         return Reason("gang", view.because, known_at=view.counted_at, counts=view.counts)
-    if view.code == "NEVER":
+    if view.code == "NEVER" and not waits_for_own_host(view):
         return Reason(NEVER_RUNS, view.because, known_at=view.counted_at, counts=view.counts)
-    if view.code == "HOST":
-        code = "no-host-fits" if view.counts else "placing"
+    if view.code in ("HOST", "NEVER"):
+        code = "no-host-fits" if view.counts or view.code == "NEVER" else "placing"
         return Reason(code, view.because, known_at=view.counted_at, counts=view.counts)
     if view.code == "RETRY":
-        return Reason("retry-backoff", view.because, retry_at=view.retry_at)
+        return Reason("retry-backoff", retry_text(view), retry_at=view.retry_at)
     if view.state == "KILLING":
         return Reason("stopping", view.because)
     if view.code == "LAUNCH":
         where = f" on {view.host.partition('/')[2]}" if view.host else ""
         return Reason("launching", view.because + where)
     return Reason("not-asked", view.because or f"is {view.state}")
+
+
+def paused_text(job: JobView) -> str:
+    """That the workflow of a job is paused, and what to do; empty if it is not."""
+    newest = job.workflows[0] if job.workflows else None
+    if newest is None or newest.state != WorkflowStates.PAUSED:
+        return ""
+    left = f"{newest.total - newest.done - newest.failed} of {newest.total} to go"
+    what = f"its {newest.kind.name.lower()} to version {newest.version} is paused"
+    return f"{what}, {left}: `peloton job stateless workflow resume` goes on"
 
 
 def active_instances(job: JobView) -> int:
@@ -150,11 +169,21 @@ def _throttled(job: JobView) -> str:
     return f"{text}, next at {at}Z" if at else text
 
 
+def retry_text(view: InstanceView) -> str:
+    """Which failure an instance waits after, and how that run ended."""
+    text = view.because or "waits for its next attempt"
+    return text if view.outcome is None else f"{text}: {_ended(view, view.outcome)}"
+
+
 def outcome_text(view: InstanceView) -> str:
     """How the last run ended, in a line."""
-    outcome = view.outcome
-    if outcome is None:
+    if view.outcome is None:
         return f"{view.state.lower()} before it was launched"
+    text = _ended(view, view.outcome)
+    return f"{text}, after {view.failures} failed attempts" if view.failures > 1 else text
+
+
+def _ended(view: InstanceView, outcome: RunOutcome) -> str:
     parts = [outcome.message or outcome.reason or view.state.lower()]
     ordered = view.goal in (TaskGoals.KILLED, TaskGoals.DELETED)
     told = (DEADLINE_EXCEEDED, PREEMPTED)
@@ -165,8 +194,6 @@ def outcome_text(view: InstanceView) -> str:
         parts.append(f"exit code {outcome.exit_code}")
     if outcome.signal and outcome.signal not in parts[0]:
         parts.append(f"signal {outcome.signal}")
-    if view.failures > 1:
-        parts.append(f"after {view.failures} failed attempts")
     return ", ".join(parts)
 
 

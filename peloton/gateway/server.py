@@ -65,6 +65,7 @@ from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.gateway.update_service import UpdateService
 from peloton.ops.v1 import endpoints_pb2, ops_pb2, plans_pb2, schedules_pb2
+from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from peloton.settings.notify import NO_URLS, AllowedUrls
 
@@ -84,7 +85,8 @@ class ServerOptions(NamedTuple):
     `notify` has the URLs where ends of jobs may be told. `images_run`: tasks with a container image
     are containers. `kills`: whether kills of the private services pass. `scarce_gpu`: hosts with
     gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed. `watches`:
-    how many streams of WatchService may be open. `locks`: what is locked down.
+    how many streams of WatchService may be open. `locks`: what is locked down. `secrets`: those of
+    jobs; None: there are none.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -97,6 +99,7 @@ class ServerOptions(NamedTuple):
     strategies: StrategyChoice = STANDARD_STRATEGIES
     watches: int = WATCHES_MAX
     locks: FollowedLocks = NoLocks()
+    secrets: SecretVault | None = None
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -123,6 +126,7 @@ def build_server(
         strategies=options.strategies,
         images_run=options.images_run,
     )
+    cluster_client.secrets = options.secrets
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)

@@ -31,6 +31,13 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BY_ID
+from peloton.gateway.job_secrets import (
+    SecretsOfCall,
+    forget_secrets,
+    has_secrets,
+    masked,
+    secrets_v1,
+)
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.named_jobs import existing_job, named_job, refresh, refuse
 from peloton.gateway.opaque_data import opaque_of
@@ -73,9 +80,16 @@ class StatelessJobs:
         if canonical(sent.job_id.value) is None:
             end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
-        command = replacement(self._cluster_client, sent, view=view, context=context)
+        secrets = SecretsOfCall(self._cluster_client, context)
+        command = replacement(
+            self._cluster_client, sent, view=view, context=context, secrets=secrets
+        )
         answer = self._changed(
-            sent, context, command=lambda expected: expecting(command, expected), spec=sent.spec
+            sent,
+            context,
+            command=lambda expected: expecting(command, expected),
+            spec=sent.spec,
+            secrets=secrets,
         )
         assert isinstance(answer, WorkflowOrdered), answer
         return svc.ReplaceJobResponse(version={"value": str(answer.version)})
@@ -125,10 +139,14 @@ class StatelessJobs:
 
     def DeleteJob(self, sent: svc.DeleteJobRequest, context: Context) -> Any:
         """The job vanishes, if it has this version, and has ended or `force` is set."""
+        key = named_job(sent.job_id.value, context)
+        had_secrets = has_secrets(self._cluster_client, key, context=context)
         answer = self._changed(
             sent, context, command=lambda expected: DeleteJob(sent.force, expected)
         )
         assert isinstance(answer, JobDeleted), answer
+        if had_secrets:
+            forget_secrets(self._cluster_client, key)
         return svc.DeleteJobResponse()
 
     def RestartJob(self, sent: svc.RestartJobRequest, context: Context) -> Any:
@@ -225,6 +243,8 @@ class StatelessJobs:
             status=job_status_of(view) if asked is None else None,
         )
         found = svc.GetJobResponse(job_info=info)
+        if asked is None:
+            found.secrets.extend(secrets_v1(view))
         if asked is None and view.workflows:
             rollouts = rollouts_of(self._cluster_client, view, context=context)
             found.workflow_info.CopyFrom(workflow_info(view, view.workflows[0], rollouts=rollouts))
@@ -280,10 +300,11 @@ class StatelessJobs:
         *,
         command: Callable[[EntityVersion], Message],
         spec: stateless.JobSpec | None = None,
+        secrets: SecretsOfCall | None = None,
     ) -> Any:
         """The answer to a command that only who knows the job's version may give.
 
-        `spec`: in whose terms fields are named in a refusal.
+        `spec`: in whose terms fields are named in a refusal. `secrets`: stored before it.
         """
         key, expected = named_job(sent.job_id.value, context), _version_of(sent.version.value)
         if expected is None:
@@ -291,10 +312,14 @@ class StatelessJobs:
             existing_job(self._cluster_client, sent.job_id.value, context=context)
             end(context, Code.ABORTED, text=UNEXPECTED)
         # A repeat under the same key gets the answer it missed: by now the version is another.
-        request = request_of(sent, context)
+        request = request_of(masked(sent, self._cluster_client.secrets), context)
+        if secrets is not None:
+            secrets.store()
         answer = self._cluster_client.ask(key, command(expected), context=context, request=request)
         if not isinstance(answer, Refused):
             return answer
+        if secrets is not None:
+            secrets.withdraw()
         if spec is not None and answer.code == INVALID:
             text = spec_text(f"{answer.field}: {answer.text}", spec)
             end(context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {text}")

@@ -24,9 +24,9 @@ from peloton.gateway.job_create import (
     CreationWorkflow,
 )
 from peloton.gateway.opaque_data import opaque_of
-from peloton.gateway.pod_specs import NotBuilt, SecretVolume
+from peloton.gateway.pod_specs import NotBuilt
 from peloton.gateway.stateless_specs import spec_path, spec_text, to_config_v0
-from peloton.gateway.translate_task import BadConfig
+from peloton.gateway.translate_task import BadConfig, SecretVolume
 
 NO_SECRETS = "secrets not enabled in cluster"
 POOL_CODES = {
@@ -66,10 +66,14 @@ class ServiceCreation:
     def _end_misplaced(self) -> None:
         """End the call if its id or its pool is wrong, which is said before anything else is."""
         pool = v0.ResourcePoolID(value=self._sent.spec.respool_id.value)
-        self._end_refused(self._creation(job.JobConfig(respoolID=pool)).misplaced())
+        self._end_refused(self._creation(job.JobConfig(respoolID=pool), bare=True).misplaced())
 
-    def _creation(self, config: job.JobConfig) -> Creation:
+    def _creation(self, config: job.JobConfig, *, bare: bool = False) -> Creation:
+        """`bare`: without its secrets."""
         request = job.CreateRequest(id={"value": self._sent.job_id.value}, config=config)
+        for one in () if bare else self._sent.secrets:
+            value = {"data": one.value.data}
+            request.secrets.add(id={"value": one.secret_id.value}, path=one.path, value=value)
         return Creation(
             self._cluster_client,
             request,
@@ -81,8 +85,8 @@ class ServiceCreation:
         )
 
     def _refuse_secrets(self) -> None:
-        """End the call if it has secrets."""
-        if self._sent.secrets:
+        """End the call if it has secrets and the cluster no key for them."""
+        if self._sent.secrets and self._cluster_client.secrets is None:
             self._end_misplaced()
             end(self._context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
 

@@ -6,9 +6,10 @@ changes nothing; it must not check the rules of a config, as the original does n
 
 from __future__ import annotations
 
+from peloton.actors.host.messages import SecretRef
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.renewing import same_config
-from peloton.actors.job.spec import INSTANCES_MAX, TaskConfig, effective
+from peloton.actors.job.spec import INSTANCES_MAX, TaskConfig, effective, with_secrets
 from peloton.actors.resources import BadAmount
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
@@ -36,7 +37,7 @@ def replace_diff(
         end(context, Code.INVALID_ARGUMENT, text=text, field="spec.instance_count")
     config = replacing_config(cluster_client, sent, view=view, context=context)
     try:
-        wanted = _Wanted(config)
+        wanted = _Wanted(config, view.spec.default.secrets)
     except (BadConfig, BadAmount) as error:
         text = f"invalid job spec: {spec_text(str(error), sent)}"
         end(context, Code.INVALID_ARGUMENT, text=text)
@@ -56,12 +57,12 @@ def replace_diff(
 class _Wanted:
     """What each instance is to be; raises BadConfig or BadAmount, naming the field."""
 
-    def __init__(self, config: job.JobConfig) -> None:
+    def __init__(self, config: job.JobConfig, secrets: tuple[SecretRef, ...]) -> None:
         self._slack = config.sla.revocable
         self._default = TaskConfig()
         if config.HasField("defaultConfig"):
             found = to_config(config.defaultConfig, "config.defaultConfig", by=ANY_USER)
-            self._default = found.on_slack() if self._slack else found
+            self._default = with_secrets(found.on_slack() if self._slack else found, secrets)
         self._own: dict[int, TaskConfig] = {}
         for instance in sorted(config.instanceConfig):
             field = f"config.instanceConfig[{instance}]"

@@ -15,12 +15,14 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.config_specs import spec_wanted
+from peloton.gateway.job_secrets import SecretsOfCall, masked
 from peloton.gateway.opaque_data import opaque_of
-from peloton.gateway.pod_specs import NotBuilt, SecretVolume
+from peloton.gateway.pod_specs import NotBuilt
+from peloton.gateway.requests import request_of
 from peloton.gateway.stateless_create import NO_SECRETS
 from peloton.gateway.stateless_specs import spec_text, to_config_v0
 from peloton.gateway.texts import client_name
-from peloton.gateway.translate_task import BadConfig
+from peloton.gateway.translate_task import BadConfig, SecretVolume
 
 
 def replacement(
@@ -29,17 +31,19 @@ def replacement(
     *,
     view: JobView,
     context: Context,
+    secrets: SecretsOfCall,
 ) -> ReplaceJob:
-    """The command, without the version that the client expects."""
-    if sent.secrets:
-        end(context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
+    """The command, without the version that the client expects, its secrets not yet stored."""
+    secrets.end_unless_enabled(sent.secrets, text=NO_SECRETS)
     wanted, opaque = sent.update_spec, opaque_of(sent, context)
     config = replacing_config(cluster_client, sent.spec, view=view, context=context)
 
     def text_of(text: str) -> str:
         return f"invalid job spec: {spec_text(text, sent.spec)}"
 
-    found = spec_wanted(cluster_client, config, context=context, text_of=text_of)
+    request = request_of(masked(sent, cluster_client.secrets), context)
+    refs = secrets.for_replaced(sent.secrets, config, view=view, request=request)
+    found = spec_wanted(cluster_client, config, context=context, text_of=text_of, secrets=refs)
     options = WorkflowOptions(
         batch=wanted.batch_size,
         max_attempts=wanted.max_instance_retries,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
+from peloton.actors.host.messages import SecretRef
 from peloton.actors.job.messages import JobGoals, JobSummary, JobView
 from peloton.actors.job.spec import (
     BATCH,
@@ -45,6 +46,10 @@ class ParsedJob(NamedTuple):
 
     spec: JobSpec
     pieces: dict[int, tuple[Override, ...]]
+
+    def with_secrets(self, refs: tuple[SecretRef, ...]) -> ParsedJob:
+        """The same with these secrets for each instance."""
+        return self._replace(spec=self.spec.with_secrets(refs)) if refs else self
 
     def size_bytes(self) -> int:
         """The approximate size of the pieces in messages."""

@@ -19,6 +19,7 @@ from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     DEADLINE_EXCEEDED,
     PREEMPTED,
+    SECRET_NOT_FOUND,
     End,
     PastRun,
     RunOutcome,
@@ -261,6 +262,8 @@ def _wire_goal(view: InstanceView, run: int) -> Any:
     outcome, stopped = view.outcome, view.goal in (TaskGoals.KILLED, TaskGoals.DELETED)
     if run == view.run and view.state == "KILLED" and outcome is not None and not stopped:
         for_good = outcome.reason == PREEMPTED and view.config.kill_on_preempt
+        if outcome.reason == SECRET_NOT_FOUND and view.goal == TaskGoals.SUCCEEDED:
+            return task.KILLED
         return task.PREEMPTING if for_good else WIRE_TASK_GOALS[view.goal]
     return WIRE_TASK_GOALS[view.goal]
 

@@ -50,6 +50,10 @@ class BadConfig(ValueError):
         super().__init__(f"{field}: {text}")
 
 
+class SecretVolume(BadConfig):
+    """The config has a secret as a volume of its own."""
+
+
 def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> TaskConfig:
     """The record of a config, for a caller; raises BadConfig, BadAmount or NotPermitted, naming
     the field."""
@@ -155,6 +159,10 @@ def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:
 def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
     if sent.HasField("volume"):
         raise BadConfig(f"{field}.volume", f"a persistent volume {LATER}")
+    for at, volume in enumerate(sent.container.volumes):
+        if volume.source.type == mesos.Volume.Source.SECRET:
+            text = "a secret is given beside the config"
+            raise SecretVolume(f"{field}.container.volumes[{at}]", text)
     if sent.container.volumes:
         raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
     if sent.command.uris:

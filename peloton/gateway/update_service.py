@@ -60,7 +60,8 @@ class UpdateService:
         config.ClearField("changeLog")
         if not config.respoolID.value:
             config.respoolID.value = client_name(view.spec.pool)
-        wanted = spec_wanted(self._cluster_client, config, context=context)
+        secrets = view.spec.default.secrets  # such a request has none of its own
+        wanted = spec_wanted(self._cluster_client, config, context=context, secrets=secrets)
         command = ReplaceJob(
             wanted.spec,
             tuple(wanted.pieces.items()),

@@ -29,6 +29,8 @@ from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.unschedulable import Unschedulable, lacks_text
 from peloton.runtime.vocabulary import Bits, Key, Send
 
+NOT_UP = "is not up"
+"""How the text about a host ends that is down."""
 Member = tuple[Key, int]
 """A slice, and one of its members."""
 
@@ -83,7 +85,7 @@ class PinnedWishes:
         for member in [one for one in self._hosts.get(slice_, ()) if one not in wanted]:
             self._drop(slice_, member)
 
-    def expire(self, now: float) -> None:
+    def _expire(self, now: float) -> None:
         """Drop those whose slices did not repeat them in time; their host may be gone for good."""
         while self._seen:
             (slice_, member), seen_at = next(iter(self._seen.items()))
@@ -94,6 +96,7 @@ class PinnedWishes:
     def serve(self, wishes: list[Wish], now: float) -> tuple[list[Wish], list[Send]]:
         """The wishes whose members may run anywhere; and proposals to whoever waits and to the
         others, of what there is room for now."""
+        self._expire(now)
         sends: list[Send] = []
         news, self._news = self._news, {}
         if self._by_host:  # a proposal to another may be over, of which the host reports nothing
@@ -157,7 +160,7 @@ class PinnedWishes:
             text = f"its host {name} has just refused it"
             return Unschedulable(((MISMATCH_STATUS, 1),), text, False)
         if not index.up[row]:
-            return Unschedulable(((MISMATCH_STATUS, 1),), f"its host {name} is not up", True)
+            return Unschedulable(((MISMATCH_STATUS, 1),), f"its host {name} {NOT_UP}", True)
         if index.quarantines.left_out[row]:
             text = f"its host {name} is quarantined after failures of several jobs"
             return Unschedulable(((QUARANTINED, 1),), text, False)

@@ -19,13 +19,7 @@ from peloton.placement.gang_rooms import rooms_of
 from peloton.placement.gang_wishes import GangWishes
 from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
-from peloton.placement.kept_wishes import (
-    KEPT_WISHES_MAX,
-    GroupKey,
-    KeptWishes,
-    Turn,
-    split,
-)
+from peloton.placement.kept_wishes import KEPT_WISHES_MAX, GroupKey, KeptWishes, Turn, split
 from peloton.placement.labels import Ints
 from peloton.placement.lookups import Lookups
 from peloton.placement.messages import (
@@ -130,8 +124,9 @@ class Placer:
 
     def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
         """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
-        for kept in (self.index, self.kept, self.pinned, self.gangs):
-            kept.expire(now)
+        self.index.expire(now)
+        self.kept.expire(now)
+        self.gangs.expire(now)
         wishes: list[Wish] = []
         asked: list[AskRoom | AskGangRoom] = []
         gangs: list[GangWish] = []

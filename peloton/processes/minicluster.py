@@ -21,6 +21,7 @@ from peloton.processes import archive_options as kept
 from peloton.processes.gpu_option import auto_gpus, gpu_option, sizes_given, with_model
 from peloton.processes.notify_options import notify_of, notify_options
 from peloton.processes.sandbox_options import TypedSandboxes, sandbox_options, sandboxes_of
+from peloton.processes.secret_options import secrets_key_option, secrets_of
 from peloton.processes.slack_options import slack_options
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
@@ -149,6 +150,7 @@ def command() -> click.Command:
     help="YAML file of permissions per pool (docs/access.md); without one everybody may do all.",
 )
 @notify_options
+@secrets_key_option
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option(
@@ -214,7 +216,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         texts.append(f"--task-pids: {pids} is not between 0 and {TASK_PIDS_MAX}")
     sandboxes = sandboxes_of(options, texts)
     archive, limits = kept.archive_of(options, texts), kept.limits_of(options, texts)
-    notify = notify_of(options, texts)
+    notify, secrets = notify_of(options, texts), secrets_of(options, texts)
     if texts:
         raise BadSetting(*texts)
     folder = _folder(options)
@@ -227,6 +229,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         preemption=kept.PREEMPTION,
         limits=limits,
         notify=notify,
+        secrets=secrets,
         backend=_backend(options, hosts, folder=folder, sandboxes=sandboxes),
     )
 

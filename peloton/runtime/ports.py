@@ -451,3 +451,67 @@ class Exchange(Protocol):
 
     def close(self, stream: int) -> None:
         """End a stream; events of it that the listener did not get yet are dropped."""
+
+
+# ---- secrets of jobs -------------------------------------------------------------------------
+
+
+class SealedSecret(Struct, frozen=True, gc=False):
+    """A value of a secret as it is stored: without the key of this id nobody can read it.
+
+    A new value is another row with a later `made` (microseconds since the epoch); of several of one
+    job and id the latest counts.
+    """
+
+    job: str
+    id: str
+    made: int
+    key_id: str
+    data: bytes
+
+
+class SecretStore(Protocol):
+    """Sealed secrets, by job. What is written is safe once the call returns.
+
+    Each call may wait, may be repeated, and may come from any thread; it raises Unreachable when
+    the store did not answer.
+    """
+
+    def put(self, rows: Sequence[SealedSecret]) -> None:
+        """Write rows of one job, in place of those with the same id and `made`."""
+
+    def of_job(self, job: str) -> list[SealedSecret]:
+        """All rows of a job."""
+
+    def delete(self, rows: Sequence[SealedSecret]) -> None:
+        """Delete rows of one job; those that are not there do not matter."""
+
+    def forget(self, job: str) -> None:
+        """Delete all rows of a job."""
+
+    def jobs(self, after: str, *, most: int) -> list[str]:
+        """The next jobs that have rows, in an order of the store's own; `after` is the last one of
+        the page before, empty for the first page."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
+class Sealing(Protocol):
+    """Encrypts values of secrets, and decrypts them."""
+
+    def seal(self, job: str, secret: str, *, made: int, data: bytes) -> SealedSecret:
+        """Encrypt with the newest key."""
+
+    def unseal(self, row: SealedSecret) -> bytes:
+        """The value. Raises BadSeal."""
+
+    def is_newest(self, row: SealedSecret) -> bool:
+        """Whether it was encrypted with the newest key."""
+
+    def fingerprint(self, data: bytes) -> bytes:
+        """What two equal values have in common, and what tells nothing of the value."""
+
+
+class BadSeal(Exception):
+    """A stored secret cannot be decrypted: its key is not known here, or it was changed."""

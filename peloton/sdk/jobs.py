@@ -118,14 +118,20 @@ class Jobs:
             return translate.inside(answer)
 
     def update(
-        self, wanted: str, config: Any, *, request_key: str | None = None
+        self,
+        wanted: str,
+        config: Any,
+        *,
+        secrets: tuple[peloton_pb2.Secret, ...] = (),
+        request_key: str | None = None,
     ) -> job.UpdateResponse:
         """More instances of a job: `config` is its spec with a higher count, and configs of new
-        instances; without a pool it keeps its own. An answer without an id: nothing was added.
+        instances; without a pool it keeps its own. Of a job with secrets all have to be sent again,
+        with these or other values. An answer without an id: nothing was changed.
         """
         built = job.JobConfig()
         built.CopyFrom(specs.build(job.JobConfig, config))
-        request = job.UpdateRequest(id=job_id(wanted), config=built)
+        request = job.UpdateRequest(id=job_id(wanted), config=built, secrets=secrets)
         with specs.spelled_as(config):
             answer = self._wire.call(method("Update"), request, how=keyed(request_key))
             return translate.inside(answer)

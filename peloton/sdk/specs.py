@@ -145,7 +145,19 @@ class SpecKeys:
         return self._fields[name]
 
 
+OTHER_KIND = {
+    ("api.v1alpha.job.stateless.JobSpec", "defaultconfig"): "this is a config of v0, for "
+    "`peloton job create` and `update create`",
+    ("api.v0.job.JobConfig", "defaultspec"): "this is a spec of v1alpha, for "
+    "`peloton job stateless create` and `replace`",
+}
+"""What a file is that has a key of the other kind of job files."""
+
+
 def unknown(key: str, descriptor: Any) -> str:
+    for (kind, name), text in OTHER_KIND.items():
+        if plain(key) == name and descriptor.full_name.endswith(kind):
+            return f"no such key: {text}"
     names = {plain(field.name): field.name for field in descriptor.fields}
     near = difflib.get_close_matches(plain(key), list(names), n=1, cutoff=0.6)
     if near:

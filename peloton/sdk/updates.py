@@ -114,8 +114,8 @@ class UpdateCalls:
         self,
         verb: str,
         wanted: str,
-        ranges: Sequence[Range] = (),
         *,
+        ranges: Sequence[Range] = (),
         version: int = 0,
         batch: int = 0,
     ) -> Any:

@@ -51,6 +51,7 @@ from peloton.settings.notify import NotifySetting, notify_problems
 from peloton.settings.placement import PlacementSetting, placement_problems
 from peloton.settings.preemption import PreemptionSetting, preemption_problems
 from peloton.settings.sandboxes import sandbox_problems
+from peloton.settings.secrets import SecretsSetting
 
 GROUP_NAMES = ("jobmgr", "resmgr", "hostmgr")
 """Roles that own shards."""
@@ -131,6 +132,7 @@ class DaemonSettings(_Record, frozen=True):
     placement: PlacementSetting = PlacementSetting()
     access: AccessSetting = AccessSetting()
     notify: NotifySetting = NotifySetting()
+    secrets: SecretsSetting = SecretsSetting()
 
     @property
     def alone(self) -> bool:

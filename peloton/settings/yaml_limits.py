@@ -15,6 +15,9 @@ import yaml
 FILE_BYTES_MAX = 128 * 1024 * 1024
 DEPTH_MAX = 100
 """The deepest spec that has a meaning nests less than twenty levels."""
+TOO_DEEP = f"nested more than {DEPTH_MAX} levels deep"
+TOO_DEEP_OF_LIBYAML = "exceeded maximum nesting depth"
+"""What newer ones say, whose scanner looks ahead of the events, and has a higher limit."""
 MERGE = "tag:yaml.org,2002:merge"
 SECRET = "not YAML, a tag, or a key given twice; not repeated here, as it may be a secret"
 ALIASED_NODES_MAX = 1_000_000
@@ -57,7 +60,10 @@ def load(text: str, loader: Any) -> Any:
         return yaml.load(text, loader)  # noqa: S506 - callers pass safe ones
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise BadYaml(f"not YAML: {error.problem}", mark.line + 1 if mark else 0) from None
+        line = mark.line + 1 if mark else 0
+        if error.problem == TOO_DEEP_OF_LIBYAML:
+            raise BadYaml(TOO_DEEP, line) from None
+        raise BadYaml(f"not YAML: {error.problem}", line) from None
     except yaml.YAMLError as error:
         raise BadYaml(f"not YAML: {error}") from None
     except (ValueError, OverflowError) as error:
@@ -130,7 +136,7 @@ def check(text: str, loader: Any) -> None:
         else:
             continue
         if len(inside) + height > DEPTH_MAX:
-            raise BadYaml(f"nested more than {DEPTH_MAX} levels deep", _line(event))
+            raise BadYaml(TOO_DEEP, _line(event))
         if aliased > ALIASED_NODES_MAX:
             text = f"aliases expand to more than {ALIASED_NODES_MAX:,} values"
             raise BadYaml(text, _line(event))

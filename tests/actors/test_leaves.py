@@ -5,12 +5,15 @@ Must not run anything: that is what `tests/worlds/test_workflows.py` is for.
 
 from __future__ import annotations
 
+import immutables
 import msgspec
 import pytest
 
-from peloton.actors.job.record import Job
-from peloton.actors.job.slice.messages import TaskConfig
+from peloton.actors.job.record import Job, SliceReport
+from peloton.actors.job.slice.messages import Tally, TaskConfig
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.workflow.facts import WorkflowBegun, WorkflowUndone
+from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
 from peloton.actors.job.workflow.leaves import higher_leaves
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
 from peloton.actors.job.workflow.record import Workflow
@@ -41,3 +44,32 @@ def test_a_new_workflow_has_leave_for_its_batch(
     slices = -(-max(instances, span) // 1000)
     job = Job(Key("job/j"), spec, workflow=workflow, span=span, opened=slices)
     assert higher_leaves(job) == expected
+
+
+def test_slices_that_went_are_awaited_in_each_workflow() -> None:
+    """They have nothing to do, so no change of their instances would be tallied."""
+    reports = immutables.Map({0: SliceReport(1, Tally((("RUNNING", 3),)))})
+    job = Job(Key("job/j"), SPEC, opened=3, reports=reports)
+    begun = WorkflowBegun(WorkflowTypes.UPDATE, WorkflowOptions(), SPEC, 1.0)
+    job = WORKFLOW_EVOLVE[WorkflowBegun](job, begun) or job
+    assert dict(job.awaited) == {1: job.version, 2: job.version}
+    job = WORKFLOW_EVOLVE[WorkflowUndone](job, WorkflowUndone(2.0, "")) or job
+    assert dict(job.awaited) == {1: job.version, 2: job.version}
+
+
+@pytest.mark.parametrize(
+    ("tally", "awaited"),
+    [
+        (None, True),
+        (Tally(()), True),
+        (Tally((("INITIALIZED", 3),)), True),
+        (Tally((("INITIALIZED", 2), ("KILLED", 1))), False),
+    ],
+)
+def test_slices_of_which_no_instance_exists_are_awaited(tally: Tally | None, awaited: bool) -> None:
+    job = Job(Key("job/j"), SPEC)
+    if tally is not None:
+        job = msgspec.structs.replace(job, reports=immutables.Map({0: SliceReport(1, tally)}))
+    begun = WorkflowBegun(WorkflowTypes.RESTART, WorkflowOptions(), SPEC, 1.0)
+    job = WORKFLOW_EVOLVE[WorkflowBegun](job, begun) or job
+    assert (0 in job.awaited) == awaited

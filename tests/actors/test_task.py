@@ -414,6 +414,28 @@ def test_a_preempted_run_is_free(outcome: RunOutcome) -> None:
     assert (ended.failures, ended.system_failures) == (2, 9)
 
 
+GONE = RunOutcome(End.KILLED, reason=m.SECRET_NOT_FOUND)
+UNREAD = RunOutcome(End.KILLED, reason=m.SECRETS_UNAVAILABLE, system=True)
+
+
+def test_an_instance_whose_secret_is_gone_ends_whatever_attempts_are_left() -> None:
+    ended = receive(running(max_failures=5), m.Ended(1, GONE)).state
+    assert (ended.state, ended.run) == (TaskStates.KILLED, 1)
+    assert ended.admission == Admission.RELEASING
+
+
+def test_a_service_whose_secret_is_gone_tries_again_after_a_pause() -> None:
+    ended = receive(running(TaskGoals.RUNNING), m.Ended(1, GONE)).state
+    assert (ended.state, ended.failures) == (TaskStates.THROTTLED, 1)
+
+
+@pytest.mark.parametrize("goal", [TaskGoals.SUCCEEDED, TaskGoals.RUNNING])
+def test_a_store_of_secrets_that_does_not_answer_is_no_fault_of_the_task(goal: TaskGoals) -> None:
+    ended = receive(running(goal, system_failures=9, max_failures=0), m.Ended(1, UNREAD)).state
+    assert (ended.state, ended.run) == (TaskStates.WAITING, 2)
+    assert (ended.failures, ended.system_failures) == (0, 9)
+
+
 def test_a_task_keeps_the_time_at_which_its_run_started() -> None:
     launched = msgspec.structs.replace(running(), state=TaskStates.LAUNCHED)
     assert receive(launched, m.Started(1, 7.0)).facts == (f.TaskStarted(7.0),)

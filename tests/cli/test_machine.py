@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from peloton.assembly import machine
-from peloton.assembly.first_messages import configured
+from peloton.assembly.first_messages import apart, configured
 from peloton.assembly.gpus import gpu_count
 from peloton.placement.messages import Label
 from peloton.processes.gpu_option import with_model
@@ -91,3 +91,15 @@ def test_a_number_of_gpus_that_was_given_is_of_no_model(kernel: Path) -> None:
     host = machine.this_machine(kernel, root=kernel)
     assert with_model(host, {"host_gpus": None}) == host
     assert with_model(host, {"host_gpus": 3.0}).attributes == {}
+
+
+@pytest.mark.parametrize(("count", "width"), [(1, 1000), (3, 333), (1000, 1), (1001, 1000)])
+def test_virtual_hosts_share_the_ports_of_their_machine(
+    kernel: Path, count: int, width: int
+) -> None:
+    one = configured(machine.this_machine(kernel, root=kernel), Key("backend/b"))
+    found = [sent.ports for sent in apart({Key(f"host/{at}"): one for at in range(count)}).values()]
+    assert {end - first for first, end in found} == {width}
+    assert found[0][0] == 31000 and found[-1][1] <= 32000
+    if count <= 1000:
+        assert all(end <= first for (_, end), (first, _) in zip(found, found[1:], strict=False))

@@ -119,7 +119,10 @@ def test_a_service_is_created_seen_and_deleted(shell: Shell) -> None:
     assert shell.done("job", "stateless", "refresh", "seen") == "{}\n"
 
     running = shell("job", "stateless", "delete", "seen")
-    assert (running.code, running.err.strip()) == (73, "job is not stopped")
+    assert (running.code, running.err.strip()) == (
+        73,
+        "job is not stopped: stop it first, or use --force",
+    )
     assert shell.done("job", "stateless", "stop", "seen", "1-1-1") == (
         "Job stopped. New EntityVersion: 1-2-1\n"
     )
@@ -218,6 +221,69 @@ def test_a_workflow_is_paused_resumed_and_aborted(shell: Shell) -> None:
     assert events.code in (0, 70), "served, or refused as not supported"
 
 
+def test_who_controls_a_workflow_that_is_over_is_told(shell: Shell) -> None:
+    shell.service("done")
+    for order in ("pause", "resume", "abort"):
+        found = shell("job", "stateless", "workflow", order, "done")
+        assert found.code == 0, "as in the original"
+        assert "it was over, and stays so: UPDATE to version 1 SUCCEEDED" in found.err
+    shell.done("job", "stateless", "replace", "done", shell.file(SPEC, "done", 3), "1", "/work",
+               "--start-paused")  # fmt: skip
+    assert shell("job", "stateless", "workflow", "abort", "done").err == ""
+
+
+def test_why_tells_of_a_paused_workflow_and_of_the_failure_before_a_pause(shell: Shell) -> None:
+    shell.service("held")
+    more = shell.file(SPEC, "held", 3)
+    shell.done("job", "stateless", "replace", "held", more, "1", "/work", "--start-paused")
+    text = "its update to version 2 is paused, 1 of 1 to go: `peloton job stateless work"
+    until(lambda: text in shell.done("why", "held"))
+    assert [one["code"] for one in shell.data("why", "held")["reasons"]] == ["workflow"]
+    shell.service("rests")
+    other = shell.file(SPEC, "rests", 2, **{"cpu_limit: 0.1": "cpu_limit: 0.2"})
+    shell.done("job", "stateless", "replace", "rests", other, "1", "/work", "--start-paused")
+    until(lambda: "paused, 2 of 2 to go" in shell.done("why", "rests"))
+    codes = [one["code"] for one in shell.data("why", "rests")["reasons"]]
+    assert codes == ["running", "workflow"]
+    code = '- {name: PELOTON_SIMULATED_EXIT_CODE, value: "3"}\n'
+    fails = shell.file(SPEC, "fails", 1, **{'value: "600"}\n': f'value: "0.1"}}\n    {code}'})
+    shell.done("job", "stateless", "create", "/work", fails, "0")
+    until(
+        lambda: (
+            "retry: waits after failure 1: Command exited with status 3"
+            in shell.done("why", "fails")
+        )
+    )
+
+
+def test_a_spec_of_another_name_is_warned_of(shell: Shell) -> None:
+    shell.service("before")
+    other = shell.file(SPEC, "after")
+    found = shell("job", "stateless", "replace", "before", other, "0", "/work")
+    assert "the service before is called after from now on" in found.err
+    again = shell("job", "stateless", "replace", "after", other, "0", "/work")
+    assert (again.code, again.err) == (0, "")
+    gone = shell("job", "stateless", "replace", "before", other, "0", "/work", "1-1-1")
+    assert (gone.code, gone.err.strip()) == (66, "Job before was not found: job not found")
+
+
+def test_what_to_do_next_is_said(shell: Shell) -> None:
+    shell.service("kept")
+    refused = shell("job", "stateless", "delete", "kept")
+    assert refused.code == 73 and "stop it first, or use --force" in refused.err
+    older = shell("job", "stateless", "rollback", "kept", "0", "7-1-1")
+    assert older.code == 66 and "was not found" not in older.err
+    made = shell("job", "create", "/work", shell.file(CONFIG, "endless"))
+    assert "task list" in made.err and "job wait" not in made.err
+
+
+def test_a_file_of_the_other_kind_is_known(shell: Shell) -> None:
+    new = shell("job", "create", "/work", shell.file(SPEC, "new"))
+    assert new.code == 65 and "a spec of v1alpha, for `peloton job stateless create`" in new.err
+    old = shell("job", "stateless", "create", "/work", shell.file(CONFIG, "old"), "0")
+    assert old.code == 65 and "a config of v0, for `peloton job create`" in old.err
+
+
 def test_a_bad_spec_is_shown_with_its_line(shell: Shell) -> None:
     file = shell.file(SPEC, "bad", **{"cpu_limit: 0.1": "cpu_limit: -1"})
     found = shell("job", "stateless", "create", "/work", file, "0")
@@ -286,6 +352,11 @@ def test_a_pod_is_seen_stopped_started_and_restarted(shell: Shell) -> None:
     assert ids == [f"{name}-{run}" for run in (3, 2, 1)]
     nobody = shell("pod", "get", f"{job}-7")
     assert (nobody.code, nobody.err.strip()) == (66, f"Pod {job}-7 was not found: pod not found")
+    unknown = shell("pod", "restart", "nowhere-0")
+    assert (unknown.code, unknown.err.strip()) == (
+        66,
+        "Pod nowhere-0 was not found: there is no job nowhere",
+    )
     wrong = shell("pod", "get", "x")
     assert (wrong.code, wrong.err.strip()) == (65, "invalid pelotonTaskID x")
 

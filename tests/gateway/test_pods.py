@@ -146,7 +146,8 @@ def test_events_of_one_run_the_newest_first(deployment: Deployment, pods: Any) -
     assert newest[-1].actual_state == "POD_STATE_INITIALIZED"
     assert {event.desired_state for event in newest} == {"POD_STATE_SUCCEEDED"}
     assert newest[0].version.value == "1-0-0" and newest[0].prev_pod_id.value == f"{name}-2"
-    assert newest[0].healthy == "HEALTH_STATE_DISABLED"
+    assert newest[0].healthy == "HEALTH_STATE_INVALID"
+    assert newest[1].healthy == "HEALTH_STATE_DISABLED"
     first = pods.GetPodEvents(of("GetPodEvents", name, pod_id={"value": f"{name}-1"})).events
     assert {event.pod_id.value for event in first} == {f"{name}-1"}
     for unknown in (f"{NOBODY}-0", name[:-1] + "7"):

@@ -61,6 +61,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "peloton/chaos/nemesis/",
         "peloton/sdk/zookeeper.py",  # clients find their cluster in the same place
     ),
+    "cryptography": ("peloton/runtime/adapters/secret",),
     "click": FACES,
     "rich": FACES,
     "grpc": GRPC_FOLDERS,

@@ -23,6 +23,7 @@ PLAIN = {
     "checkpoint": ("shard_group", "shard_number", "position", "epoch", "bucket"),
     "ended": ("shard_group", "shard_number", "kind", "key"),
     "ended_states": ("shard_group", "shard_number", "bucket"),
+    "secrets": ("job",),
 }
 
 

@@ -31,6 +31,7 @@ from peloton.actors.job.workflow.messages import (
     WorkflowTypes,
     WorkflowView,
 )
+from peloton.actors.resources import Resources
 from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, job_id, job_spec
@@ -647,6 +648,22 @@ def test_a_pause_is_no_lack_of_progress() -> None:
     finished(cluster, job)
     cluster.run_for(60.0)
     finished(cluster, job)
+
+
+def test_a_restart_ends_though_a_slice_has_no_instances_yet() -> None:
+    """The creation was aborted before it came to the last three, which are added now."""
+    cluster, job = cluster_of(), job_id("s")
+    spec = service(1003)
+    config = msgspec.structs.replace(spec.default, resources=Resources(100))
+    spec = msgspec.structs.replace(spec, default=config)
+    cluster.ask(job, CreateJob(spec, options=WorkflowOptions(batch=250)))
+    cluster.run_for(3.5)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.run_for(3.0)
+    assert cluster.counts(job) == {"INITIALIZED": 3, "RUNNING": 1000}
+    cluster.ask(job, RestartJob(((0, 3),)))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": 1003}
 
 
 def test_slices_that_go_and_come_back() -> None:

@@ -16,6 +16,7 @@ from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.known_runs import KnownRun as KnownRun
 from peloton.actors.host.known_runs import KnownSet as KnownSet
+from peloton.actors.host.secret_refs import SecretRef as SecretRef
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import RunOutcome
@@ -32,7 +33,6 @@ LEVEL_TASK_LABELS = 1
 them: an earlier version would accept a run without regard to these."""
 RUNNING_LABELS_MAX = 128
 """A host whose runs have more different labels reports none: its summary would be too large."""
-
 LEVEL_MAINTENANCE = 2
 """The feature level from which a host may be drained for maintenance."""
 
@@ -46,8 +46,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
 
     With several `containers`, the command is that of the first which is no init container.
     `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
-    runs of it than the launch allows. `asks`: its slice ends it where the host goes down.
-    """
+    runs of it than the launch allows. `asks`: its slice ends it where the host goes down."""
 
     resources: Resources
     value: str
@@ -71,6 +70,8 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     def once_started(self) -> RunSpec | None:
         """What a host keeps of it while the run goes on: how it is checked."""
         return None if self.check is None else RunSpec(self.resources, "", check=self.check)
+
+    secrets: tuple[SecretRef, ...] = ()
 
     @property
     def all_labels(self) -> tuple[Label, ...]:

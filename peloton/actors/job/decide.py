@@ -36,6 +36,7 @@ from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, 
 from peloton.actors.job.spec import (
     check_gang,
     check_instances,
+    check_secrets,
     check_service,
     check_slack,
     check_spec,
@@ -111,6 +112,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     refused = refused or check_gang(spec, level=at.level)
     refused = refused or check_slack(spec, given, level=at.level)
     refused = refused or check_service(spec, level=at.level)
+    refused = refused or check_secrets(spec, level=at.level)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
     facts: tuple[Fact, ...] = tuple(

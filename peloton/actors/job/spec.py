@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from peloton.actors.host.messages import SecretRef
 from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
@@ -127,6 +128,15 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
         """The same with a strategy of this name."""
         return msgspec.structs.replace(self, strategy=strategy)
 
+    def with_secrets(self, secrets: tuple[SecretRef, ...]) -> JobSpec:
+        """The same with these secrets for each instance."""
+        return msgspec.structs.replace(self, default=with_secrets(self.default, secrets))
+
+
+def with_secrets(config: TaskConfig, secrets: tuple[SecretRef, ...]) -> TaskConfig:
+    """The same with these secrets, if there are any."""
+    return msgspec.structs.replace(config, secrets=secrets) if secrets else config
+
 
 def check_spec(spec: JobSpec) -> Refused | None:
     """The first rule that the job as a whole breaks."""
@@ -216,6 +226,13 @@ def check_service(spec: JobSpec, *, level: int) -> Refused | None:
     if not spec.is_service or level >= LEVEL_SERVICES:
         return None
     return _below(LEVEL_SERVICES, "services", field="type", level=level)
+
+
+def check_secrets(spec: JobSpec, *, level: int) -> Refused | None:
+    """Whether the cluster can give it secrets: earlier versions would start it without them."""
+    if not spec.default.secrets or level >= LEVEL_SERVICES:
+        return None
+    return _below(LEVEL_SERVICES, "secrets", field=DEFAULT, level=level)
 
 
 def check_slack(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> Refused | None:

@@ -73,6 +73,8 @@ HOST_MAINTENANCE = "host maintenance"
 """The reason of a run that was ended because its host goes down for maintenance."""
 SLACK_TAKEN = "slack taken back"
 """The reason of a run on slack that was ended because its host has less of it."""
+SECRETS_UNAVAILABLE, SECRET_NOT_FOUND = "secrets cannot be read", "REASON_SECRET_NOT_FOUND"
+"""Reasons of a run that was not started: the store of secrets did not answer; one is not there."""
 
 
 class ContainerEnd(Value, frozen=True, gc=False, array_like=True):

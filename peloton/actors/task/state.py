@@ -18,6 +18,8 @@ from peloton.actors.task import facts as f
 from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
+    SECRET_NOT_FOUND,
+    SECRETS_UNAVAILABLE,
     SLACK_TAKEN,
     End,
     KillCause,
@@ -155,7 +157,7 @@ _STATE_OF_END = {
     End.LOST: TaskStates.LOST,
 }
 
-FREE_ENDS = frozenset((HOST_MAINTENANCE, SLACK_TAKEN))
+FREE_ENDS = frozenset((HOST_MAINTENANCE, SLACK_TAKEN, SECRETS_UNAVAILABLE))
 PREEMPTIONS = frozenset((KillCause.PREEMPTED, KillCause.PREEMPTED_FOR_GOOD))
 _GIVE_WAY = frozenset((KillCause.PREEMPTED, KillCause.MAINTENANCE))
 _LOST_OR_KILLED = frozenset((TaskStates.LOST, TaskStates.KILLED))
@@ -249,11 +251,15 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
         # A service must not end, so every end counts as a failure.
         failures = task.failures + (task.goal == TaskGoals.RUNNING)
         return replace(task, state=state, failures=failures, because="")
+    if outcome.reason == SECRET_NOT_FOUND and not is_wanted(task):
+        # No attempt would find it, so all are used up.
+        failures = max(task.failures + 1, task.policy.max_failures)
+        return replace(task, state=state, failures=failures, free_try=False, because="")
     if outcome.system and outcome.reason in FREE_ENDS and state == TaskStates.KILLED:
         if outcome.reason == SLACK_TAKEN and task.policy.ends_with_slack:
             for_good = KillCause.PREEMPTED_FOR_GOOD
             return replace(task, state=state, cause=for_good, free_try=False, because="")
-        # However often hosts go down, or take slack back, the task is not charged with it.
+        # However often hosts go down or take slack back, or a store does, the task is not charged.
         return replace(task, state=TaskStates.LOST, free_try=True, because="")
     if task.policy.stays and outcome.end == End.LOST:
         return replace(task, state=state, free_try=True, because="")

@@ -24,6 +24,7 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
                program that watches one
     pods       runs of several containers; pod_run: the program that watches those of one
     requests   requests for runs, checked
+    secret_files  secrets of runs: files that go with the run
     ends       the reason of an end
     sandboxes  the folders of the runs; kept: which of them stay; removed: which were removed
     calling    the daemon's side: reach it, start it

@@ -1,8 +1,8 @@
 """The keeper's calls to its files, as one object: tests hand it a disk that fails or forgets.
 
 Turns each call into the one of the operating system, and adds nothing to it. Every call that
-makes, changes, reads or removes a file of the keeper's folder goes through it. Two kinds do not:
-what a task's own process opens for itself, and what lies in /proc.
+makes, changes, reads or removes a file of the keeper's folder goes through it. Three kinds do not:
+what a task's own process opens for itself, what lies in /proc, and secrets, which no record names.
 """
 
 from __future__ import annotations

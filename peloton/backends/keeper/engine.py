@@ -103,12 +103,24 @@ def create_arguments(run: KeeperRun, place: Place, *, user: RunUser | None = Non
         f"--env-file=/dev/fd/{ENVIRONMENT_FD}",
         f"--volume={place.sandbox}:{CONTAINER_SANDBOX}",
         f"--workdir={CONTAINER_SANDBOX}",
+        *_secret_arguments(run),
         *(f"--ulimit={name}={low}:{high}" for name, (low, high) in place.ulimits.items()),
         *_user_arguments(user),
         *_limit_arguments(run),
         *_gpu_arguments(run),
     ]
     return found + _command_arguments(run)
+
+
+def _secret_arguments(run: KeeperRun) -> list[str]:
+    """Each file at its path; one that is not absolute is in the sandbox."""
+    found = []
+    for file, path in run.command.get("mounts", ()):
+        place = os.path.normpath(os.path.join(CONTAINER_SANDBOX, path))
+        if ":" in file or ":" in place:
+            raise ContainerRefused(f"an engine cannot mount a secret at {path!r}: it has a colon")
+        found.append(f"--volume={file}:{place}:ro")
+    return found
 
 
 def _user_arguments(user: RunUser | None) -> list[str]:

@@ -57,6 +57,7 @@ def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK
     runs.containers.sweep([run.run_id for run in alive])
     runs.pods.recover(memory.runs.values())
     service = Service(runs, settings, lock_fd=lock_fd, disk=disk)
+    runs.secret_files.sweep({run.run_id for run in alive})
     os.write(status_fd, bytes([READY_STATUS]))
     os.close(status_fd)
     # Nothing here makes cycles.

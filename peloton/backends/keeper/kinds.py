@@ -50,14 +50,15 @@ class KeeperRun:
     one that is a container; then `pid` is its watcher's (`container_run.py`), and `watchers` have
     died before that one. `pod`: name and kind of each container of one with several; then `pid` is
     that of their watcher (`pod_run.py`), and `ready_at` when all that run together had started.
-    `checked`: its health may be checked by commands.
+    `checked`: its health may be checked by commands. `secrets` are its values until it starts: they
+    are in no record.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
         "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
-        "pod", "ready_at", "checked",
+        "pod", "ready_at", "checked", "secrets",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -85,6 +86,7 @@ class KeeperRun:
         self.pod: list[list[Any]] = []
         self.ready_at = 0.0
         self.checked = False
+        self.secrets: tuple[Any, ...] = ()
 
     @property
     def live(self) -> bool:

@@ -5,11 +5,15 @@ Turns what was read from a socket into runs. It must not trust any of it, nor st
 
 from __future__ import annotations
 
+import base64
+
 from . import accounts, kinds
+from .ends import RunExit
 from .engine import container_of
 from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
 from .pods import parts_of
+from .secret_files import RunSecret, path_problem
 
 
 class BadRequest(Exception):
@@ -45,12 +49,28 @@ def run_of(host: str, request: Record) -> KeeperRun:
         command |= {"parts": parts, "grace_s": amount_of(pod["grace_s"])}
         run.pod = [[part["name"], part["init"]] for part in parts]
         command["checked"] = str(pod.get("checked", ""))
+    secrets = request.get("secrets") or {}
+    run.secrets = tuple(map(_secret, secrets.get("files", ())))
+    if secrets.get("refusal"):
+        outcome, reason, message = map(str, secrets["refusal"])
+        command["refusal"] = RunExit(outcome, reason, message)
     return run
+
+
+def _secret(sent: list[str]) -> RunSecret:
+    """No error may quote a value."""
+    path, data = sent
+    why = path_problem(str(path))
+    if why:
+        raise BadRequest(f"the path {path!r} of a secret {why}")
+    return RunSecret(str(path), base64.b64decode(data, validate=True))
 
 
 def _memory_mb(request: Record) -> float:
     """Where a request must not be obeyed by keepers of earlier versions, the fields that they read
     have a text, which they refuse."""
+    if request.get("secrets"):
+        return amount_of(request["secrets"]["memory_mb"])
     for form in ("container", "pod"):
         if request.get(form):
             return amount_of(request[form]["memory_mb"])

@@ -29,6 +29,7 @@ from .pods import Pods, container_ends, ended_at
 from .programs import inherited, program_of
 from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
+from .secret_files import SecretFiles
 
 _NEEDED_ONCE = ("environment", "account", "parts")
 """Of a command: to start it, and never again."""
@@ -68,6 +69,7 @@ class Runs:
         self.disk_use = DiskUse(boxes.path)
         self.containers = Containers(folder)
         self.pods = Pods(folder)
+        self.secret_files = SecretFiles(folder, lambda: self.containers.mark)
         self.events: list[tuple[str, Record]] = []
         self.by_pid: dict[int, KeeperRun] = {}
         self.adopted: dict[str, KeeperRun] = {}
@@ -247,6 +249,8 @@ class Runs:
                 continue
             except OSError as trouble:
                 self._not_started(run, f"sandbox: {trouble}")
+            if "refusal" in run.command and run.end is None:
+                self._finish(run, run.command["refusal"])
             self._choose_account(run)
             if run.container:
                 self.containers.owned(run)
@@ -282,6 +286,7 @@ class Runs:
                     self.checks.started(run)
                 for name in _NEEDED_ONCE:
                     run.command.pop(name, None)
+                run.secrets = ()
         if not started:
             return
         try:
@@ -330,6 +335,10 @@ class Runs:
     def _spawn_one(self, run: KeeperRun) -> int:
         """A container has no group of ours: its engine holds it to its limits."""
         sandbox = self.sandboxes.path(run.run_id)
+        try:
+            self.secret_files.put(run, sandbox)
+        except OSError as trouble:
+            raise processes.SpawnFailed(f"its secrets: {trouble}", status=None) from trouble
         if run.container:
             return self.containers.start(run, sandbox)
         self.limits.enter(run)
@@ -485,6 +494,8 @@ class Runs:
         message = f"{found.message}; {run.note}" if run.note else found.message
         self._notices.drop(run.run_id)
         self.checks.ended(run)
+        self.secret_files.drop(run.run_id)
+        run.secrets = ()
         run.end = kinds.end_of(
             found.outcome,
             reason=found.reason,

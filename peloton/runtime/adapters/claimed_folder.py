@@ -26,10 +26,11 @@ DEFAULT_POOL = "default-pool"
 """Made with the default pool: the pool is not made again, also where it was deleted."""
 NEW_LOCK = f"{LOCK}.new"
 JOURNAL = "journal.sqlite"
+SECRETS_FILE = "secrets.sqlite"
 OWN = (
     JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal",
     KEEPER, MAKER, f"{MAKER}.new", WITNESS, NEW_LOCK, ORIGIN, f"{ORIGIN}.new", TOKEN, SOCKET,
-    DEFAULT_POOL,
+    DEFAULT_POOL, SECRETS_FILE, f"{SECRETS_FILE}-journal",
 )  # fmt: skip
 """All that is ever made at the top of a data folder, but for what stays: the lock, and the log of
 who changed what."""

@@ -135,6 +135,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         check=config.check,
         asks=opening.service,
         containers=config.containers,
+        secrets=config.secrets,
     )
     shape = Shape(
         resources=resources,

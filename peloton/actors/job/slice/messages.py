@@ -98,9 +98,7 @@ class Evict(Message, frozen=True, gc=False, array_like=True):
     need: Resources
     reason: str
     min_run_s: float = 0.0  # runs that have not lasted for so long are left alone
-    hosts: tuple[Key, ...] | None = (
-        None  # one for each run that is to end; the rest wait for a host
-    )
+    hosts: tuple[Key, ...] | None = None  # one for each run that is to end; others wait for one
 
 
 class AskLeavers(Message, frozen=True, gc=False, array_like=True):

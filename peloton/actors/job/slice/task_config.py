@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from peloton.actors.host.messages import Container, Port
+from peloton.actors.host.messages import Container, Port, SecretRef
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.placement.messages import Constraint
@@ -54,6 +54,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     kill_on_preempt: bool | None = None  # one that is preempted is not run again
     containers: tuple[Container, ...] = ()
     check: HealthCheck | None = None  # None of one that is switched off: `health_check` is set
+    secrets: tuple[SecretRef, ...] = ()  # an instance's own config has those of the default
 
     def on_slack(self) -> TaskConfig:
         """The same of an instance of a revocable job: its cpu is slack."""
@@ -94,4 +95,5 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         kill_on_preempt=default.kill_on_preempt if kill is None else kill,
         containers=own.containers if own.command is not None else default.containers,
         check=own.check if own.health_check else default.check,
+        secrets=own.secrets or default.secrets,
     )

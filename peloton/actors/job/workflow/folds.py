@@ -65,7 +65,6 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         confirmed=Bits(),
         overrides=job.overrides if restarts else immutables.Map(fact.overrides),
         workflow=_in(workflow, first, at=fact.at),
-        awaited=awaited_of(job, version),
         past_workflows=past[-ENDED_KEPT_MAX:],
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
@@ -80,11 +79,13 @@ def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
 
     Whether those that are to be removed were stopped does not matter any more. Their slices stay,
     with no instances, until the job is deleted: more instances may be wanted again. As none of
-    their instances may have anything to do, they are asked for their tallies.
+    their instances may have anything to do, they are asked for their tallies; and so are those of
+    which no instance exists, as after a creation that was aborted.
     """
     known = job.spec
     assert known is not None
     most, needed = max(known.instances, job.span), slices_of(spec.instances)
+    asked = {*range(needed, job.slices), *filter(lambda each: _is_silent(job, each), range(needed))}
     stopped = job.stopped
     if spec.instances < known.instances:
         kept = ((k, stopped[k] & Bits.span(0, count_of(spec, k))) for k in sorted(stopped))
@@ -95,8 +96,14 @@ def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
         stopped=stopped,
         span=most if most > spec.instances else 0,
         opened=job.slices if job.slices > needed else 0,
-        awaited=job.awaited.update(dict.fromkeys(range(needed, job.slices), version)),
+        awaited=awaited_of(job, version).update(dict.fromkeys(sorted(asked), version)),
     )
+
+
+def _is_silent(job: Job, number: int) -> bool:
+    """Whether a slice has no instances that would change, and so be tallied, as far as is known."""
+    report = job.reports.get(number)
+    return report is None or all(name == "INITIALIZED" for name, _ in report.tally.counts)
 
 
 def with_creation(job: Job, options: WorkflowOptions, *, opaque: str, at: float) -> Job:
@@ -211,7 +218,6 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         workflow_version=job.workflow_version + fact.ordered,
         version=number,
         confirmed=Bits(),
-        awaited=awaited_of(job, number),
         waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
     )

@@ -1,0 +1,179 @@
+"""Orders whose runs have secrets: they wait, on a thread of their own, until these are read.
+
+Turns orders into the same orders with the values that they name. What comes for a host while one of
+its orders waits is done after it, on that thread: a kill or a list that overtook a launch would
+tell of a run that is yet to come. It must not keep a value, nor wait for the store on the thread
+of the caller. While the store is down, orders are done without values after a pause, so those
+behind them wait for a few seconds at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from peloton.actors.host import messages as m
+from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, parse_pod
+from peloton.backends.keeper.kinds import KILLED
+from peloton.backends.keeper.secret_files import RunSecret
+from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.shells.secret_vault import SecretsUnavailable
+
+PAUSE_S = 2.0
+"""Before runs are given back whose secrets cannot be read: they are launched again at once."""
+CLOSE_S_MAX = 10.0
+NOT_ENABLED = "secrets are not enabled at the daemon of this host"
+_LOG = logging.getLogger("peloton.keeper")
+
+ReadSecrets = Callable[[str, Collection[str]], Mapping[str, bytes]]
+"""The values of these ids of a job, as many as are there. Raises SecretsUnavailable."""
+
+
+def no_secrets(job: str, wanted: Collection[str]) -> Mapping[str, bytes]:
+    """How a daemon without a key reads them."""
+    raise SecretsUnavailable(NOT_ENABLED)
+
+
+class RunRefusal(NamedTuple):
+    """How a run ends that is not started for want of its secrets, unless it runs already."""
+
+    outcome: str
+    reason: str
+    message: str
+
+
+class SecretValues:
+    """The values that some orders name, by job and id; `trouble` is why there are none."""
+
+    def __init__(self, trouble: str = "") -> None:
+        self.trouble = trouble
+        self.of_jobs: dict[str, Mapping[str, bytes]] = {}
+
+    def of(self, run: m.StartRun) -> tuple[tuple[RunSecret, ...], RunRefusal | None]:
+        """The files of a run, or why it cannot be started."""
+        refs = run.spec.secrets
+        if not refs:
+            return (), None
+        found = self.of_jobs.get(job_of(run.run))
+        if found is None:
+            return (), RunRefusal(KILLED, SECRETS_UNAVAILABLE, self.trouble)
+        for ref in refs:
+            if ref.id not in found:
+                text = f"secret {ref.id} for {ref.path} is not in the store of secrets"
+                return (), RunRefusal(KILLED, SECRET_NOT_FOUND, text)
+        return tuple(RunSecret(ref.path, found[ref.id]) for ref in refs), None
+
+
+NO_VALUES = SecretValues()
+Act = Callable[[SecretValues], None]
+
+
+class _Waiting(NamedTuple):
+    host: str
+    act: Act
+    wanted: Mapping[str, Collection[str]]
+
+
+def job_of(run: str) -> str:
+    """The job of a run, as the store of secrets knows it."""
+    parsed = parse_pod(run)
+    return parsed[0].split("/")[1] if parsed is not None else ""
+
+
+def wanted_of(order: m.StartRuns) -> dict[str, set[str]]:
+    """The ids of secrets that an order names, by job."""
+    found: dict[str, set[str]] = {}
+    for run in order.runs:
+        for ref in run.spec.secrets:
+            found.setdefault(job_of(run.run), set()).add(ref.id)
+    return found
+
+
+class SecretsFirst:
+    """Of one backend. `failed` is called after an order that raised, which is lost."""
+
+    def __init__(
+        self, read: ReadSecrets, *, failed: Callable[[], None], pause_s: float = PAUSE_S
+    ) -> None:
+        self.read = read
+        self._failed = failed
+        self._pause_s = pause_s
+        self._change = threading.Condition()
+        self._waiting: deque[_Waiting] = deque()
+        self._held: Counter[str] = Counter()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def then(self, host: str, act: Act, *, wanted: Mapping[str, Collection[str]]) -> None:
+        """Do what an order says, with the values that it names: at once, if nothing is in the way.
+
+        Orders of one host come from one thread.
+        """
+        if not wanted and not self._held:
+            act(NO_VALUES)
+            return
+        with self._change:
+            if wanted or self._held[host]:
+                self._held[host] += 1
+                self._waiting.append(_Waiting(host, act, wanted))
+                self._begin()
+                self._change.notify()
+                return
+        act(NO_VALUES)
+
+    def close(self) -> None:
+        """Drop what waits, as if it had been lost."""
+        self._closed.set()
+        with self._change:
+            self._waiting.clear()
+            self._change.notify()
+        if self._thread is not None:
+            self._thread.join(CLOSE_S_MAX)
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="secrets-first", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                while not self._waiting and not self._closed.is_set():
+                    self._change.wait()
+                batch, self._waiting = [*self._waiting], deque()
+            if self._closed.is_set():
+                return
+            values = self._values(batch)
+            if values.trouble and self._closed.wait(self._pause_s):
+                return
+            for one in batch:
+                self._act(one, values)
+
+    def _values(self, batch: list[_Waiting]) -> SecretValues:
+        """One look for each job; after the first failure nobody is asked again."""
+        wanted: dict[str, set[str]] = {}
+        for one in batch:
+            for job, ids in one.wanted.items():
+                wanted.setdefault(job, set()).update(ids)
+        found = SecretValues()
+        for job, names in wanted.items():
+            try:
+                found.of_jobs[job] = self.read(job, names)
+            except SecretsUnavailable as error:
+                found.trouble = str(error)
+                break
+        return found
+
+    def _act(self, one: _Waiting, values: SecretValues) -> None:
+        done = attempt(lambda: one.act(values))
+        with self._change:
+            self._held[one.host] -= 1
+            if not self._held[one.host]:
+                del self._held[one.host]
+        if isinstance(done, Failure):
+            # Its text may quote an order, and values are part of it.
+            _LOG.error("an order of %s failed: %s", one.host, type(done.error).__name__)
+            self._failed()

@@ -1,0 +1,80 @@
+"""References to secrets: which paths a run can have, what goes to it, and from which level on."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from peloton.actors.host.messages import SecretRef
+from peloton.actors.host.secret_refs import clash, path_problem
+from peloton.actors.job import messages as m
+from peloton.actors.job.spec import (
+    JobSpec,
+    Override,
+    check_secrets,
+    effective,
+    with_secrets,
+)
+from peloton.actors.task.messages import LEVEL_SERVICES
+from peloton.backends.keeper import secret_files
+from tests.actors.test_job import DEFAULT, POOL
+
+REFS = (SecretRef("s-1", "token"), SecretRef("s-2", "/etc/key"))
+SPEC = JobSpec("j", "me", POOL, 2, DEFAULT)
+
+PATHS = [
+    ("token", True), ("/etc/key", True), ("a/b/c", True), ("./a", True), ("ä", True),
+    ("", False), ("/", False), (".", False), ("a/", False), ("..", False), ("a/../b", False),
+    ("a\0b", False), ("a\nb", False), ("x" * 1025, False), ("stdout", False), ("./stderr", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "good"), PATHS)
+def test_paths(path: str, good: bool) -> None:
+    assert (path_problem(path) == "") is good
+
+
+@pytest.mark.parametrize(("path", "good"), PATHS)
+def test_a_keeper_takes_what_a_gateway_lets_pass(path: str, good: bool) -> None:
+    """It has the rule once more, as it imports nothing."""
+    assert not good or secret_files.path_problem(path) == ""
+
+
+@pytest.mark.parametrize(
+    ("paths", "wrong"),
+    [
+        (("a", "b", "c/d", "c/e"), ""),
+        (("a", "/a"), "/a and a are the same file"),
+        (("a/b", "./a//b"), "./a//b and a/b are the same file"),
+        (("a/b", "a"), "a/b lies below a, which is a file"),
+        (("a", "a/b/c"), "a/b/c lies below a, which is a file"),
+        (("a", "ab"), ""),
+    ],
+)
+def test_paths_that_exclude_each_other(paths: tuple[str, ...], wrong: str) -> None:
+    assert clash(paths) == wrong
+
+
+def test_an_own_config_has_the_secrets_of_the_default() -> None:
+    default = with_secrets(DEFAULT, REFS)
+    assert effective(default, DEFAULT).secrets == REFS
+    assert effective(default, None).secrets == REFS
+    assert with_secrets(DEFAULT, ()) is DEFAULT
+    assert Override(0, DEFAULT).config.secrets == ()
+
+
+def test_secrets_need_the_level_of_services() -> None:
+    secretive = SPEC.with_secrets(REFS)
+    assert check_secrets(SPEC, level=0) is None
+    assert check_secrets(secretive, level=LEVEL_SERVICES) is None
+    refused = check_secrets(secretive, level=LEVEL_SERVICES - 1)
+    assert refused is not None and refused.field == "config.defaultConfig"
+    assert "feature level 7" in refused.text
+
+
+def test_another_value_of_a_secret_is_another_spec() -> None:
+    """An update that gives one is no repeat of the last."""
+    other = (SecretRef("s-9", "token"), REFS[1])
+    one, two = SPEC.with_secrets(REFS), SPEC.with_secrets(other)
+    assert msgspec.msgpack.encode(one) != msgspec.msgpack.encode(two)
+    assert m.CreateJob(one) != m.CreateJob(two)

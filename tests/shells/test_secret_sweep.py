@@ -1,0 +1,96 @@
+"""The sweep of secrets over a store in memory and a cluster that answers by a table."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from peloton.actors.host.messages import SecretRef
+from peloton.actors.job.entity_version import EntityVersion
+from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView
+from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.assembly import secret_sweep
+from peloton.assembly.secret_sweep import YOUNG_S, SecretSweep
+from peloton.runtime.adapters.secret_sealing import AesSealing
+from peloton.runtime.shells.secret_vault import SecretVault
+from peloton.runtime.simulation.memory_secrets import MemorySecrets
+from peloton.runtime.vocabulary import Absent, Key, Unavailable
+
+OLD, NEW = b"o" * 32, b"n" * 32
+NOW = 1_000_000.0
+
+
+def view(*secrets: str) -> JobView:
+    refs = tuple(SecretRef(one, one) for one in secrets)
+    spec = JobSpec("j", "me", Key("respool/p"), 1, TaskConfig(secrets=refs))
+    job, pool = Key("job/a"), Key("respool/p")
+    times = (1.0, 0.0, 0.0, 1.0)
+    summary = JobSummary(job, "j", "me", JobStates.RUNNING, 1, pool, "/p", *times, (), "BATCH", ())
+    return JobView(summary, spec, JobGoals.SUCCEEDED, 1, 1, "", version=EntityVersion(1, 1, 1))
+
+
+class Cluster:
+    """What it answers about jobs, by their keys."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {f"job/{name}": answer for name, answer in answers.items()}
+
+    def ask(self, key: Key, message: Any) -> Future[Any]:
+        found: Future[Any] = Future()
+        found.set_result(self.answers[key])
+        return found
+
+
+@pytest.fixture
+def store() -> MemorySecrets:
+    return MemorySecrets()
+
+
+def vault(store: MemorySecrets, *keys: bytes, at: float = NOW - YOUNG_S - 1) -> SecretVault:
+    return SecretVault(store, AesSealing(keys or (OLD,)), clock=lambda: at)
+
+
+def swept(store: MemorySecrets, cluster: Cluster, *keys: bytes) -> list[str]:
+    said: list[str] = []
+    sweep = SecretSweep(
+        vault(store, *keys),
+        cluster,
+        report=said.append,
+        clock=lambda: NOW,  # type: ignore[arg-type]
+    )
+    sweep.sweep()
+    return said
+
+
+def test_what_no_job_has_is_deleted_and_the_rest_stays(store, monkeypatch):
+    monkeypatch.setattr(secret_sweep, "PAGE_JOBS", 2)
+    for job in ("gone", "kept", "plain", "silent"):
+        vault(store).put(job, {"s": b"v"})
+    cluster = Cluster(
+        gone=Absent(Key("job/gone")), kept=view("s"), plain=view(), silent=Unavailable("moving")
+    )
+    assert swept(store, cluster) == []
+    assert store.jobs("", most=9) == ["kept", "silent"]
+
+
+def test_what_is_young_may_be_of_a_create_that_is_under_way(store):
+    vault(store, at=NOW - 1).put("new", {"s": b"v"})
+    swept(store, Cluster(new=Absent(Key("job/new"))))
+    assert store.jobs("", most=9) == ["new"]
+
+
+def test_what_older_keys_sealed_is_sealed_anew(store):
+    vault(store, OLD).put("kept", {"s": b"v", "t": b"w"})
+    cluster = Cluster(kept=view("s", "t"))
+    assert swept(store, cluster, NEW, OLD) == ["2 secrets are encrypted with the newest key now"]
+    assert swept(store, cluster, NEW, OLD) == []
+    assert vault(store, NEW).read("kept", ["s", "t"]) == {"s": b"v", "t": b"w"}
+
+
+def test_a_key_that_is_gone_is_said_once_a_sweep_and_its_rows_stay(store):
+    vault(store, OLD).put("kept", {"s": b"v"})
+    (said,) = swept(store, Cluster(kept=view("s")), NEW)
+    assert "not in the key file" in said
+    assert vault(store, OLD).read("kept", ["s"]) == {"s": b"v"}
