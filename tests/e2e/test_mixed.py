@@ -141,7 +141,7 @@ def pool_config(path: str, limit: float, reserved: float) -> dict[str, Any]:
     return {"name": path.rpartition("/")[2], "resources": resources}
 
 
-def batch(client: Client, pool: str, instances: int, cpu: float, script: str) -> str:
+def batch(client: Client, pool: str, instances: int, *, cpu: float, script: str) -> str:
     """The id of a batch job that may be preempted; it goes before services of its pool."""
     resource = {"cpuLimit": cpu, "memLimitMb": 1.0, "diskLimitMb": 1.0}
     config = {"resource": resource, "command": {"shell": True, "value": script}}
@@ -208,12 +208,12 @@ class Storm:
             ("owned", "/team/owner", OWNED),
         ):
             script = wait.format(gate=self.gates[name], notes=self.notes[name])
-            self.jobs[name] = batch(client, pool, instances, CPU, script)
+            self.jobs[name] = batch(client, pool, instances, cpu=CPU, script=script)
 
     def create_short(self, client: Client) -> None:
         """Many tasks that fill their pool."""
         script = "sleep 0.4; " + SUCCEED.format(notes=self.notes["short"])
-        self.jobs["short"] = batch(client, "/short", SHORT, SHORT_CPU, script)
+        self.jobs["short"] = batch(client, "/short", SHORT, cpu=SHORT_CPU, script=script)
 
     def settled(self, client: Client) -> bool:
         """Whether all that can run runs."""
