@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
-import msgspec
-
 from peloton.actors.host.inventory.messages import OpenInventory
 from peloton.actors.host.messages import PORTS_DEFAULT, ConfigureHost, HostGone, PingBackend
 from peloton.actors.resources import Resources, millionths
@@ -180,7 +178,7 @@ def apart(hosts: Mapping[Key, ConfigureHost]) -> dict[Key, ConfigureHost]:
         return dict(hosts)
     begins = range(first, end, width)
     return {
-        host: msgspec.structs.replace(sent, ports=(begin, begin + width))
+        host: ConfigureHost(sent.capacity, sent.labels, sent.backend, ports=(begin, begin + width))
         for (host, sent), begin in zip(hosts.items(), begins, strict=False)
     }
 

@@ -69,7 +69,7 @@ def replace(
         from peloton.sdk.client import BatchOptions
 
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
-            say_if_renamed(peloton, job, given)
+            say_if_renamed(peloton, job, given=given)
             answer = peloton.stateless.replace(
                 job, given, pool=respool, version=version, how=BatchOptions(batch, **how)
             )
@@ -77,7 +77,7 @@ def replace(
         return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
 
 
-def say_if_renamed(peloton: Any, job: str, given: Any) -> None:
+def say_if_renamed(peloton: Any, job: str, *, given: Any) -> None:
     """Warn of a spec with another name, which the service then has: the file may be a wrong one."""
     if is_plain():
         name, wanted = peloton.stateless.get(job, summary_only=True).summary.name, given.get("name")

@@ -11,10 +11,10 @@ from peloton.actors.job import messages as m
 from peloton.actors.job.spec import (
     JobSpec,
     Override,
-    check_secrets,
     effective,
     with_secrets,
 )
+from peloton.actors.job.spec_levels import check_secrets
 from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.backends.keeper import secret_files
 from tests.actors.test_job import DEFAULT, POOL

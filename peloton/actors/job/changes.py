@@ -34,10 +34,10 @@ from peloton.actors.job.spec import (
     JobSpec,
     Override,
     check_instances,
-    check_slack,
     check_spec,
     updated,
 )
+from peloton.actors.job.spec_levels import check_slack
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import LEVEL_CHANGES, SLICE_SIZE

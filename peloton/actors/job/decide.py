@@ -34,14 +34,11 @@ from peloton.actors.job.orders import (
 from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
 from peloton.actors.job.spec import (
-    check_gang,
     check_instances,
-    check_secrets,
-    check_service,
-    check_slack,
     check_spec,
     check_waits,
 )
+from peloton.actors.job.spec_levels import check_gang, check_secrets, check_service, check_slack
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import decide as workflows

@@ -17,7 +17,7 @@ from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
 from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
 from peloton.actors.job.slice.messages import effective as effective
-from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK, SLICE_SIZE
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.placement.conditions import depends_on_tasks
 from peloton.runtime.vocabulary import Key, Refused, Value
 
@@ -212,43 +212,6 @@ def _check_batch(spec: JobSpec) -> Refused | None:
     if spec.gang_together and not spec.gang:
         return _invalid("labels", f"{GANG_LABEL}: there is no gang: {NO_GANG}")
     return None
-
-
-def check_gang(spec: JobSpec, *, level: int) -> Refused | None:
-    """Whether the cluster can run its gang, if it has one."""
-    if not spec.gang or level >= LEVEL_GANGS:
-        return None
-    return _below(LEVEL_GANGS, "gangs", field="sla.minimumRunningInstances", level=level)
-
-
-def check_service(spec: JobSpec, *, level: int) -> Refused | None:
-    """Whether the cluster can run it, if it is a service."""
-    if not spec.is_service or level >= LEVEL_SERVICES:
-        return None
-    return _below(LEVEL_SERVICES, "services", field="type", level=level)
-
-
-def check_secrets(spec: JobSpec, *, level: int) -> Refused | None:
-    """Whether the cluster can give it secrets: earlier versions would start it without them."""
-    if not spec.default.secrets or level >= LEVEL_SERVICES:
-        return None
-    return _below(LEVEL_SERVICES, "secrets", field=DEFAULT, level=level)
-
-
-def check_slack(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> Refused | None:
-    """Whether the cluster can run what is to run on slack, if anything is."""
-    configs = (spec.default, *(override.config for override in overrides))
-    if level >= LEVEL_SLACK or not any(one.resources and one.resources.slack for one in configs):
-        return None
-    return _below(LEVEL_SLACK, "revocable jobs", field="sla.revocable", level=level)
-
-
-def _below(needed: int, what: str, *, field: str, level: int) -> Refused:
-    text = (
-        f"{what} need feature level {needed}, the cluster's is {level}: "
-        "upgrade every daemon, then `peloton features raise`"
-    )
-    return Refused(OLDER_LEVEL, text, f"config.{field}", again=True)
 
 
 def check_waits(spec: JobSpec, *, now: float, level: int) -> Refused | None:

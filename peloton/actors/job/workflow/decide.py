@@ -28,11 +28,10 @@ from peloton.actors.job.spec import (
     JobSpec,
     Override,
     check_instances,
-    check_service,
-    check_slack,
     check_spec,
     resized,
 )
+from peloton.actors.job.spec_levels import check_service, check_slack
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.workflow import facts as f

@@ -1,0 +1,49 @@
+"""What of a spec needs a feature level that the cluster may not have yet.
+
+Turns a spec and a level into a refusal or None. Must not check anything else of a spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.actors.job.spec import DEFAULT, OLDER_LEVEL, JobSpec, Override
+from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
+from peloton.runtime.vocabulary import Refused
+
+
+def check_gang(spec: JobSpec, *, level: int) -> Refused | None:
+    """Whether the cluster can run its gang, if it has one."""
+    if not spec.gang or level >= LEVEL_GANGS:
+        return None
+    return _below(LEVEL_GANGS, "gangs", field="sla.minimumRunningInstances", level=level)
+
+
+def check_service(spec: JobSpec, *, level: int) -> Refused | None:
+    """Whether the cluster can run it, if it is a service."""
+    if not spec.is_service or level >= LEVEL_SERVICES:
+        return None
+    return _below(LEVEL_SERVICES, "services", field="type", level=level)
+
+
+def check_secrets(spec: JobSpec, *, level: int) -> Refused | None:
+    """Whether the cluster can give it secrets: earlier versions would start it without them."""
+    if not spec.default.secrets or level >= LEVEL_SERVICES:
+        return None
+    return _below(LEVEL_SERVICES, "secrets", field=DEFAULT, level=level)
+
+
+def check_slack(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> Refused | None:
+    """Whether the cluster can run what is to run on slack, if anything is."""
+    configs = (spec.default, *(override.config for override in overrides))
+    if level >= LEVEL_SLACK or not any(one.resources and one.resources.slack for one in configs):
+        return None
+    return _below(LEVEL_SLACK, "revocable jobs", field="sla.revocable", level=level)
+
+
+def _below(needed: int, what: str, *, field: str, level: int) -> Refused:
+    text = (
+        f"{what} need feature level {needed}, the cluster's is {level}: "
+        "upgrade every daemon, then `peloton features raise`"
+    )
+    return Refused(OLDER_LEVEL, text, f"config.{field}", again=True)
