@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.host.messages import SecretRef
+from peloton.actors.host.messages import SecretRef, VolumeConfig
 from peloton.actors.host.secret_refs import clash, path_problem
 from peloton.actors.job import messages as m
 from peloton.actors.job.spec import (
+    SERVICE,
     JobSpec,
     Override,
+    check_instances,
     effective,
     with_secrets,
 )
@@ -53,6 +55,21 @@ def test_a_keeper_takes_what_a_gateway_lets_pass(path: str, good: bool) -> None:
 )
 def test_paths_that_exclude_each_other(paths: tuple[str, ...], wrong: str) -> None:
     assert clash(paths) == wrong
+
+
+@pytest.mark.parametrize(
+    ("path", "good"),
+    [("data", False), ("/data/", False), ("data/a/token", False), ("data2", True), ("x", True)],
+)
+def test_no_secret_lies_in_a_volume_nor_a_volume_in_a_secret(path: str, good: bool) -> None:
+    """The account of a volume may have put links there, which a keeper would follow as root."""
+    default = msgspec.structs.replace(DEFAULT, volume=VolumeConfig("data", 1))
+    spec = JobSpec("j", "me", POOL, 2, default, SERVICE).with_secrets((SecretRef("s", path),))
+    refused = check_instances(spec, (), own=0)
+    assert (refused is None) is good
+    own = Override(0, msgspec.structs.replace(DEFAULT, volume=VolumeConfig("data", 1)))
+    plain = JobSpec("j", "me", POOL, 2, DEFAULT, SERVICE).with_secrets((SecretRef("s", path),))
+    assert (check_instances(plain, (own,), own=1) is None) is good
 
 
 def test_an_own_config_has_the_secrets_of_the_default() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from peloton.actors.host.messages import SecretRef
+from peloton.actors.host.secret_refs import clash
 from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
@@ -329,7 +330,7 @@ def _check_config(
             return _invalid(f"{field}.ports", text)
     if config.controller and instance != 0:
         return _invalid(f"{field}.controller", prefix + "only task 0 can be controller task")
-    wrong = _no_volume(spec) if config.volume is not None else ""
+    wrong = _no_volume(spec, config) if config.volume is not None else ""
     if wrong:
         return _invalid(f"{field}.volume", prefix + wrong)
     for name, text in _of_another_type(spec, config).items():
@@ -337,11 +338,18 @@ def _check_config(
     return None
 
 
-def _no_volume(spec: JobSpec) -> str:
-    """Why an instance of the job cannot have a volume; empty if it can."""
+def _no_volume(spec: JobSpec, config: TaskConfig) -> str:
+    """Why an instance of the job cannot have a volume; empty if it can.
+
+    A link to a secret in a volume would outlive its run, and lead where the last run wants it.
+    """
     if spec.is_daemon or not spec.is_service:
         return f"only a job of type {SERVICE} may have volumes"
-    return "a revocable job cannot have volumes" if spec.revocable else ""
+    if spec.revocable:
+        return "a revocable job cannot have volumes"
+    assert config.volume is not None
+    why = clash([config.volume.path, *(one.path for one in config.secrets)])
+    return f"paths of the volume and of secrets: {why}" if why else ""
 
 
 def resized(known: JobSpec, wanted: JobSpec) -> Refused | None:

@@ -13,7 +13,7 @@ from .engine import container_of
 from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
 from .pods import parts_of
-from .secret_files import RunSecret, path_problem
+from .secret_files import RunSecret, below, path_problem
 from .volumes import volume_of
 
 
@@ -58,7 +58,16 @@ def run_of(host: str, request: Record) -> KeeperRun:
         outcome, reason, message = map(str, secrets["refusal"])
         command["refusal"] = RunExit(outcome, reason, message)
     run.volume = volume
+    if volume and any(_meet(one.path, volume["path"]) for one in run.secrets):
+        raise BadRequest("a secret and the volume have paths of which one lies below the other")
     return run
+
+
+def _meet(path: str, other: str) -> bool:
+    """Whether one lies below the other: the account of a volume may have put links into it, which
+    nobody must follow for a secret."""
+    first, second = f"{below(path)}/", f"{below(other)}/"
+    return first.startswith(second) or second.startswith(first)
 
 
 def _secret(sent: list[str]) -> RunSecret:

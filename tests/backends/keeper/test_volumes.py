@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace as replace_run
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from peloton.backends import volumes as volume_folders
 from peloton.backends.keeper import volumes
 from peloton.backends.keeper.engine import Place, create_arguments
 from peloton.backends.keeper.kinds import KeeperRun, Memory, launch_record
-from peloton.backends.keeper.requests import MALFORMED, run_of
+from peloton.backends.keeper.requests import MALFORMED, BadRequest, run_of
+from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import (
     EARLIER_VOLUMES,
     RunContainer,
@@ -128,6 +130,19 @@ def test_a_request_is_read_as_it_was_written() -> None:
 def test_a_name_or_path_that_leads_elsewhere_is_malformed(name: str, path: str) -> None:
     with pytest.raises(MALFORMED):
         volumes.volume_of({"name": name, "path": path, "mb": 1})
+
+
+@pytest.mark.parametrize("path", ["data/link/token", "/data", "data/./x"])
+def test_no_secret_is_put_into_a_volume(path: str) -> None:
+    """Its account may have made `link` there, to a folder of root."""
+    with pytest.raises(BadRequest):
+        run_of("h", wire_form(replace_run(REQUEST, secrets=(RunSecret(path, b"x"),)))[0])
+
+
+def test_a_secret_may_be_beside_a_volume() -> None:
+    request = replace_run(REQUEST, secrets=(RunSecret("data2", b"x"),))
+    run = run_of("h", wire_form(request)[0])
+    assert run.volume["path"] == "/data" and run.secrets == request.secrets
 
 
 @pytest.mark.parametrize(("path", "inside"), [("/data", "/data"), ("data", "/sandbox/data")])
