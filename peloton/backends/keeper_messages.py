@@ -309,6 +309,8 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
             form |= {"memory_mb": EARLIER_VOLUMES, "limit_mb": EARLIER_VOLUMES}
             # A keeper that knows these and no volumes would read them elsewhere.
             inner = {name: form.pop(name) for name in _READ_FIRST if name in form}
+            if "secrets" in form:  # a keeper that knows these obeys the number there
+                form["secrets"] = {**form["secrets"], "memory_mb": EARLIER_VOLUMES}
             form["volume"] = {**asdict(run.volume), "memory_mb": run.memory_mb, "run": inner}
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:

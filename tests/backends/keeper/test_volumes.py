@@ -123,6 +123,14 @@ def test_a_request_is_read_as_it_was_written() -> None:
     assert memory.runs["r-0-1"].volume == run.volume
 
 
+def test_a_keeper_that_knows_secrets_and_no_volumes_refuses_the_run() -> None:
+    form, _ = wire_form(replace_run(REQUEST, secrets=(RunSecret("token", b"x"),)))
+    assert form["secrets"]["memory_mb"] == EARLIER_VOLUMES
+    run = run_of("h", form)
+    assert (run.memory_mb, run.container["image"]) == (7.0, "image") and run.limits
+    assert run.volume and run.secrets == (RunSecret("token", b"x"),)
+
+
 @pytest.mark.parametrize(
     ("name", "path"),
     [("r-0", "/data"), ("../r-0", "/d"), ("h/..", "/d"), ("h/r-0", "/a/../b"), ("h/r-0", "")],
