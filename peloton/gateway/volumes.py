@@ -97,8 +97,13 @@ class VolumeService:
         return str((sent.id if self._first else sent.volume_id).value)
 
     def _known(self, name: str, context: Context) -> FoundVolume:
-        found = self._of_job(job_of_volume(name), context)
+        job_id = job_of_volume(name)
+        found = [*self._of_job(job_id, context)]
         known = next((one for one in found if one[0] == name), None)
+        if known is None and found:
+            # Its slice forgets it before its host does, and a call may end in between.
+            everywhere = self._everywhere(job_id, context)
+            known = next((one for one in everywhere if one[0] == name), None)
         if known is None:
             end(context, Code.NOT_FOUND, text=VOLUME_NOT_FOUND)
         return known
@@ -109,9 +114,12 @@ class VolumeService:
             return
         found = self._on(self._homes(job_id, context), job_id, context=context)
         if not found:
-            hosts = [view.summary.host for view in all_hosts(self._cluster_client, context)]
-            found = self._on(hosts, job_id, context=context)
+            found = self._everywhere(job_id, context)
         yield from sorted(found, key=lambda one: (len(one[0]), one[0]))
+
+    def _everywhere(self, job_id: str, context: Context) -> list[FoundVolume]:
+        hosts = [view.summary.host for view in all_hosts(self._cluster_client, context)]
+        return self._on(hosts, job_id, context=context)
 
     def _homes(self, job_id: str, context: Context) -> list[Key]:
         job = self._cluster_client.job(known_job(job_id), context)

@@ -7,6 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
+from peloton.actors.job.slice.messages import slice_key
+from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.volume import volume_pb2 as volume
@@ -90,6 +92,22 @@ def test_a_volume_is_deleted_once_its_instance_is_stopped(deployment: Deployment
     later = volume_svc_v1_pb2_grpc.VolumeServiceStub(deployment.channel)
     later.DeleteVolume(svc_v1.DeleteVolumeRequest(volume_id={"value": f"{job}-0"}))
     deployment.until(lambda: not listed(deployment, job))
+
+
+def test_a_deletion_that_was_cut_off_is_done_by_a_repeat(deployment: Deployment) -> None:
+    """Its slice has forgotten the volume, the host has not been asked."""
+    request = deployment.request(3, defaultConfig=config(), name="db")
+    request.config.type = job_pb2.SERVICE
+    request.config.placementStrategy = job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB
+    job = deployment.create(request)
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == 3)
+    stop(deployment, job, 3)
+    deployment.region.ask(slice_key(job, 0), LeaveVolume(1)).result(60.0)
+    volumes(deployment).DeleteVolume(svc.DeleteVolumeRequest(id={"value": f"{job}-1"}))
+    deployment.until(lambda: [*listed(deployment, job)] == [f"{job}-0", f"{job}-2"])
+    for instance in (0, 2):
+        sent = svc.DeleteVolumeRequest(id={"value": f"{job}-{instance}"})
+        volumes(deployment).DeleteVolume(sent)
 
 
 def test_volumes_outlive_their_job(deployment: Deployment) -> None:
