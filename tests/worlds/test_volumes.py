@@ -273,5 +273,21 @@ def test_an_update_keeps_the_volume_and_may_not_resize_it(size_mb: int) -> None:
     assert cluster.cells("host")[home].volumes[volume_of(job)].config == volume
 
 
+def test_an_instance_that_is_to_have_no_volume_any_more_is_tied_to_no_host() -> None:
+    cluster = cluster_of()
+    spec = stateful(1)
+    job = started(cluster, spec)
+    home = where(cluster, job)
+    cluster.ask(home, StartMaintenance())
+    cluster.run_until(
+        lambda: cluster.cells("host")[home].maintenance == Maintenance.DOWN, within_s=60
+    )
+    default = msgspec.structs.replace(spec.default, volume=None)
+    wanted = msgspec.structs.replace(spec, default=default)
+    cluster.ask(job, ReplaceJob(wanted, (), WorkflowOptions()))
+    all_run(cluster, job, 1)
+    assert where(cluster, job) != home
+
+
 def test_its_name_is_that_of_the_instance() -> None:
     assert volume_name(Key("task/j/2"), 17) == "j-2017"

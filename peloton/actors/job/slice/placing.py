@@ -42,7 +42,7 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
     if slice_.homes is not None:
         members = members & at_home(slice_.homes, message)
     elif slice_.volumes is not None:
-        members = members & may_go_there(slice_.volumes, message)
+        members &= may_go_there(slice_.volumes, message, specs=slice_.specs, at=at)
     wanted = members & Bits(at.index.where(ready_for_host))
     unschedulable = members & Bits(at.index.where(_is_unschedulable))
     # They stay in `wished` until they launch, or are to be admitted again: else this very turn
@@ -158,7 +158,9 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
             resting=notes.resting | members,
             retry_at=max(notes.retry_at, at.now + REFUSED_REST_S),
         )
-    facts = refused_at(slice_.volumes, members) if slice_.volumes is not None else ()
+    facts: tuple[Fact, ...] = ()
+    if slice_.volumes is not None:
+        facts = refused_at(slice_.volumes, members, specs=slice_.specs, at=at)
     return Decision(facts, because=message.reason, notes=after)
 
 

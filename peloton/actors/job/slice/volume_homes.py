@@ -58,31 +58,40 @@ VOLUME_EVOLVE: Mapping[type, Callable[[Any, Any], VolumeHomes]] = {
 """Of a slice's facts, those of its volumes."""
 
 
-def may_go_there(homes: VolumeHomes, message: Placed) -> Bits:
-    """The members for which another host than their home is not proposed."""
+def may_go_there(
+    homes: VolumeHomes, message: Placed, *, specs: tuple[SpecRow, ...], at: At
+) -> Bits:
+    """The members for which another host than their home is not proposed; one whose config has
+    no volume any more may go anywhere."""
     pairs = zip(message.members, message.hosts, strict=True)
-    return Bits.of(*(member for member, host in pairs if homes.hosts.get(member, host) == host))
+    away = [member for member, host in pairs if homes.hosts.get(member, host) != host]
+    return message.members - Bits.of(*(one for one in away if _has_volume(one, specs, at)))
+
+
+def _has_volume(member: int, specs: tuple[SpecRow, ...], at: At) -> bool:
+    return specs[at.index.columns.read("spec", member) or 0].config.volume is not None
 
 
 def launched_at(
     homes: VolumeHomes, placed: Sequence[tuple[int, Key]], *, specs: tuple[SpecRow, ...], at: At
 ) -> tuple[Fact, ...]:
     """What is to be journaled when these members are launched, each on this host."""
-    read = at.index.columns.read
     some = {
         member: host
         for member, host in placed
-        if specs[read("spec", member) or 0].config.volume is not None
-        and (member not in homes.hosts or member in homes.fresh)
+        if (member not in homes.hosts or member in homes.fresh) and _has_volume(member, specs, at)
     }
     if not some:
         return ()
     return (f.VolumeHomesGiven(Bits.of(*some), tuple(some.values())),)
 
 
-def refused_at(homes: VolumeHomes, members: Bits) -> tuple[Fact, ...]:
-    """What is to be journaled when hosts have refused these members: no volume was made."""
-    left = members & homes.fresh
+def refused_at(
+    homes: VolumeHomes, members: Bits, *, specs: tuple[SpecRow, ...], at: At
+) -> tuple[Fact, ...]:
+    """What is to be journaled when hosts have refused these members: no volume was made. A run
+    without one says nothing of a volume that there may be."""
+    left = Bits.of(*(one for one in members & homes.fresh if _has_volume(one, specs, at)))
     return (f.VolumeHomesLeft(left),) if left else ()
 
 
