@@ -23,10 +23,12 @@ from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.task_holds import alive, members_held, room_beside
 from peloton.actors.host.volumes import with_volumes
 from peloton.actors.resources import Resources
+from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.placement.conditions import accepts, closed_to, condition_text, depends_on_tasks
 from peloton.runtime.vocabulary import At, Bits
 
 LABELS_TOO_EARLY = "the cluster's feature level is too low for conditions on the tasks of a host"
+VOLUMES_TOO_EARLY = f"volumes need feature level {LEVEL_SERVICES}"
 HELD = "host is held for another caller"
 NO_PORT = "no free port on the host"
 
@@ -82,6 +84,8 @@ def _by_room(
     """For how many of the members there is room, and why not for more."""
     if spec.volume is not None:
         assert at.sender is not None
+        if at.level < LEVEL_SERVICES:
+            return 0, VOLUMES_TOO_EARLY
         return with_volumes(host, spec, members=members, crowd=at.sender, room=room)
     fits = spec.resources.fits(room)
     if fits >= len(members):

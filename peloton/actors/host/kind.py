@@ -43,6 +43,9 @@ from peloton.actors.host.facts import (
     TaskHoldsEnded,
     TroubleNoted,
     TroubleOver,
+    VolumeDeleting,
+    VolumesGiven,
+    VolumesGone,
 )
 from peloton.actors.host.goals import deadline, pursue, recall_s
 from peloton.actors.host.health_messages import HEALTH_MESSAGES
@@ -91,6 +94,7 @@ SINCE: Mapping[type, int] = {
     DevicesGiven: LEVEL_DEVICES,
     **dict.fromkeys((SlackMeasured, SlackTaken), LEVEL_SLACK),
     DaemonsEnding: LEVEL_SERVICES,
+    **dict.fromkeys((VolumesGiven, VolumeDeleting, VolumesGone, vm.VolumeDeleted), LEVEL_SERVICES),
 }
 """The feature levels of classes that earlier versions do not know."""
 
