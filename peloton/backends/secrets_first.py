@@ -20,7 +20,7 @@ from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, 
 from peloton.backends.keeper.kinds import KILLED
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.runtime.core.supervision import Failure, attempt
-from peloton.runtime.shells.secret_vault import SecretsUnavailable
+from peloton.runtime.shells.secret_vault import SecretsUnavailable, SecretUnreadable
 
 PAUSE_S = 2.0
 """Before runs are given back whose secrets cannot be read: they are launched again at once."""
@@ -51,15 +51,19 @@ class SecretValues:
     def __init__(self, trouble: str = "") -> None:
         self.trouble = trouble
         self.of_jobs: dict[str, Mapping[str, bytes]] = {}
+        self.unreadable: dict[str, str] = {}
+        """Jobs with a value that cannot be opened, and why."""
 
     def of(self, run: m.StartRun) -> tuple[tuple[RunSecret, ...], RunRefusal | None]:
         """The files of a run, or why it cannot be started."""
         refs = run.spec.secrets
         if not refs:
             return (), None
-        found = self.of_jobs.get(job_of(run.run))
+        job = job_of(run.run)
+        found = self.of_jobs.get(job)
         if found is None:
-            return (), RunRefusal(KILLED, SECRETS_UNAVAILABLE, self.trouble)
+            why = self.unreadable.get(job, self.trouble)
+            return (), RunRefusal(KILLED, SECRETS_UNAVAILABLE, why)
         for ref in refs:
             if ref.id not in found:
                 text = f"secret {ref.id} for {ref.path} is not in the store of secrets"
@@ -147,13 +151,13 @@ class SecretsFirst:
             if self._closed.is_set():
                 return
             values = self._values(batch)
-            if values.trouble and self._closed.wait(self._pause_s):
+            if (values.trouble or values.unreadable) and self._closed.wait(self._pause_s):
                 return
             for one in batch:
                 self._act(one, values)
 
     def _values(self, batch: list[_Waiting]) -> SecretValues:
-        """One look for each job; after the first failure nobody is asked again."""
+        """One look for each job; once the store has failed nobody is asked again."""
         wanted: dict[str, set[str]] = {}
         for one in batch:
             for job, ids in one.wanted.items():
@@ -162,6 +166,8 @@ class SecretsFirst:
         for job, names in wanted.items():
             try:
                 found.of_jobs[job] = self.read(job, names)
+            except SecretUnreadable as error:
+                found.unreadable[job] = str(error)
             except SecretsUnavailable as error:
                 found.trouble = str(error)
                 break

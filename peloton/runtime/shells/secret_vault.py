@@ -21,6 +21,10 @@ class SecretsUnavailable(Exception):
     """The secrets cannot be read or written for now, and why."""
 
 
+class SecretUnreadable(SecretsUnavailable):
+    """A value is there and cannot be opened; those of other jobs can."""
+
+
 class SecretVault:
     """Of one cluster; its calls may come from any thread."""
 
@@ -60,7 +64,9 @@ class SecretVault:
         try:
             rows = newest(self.store.of_job(job))
             return {one: self.sealing.unseal(rows[one]) for one in wanted if one in rows}
-        except (Unreachable, BadSeal) as error:
+        except BadSeal as error:
+            raise SecretUnreadable(str(error)) from error
+        except Unreachable as error:
             raise SecretsUnavailable(str(error)) from error
 
     def remove(self, job: str, ids: Collection[str]) -> None:

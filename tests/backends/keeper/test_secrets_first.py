@@ -16,7 +16,7 @@ from peloton.actors.host.messages import SecretRef
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, End
 from peloton.backends.secrets_first import SecretsFirst, SecretValues
-from peloton.runtime.shells.secret_vault import SecretsUnavailable
+from peloton.runtime.shells.secret_vault import SecretsUnavailable, SecretUnreadable
 from tests.backends.keeper.test_backend import HOST, Machine
 
 RUN = "6c39f418-71f5-4ca3-997c-ebe331f79d81-0-1"
@@ -151,4 +151,35 @@ def test_an_order_that_raises_is_said_and_keeps_no_other(store):
     queue.then("a", raises, wanted={JOB: {"s-1"}})
     queue.then("a", lambda values: done.set(), wanted={JOB: {"s-1"}})
     assert said.wait(60) and done.wait(60)
+    queue.close()
+
+
+def test_a_value_that_cannot_be_opened_fails_its_own_job_only(store):
+    other = "7" + JOB[1:]
+    seen: dict[str, SecretValues] = {}
+    all_done = threading.Event()
+
+    def read(job: str, wanted: Collection[str]) -> Mapping[str, bytes]:
+        found = store.read(job, wanted)
+        if job == JOB:
+            raise SecretUnreadable("secret s-1: damaged")
+        return found
+
+    def act(name: str, values: SecretValues) -> None:
+        seen[name] = values
+        if len(seen) == 2:
+            all_done.set()
+
+    queue = SecretsFirst(read, failed=lambda: None, pause_s=0.0)
+    store.open.clear()  # both are looked for in one round, or in two: it must not matter
+    queue.then("a", lambda values: act("bad", values), wanted={JOB: {"s-1"}, other: {"s-1"}})
+    queue.then("b", lambda values: act("good", values), wanted={other: {"s-1"}})
+    store.open.set()
+    assert all_done.wait(60)
+    for values in seen.values():
+        assert values.of_jobs[other] == {"s-1": b"the value"}
+    (refused,) = start("true").runs
+    files, refusal = seen["bad"].of(refused)
+    assert files == () and refusal is not None
+    assert (refusal.reason, refusal.message) == (SECRETS_UNAVAILABLE, "secret s-1: damaged")
     queue.close()
