@@ -155,6 +155,7 @@ class ProcessBackend:
             owner=self._owner,
         )
         self._started.set()
+        volumes.empty_trash(self._folder)
         if self.measured_slack_s is not None:
             self._slack = SlackThread(
                 self._runs_of_hosts, self._tell_slack, every_s=self.measured_slack_s

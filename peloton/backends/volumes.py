@@ -8,8 +8,10 @@ its own. It must not decide whether a volume may go.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
+import os
 import shutil
 import threading
 from collections.abc import Sequence
@@ -47,12 +49,23 @@ def remove(keeper: Path, host: str, *, volumes: Sequence[str]) -> tuple[str, ...
             _LOG.warning("the volume %s cannot be removed: %s", folder / name, error)
             continue
         gone.append(name)
-    if trash.exists():
-        rest = threading.Thread(
-            target=shutil.rmtree, args=(trash,), kwargs={"ignore_errors": True}, daemon=True
-        )
-        rest.start()
+    if gone:
+        empty_trash(keeper)
     return tuple(gone)
+
+
+def empty_trash(keeper: Path) -> None:
+    """Delete what was put away, also by an earlier daemon, which was ended before it was done."""
+    trash = keeper / FOLDER / _REMOVED
+    if trash.is_dir():
+        threading.Thread(target=_empty, args=(trash,), daemon=True).start()
+
+
+def _empty(trash: Path) -> None:
+    """But for the folder itself: something may be put into it meanwhile."""
+    with contextlib.suppress(OSError):
+        for place in [*trash.iterdir()]:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _put_away(volume: Path, trash: Path) -> None:
@@ -62,6 +75,8 @@ def _put_away(volume: Path, trash: Path) -> None:
     for number in itertools.count():
         place = trash / f"{volume.name}.{number}"
         if not place.exists():
+            if not os.access(volume, os.W_OK):  # its run has closed it, and only root may move that
+                volume.chmod(0o700)
             volume.rename(place)
             return
 

@@ -30,6 +30,7 @@ from peloton.backends.keeper_messages import (
     RunVolume,
     wire_form,
 )
+from tests.backends.keeper.conftest import until
 from tests.backends.keeper.test_backend import HOST, OTHER, Machine, start
 
 VOLUME = VolumeConfig("/deep/data", 1)
@@ -89,6 +90,23 @@ def test_what_cannot_be_removed_is_not_said_to_be_gone(tmp_path: Path) -> None:
     (tmp_path / "volumes" / "a" / "j-0").mkdir(parents=True)
     (tmp_path / "volumes" / ".removed").touch()
     assert volume_folders.remove(tmp_path, "a", volumes=["j-0", "j-1"]) == ("j-1",)
+
+
+def test_a_volume_that_its_run_has_closed_is_removed(tmp_path: Path) -> None:
+    closed = tmp_path / "volumes" / "a" / "j-0"
+    closed.mkdir(parents=True)
+    closed.chmod(0o500)
+    assert volume_folders.remove(tmp_path, "a", volumes=["j-0"]) == ("j-0",)
+    assert not closed.exists()
+
+
+def test_what_an_earlier_daemon_has_put_away_is_deleted(folder: Path) -> None:
+    left = folder / "volumes" / ".removed" / "j-0.0"
+    left.mkdir(parents=True)
+    machine = Machine(folder)
+    machine.backend.close()
+    until(lambda: not left.exists(), "the folder is deleted")
+    assert left.parent.exists(), "something may be put into it at any time"
 
 
 def test_a_run_is_not_started_without_its_volume(machine: Machine, folder: Path) -> None:
