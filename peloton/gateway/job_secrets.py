@@ -190,7 +190,7 @@ class SecretsOfCall:
             end(self._context, Code.UNAVAILABLE, text=text)
 
     def withdraw(self) -> None:
-        """The command was refused: delete what was written for it alone."""
+        """The command was refused: delete what was written for it alone, so far as that is sure."""
         if self._new and self._vault is not None:
             with contextlib.suppress(SecretsUnavailable):  # the sweep finds them
                 self._vault.remove(self._job, self._new)
@@ -206,7 +206,8 @@ class SecretsOfCall:
                 drawn = derived(f"{request[0]}/{request[1].hex()}/{one.path}", "secret")
             refs.append(SecretRef(drawn, one.path))
             self._values[drawn] = one.data
-        self._job, self._new = job_id, tuple(ref.id for ref in refs)
+        # Those of a request with a key may be an earlier copy's, and named by the job by now.
+        self._job, self._new = job_id, tuple(ref.id for ref in refs) if request is None else ()
         return tuple(refs)
 
     @contextlib.contextmanager
