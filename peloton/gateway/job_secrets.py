@@ -112,7 +112,7 @@ class SecretsOfCall:
         self._context = context
         self._values: dict[str, bytes] = {}
         self._job = ""
-        self._named: tuple[str, ...] = ()
+        self._named: tuple[str, ...] | None = None  # not known of a job that is to be made
         self._new: tuple[str, ...] = ()
 
     def end_unless_enabled(self, sent: Sequence[Any], *, text: str = NOT_SUPPORTED) -> None:

@@ -62,6 +62,16 @@ def test_only_so_many_values_are_kept_and_named_ones_always(vault, clock):
     assert "s0" in rows and "s1" not in rows and f"s{ROWS_PER_JOB_MAX + 9}" in rows
 
 
+def test_whoever_does_not_know_what_the_job_names_removes_nothing(vault, clock):
+    """Whoever may make jobs may name the id of another one's."""
+    for number in range(ROWS_PER_JOB_MAX):
+        clock.now += 1
+        vault.put("job", {f"s{number}": b"v"}, named=["s0"])
+    with pytest.raises(SecretsUnavailable):
+        vault.put("job", {"more": b"v"}, named=None)
+    assert vault.read("job", ["s0", "s1", "more"]) == {"s0": b"v", "s1": b"v"}
+
+
 def test_a_store_that_is_down_and_a_key_that_is_gone_are_unavailable(vault):
     vault.put("job", {"a": b"a value"})
     other = SecretVault(vault.store, AesSealing([b"x" * 32]))

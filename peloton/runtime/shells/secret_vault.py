@@ -35,10 +35,13 @@ class SecretVault:
         self.sealing = sealing
         self._clock = clock
 
-    def put(self, job: str, values: Mapping[str, bytes], *, named: Collection[str] = ()) -> None:
+    def put(
+        self, job: str, values: Mapping[str, bytes], *, named: Collection[str] | None = ()
+    ) -> None:
         """Store these values by the ids of their secrets, in place of earlier ones.
 
-        `named`: ids that the job's config names, whose values stay whatever their number.
+        `named`: ids that the job's config names, whose values stay whatever their number; None if
+        that is not known, as there may be such a job, of anybody: then no others go.
         """
         made = int(self._clock() * _MICROSECONDS)
         try:
@@ -49,10 +52,12 @@ class SecretVault:
                 self.sealing.seal(job, secret, made=made, data=data)
                 for secret, data in values.items()
             ]
-            self.store.put(rows)
             old = [row for row in before if row.id in values]
-            rest = [row for row in before if row.id not in values and row.id not in named]
             spare = len(before) - len(old) + len(rows) - ROWS_PER_JOB_MAX
+            if named is None and spare > 0:
+                raise SecretsUnavailable(f"{len(before)} values are stored for this job")
+            self.store.put(rows)
+            rest = [row for row in before if row.id not in values and row.id not in (named or ())]
             old += sorted(rest, key=lambda row: row.made)[: max(0, spare)]
             if old:
                 self.store.delete(old)
