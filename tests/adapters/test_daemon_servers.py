@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,10 @@ WAIT_S_MAX = 90.0
 class Cluster:
     """Files and processes of one cluster."""
 
-    def __init__(self, folder: Path, zookeeper: ZooKeeper) -> None:
+    def __init__(self, folder: Path, zookeeper: ZooKeeper, *, keyspace: str) -> None:
         self.folder = folder
         self.zookeeper = zookeeper
+        self.keyspace = keyspace
         self.running: list[subprocess.Popen[str]] = []
 
     def start(self, name: str) -> tuple[subprocess.Popen[str], str]:
@@ -85,7 +87,7 @@ class Cluster:
                 "session_timeout_s": SESSION_S,
             },
             "journal": {
-                "cassandra": {"contacts": ["127.0.0.1"], "port": port, "keyspace": KEYSPACE}
+                "cassandra": {"contacts": ["127.0.0.1"], "port": port, "keyspace": self.keyspace}
             },
             "backend": {"process": {"folder": "keeper", "hosts": hosts}},
             "shards": SHARDS,
@@ -93,13 +95,15 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    # Of its own: what another test has left there would be recovered, and its runs waited for.
+    keyspace = f"{KEYSPACE}_{zlib.crc32(request.node.nodeid.encode())}"
     settings = CassandraSettings(port=cassandra.shared().port)
     with contextlib.closing(connect(settings, keyspace=False)) as connected:
         replication = {cassandra.Cassandra.data_centre: 1}
-        cassandra_schema.apply(connected, KEYSPACE, replication=replication)
+        cassandra_schema.apply(connected, keyspace, replication=replication)
     zookeeper = ZooKeeper.start(tmp_path / "zookeeper")
-    cluster = Cluster(tmp_path, zookeeper)
+    cluster = Cluster(tmp_path, zookeeper, keyspace=keyspace)
     yield cluster
     cluster.close()
     zookeeper.stop()

@@ -55,7 +55,7 @@ WAITS = ("Watch", "WaitJob", "WatchEventStreamEvent", "WatchHostSummaryEvent")
 WAIT_FOR_NOTHING = ("GetPreemptibleTasks", "DequeueGangs", "GetPlacements")
 """These answer that nothing came, after the timeout in milliseconds."""
 EXAMPLES = 15
-EXAMPLES_SLOW = 400
+EXAMPLES_SLOW = 100
 UNSERVED_EXAMPLES = 2
 REPEATED_MAX = 600
 QUIET_S = 0.3
