@@ -17,6 +17,7 @@ from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.known_runs import KnownRun as KnownRun
 from peloton.actors.host.known_runs import KnownSet as KnownSet
 from peloton.actors.host.secret_refs import SecretRef as SecretRef
+from peloton.actors.host.secret_refs import clash as clash
 from peloton.actors.host.volume_messages import RemoveVolumes
 from peloton.actors.host.volume_messages import VolumeConfig as VolumeConfig
 from peloton.actors.resources import Resources

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from peloton.actors.host.messages import SecretRef
-from peloton.actors.host.secret_refs import clash
+from peloton.actors.host.messages import SecretRef, clash
 from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
