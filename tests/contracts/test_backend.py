@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.slack_messages import SLACK_MESSAGES
+from peloton.actors.host.volume_messages import VOLUME_MESSAGES
 from peloton.actors.task.messages import End
 from peloton.backends import port
 from peloton.placement.messages import Label
@@ -59,7 +60,10 @@ def listed(rig: BackendRig, *known: str, epoch: int = 1) -> tuple[list[str], dic
 def test_every_message_of_the_port_has_a_number() -> None:
     ordered = {*get_args(port.Order), *get_args(port.HostsOrder)}
     assert ordered == {*m.BACKEND_MESSAGES.values()}
-    reported = {*m.MESSAGES.values(), *SLACK_MESSAGES.values(), *HEALTH_MESSAGES.values()}
+    reported = {
+        *m.MESSAGES.values(), *SLACK_MESSAGES.values(), *HEALTH_MESSAGES.values(),
+        *VOLUME_MESSAGES.values(),
+    }  # fmt: skip
     assert {*get_args(port.Report)} <= reported
 
 

@@ -171,7 +171,7 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("health check", lambda config: config.defaultConfig.healthCheck.SetInParent(),
      "Batch job task should not set health check "),
     ("volume", lambda config: config.defaultConfig.volume.SetInParent(),
-     "config.defaultConfig.volume: a persistent volume is not supported yet"),
+     "config.defaultConfig.volume.sizeMB: must be at least 1"),
     ("NUL", default("command.value", "a\0b"),
      "config.defaultConfig.command: must not contain a NUL"),
     ("files", lambda config: config.defaultConfig.command.uris.add(value="http://x"),

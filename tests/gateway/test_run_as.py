@@ -94,6 +94,9 @@ class Pools:
         pool = PoolConfig("p", Key("respool/root"), Resources(), ROOM)
         return (PoolView(Key("respool/p"), "/p", pool, (), Resources(), Resources()),)
 
+    def shards_of(self, kind: str) -> list[Key]:
+        return []
+
     def ask(self, key: Key, message: Any, **_: Any) -> Future[Any]:
         self.told.append(message)
         return Future()

@@ -15,11 +15,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
-from peloton.api.v0.volume.svc import volume_svc_pb2, volume_svc_pb2_grpc
 from peloton.gateway import cluster_client
 from peloton.gateway.server import build_server
 from peloton.gateway.serving import THREADS_MAX
 from peloton.gateway.unimplemented import SHORT
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2, hostsvc_pb2_grpc
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 from peloton.settings.config import RECEIVE_MAX_BYTES
@@ -33,10 +33,10 @@ def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
 
 
 def test_calls_of_older_and_newer_contracts(deployment: Deployment) -> None:
-    volumes = volume_svc_pb2_grpc.VolumeServiceStub(deployment.channel)
-    code, text = code_of(volumes.GetVolume, volume_svc_pb2.GetVolumeRequest())
+    hosts = hostsvc_pb2_grpc.InternalHostServiceStub(deployment.channel)
+    code, text = code_of(hosts.CreateVolumes, hostsvc_pb2.CreateVolumesRequest())
     assert (code, text) == (
-        grpc.StatusCode.UNIMPLEMENTED, "VolumeService.GetVolume is not supported yet",
+        grpc.StatusCode.UNIMPLEMENTED, "InternalHostService.CreateVolumes is not supported yet",
     )  # fmt: skip
     call = deployment.channel.unary_unary("/no.such.Service/Call")
     assert code_of(call, b"")[0] == grpc.StatusCode.UNIMPLEMENTED

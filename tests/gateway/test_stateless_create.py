@@ -227,7 +227,10 @@ UNFIT: list[tuple[pod.PodSpec, Any, str]] = [
      CODE.INVALID_ARGUMENT, "input cannot contain secret volume: "
      "spec.default_spec.containers[0].container.volumes[0]: a secret is given beside the spec"),
     *((sent, CODE.INVALID_ARGUMENT, text) for sent, text in (
-        (pod_spec(volume={"size_mb": 1}), AT + "volume: a persistent volume is not supported yet"),
+        (
+            pod_spec(volume={"size_mb": 1}),
+            AT + "volume.container_path: no path of letters, digits and . _ - in folders: ''",
+        ),
         (pod_spec(volumes=[{"name": "v"}]), AT + "volumes: a volume is not supported yet"),
         (pod_spec(host_ports=[{}]), AT + "host_ports: a port of the host is not supported yet"),
         (pod_spec(pod_name={"value": "p"}),
