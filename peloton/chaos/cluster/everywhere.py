@@ -134,14 +134,17 @@ class DaemonsRun:
         self._seen: set[tuple[str, Key]] = set()
 
     def all_seen(self) -> bool:
-        """Whether each job was seen on every host that is for it; asked after every step."""
+        """Whether each job was seen on every host that is for it; asked after every step.
+
+        A host in quarantine gets none: its instances wait for longer than a calm takes.
+        """
         self._seen.update(self._running())
         hosts = self._cluster.cells("host")
         return all(
             (job.key.partition("/")[2], host) in self._seen
             for job in wanted_jobs(self._cluster)
             for host, state in hosts.items()
-            if is_for(job, state)
+            if is_for(job, state) and state.quarantine is None
         )
 
     def check(self) -> None:
