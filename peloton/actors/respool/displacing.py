@@ -93,12 +93,11 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
     if not found.picked:
         books.again(lane, later, verdict=COMING)
         return []
-    if found.gain[0].gang and tree.proofs.in_force:
-        proven = prove(tree, lane, over=over, cover=found, now=now)
-        if proven.cover is None:
-            books.again(lane, proven.again_at, verdict=proven.verdict)
-            return []
-        found = proven.cover
+    proven = prove(tree, lane, over=over, cover=found, now=now)
+    if proven.cover is None:
+        books.again(lane, proven.again_at, verdict=proven.verdict)
+        return []
+    found = proven.cover
     books.ordered(lane, later, verdict=GIVE_BACK)
     return orders_for(
         tree, over, cover=found, reason=lambda key: _reason(tree, key, inside=inside), now=now

@@ -61,7 +61,9 @@ class RunOn(NamedTuple):
 
 
 def prove(tree: Tree, lane: Key, *, over: Overdrafts, cover: Cover, now: float) -> Proven:
-    """The members that are to give back for a gang, once it is proven that it goes on the hosts."""
+    """The members that are to give back; for a gang once it is proven that it goes on the hosts."""
+    if not (cover.gain[0].gang and tree.proofs.in_force):
+        return Proven(cover)
     (gang,), proofs = cover.gain, tree.proofs
     held_until = _held_until(tree, lane, gang=gang.gang, now=now)
     if held_until > now:

@@ -81,12 +81,11 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
         until, verdict = _why_not(tree, over, later=later, now=now)
         books.again(lane, until, verdict=verdict)
         return []
-    if found.gain[0].gang and tree.proofs.in_force:
-        proven = prove(tree, lane, over=over, cover=found, now=now)
-        if proven.cover is None:
-            books.again(lane, proven.again_at, verdict=proven.verdict)
-            return []
-        found = proven.cover
+    proven = prove(tree, lane, over=over, cover=found, now=now)
+    if proven.cover is None:
+        books.again(lane, proven.again_at, verdict=proven.verdict)
+        return []
+    found = proven.cover
     books.verdicts.pop(lane, None)
     books.claim(lane, total_of(found.gain), above=tree.up(pool))
     books.on_the_way(lane, until=later)
