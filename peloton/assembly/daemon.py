@@ -343,7 +343,8 @@ class Daemon:
             self._region,
             hosts,
             inventories=self._inventories,
-            alone=self._settings.alone,
+            # Hosts of Mesos are in no configuration: the cluster says which there are.
+            alone=self._settings.alone and self._settings.backend.mesos is None,
             report=log_line,
         )
         sqlite = self._settings.journal.sqlite

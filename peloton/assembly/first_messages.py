@@ -40,7 +40,7 @@ class FirstMessages:
     """The thread that sends them, from `start` until all is ready or `stop`.
 
     `hosts` are those of this daemon, with their configuration. `alone`: there are no others in the
-    cluster. `report` takes lines for people.
+    cluster, so any that the journal knows besides has left. `report` takes lines for people.
     """
 
     def __init__(

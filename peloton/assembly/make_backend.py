@@ -11,8 +11,11 @@ from peloton.assembly.task_limits import task_limits
 from peloton.backends.port import Backend
 from peloton.backends.process import EVERY_S, ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
+from peloton.failures import CannotStart
 from peloton.runtime.ports import ClusterRecord
 from peloton.runtime.shells.secret_vault import SecretVault
+from peloton.settings.access_files import BadSecretFile, read_secret_file
+from peloton.settings.backend import MesosBackendSettings
 from peloton.settings.daemon import DaemonSettings
 
 
@@ -36,6 +39,37 @@ def make_backend(
         if vault is not None:
             backend.secrets.read = vault.read
         return backend
+    if setting.mesos is not None:
+        return _mesos(setting.mesos, record)
     assert setting.simulated is not None
     fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
     return SimulatedBackend(names, fates)
+
+
+def _mesos(setting: MesosBackendSettings, record: ClusterRecord) -> Backend:
+    """Its id at the master belongs to this cluster of ours, so it is the same after each start."""
+    try:
+        # Only where it is wanted: pymesos is an extra.
+        from peloton.backends.mesos.backend import Framework, MesosBackend
+    except ImportError as error:
+        text = f"backend.mesos needs the extra `mesos` of this distribution: {error}"
+        raise CannotStart(text) from error
+    secret = ""
+    if setting.secret_file is not None:
+        try:
+            secret = read_secret_file(setting.secret_file).strip()
+        except BadSecretFile as error:
+            raise CannotStart(f"backend.mesos.secret_file: {error}") from error
+    identity = f"peloton-{record.cluster_id.hex()}-{setting.name}"
+    return MesosBackend(
+        Framework(
+            cluster=setting.name,
+            master=setting.master,
+            framework_id=setting.framework or identity,
+            role=setting.role,
+            user=setting.user,
+            principal=setting.principal,
+            secret=secret,
+            revocable=setting.revocable,
+        )
+    )

@@ -5,6 +5,8 @@ Values only; whether they fit the other settings is checked there. Must not open
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,8 @@ from peloton.settings.config import HostSetting
 from peloton.settings.sandboxes import SANDBOXES_KEPT, SANDBOXES_KEPT_FOR, SANDBOXES_KEPT_MB
 
 LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "run", "refuse")
+_MASTER = re.compile(r"zk://[^\s/]+/\S+|[^\s:/@]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
+_WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 TASK_PIDS, TASK_PIDS_MAX = 4096, 4_194_304
 """Processes and threads of a task: how many, and the most that may be asked for."""
 
@@ -59,19 +63,61 @@ class SimulatedBackendSettings(
     seed: int = 0
 
 
+class MesosBackendSettings(_Record, frozen=True):
+    """The agents of an Apache Mesos cluster, through one framework of ours.
+
+    `name`: of the cluster, with which the names of its hosts begin. `master`: `HOST:PORT`, or the
+    masters' place in ZooKeeper, `zk://HOST:PORT,…/PATH`. `role`: whose resources we get. `user`:
+    the account of tasks that name none. `principal`, and the
+    file with its secret: as whom we register. `framework`: the id under which we do, by default one
+    that belongs to this Peloton cluster; a new one where the master has removed that.
+    `revocable`: revocable jobs get what the cluster offers as such.
+    """
+
+    master: str
+    name: str = "mesos"
+    role: str = "peloton"
+    user: str = "root"
+    principal: str = ""
+    secret_file: Path | None = None
+    framework: str = ""
+    revocable: bool = False
+
+
 class BackendSetting(_Record, frozen=True):
-    """One of the two."""
+    """One of them."""
 
     process: ProcessBackendSettings | None = None
     simulated: SimulatedBackendSettings | None = None
+    mesos: MesosBackendSettings | None = None
+
+    @property
+    def given(self) -> list[str]:
+        """Those that are there; there must be one."""
+        return [name for name in self.__struct_fields__ if getattr(self, name) is not None]
 
     @property
     def name(self) -> str:
-        """Which of the two."""
-        return "process" if self.process is not None else "simulated"
+        """Which of them."""
+        return next(iter(self.given), "simulated")
 
     @property
     def hosts(self) -> list[HostSetting]:
-        """The virtual hosts, whatever runs on them."""
+        """The virtual hosts, whatever runs on them; those of Mesos come from the cluster."""
         found = self.process or self.simulated
         return found.hosts if found is not None else []
+
+
+def mesos_problems(found: MesosBackendSettings, *, alone: bool) -> Iterator[str]:
+    """What is wrong with them."""
+    field = "backend.mesos"
+    if not alone:
+        yield f"{field}: not built yet for a fleet: each daemon would subscribe as the framework"
+    if not _MASTER.fullmatch(found.master):
+        yield f"{field}.master: {found.master!r} is neither HOST:PORT nor zk://HOST:PORT,…/PATH"
+    for name in ("name", "role", "framework"):
+        value = getattr(found, name)
+        if not _WORD.fullmatch(value) and (value or name != "framework"):
+            yield f"{field}.{name}: {value!r} is no name: letters, digits, and . _ - inside"
+    if found.secret_file is not None and not found.principal:
+        yield f"{field}.principal: the secret is of one; name it"

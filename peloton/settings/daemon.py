@@ -31,6 +31,7 @@ from peloton.settings.backend import (
     TASK_PIDS_MAX,
     BackendSetting,
     ProcessBackendSettings,
+    mesos_problems,
 )
 from peloton.settings.config import (
     GRPC_DEFAULT,
@@ -315,11 +316,13 @@ def _address(text: str, field: str) -> Address:
 
 def _backend(found: DaemonSettings) -> Iterator[str]:
     backend = found.backend
-    if backend.process is not None and backend.simulated is not None:
-        yield "backend: give one of process and simulated"
+    if len(backend.given) > 1:
+        yield f"backend: give one of {' and '.join(backend.given)}"
+    if backend.mesos is not None:
+        yield from mesos_problems(backend.mesos, alone=found.alone)
     if backend.hosts:
         yield from (f"backend.{backend.name}.{text}" for text in host_problems(backend.hosts))
-    elif "hostmgr" in found.roles:
+    elif "hostmgr" in found.roles and backend.mesos is None:
         # Without a backend its hosts could never run anything.
         yield "backend: a daemon with role hostmgr needs one, with hosts"
     if backend.simulated is not None and not 0 <= backend.simulated.duration_s < 1e9:

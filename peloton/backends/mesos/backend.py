@@ -1,0 +1,263 @@
+"""The backend of one Mesos cluster: a conversation, and the connection that carries it.
+
+One thread sends the calls and keeps the subscription; pymesos has another that reads events. What
+either brings goes through the conversation under a lock, and the reports go to the hosts at once.
+
+Only for a daemon that is alone: in a fleet each would subscribe, and end the subscription of the
+others.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from peloton.backends.mesos.conversation import Conversation
+from peloton.backends.mesos.driver import CallFailed, Driver
+from peloton.backends.port import HostsOrder, ReportProblem, Tell
+from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.vocabulary import Refused, key
+
+REMOVED = "Framework has been removed"
+BACKOFF_S, BACKOFF_MAX_S = 0.1, 15.0
+"""Between two attempts to subscribe: the first pause, and the longest."""
+AGENTS_AGAIN_S = 10.0
+"""How often the master is asked for its agents, beside what it tells by itself."""
+SILENT_BEATS = 3
+"""Heartbeats that may be missing until the stream counts as dead."""
+CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
+NOT_CONFIGURED = "NOT_CONFIGURED"
+
+
+class Framework(NamedTuple):
+    """Who we are at the master, and where that is: `host:port`, or `zk://…`."""
+
+    cluster: str
+    master: str
+    framework_id: str
+    role: str = "peloton"
+    user: str = "root"
+    principal: str = ""
+    secret: str = ""
+    revocable: bool = False
+    failover_timeout_s: float = 7 * 86_400.0
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """As the master is told."""
+        names = (*CAPABILITIES, *(("REVOCABLE_RESOURCES",) if self.revocable else ()))
+        found: dict[str, Any] = {
+            "user": self.user,
+            "name": "peloton",
+            "id": {"value": self.framework_id},
+            "roles": [self.role],
+            "checkpoint": True,
+            "failover_timeout": self.failover_timeout_s,
+            "capabilities": [{"type": name} for name in names],
+        }
+        return {**found, "principal": self.principal} if self.principal else found
+
+
+class _Ended(NamedTuple):
+    """A stream is over."""
+
+    driver: Driver
+    why: str
+
+
+class MesosBackend:
+    """The ephemeral service behind `backend/<cluster>`."""
+
+    own_thread = False  # it has threads of its own; nothing here waits
+    wake_at: float | None = None
+
+    def __init__(self, framework: Framework, clock: Callable[[], float] = time.monotonic) -> None:
+        self.key = key("backend", framework.cluster)
+        self._framework, self._clock = framework, clock
+        self._lock = threading.Lock()
+        self._talk = Conversation(framework.cluster, role=framework.role, backend=self.key)
+        self._todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._tell: Tell = lambda reports: None
+        self._trouble: ReportProblem = lambda component, problem: None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(
+            target=self._work, name=f"mesos-{framework.cluster}", daemon=True
+        )
+        self._silent_s = 60.0
+        self._last_event = 0.0
+        self._removed = False
+
+    def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
+        """Subscribe, and stay so. Hosts are announced by what the master says."""
+        self._tell = tell
+        if trouble is not None:
+            self._trouble = trouble
+        self._thread.start()
+
+    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
+        """Orders of hosts."""
+        out: list[Envelope | Reply] = []
+        with self._lock:
+            for envelope in envelopes:
+                order: Any = envelope.message
+                if isinstance(order, HostsOrder):
+                    text = "the hosts of this backend are the agents of its Mesos cluster"
+                    if envelope.reply_to is not None:
+                        out.append(Reply(envelope.reply_to, Refused(NOT_CONFIGURED, text)))
+                    continue
+                self._talk.ordered(order, self._clock())
+            out += self._taken()
+        return out
+
+    def reset(self) -> None:
+        """An order could not be read. What is known of runs stays true; hosts compare."""
+        self._todo.put(_Ended(None, "an order could not be read"))  # type: ignore[arg-type]
+
+    def rename(self, member: str, *, number: int, count: int) -> None:
+        """We are in a fleet, which the settings refuse."""
+
+    def stop_all(self, grace_s: float) -> bool:
+        """Runs belong to the cluster, which goes on without us."""
+        return True
+
+    def close(self) -> None:
+        """Leave: the tasks go on until we subscribe again, or the time for that is over."""
+        self._closing.set()
+        self._todo.put(None)
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
+
+    # ---- the thread that sends ----
+
+    def _work(self) -> None:
+        pause_s = BACKOFF_S
+        while not self._closing.is_set():
+            began = self._clock()
+            why = self._subscription()
+            if self._closing.is_set():
+                return
+            self._say(why)
+            if self._clock() - began > BACKOFF_MAX_S:
+                pause_s = BACKOFF_S
+            self._closing.wait(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, BACKOFF_MAX_S)
+            if self._removed:
+                self._closing.wait()
+
+    def _say(self, why: str) -> None:
+        """The subscription is over: so are the hosts, for now."""
+        framework = self._framework
+        if why == REMOVED:
+            self._removed = True
+            why = (
+                f"framework {framework.framework_id} has been removed at the master: its tasks are "
+                "gone. To begin with a new one, set another `framework` in the settings"
+            )
+        with self._lock:
+            self._talk.disconnected(why)
+            reports = self._taken()
+        self._tell(reports)
+        self._trouble(f"mesos {framework.cluster}", why)
+
+    def _subscription(self) -> str:
+        """Hold one subscription; returns why it is over."""
+        while not self._todo.empty():  # of the one before
+            self._todo.get_nowait()
+        credential = (self._framework.principal, self._framework.secret)
+        driver: Driver = Driver(
+            self._framework.master,
+            self._framework.info,
+            heard=lambda event: self._heard(driver, event),
+            ended=lambda why: self._todo.put(_Ended(driver, why)),
+            credential=credential if self._framework.secret else None,
+        )
+        self._last_event = self._clock()
+        driver.start()
+        try:
+            return self._serve(driver)
+        finally:
+            driver.stop(failover=True)
+            driver.join()
+
+    def _serve(self, driver: Driver) -> str:
+        agents_at = self._clock() + AGENTS_AGAIN_S
+        while not self._closing.is_set():
+            with self._lock:
+                wake_at = min(self._talk.wake_at or agents_at, agents_at)
+            try:
+                todo = self._todo.get(timeout=max(wake_at - self._clock(), 0.001))
+            except queue.Empty:
+                todo = ()
+            if todo is None:
+                break
+            if isinstance(todo, _Ended):
+                if todo.driver is driver or todo.driver is None:
+                    return todo.why
+                continue
+            try:
+                for call in todo:
+                    driver.call(call)
+                if self._clock() >= agents_at:
+                    agents_at = self._clock() + AGENTS_AGAIN_S
+                    if driver.connected:
+                        self._look(driver)
+            except CallFailed as failed:
+                return str(failed)
+            if self._clock() - self._last_event > self._silent_s:
+                return f"no heartbeat of the master for {self._silent_s:g} s"
+            self._due()
+        return "closing"
+
+    def _due(self) -> None:
+        with self._lock:
+            self._talk.due(self._clock())
+            reports = self._taken()
+        self._tell(reports)
+
+    # ---- events ----
+
+    def _heard(self, driver: Driver, event: Mapping[str, Any]) -> None:
+        self._last_event = now = self._clock()
+        kind = event.get("type")
+        if kind == "SUBSCRIBED":
+            beat = event["subscribed"].get("heartbeat_interval_seconds", 15.0)
+            self._silent_s = SILENT_BEATS * beat + 5.0
+        if kind in ("SUBSCRIBED", "FAILURE") or self._names_strangers(event):
+            self._look(driver)
+        with self._lock:
+            if kind == "SUBSCRIBED":
+                self._talk.subscribed(now)
+            else:
+                self._talk.heard(event, now)
+            reports = self._taken()
+        self._tell(reports)
+        if kind == "SUBSCRIBED":
+            self._trouble(f"mesos {self._framework.cluster}", "")
+
+    def _names_strangers(self, event: Mapping[str, Any]) -> bool:
+        """Whether an event is of an agent that we do not know yet."""
+        found = [offer["agent_id"] for offer in event.get("offers", {}).get("offers", ())]
+        if event.get("type") == "UPDATE":
+            found.append(event["update"]["status"].get("agent_id", {"value": ""}))
+        with self._lock:
+            return any(self._talk.agents.of(one["value"]) is None for one in found if one["value"])
+
+    def _look(self, driver: Driver) -> None:
+        """Ask the master for its agents."""
+        answer = driver.ask({"type": "GET_AGENTS"})
+        listed = answer.get("get_agents", {}).get("agents", [])
+        with self._lock:
+            self._talk.told_agents(listed, self._clock())
+            reports = self._taken()
+        self._tell(reports)
+
+    def _taken(self) -> list[Envelope]:
+        """Reports to carry away; calls go to the thread that sends. Under the lock."""
+        calls, reports = self._talk.take()
+        if calls:
+            self._todo.put(calls)
+        return reports

@@ -1,0 +1,64 @@
+"""Calls of the v1 scheduler API, as JSON. Who sends them adds the id of the framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Call = dict[str, Any]
+_NANO = 1_000_000_000
+RECONCILE_MAX = 1000
+"""Tasks in one call of reconciliation."""
+
+
+def accept(offers: Sequence[str], tasks: Sequence[Mapping[str, Any]]) -> Call:
+    """Launch these tasks on these offers of one agent; what is left comes back at once."""
+    launch = {"type": "LAUNCH", "launch": {"task_infos": [*tasks]}}
+    return {
+        "type": "ACCEPT",
+        "accept": {
+            "offer_ids": _ids(offers),
+            "operations": [launch],
+            "filters": {"refuse_seconds": 0.0},
+        },
+    }
+
+
+def decline(offers: Sequence[str], refuse_s: float) -> Call:
+    """Give these offers back; the agents' resources are not offered again for so long."""
+    filters = {"refuse_seconds": refuse_s}
+    return {"type": "DECLINE", "decline": {"offer_ids": _ids(offers), "filters": filters}}
+
+
+def revive() -> Call:
+    """Offer all again, whatever was declined."""
+    return {"type": "REVIVE"}
+
+
+def kill(task: str, agent: str, grace_s: float) -> Call:
+    """End a task."""
+    policy = {"grace_period": {"nanoseconds": int(grace_s * _NANO)}}
+    ids = {"task_id": {"value": task}, "agent_id": {"value": agent}}
+    return {"type": "KILL", "kill": {**ids, "kill_policy": policy}}
+
+
+def acknowledge(task: str, agent: str, uuid: str) -> Call:
+    """An update is known for good: the next one may come."""
+    ids = {"task_id": {"value": task}, "agent_id": {"value": agent}, "uuid": uuid}
+    return {"type": "ACKNOWLEDGE", "acknowledge": ids}
+
+
+def reconcile(tasks: Iterable[str], agent: str) -> list[Call]:
+    """Ask how these tasks of an agent are."""
+    every = [{"task_id": {"value": task}, "agent_id": {"value": agent}} for task in tasks]
+    parts = [every[at : at + RECONCILE_MAX] for at in range(0, len(every), RECONCILE_MAX)]
+    return [{"type": "RECONCILE", "reconcile": {"tasks": part}} for part in parts]
+
+
+def reconcile_all() -> Call:
+    """Ask how all tasks of the framework are."""
+    return {"type": "RECONCILE", "reconcile": {"tasks": []}}
+
+
+def _ids(offers: Iterable[str]) -> list[dict[str, str]]:
+    return [{"value": name} for name in offers]

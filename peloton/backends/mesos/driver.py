@@ -1,0 +1,95 @@
+"""The connection to a Mesos master: pymesos, with what it leaves out.
+
+pymesos reads the stream of events, follows the master (a fixed address, a redirect, or the master
+that ZooKeeper names) and sends calls. What is not as we need it is changed here, from outside:
+
+- Its import takes SIGINT for the whole process: the handler before is put back.
+- An error while it reads ends its thread and interrupts the main thread; here it ends the stream,
+  and `ended` is called with the reason.
+- It drops calls silently while it is not connected, and its kill and reconcile name no agent:
+  `call` sends a whole call, and raises.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_handler = signal.getsignal(signal.SIGINT)
+from pymesos import MesosSchedulerDriver, process  # noqa: E402
+
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, _handler)
+process.thread = types.SimpleNamespace(interrupt_main=lambda: None)
+for _name in ("pymesos.process", "pymesos.scheduler"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)  # its errors are told by `ended`
+
+YEAR_S = 365 * 86_400.0
+HTTP_TIMEOUT_S = 10.0
+
+
+class CallFailed(Exception):
+    """A call was not accepted, or it is not known whether it was: the stream is of no use."""
+
+
+class Driver(MesosSchedulerDriver):  # type: ignore[misc]
+    """One subscription. `heard` gets each event, `ended` is told once why there are no more.
+
+    Both are called on its own thread. A driver is started once; after its end there is another.
+    """
+
+    _timeout = HTTP_TIMEOUT_S
+
+    def __init__(
+        self,
+        master: str,
+        framework: Mapping[str, Any],
+        *,
+        heard: Callable[[Mapping[str, Any]], None],
+        ended: Callable[[str], None],
+        credential: tuple[str, str] | None = None,
+    ) -> None:
+        principal, secret = credential or (None, None)
+        super().__init__(
+            None, dict(framework), master, implicit_acknowledgements=False,
+            principal=principal, secret=secret, failover=True, timeout=YEAR_S,
+        )  # fmt: skip
+        self._heard, self._ended, self._why = heard, ended, ""
+
+    def call(self, call: Mapping[str, Any]) -> None:
+        """Send one; raises `CallFailed`."""
+        body = {**call, "framework_id": {"value": self.framework_id}}
+        try:
+            self._send(body, headers={})
+        except Exception as error:
+            raise CallFailed(f"{call.get('type')}: {error}") from error
+
+    def ask(self, question: Mapping[str, Any]) -> Any:
+        """Ask the master as an operator does; raises `CallFailed`."""
+        try:
+            return self._send(dict(question), path="/api/v1", headers={})
+        except Exception as error:
+            raise CallFailed(f"{question.get('type')}: {error}") from error
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """An event, as it came; an error of ours ends the stream, and says why."""
+        if event.get("type") == "ERROR":
+            self._why = event.get("error", {}).get("message", "the master reports an error")
+        if event.get("type") == "SUBSCRIBED":
+            self.framework_id = event["subscribed"]["framework_id"]["value"]
+        try:
+            self._heard(event)
+        except Exception as error:
+            self._why = f"{type(error).__name__}: {error}"
+            raise
+
+    def on_close(self) -> None:
+        """The stream is over, or a master was not reached: pymesos goes on by itself."""
+        self._close()
+        self.stream_id = None
+        why, self._why = self._why, ""
+        self._ended(why or f"no connection to the master at {self.master}")

@@ -1,0 +1,65 @@
+"""The offers we hold, by agent, and since when.
+
+An offer is kept a moment, as the next run may want it, and then declined: what we hold nobody else
+gets. Must not decide what is launched on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+HOLD_S = 1.0
+"""How long an offer is held that no run waits for."""
+
+
+class OfferBook:
+    """Offers by agent id."""
+
+    def __init__(self) -> None:
+        self._offers: dict[str, dict[str, Mapping[str, Any]]] = {}
+        self._since: dict[str, float] = {}  # by offer, in the order in which they came
+        self._agents: dict[str, str] = {}  # by offer
+
+    def add(self, offer: Mapping[str, Any], now: float) -> None:
+        """One that the master has made us."""
+        name, agent = offer["id"]["value"], offer["agent_id"]["value"]
+        self._offers.setdefault(agent, {})[name] = offer
+        self._since[name] = now
+        self._agents[name] = agent
+
+    def rescinded(self, name: str) -> None:
+        """The master has taken it back; what was launched on it meanwhile is refused."""
+        agent = self._agents.pop(name, None)
+        if agent is not None:
+            del self._offers[agent][name]
+            del self._since[name]
+            if not self._offers[agent]:
+                del self._offers[agent]
+
+    def of(self, agent: str) -> list[Mapping[str, Any]]:
+        """Those of an agent."""
+        return [*self._offers.get(agent, {}).values()]
+
+    def use(self, agent: str) -> list[str]:
+        """All of an agent are answered now: their names."""
+        names = [*self._offers.get(agent, {})]
+        for name in names:
+            self.rescinded(name)
+        return names
+
+    def clear(self) -> None:
+        """We are subscribed anew: offers made before are void."""
+        self._offers, self._since, self._agents = {}, {}, {}
+
+    @property
+    def wake_at(self) -> float | None:
+        """When the oldest is to be declined."""
+        oldest = next(iter(self._since.values()), None)
+        return None if oldest is None else oldest + HOLD_S
+
+    def due(self, now: float) -> Iterator[str]:
+        """Those held for too long; they are held no more."""
+        for name in [name for name, since in self._since.items() if since + HOLD_S <= now]:
+            self.rescinded(name)
+            yield name

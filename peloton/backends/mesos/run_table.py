@@ -1,0 +1,107 @@
+"""The runs that we know of, by agent: what was ordered, what the last update said, and whether
+that update is acknowledged.
+
+A final update is acknowledged only once the host has journaled the end: until then Mesos delivers
+it again to whoever subscribes. Must not speak to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from peloton.actors.host.messages import RunEnd, StartRun
+from peloton.backends.mesos.statuses import Phase
+
+
+@dataclass(slots=True)
+class Run:
+    """One run. `order` is kept until it is sent; `uuid` is of the final update, if it has one."""
+
+    name: str
+    order: StartRun | None = None
+    since: float = 0.0  # when it was ordered
+    phase: Phase = Phase.COMING
+    started_at: float | None = None
+    end: RunEnd | None = None
+    uuid: str = ""
+    stops: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for an offer."""
+        return self.order is not None and self.end is None
+
+
+@dataclass(slots=True)
+class AgentRuns:
+    """The runs of one agent, by name; those that wait for an offer come in order."""
+
+    runs: dict[str, Run] = field(default_factory=dict)
+    waiting: dict[str, Run] = field(default_factory=dict)
+
+    def ordered(self, order: StartRun, now: float) -> Run:
+        """A run that is to start; the caller has seen that it is not known."""
+        run = self.runs[order.run] = self.waiting[order.run] = Run(order.run, order, now)
+        return run
+
+    def sent(self, run: Run) -> None:
+        """It is launched: whatever becomes of it, an update says so."""
+        run.order = None
+        self.waiting.pop(run.name, None)
+
+    def found(self, name: str) -> Run:
+        """The run of this name; one that nobody here has ordered is known from now on."""
+        run = self.runs.get(name)
+        if run is None:
+            run = self.runs[name] = Run(name)
+        return run
+
+    def ended(self, run: Run, end: RunEnd) -> None:
+        """It has ended so; a second end changes nothing."""
+        self.sent(run)
+        run.phase = Phase.ENDED
+        run.end = run.end or end
+
+    def forget(self, name: str) -> Run | None:
+        """Its end is journaled; None where it has not ended, or is unknown."""
+        run = self.runs.get(name)
+        if run is None or run.end is None:
+            return None
+        return self.runs.pop(name)
+
+    def running(self) -> Iterator[Run]:
+        """Those that are launched, or about to be, and have not ended."""
+        return (run for run in self.runs.values() if run.end is None)
+
+    def ends(self) -> tuple[RunEnd, ...]:
+        """Those that wait to be journaled."""
+        return tuple(run.end for run in self.runs.values() if run.end is not None)
+
+    def overdue(self, before: float) -> list[Run]:
+        """Those that have waited for an offer since `before` or longer."""
+        found = []
+        for run in self.waiting.values():
+            if run.since > before:
+                break
+            found.append(run)
+        return found
+
+
+@dataclass(slots=True)
+class Listing:
+    """A list that a host has asked for: it is complete when these have been answered."""
+
+    asked_at: float
+    open: set[str]
+    late_at: float
+
+    def heard(self, name: str) -> bool:
+        """The state of this one is known; whether the list is complete now."""
+        self.open.discard(name)
+        return not self.open
+
+
+def names(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Their names."""
+    return tuple(run.name for run in runs)

@@ -1,0 +1,89 @@
+"""What an update of Mesos says of a run: where it is, and how it ended.
+
+The states are those of the original's table, but that a task which is unreachable, gone or dropped
+is not begun anew: it is lost, or nothing is known of it for now.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from peloton.actors.task.messages import End, RunOutcome
+
+_EXITED = re.compile(r"exited with status (\d+)")
+_SIGNALLED = re.compile(r"terminated with signal (.+?)(?: \(core dumped\))?$")
+_SIGNALS = {signal.strsignal(each): each.name for each in signal.Signals}
+DUPLICATE = "Task has duplicate ID"
+
+
+class Phase(enum.Enum):
+    """Where a run is, by its last update."""
+
+    COMING = 1
+    RUNNING = 2
+    ENDED = 3
+    UNKNOWN = 4  # nobody knows for now: its agent is out of reach
+
+
+_PHASES = {
+    "TASK_STAGING": Phase.COMING,
+    "TASK_STARTING": Phase.COMING,
+    "TASK_RUNNING": Phase.RUNNING,
+    "TASK_KILLING": Phase.RUNNING,
+    "TASK_UNREACHABLE": Phase.UNKNOWN,
+}
+_ENDS = {
+    "TASK_FINISHED": End.SUCCEEDED,
+    "TASK_FAILED": End.FAILED,
+    "TASK_ERROR": End.FAILED,
+    "TASK_KILLED": End.KILLED,
+}
+
+
+def phase_of(status: Mapping[str, Any]) -> Phase:
+    """Where the run is. A state that we do not know says nothing."""
+    state = status.get("state", "")
+    if state in _PHASES:
+        return _PHASES[state]
+    known = state in _ENDS or state in _LOST
+    return Phase.ENDED if known else Phase.UNKNOWN
+
+
+_LOST = frozenset(
+    ("TASK_LOST", "TASK_DROPPED", "TASK_GONE", "TASK_GONE_BY_OPERATOR", "TASK_UNKNOWN")
+)
+
+
+def outcome_of(status: Mapping[str, Any]) -> RunOutcome:
+    """How a run ended whose update is final. What the cluster lost was not the program's fault."""
+    state, message = status.get("state", ""), status.get("message", "")
+    reason = _short(status.get("reason", ""))
+    end = _ENDS.get(state)
+    if end is None:
+        return RunOutcome(End.LOST, reason=reason or "lost", message=message or state, system=True)
+    if end is End.SUCCEEDED:
+        return RunOutcome(end, 0, message=message)
+    exited, killed = _EXITED.search(message), _SIGNALLED.search(message)
+    name = killed[1] if killed else ""
+    return RunOutcome(
+        end,
+        int(exited[1]) if exited else None,
+        _SIGNALS.get(name, name),
+        reason or ("exited" if exited else "killed" if end is End.KILLED else "failed"),
+        message,
+        system=state == "TASK_ERROR" or status.get("source") == "SOURCE_MASTER",
+    )
+
+
+def is_repeat_of_a_launch(status: Mapping[str, Any]) -> bool:
+    """Whether an update refuses a launch of what is launched already: nothing has ended."""
+    invalid = status.get("reason") == "REASON_TASK_INVALID"
+    return invalid and DUPLICATE in status.get("message", "")
+
+
+def _short(reason: str) -> str:
+    return reason.removeprefix("REASON_").replace("_", " ").lower()

@@ -1,0 +1,99 @@
+"""The task of Mesos that is a run: its command, its resources, how it is checked and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from peloton.actors.host.messages import StartRun
+from peloton.actors.task.health_messages import HealthCheck
+from peloton.backends.mesos.words import Bundle
+
+LABEL = "peloton."
+_NANO = 1_000_000_000
+
+
+class NotOnMesos(ValueError):
+    """A run has what this backend cannot give it: the text says what."""
+
+
+def task_info(run: StartRun, *, agent: str, bundle: Bundle) -> dict[str, Any]:
+    """The task; its resources are taken of the bundle.
+
+    Raises `NotOnMesos`, and `NotOffered` of `Bundle.take`; then nothing is taken.
+    """
+    spec = run.spec
+    _check(run)
+    environment = run.environment
+    info: dict[str, Any] = {
+        "name": run.run,
+        "task_id": {"value": run.run},
+        "agent_id": {"value": agent},
+        "command": _command(run, environment),
+        "kill_policy": {"grace_period": {"nanoseconds": int(spec.kill_grace_s * _NANO)}},
+        "labels": {"labels": [_label(name, value) for name, value in _ids(environment)]},
+    }
+    if spec.image:
+        image = {"type": "DOCKER", "docker": {"name": spec.image}}
+        info["container"] = {"type": "MESOS", "mesos": {"image": image}}
+    if spec.ports:
+        info["discovery"] = _discovery(run)
+    if spec.check is not None:
+        info["health_check"] = _health(spec.check)
+    info["resources"] = bundle.take(spec.resources, run.ports)
+    return info
+
+
+def _check(run: StartRun) -> None:
+    spec = run.spec
+    if spec.containers:
+        raise NotOnMesos("several containers in a pod")
+    if spec.volume is not None:
+        raise NotOnMesos("volumes")
+    if spec.secrets:
+        raise NotOnMesos("secrets")
+
+
+def _command(run: StartRun, environment: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    spec = run.spec
+    variables = [{"name": name, "value": value} for name, value in environment]
+    command: dict[str, Any] = {"shell": spec.shell, "environment": {"variables": variables}}
+    if spec.value or spec.shell:
+        command["value"] = spec.value
+    if not spec.shell:
+        # The first argument of Mesos is the program's own name.
+        command["arguments"] = [spec.value, *spec.arguments]
+    if spec.user:
+        command["user"] = spec.user
+    return command
+
+
+def _ids(environment: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    found = dict(environment)
+    names = ("JOB_ID", "INSTANCE_ID", "TASK_ID")
+    return [(f"{LABEL}{name.lower()}", found[f"PELOTON_{name}"]) for name in names]
+
+
+def _label(name: str, value: str) -> dict[str, str]:
+    return {"key": name, "value": value}
+
+
+def _discovery(run: StartRun) -> Mapping[str, Any]:
+    pairs = zip(run.spec.ports, run.ports, strict=True)
+    ports = [{"number": number, "name": port.name, "protocol": "tcp"} for port, number in pairs]
+    return {"visibility": "CLUSTER", "name": run.run, "ports": {"ports": ports}}
+
+
+def _health(check: HealthCheck) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "delay_seconds": check.initial_s,
+        "interval_seconds": check.interval_s,
+        "timeout_seconds": check.timeout_s,
+        "consecutive_failures": check.max_failures,
+        "grace_period_seconds": 0.0,
+    }
+    if check.http is not None:
+        probe = check.http
+        request = {"scheme": probe.scheme, "port": probe.port, "path": probe.path}
+        return {**found, "type": "HTTP", "http": request}
+    return {**found, "type": "COMMAND", "command": {"shell": True, "value": check.command}}

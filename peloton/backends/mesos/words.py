@@ -1,0 +1,158 @@
+"""Resources in the words of Mesos, as an offer has them and as a task takes them.
+
+Mesos counts scalars in thousandths. What a task needs is rounded up to these, so it is never given
+less than it was promised; sums of offers are rounded down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from peloton.actors.resources import UNIT, Resources
+
+Json = Mapping[str, Any]
+_KINDS = {"cpus": "cpu", "mem": "memory", "disk": "disk", "gpus": "gpu"}
+_NAMES = {"cpu": "cpus", "memory": "mem", "disk": "disk", "gpu": "gpus", "slack": "cpus"}
+_THOUSANDTH = UNIT // 1000
+
+
+class NotOffered(ValueError):
+    """A task needs more than the offers have: the text says of what."""
+
+
+def kind_of(entry: Json) -> str | None:
+    """Of which kind of resource an entry is; None if we use no such thing.
+
+    Volumes, disks of their own and what the operator lends of other kinds than cpu are not ours.
+    """
+    name = entry.get("name", "")
+    if entry.get("disk") or entry.get("type") != "SCALAR":
+        return None
+    if "revocable" in entry:
+        return "slack" if name == "cpus" else None
+    return _KINDS.get(name)
+
+
+def amounts(entries: Iterable[Json]) -> Resources:
+    """The sum of these entries."""
+    found = dict.fromkeys(Resources.KINDS, 0)
+    for entry in entries:
+        kind = kind_of(entry)
+        if kind is not None:
+            found[kind] += _thousandths(entry) * _THOUSANDTH
+    return Resources(**found)
+
+
+def of_others(entries: Iterable[Json], role: str) -> list[Json]:
+    """The entries that another role has, or has reserved."""
+    return [entry for entry in entries if _owner(entry) not in ("*", role)]
+
+
+def ranges(entries: Iterable[Json]) -> list[tuple[int, int]]:
+    """The ports of these entries: first, and one past the last, in order, none twice."""
+    found: list[tuple[int, int]] = []
+    for entry in entries:
+        if entry.get("name") == "ports" and entry.get("type") == "RANGES":
+            found += [(each["begin"], each["end"] + 1) for each in entry["ranges"]["range"]]
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(found):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+class Bundle:
+    """What the offers of one agent have left; tasks take from it."""
+
+    def __init__(self, entries: Iterable[Json]) -> None:
+        self._entries = [dict(entry) for entry in entries]
+        self._left = [_thousandths(entry) if kind_of(entry) else 0 for entry in self._entries]
+        self._ports = [
+            [[each["begin"], each["end"]] for each in entry["ranges"]["range"]]
+            if entry.get("name") == "ports" and entry.get("type") == "RANGES"
+            else []
+            for entry in self._entries
+        ]
+
+    @property
+    def amounts(self) -> Resources:
+        """What is left."""
+        left = zip(self._entries, self._left, strict=True)
+        return amounts(_scalar(entry, some) for entry, some in left if some)
+
+    def take(self, need: Resources, ports: Sequence[int]) -> list[dict[str, Any]]:
+        """Entries of a task that needs this; raises `NotOffered`, and nothing is taken then."""
+        left, taken = [*self._left], [0] * len(self._left)
+        for kind in Resources.KINDS:
+            wanted = -(-getattr(need, kind) // _THOUSANDTH)
+            # What is reserved for our role comes first: others cannot use it.
+            for place in sorted(range(len(left)), key=lambda each: not self._reserved(each)):
+                if wanted and kind_of(self._entries[place]) == kind:
+                    some = min(left[place], wanted)
+                    left[place] -= some
+                    taken[place] += some
+                    wanted -= some
+            if wanted > 0:
+                raise NotOffered(f"{wanted / 1000:g} {_NAMES[kind]} are missing in the offers")
+        found = [
+            _scalar(entry, some) for entry, some in zip(self._entries, taken, strict=True) if some
+        ]
+        found += self._take_ports(ports)
+        self._left = left
+        return found
+
+    def _reserved(self, place: int) -> bool:
+        return _owner(self._entries[place], allocated=False) != "*"
+
+    def _take_ports(self, ports: Sequence[int]) -> list[dict[str, Any]]:
+        places: dict[int, list[int]] = {}
+        for port in ports:
+            place = next((k for k, some in enumerate(self._ports) if _has(some, port)), None)
+            if place is None:
+                raise NotOffered(f"port {port} is missing in the offers")
+            places.setdefault(place, []).append(port)
+        found = []
+        for place, some in places.items():
+            for port in some:
+                self._ports[place] = _without(self._ports[place], port)
+            listed = [{"begin": port, "end": port} for port in sorted(some)]
+            found.append({**self._entries[place], "ranges": {"range": listed}})
+        return found
+
+
+def _has(ranges_: list[list[int]], port: int) -> bool:
+    return any(begin <= port <= end for begin, end in ranges_)
+
+
+def _without(ranges_: list[list[int]], port: int) -> list[list[int]]:
+    kept = []
+    for begin, end in ranges_:
+        if not begin <= port <= end:
+            kept.append([begin, end])
+            continue
+        kept += [part for part in ([begin, port - 1], [port + 1, end]) if part[0] <= part[1]]
+    return kept
+
+
+def _thousandths(entry: Json) -> int:
+    scalar = entry.get("scalar") or {}
+    return round(float(scalar.get("value", 0.0)) * 1000)
+
+
+def _scalar(entry: Json, thousandths: int) -> dict[str, Any]:
+    return {**entry, "scalar": {"value": thousandths / 1000}}
+
+
+def _owner(entry: Json, *, allocated: bool = True) -> str:
+    """The role that has an entry, or has reserved it."""
+    reservations = entry.get("reservations") or ()
+    if reservations:
+        return str(reservations[-1].get("role", "*"))
+    if entry.get("role", "*") != "*":
+        return str(entry["role"])
+    if allocated:
+        return str((entry.get("allocation_info") or {}).get("role", "*"))
+    return "*"
