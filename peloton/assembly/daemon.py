@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import NamedTuple
 
+from peloton.actors.backend.messages import OpenBackend
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.assembly.backend_switch import BackendSwitch
 from peloton.assembly.default_pool import DefaultPool
@@ -330,7 +331,7 @@ class Daemon:
         backend = make_backend(settings, self._record, engine=self._engine, vault=self._vault)
         gate = GatedBackend(backend, region.tell)
         locks.on_change(gate.obey)
-        region.register_service(backend.key, gate, outward=True)
+        region.register_service(backend.prefix, gate, outward=True)
         return backend
 
     def _first_messages(self, backend: Backend | None) -> FirstMessages:
@@ -347,6 +348,8 @@ class Daemon:
             alone=self._settings.alone and self._settings.backend.mesos is None,
             report=log_line,
         )
+        if backend is not None and backend.prefix != backend.key:
+            first.opens = {backend.key: OpenBackend()}
         sqlite = self._settings.journal.sqlite
         if self._options.default_pool and sqlite is not None:
             first.settle_pools = DefaultPool(self._region, sqlite.folder).settle

@@ -101,7 +101,12 @@ class Backend(EphemeralService, Protocol):
 
     @property
     def key(self) -> Key:
-        """Its address."""
+        """The address of the backend, which its reports have as sender."""
+
+    @property
+    def prefix(self) -> Key:
+        """Where this daemon gets its orders: the same, or that of a link to a backend that exists
+        once."""
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Begin. Orders that came before are dropped; hosts compare after it."""

@@ -104,7 +104,7 @@ class ProcessBackend:
     """The ephemeral service behind `backend/process`."""
 
     own_thread = False  # the keeper's client has one; nothing here waits
-    key = PROCESS_BACKEND
+    key = prefix = PROCESS_BACKEND
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ class SimulatedBackend:
     """The ephemeral service behind `backend/simulated`."""
 
     own_thread = True
-    key = SIMULATED_BACKEND
+    key = prefix = SIMULATED_BACKEND
 
     def __init__(self, hosts: Sequence[str], fates: RunScript = DEFAULT_SCRIPT) -> None:
         self._roster = Roster(SIMULATED_BACKEND, [key("host", name) for name in hosts])

@@ -108,11 +108,9 @@ class BackendSetting(_Record, frozen=True):
         return found.hosts if found is not None else []
 
 
-def mesos_problems(found: MesosBackendSettings, *, alone: bool) -> Iterator[str]:
+def mesos_problems(found: MesosBackendSettings) -> Iterator[str]:
     """What is wrong with them."""
     field = "backend.mesos"
-    if not alone:
-        yield f"{field}: not built yet for a fleet: each daemon would subscribe as the framework"
     if not _MASTER.fullmatch(found.master):
         yield f"{field}.master: {found.master!r} is neither HOST:PORT nor zk://HOST:PORT,…/PATH"
     for name in ("name", "role", "framework"):

@@ -1,10 +1,12 @@
-"""The backend of one Mesos cluster: a conversation, and the connection that carries it.
+"""The link to one Mesos cluster: a conversation, and the connection that carries it.
 
 One thread sends the calls and keeps the subscription; pymesos has another that reads events. What
 either brings goes through the conversation under a lock, and the reports go to the hosts at once.
 
-Only for a daemon that is alone: in a fleet each would subscribe, and end the subscription of the
-others.
+Every daemon with hosts has such a link, and one of them is subscribed: that of the daemon that owns
+the actor `backend/<cluster>`, through which all orders come. A link asks this actor for each
+subscription, and begins it when the number of it is journaled (`actors/backend`). The master ends
+the subscription of whoever was overtaken, and refuses its calls.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from peloton.actors.backend.messages import AskSubscription, BackendHere, Subscribe, link_of
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, Driver
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Refused, key
 
-REMOVED = "Framework has been removed"
+REMOVED, OVERTAKEN = "Framework has been removed", "Framework failed over"
+"""What the master says to a framework that is no more, and to one that another link has begun."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 15.0
 """Between two attempts to subscribe: the first pause, and the longest."""
 AGENTS_AGAIN_S = 10.0
@@ -70,13 +74,14 @@ class _Ended(NamedTuple):
 
 
 class MesosBackend:
-    """The ephemeral service behind `backend/<cluster>`."""
+    """The ephemeral service behind `link/<cluster>`; its reports are those of the backend."""
 
     own_thread = False  # it has threads of its own; nothing here waits
     wake_at: float | None = None
 
     def __init__(self, framework: Framework, clock: Callable[[], float] = time.monotonic) -> None:
         self.key = key("backend", framework.cluster)
+        self.prefix = link_of(self.key)
         self._framework, self._clock = framework, clock
         self._lock = threading.Lock()
         self._talk = Conversation(framework.cluster, role=framework.role, backend=self.key)
@@ -90,9 +95,14 @@ class MesosBackend:
         self._silent_s = 60.0
         self._last_event = 0.0
         self._removed = False
+        self._granted = threading.Event()
+        """A subscription may begin: its number is journaled."""
+        self._may_ask = True
+        """Whether the actor has said, since we asked last, that its owner is here."""
+        self._live = False
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
-        """Subscribe, and stay so. Hosts are announced by what the master says."""
+        """Wait for a subscription. Hosts are announced by what the master says."""
         self._tell = tell
         if trouble is not None:
             self._trouble = trouble
@@ -104,6 +114,12 @@ class MesosBackend:
         with self._lock:
             for envelope in envelopes:
                 order: Any = envelope.message
+                if isinstance(order, Subscribe):
+                    self._granted.set()
+                    continue
+                self._may_ask = True
+                if isinstance(order, BackendHere):
+                    continue
                 if isinstance(order, HostsOrder):
                     text = "the hosts of this backend are the agents of its Mesos cluster"
                     if envelope.reply_to is not None:
@@ -111,6 +127,9 @@ class MesosBackend:
                     continue
                 self._talk.ordered(order, self._clock())
             out += self._taken()
+            if not self._live and self._may_ask and not self._removed:
+                self._may_ask = False
+                out.append(Envelope(self.key, AskSubscription(), sender=self.prefix))
         return out
 
     def reset(self) -> None:
@@ -118,7 +137,7 @@ class MesosBackend:
         self._todo.put(_Ended(None, "an order could not be read"))  # type: ignore[arg-type]
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """We are in a fleet, which the settings refuse."""
+        """We are in a fleet. Orders come to whom they are for."""
 
     def stop_all(self, grace_s: float) -> bool:
         """Runs belong to the cluster, which goes on without us."""
@@ -127,6 +146,7 @@ class MesosBackend:
     def close(self) -> None:
         """Leave: the tasks go on until we subscribe again, or the time for that is over."""
         self._closing.set()
+        self._granted.set()
         self._todo.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
@@ -136,8 +156,12 @@ class MesosBackend:
     def _work(self) -> None:
         pause_s = BACKOFF_S
         while not self._closing.is_set():
+            self._granted.wait()
+            self._granted.clear()
             began = self._clock()
-            why = self._subscription()
+            with self._lock:
+                self._live = True
+            why = "closing" if self._closing.is_set() else self._subscription()
             if self._closing.is_set():
                 return
             self._say(why)
@@ -145,8 +169,16 @@ class MesosBackend:
                 pause_s = BACKOFF_S
             self._closing.wait(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, BACKOFF_MAX_S)
-            if self._removed:
-                self._closing.wait()
+            self._ask_again(overtaken=why == OVERTAKEN)
+
+    def _ask_again(self, *, overtaken: bool) -> None:
+        """Ask for the next subscription; one that was overtaken waits until the owner is here."""
+        with self._lock:
+            self._live = False
+            asks = not (overtaken or self._removed or self._granted.is_set())
+            self._may_ask = self._may_ask and not asks
+        if asks:
+            self._tell([Envelope(self.key, AskSubscription(), sender=self.prefix)])
 
     def _say(self, why: str) -> None:
         """The subscription is over: so are the hosts, for now."""

@@ -1,0 +1,1 @@
+"""A backend that exists once in a cluster: who holds the subscription to an outside engine."""

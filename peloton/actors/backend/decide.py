@@ -1,0 +1,68 @@
+"""How a backend that exists once decides: it passes orders on, and numbers subscriptions.
+
+A subscription is told to the link only once its number is journaled: an owner that was overtaken
+cannot begin one, so it cannot end that of the next owner. An order is not journaled; one that a
+link of an overtaken owner gets goes nowhere, because the engine has ended its subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.backend import facts as f
+from peloton.actors.backend import messages as m
+from peloton.actors.backend.state import OutsideBackend
+from peloton.actors.host.messages import BACKEND_MESSAGES
+from peloton.runtime.vocabulary import At, Decision, Refused, Send
+
+
+def open_first(message: m.OpenBackend, at: At) -> Decision:
+    """Begin to exist; the link of this daemon hears of it at once."""
+    if at.level < m.LEVEL_OUTSIDE:
+        text = f"an outside backend needs feature level {m.LEVEL_OUTSIDE}, not {at.level}"
+        return Decision(reply=Refused(m.BELOW_LEVEL, text, "backend", again=True), because=text)
+    link = m.link_of(at.key)
+    here = Send(link, m.BackendHere())
+    return Decision(facts=(f.BackendOpened(link, at.now),), sends=(here,), reply=m.BackendOpen())
+
+
+def open_again(backend: OutsideBackend, message: m.OpenBackend, at: At) -> Decision:
+    """It exists; another daemon has started, or ours."""
+    return Decision(sends=owed(backend), reply=m.BackendOpen(), because="it exists")
+
+
+def asked(backend: OutsideBackend, message: m.AskSubscription, at: At) -> Decision:
+    """The next subscription: of the link of this daemon, whichever asked."""
+    number = backend.number + 1
+    return Decision(
+        facts=(f.SubscriptionBegun(number, at.now),),
+        sends=(Send(backend.link, m.Subscribe(number)),),
+        because="a link has no subscription",
+    )
+
+
+def passed_on(backend: OutsideBackend, message: Any, at: At) -> Decision:
+    """An order of a host, or of an operator, goes to the link of this daemon."""
+    return Decision(sends=(Send(backend.link, message),), because="for the link")
+
+
+def owed(backend: OutsideBackend) -> tuple[Send, ...]:
+    """That the owner is here is said ever again: a link that was begun anew does not know it."""
+    return (Send(backend.link, m.BackendHere()),)
+
+
+def _absent(message: Any, at: At) -> Decision:
+    return Decision(because="no such backend in this cluster")
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    **dict.fromkeys(BACKEND_MESSAGES.values(), passed_on),
+    m.OpenBackend: open_again,
+    m.AskSubscription: asked,
+}
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    **dict.fromkeys(BACKEND_MESSAGES.values(), _absent),
+    m.OpenBackend: open_first,
+    m.AskSubscription: _absent,
+}

@@ -1,0 +1,57 @@
+"""Messages of a backend that exists once: orders of hosts, and who may subscribe.
+
+Orders go through the actor to the *link* of its own daemon, the service that has the connection.
+None must say what an outside engine is, nor what an order means.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from peloton.actors.host.messages import BACKEND_MESSAGES
+from peloton.actors.task.messages import LEVEL_SERVICES
+from peloton.runtime.vocabulary import Delivery, Key, Message, Value, key
+
+LEVEL_OUTSIDE = LEVEL_SERVICES
+"""Feature level from which there are backends that exist once."""
+BELOW_LEVEL = "BELOW_LEVEL"
+"""Code of a refusal."""
+
+
+def link_of(backend: Key) -> Key:
+    """The service of each daemon that can hold the connection; mail reaches that of its sender."""
+    return key("link", backend.partition("/")[2])
+
+
+class OpenBackend(Message, frozen=True, gc=False, array_like=True):
+    """Assembly to backend: begin to exist. Answered with `BackendOpen`."""
+
+
+class AskSubscription(Message, frozen=True, gc=False, array_like=True):
+    """Link to backend: may a subscription begin? The link of the owner's daemon is told."""
+
+
+class Subscribe(Message, frozen=True, gc=False, array_like=True):
+    """Backend to link: begin a subscription, unless you hold one. Its number is journaled, so none
+    who has been overtaken sends this."""
+
+    delivery: ClassVar[Delivery] = Delivery.DROPPABLE
+
+    number: int
+
+
+class BackendHere(Message, frozen=True, gc=False, array_like=True):
+    """Backend to link, after a recovery and ever again: its owner is here. Whoever holds no
+    subscription asks for one."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+
+class BackendOpen(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `OpenBackend`: it exists."""
+
+
+MESSAGES: dict[int, type] = {**BACKEND_MESSAGES, 101: OpenBackend, 102: AskSubscription}
+ANSWERS: dict[int, type] = {501: BackendOpen}
+LINK_MESSAGES: dict[int, type] = {**BACKEND_MESSAGES, 103: Subscribe, 104: BackendHere}
+"""What links receive."""
