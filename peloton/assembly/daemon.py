@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import NamedTuple
 
-from peloton.actors.backend.messages import OpenBackend
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.assembly.backend_switch import BackendSwitch
 from peloton.assembly.default_pool import DefaultPool
@@ -348,8 +347,6 @@ class Daemon:
             alone=self._settings.alone and self._settings.backend.mesos is None,
             report=log_line,
         )
-        if backend is not None and backend.prefix != backend.key:
-            first.opens = {backend.key: OpenBackend()}
         sqlite = self._settings.journal.sqlite
         if self._options.default_pool and sqlite is not None:
             first.settle_pools = DefaultPool(self._region, sqlite.folder).settle

@@ -62,8 +62,6 @@ class FirstMessages:
         self._waiting_since_s = 0.0
         self.report_after_s = REPORT_AFTER_S
         """When the reasons why the daemon is not ready are reported; then with growing pauses."""
-        self.opens: Mapping[Key, Message] = {}
-        """What else has to exist: a backend that exists once."""
         self.start_backend: Callable[[], object] | None = None
         """Called when the hosts have been sent their configuration; None: it has been started."""
         self.settle_pools: Callable[[], bool] | None = None
@@ -87,7 +85,6 @@ class FirstMessages:
         self._waiting_since_s = time.monotonic()
         found: dict[Key, Message] = {ROOT: OpenRoot()}
         found |= {inventory: OpenInventory() for inventory in self._inventories}
-        found |= self.opens
         if not self._send({**found, **self._hosts}):
             return
         # Only now: the backend runs, and kills the runs of a host that is removed.

@@ -16,9 +16,17 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from peloton.actors.backend.messages import AskSubscription, BackendHere, Subscribe, link_of
+from peloton.actors.backend.messages import (
+    AskSubscription,
+    BackendHere,
+    BackendOpen,
+    OpenBackend,
+    Subscribe,
+    link_of,
+)
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, Driver
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
@@ -31,6 +39,8 @@ BACKOFF_S, BACKOFF_MAX_S = 0.1, 15.0
 """Between two attempts to subscribe: the first pause, and the longest."""
 AGENTS_AGAIN_S = 10.0
 """How often the master is asked for its agents, beside what it tells by itself."""
+OPEN_AGAIN_S = 2.0
+"""Between two orders to the actor to begin to exist."""
 SILENT_BEATS = 3
 """Heartbeats that may be missing until the stream counts as dead."""
 CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
@@ -107,6 +117,8 @@ class MesosBackend:
         if trouble is not None:
             self._trouble = trouble
         self._thread.start()
+        name = f"{self._thread.name}-opens"
+        threading.Thread(target=self._open, name=name, daemon=True).start()
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
         """Orders of hosts."""
@@ -150,6 +162,19 @@ class MesosBackend:
         self._todo.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
+
+    def _open(self) -> None:
+        """See to it that the actor exists: the feature level may not have been raised yet."""
+        while not self._closing.is_set():
+            answer: Future[Any] = Future()
+            self._tell([Envelope(self.key, OpenBackend(), reply_to=answer)])
+            found = answer.result()
+            if isinstance(found, BackendOpen | Refused):
+                text = found.text if isinstance(found, Refused) else ""
+                self._trouble(f"mesos {self._framework.cluster}", text)
+            if isinstance(found, BackendOpen):
+                return
+            self._closing.wait(OPEN_AGAIN_S)
 
     # ---- the thread that sends ----
 
