@@ -1,4 +1,7 @@
-"""The state of a backend that exists once: how many subscriptions it has begun."""
+"""The state of a backend that exists once: how many subscriptions it has begun.
+
+It must hold nothing of a connection, nor of a run.
+"""
 
 from __future__ import annotations
 
