@@ -274,7 +274,7 @@ class ProcessBackend:
             if run.spec.image and self.limits.images == REFUSE:
                 bad.append(_image_refused(run))
                 continue
-            if run.spec.check is not None and run.spec.check.command and self._contained(run):
+            if run.spec.check is not None and run.spec.check.by_command and self._contained(run):
                 why = "a health check by a command is not supported for a container yet"
                 bad.append(cannot_be_ordered(run.run, why, reason=NOT_RUNNABLE))
                 continue
@@ -322,7 +322,7 @@ class ProcessBackend:
             limits=self.limits.of(spec.resources),
             container=container,
             pod=_pod(spec),
-            checked=spec.check is not None and bool(spec.check.command),
+            checked=spec.check is not None and spec.check.by_command,
             secrets=secrets,
             refusal=refusal,
             volume=volumes.volume_of(host, run),
