@@ -7,10 +7,11 @@ the present version is read first, and a change by somebody else in between is a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from peloton.api.v0.peloton_pb2 import Secret
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
@@ -106,12 +107,13 @@ class StatelessCalls:
         *,
         how: BatchOptions = AT_ONCE,
         wanted_id: str = "",
+        secrets: Iterable[Secret] = (),
         request_key: str | None = None,
     ) -> svc.CreateJobResponse:
         """Submits a service to the pool at this path; `spec` is a JobSpec, see `specs`.
 
         The answer holds its id and its entity version. Repeating the call with the same
-        `request_key` makes no second service.
+        `request_key` makes no second service. `secrets` are files for its pods (`jobs.secret`).
         """
         request = svc.CreateJobRequest(
             spec=self._built(spec, pool),
@@ -125,6 +127,8 @@ class StatelessCalls:
         )
         if wanted_id:
             request.job_id.value = wanted_id
+        for one in secrets:
+            request.secrets.add(path=one.path, value={"data": one.value.data})
         with of_spec(spec):
             return self._call("CreateJob", request, how=keyed(request_key))
 
