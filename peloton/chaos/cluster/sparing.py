@@ -192,16 +192,20 @@ def create_bounded(storm: Storm, action: StormAction) -> None:
     storm.strike(action.name)
     cluster, clients = cluster_of(storm), cluster_of(storm).clients
     wide = action.other % WIDE_EVERY == 0
-    count = max(2, action.count)
+    count = 2 if wide else max(2, action.count)
     spec = service_spec(
         SLICE_SIZE + count if wide else count,
         bound=1 + action.other % 2,
         check=cluster.machines.check,
     )
     job = cluster.draw_job(f"{BOUNDED_NAME}{len(cluster.jobs) + 1}")
-    clients.create(client_of(action), job, message=CreateJob(spec))
-    if wide:  # of two slices, of which a few instances each are to run
+
+    def stop_most(answer: Any) -> None:
+        """Of two slices a few instances each are to run."""
         clients.stop_some(client_of(action), job, ranges=((count, SLICE_SIZE),))
+
+    answered = stop_most if wide else None
+    clients.create(client_of(action), job, message=CreateJob(spec), answered=answered)
 
 
 def replace_bounded(storm: Storm, action: StormAction) -> None:
