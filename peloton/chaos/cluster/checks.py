@@ -359,7 +359,7 @@ def outcomes_are_true(cluster: SimulatedCluster) -> None:
             ended_by_itself(job, shown)
         views: list[InstanceView] = []
         for number in range(shown.slices):
-            every = ListInstances(0, _instances_max(shown))
+            every = ListInstances(0, shown.reach)
             part = _answer(cluster, slice_key(job.partition("/")[2], number), query=every)
             views += part if isinstance(part, tuple) else ()
         states = Counter(view.state for view in views)
@@ -369,11 +369,6 @@ def outcomes_are_true(cluster: SimulatedCluster) -> None:
         for view in views:
             killed_for_its_time(shown, view, stopped=job in stopped)
             _ended_in_truth(cluster, job, view=view)
-
-
-def _instances_max(shown: JobView) -> int:
-    """How many instances there may be: those that a paused update is to remove are there still."""
-    return max(shown.spec.instances, *(each.total for each in shown.workflows), 0)
 
 
 def _answer(cluster: SimulatedCluster, to: Key, *, query: Query) -> Any:
