@@ -10,8 +10,6 @@ from __future__ import annotations
 import functools
 import re
 
-import msgspec
-
 from peloton.actors.host.messages import Container, Port
 from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.spec import Command, TaskConfig
@@ -172,8 +170,7 @@ def _checks(sent: task.TaskConfig, field: str) -> HealthCheck | None:
     readiness = _check(check, where, container=container)
     if readiness is None:
         return found
-    found = found or HealthCheck(container=readiness.container)
-    return msgspec.structs.replace(found, readiness=readiness)
+    return (found or HealthCheck(container=readiness.container)).beside(readiness)
 
 
 def _check(sent: task.HealthCheckConfig, field: str, *, container: str) -> HealthCheck | None:

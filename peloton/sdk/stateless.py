@@ -7,7 +7,7 @@ the present version is read first, and a change by somebody else in between is a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -34,7 +34,10 @@ _IN_SPEC = re.compile(
 
 
 class BatchOptions(NamedTuple):
-    """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores."""
+    """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores.
+
+    `secrets` are files for the pods of a creation (`jobs.secret`).
+    """
 
     batch: int = 0
     max_instance_retries: int = 0
@@ -44,6 +47,7 @@ class BatchOptions(NamedTuple):
     in_place: bool = False
     start_pods: bool = False
     opaque: str = ""
+    secrets: tuple[Secret, ...] = ()
 
 
 AT_ONCE = BatchOptions()
@@ -107,13 +111,12 @@ class StatelessCalls:
         *,
         how: BatchOptions = AT_ONCE,
         wanted_id: str = "",
-        secrets: Iterable[Secret] = (),
         request_key: str | None = None,
     ) -> svc.CreateJobResponse:
         """Submits a service to the pool at this path; `spec` is a JobSpec, see `specs`.
 
         The answer holds its id and its entity version. Repeating the call with the same
-        `request_key` makes no second service. `secrets` are files for its pods (`jobs.secret`).
+        `request_key` makes no second service.
         """
         request = svc.CreateJobRequest(
             spec=self._built(spec, pool),
@@ -127,7 +130,7 @@ class StatelessCalls:
         )
         if wanted_id:
             request.job_id.value = wanted_id
-        for one in secrets:
+        for one in how.secrets:
             request.secrets.add(path=one.path, value={"data": one.value.data})
         with of_spec(spec):
             return self._call("CreateJob", request, how=keyed(request_key))

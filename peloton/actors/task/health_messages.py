@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import enum
 
+import msgspec
+
 from peloton.runtime.vocabulary import Message, Value
 
 INITIAL_S, INTERVAL_S, TIMEOUT_S = 15.0, 10.0, 20.0
@@ -67,6 +69,10 @@ class HealthCheck(Value, frozen=True, gc=False, array_like=True):
     def of_health(self) -> bool:
         """Whether it says anything of the health of the run."""
         return bool(self.command) or self.http is not None or self.readiness is None
+
+    def beside(self, readiness: HealthCheck) -> HealthCheck:
+        """The same with this check of the readiness."""
+        return msgspec.structs.replace(self, readiness=readiness)
 
     @property
     def by_command(self) -> bool:
