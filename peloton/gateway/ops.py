@@ -29,6 +29,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.early_checks import EarlyChecks
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
+from peloton.gateway.lockdowns import NO_LOCKS, FollowedLocks, engine_reasons
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.named_jobs import existing_job
 from peloton.gateway.pool_accounts import history_of
@@ -71,9 +72,14 @@ class Ops:
     """The calls; one method for each, named as on the wire."""
 
     def __init__(
-        self, cluster_client: ClusterClient, feed: ClusterFeed, *, scarce_gpu: bool = False
+        self,
+        cluster_client: ClusterClient,
+        feed: ClusterFeed,
+        *,
+        scarce_gpu: bool = False,
+        locks: FollowedLocks = NO_LOCKS,
     ) -> None:
-        self._cluster_client = cluster_client
+        self._cluster_client, self._locks = cluster_client, locks
         self._early = EarlyChecks(cluster_client, scarce_gpu=scarce_gpu)
         self._waits, self._waiting = JobWaits(feed), 0
         self._watches = Watches(cluster_client, feed, kinds=lambda: (*NAMES,))
@@ -122,6 +128,7 @@ class Ops:
         paused = paused_text(job)
         if paused and not alone and all(one.code != "workflow" for one in reasons):
             reasons.append(ops.Reason(state=state, code="workflow", text=paused))
+        reasons += engine_reasons(self._locks.now, state)
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 
     async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.actors.lockdown.messages import LAUNCH, LOCKDOWN, READ, Lock, Locks, SetLocks
+from peloton.actors.lockdown.messages import ENGINE, LAUNCH, LOCKDOWN, READ, Lock, Locks, SetLocks
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
@@ -25,7 +25,7 @@ from tests.cli.terminal import typed
 from tests.gateway.fleet_fixture import Deployment, default_config, named, refused, running
 
 CODE = grpc.StatusCode
-EVERY = [svc.Read, svc.Write, svc.Kill, svc.Launch]
+EVERY = [svc.GoalStateEngine, svc.Read, svc.Write, svc.Kill, svc.Launch]
 A_WHILE_S = 0.5
 
 
@@ -125,14 +125,6 @@ def test_locks_outlive_the_daemon(tmp_path: Path) -> None:
         assert deployment.ended(job).state == "SUCCEEDED"
 
 
-def test_the_engine_is_a_failure_with_its_reason(admin: Any) -> None:
-    answer = admin.Lockdown(svc.LockdownRequest(components=[svc.GoalStateEngine, svc.Kill]))
-    assert [*answer.successes] == [svc.Kill]
-    (failed,) = answer.failures
-    assert failed.component == svc.GoalStateEngine
-    assert failed.FailureMessage.startswith("GoalStateEngine is not supported: there is no engine")
-
-
 def test_a_repeat_and_what_is_not_locked_succeed(admin: Any) -> None:
     lock(admin, svc.Kill)
     lock(admin, svc.Kill, svc.Launch)
@@ -178,11 +170,8 @@ def test_which_calls_are_reads_and_writes(method: str, component: str) -> None:
 
 def test_locks_are_typed_and_shown(deployment: Deployment, admin: Any) -> None:
     where = ("--api", deployment.api)
-    locked = typed(*where, "admin", "lock", "Launch", "GoalStateEngine")
-    assert locked.code == exits.SERVER_ERROR
-    first, second = locked.out.splitlines()
-    assert first == "lock on Launch succeeded"
-    assert second.startswith("lock on GoalStateEngine failed due to: GoalStateEngine is not")
+    locked = typed(*where, "admin", "lock", "Launch")
+    assert (locked.code, locked.out) == (0, "lock on Launch succeeded\n")
     job = deployment.create(deployment.request())
     deployment.until(lambda: "launches are locked down by" in typed(*where, "why", job).out)
     unlocked = typed(*where, "admin", "unlock", "Launch", "Kill")
@@ -199,3 +188,5 @@ def test_health_shows_locks() -> None:
         f"lockdown: launches are locked down by ann (verified by token) {since}",
         f"lockdown: reads are locked down by an operator {since}",
     ]
+    (note,) = lock_notes(Locks((Lock(ENGINE, 1.5),), 2))
+    assert str(note) == f"lockdown: the goal state engine is locked down by an operator {since}"
