@@ -81,7 +81,8 @@ def refusing(locks: FollowedLocks, table: Mapping[str, AccessRow]) -> Callable[[
         if not now.locks:
             return ""
         component = component_of(method, table.get(method))
-        return REFUSALS[component] if component and now.of(component) is not None else ""
+        lock = now.of(component) if component else None
+        return "" if lock is None else f"{REFUSALS[component]} {_since(lock)}"
 
     return refused
 
@@ -108,6 +109,9 @@ def engine_reasons(locks: Locks, state: str) -> list[ops.Reason]:
 
 def lock_text(lock: Lock) -> str:
     """What is locked, by whom and since when, for people."""
+    return f"{SUBJECTS[lock.component]} locked down {_since(lock)}"
+
+
+def _since(lock: Lock) -> str:
     who = parse(lock.who).shown if lock.who else ""
-    what, since = SUBJECTS[lock.component], rfc3339(lock.at)
-    return f"{what} locked down by {who or 'an operator'} since {since}"
+    return f"by {who or 'an operator'} since {rfc3339(lock.at)}"
