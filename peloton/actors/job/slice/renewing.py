@@ -84,13 +84,16 @@ def begun_rollout(
     forced = current | asleep
     if order.members is not None and not order.quiet:
         forced = forced | order.members
+    kept = NO_MEMBERS
     if last is not None:
-        added = added | (last.added & existing - beyond)
+        later = last.unadded & existing - beyond
+        # Only another update adds what an aborted one had still to add.
+        added, kept = (added | later, kept) if order.members is None else (added, later)
     plan = _Plan(slice_, order, opening=opening, forced=forced)
     if at.index is not None and not order.over:
         for spec, raw in at.index.columns.groups("spec", here.raw):
             plan.place(spec or 0, Bits(raw), beyond=beyond)
-    plan.place_new(unborn - beyond | added if not order.over else added - existing)
+    plan.place_new(unborn - beyond - kept | added if not order.over else added - existing)
     dropped = beyond & slice_.waiting
     removing = beyond - dropped - leaving if order.members is None else NO_MEMBERS
     return f.RolloutBegun(
@@ -104,6 +107,7 @@ def begun_rollout(
         removing=removing,
         leaving=leaving - wanted,
         dropped=dropped,
+        kept=kept,
     )
 
 
