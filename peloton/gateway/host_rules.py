@@ -15,8 +15,7 @@ from peloton.gateway.lockdowns import SUBJECTS, unlocking
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.placement import reasons as r
 from peloton.placement.gang_wishes import NEVER_TOGETHER
-from peloton.placement.messages import Shape
-from peloton.placement.pinned import NOT_UP
+from peloton.placement.messages import NOT_UP, Shape
 from peloton.placement.planning import HostsNow
 
 RULES = MappingProxyType(

@@ -19,6 +19,7 @@ from peloton.actors.job.slice.availability import (
 )
 from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
+from peloton.actors.job.slice.home_wishes import host_is_down
 from peloton.actors.job.slice.messages import SliceOpening, TaskConfig
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
 from peloton.actors.job.slice.rollouts import NewRow, Rollout
@@ -317,7 +318,7 @@ def _through(rollout: Rollout, at: At) -> tuple[Bits, Bits]:
     number, most = rollout.order.number, rollout.order.max_attempts
     known = Bits(at.index.where(lambda task: task.renewed >= number and task.renewal is None))
     known = rollout.current & (known | rollout.created)
-    done = known & Bits(at.index.where(_is_done))
+    done = known & (Bits(at.index.where(_is_done)) | host_is_down(known, at))
     if not most:
         return done, NO_MEMBERS
     return done, known - done & Bits(at.index.where(lambda task: task.failures >= most))
