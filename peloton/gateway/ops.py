@@ -29,8 +29,10 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.early_checks import EarlyChecks
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
+from peloton.gateway.inventories import all_hosts
 from peloton.gateway.lockdowns import NO_LOCKS, FollowedLocks, engine_reasons
 from peloton.gateway.long_calls import LongCall
+from peloton.gateway.lost_room import add_lost_room
 from peloton.gateway.named_jobs import existing_job
 from peloton.gateway.pool_accounts import history_of
 from peloton.gateway.reasons import (
@@ -122,6 +124,7 @@ class Ops:
             explain_reason(reason, waits, now=now)
             if reason.blockers:
                 early.add(reason, group.first)
+        add_lost_room(reasons, lambda: all_hosts(self._cluster_client, context))
         state = job.summary.state.name
         if job.because and not job.held and not alone:
             reasons.append(ops.Reason(state=state, code="job", text=job.because))
