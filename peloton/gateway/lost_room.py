@@ -1,7 +1,7 @@
 """Room that the cluster lacks for now, because of what operators do with hosts.
 
-Adds to the blockers of a full cluster which hosts drain or are in maintenance, and how much they would
-give. It must not judge whether that would be enough: the blocker says how much is missing.
+Adds to the blockers of a full cluster which hosts drain or are in maintenance, and how much they
+would give. It must not judge whether that would be enough: the blocker says how much is missing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ NAMED_MAX = 5
 UNITS = {"memory": " MB", "disk": " MB"}
 
 
-def add_lost_room(reasons: Iterable[ops.Reason], hosts: Callable[[], Sequence[HostView]]) -> None:
-    """Name them in each blocker of a full cluster; `hosts` is called where there is one."""
+def add_lost_room(
+    reasons: Iterable[ops.Reason], hosts: Callable[[], Sequence[HostView]], *, named: bool
+) -> None:
+    """Say so in each blocker of a full cluster, with their names where the caller may see hosts.
+
+    `hosts` is called where there is such a blocker.
+    """
     full = [
         blocker for reason in reasons for blocker in reason.blockers if blocker.code == CLUSTER_FULL
     ]
@@ -29,13 +34,13 @@ def add_lost_room(reasons: Iterable[ops.Reason], hosts: Callable[[], Sequence[Ho
         return
     lost = [view for view in hosts() if view.maintenance != Maintenance.NONE]
     for blocker in full:
-        text = _text(lost, blocker.resource)
+        text = _text(lost, blocker.resource, named=named)
         if text:
             blocker.text += f"; {text}"
             blocker.change += ", or their maintenance is completed: `peloton host maintenance`"
 
 
-def _text(lost: Sequence[HostView], kind: str) -> str:
+def _text(lost: Sequence[HostView], kind: str, *, named: bool) -> str:
     with_some = [view for view in lost if getattr(view.summary.capacity, kind, 0)]
     if not with_some:
         return ""
@@ -49,4 +54,5 @@ def _text(lost: Sequence[HostView], kind: str) -> str:
         [counted(down, "host is in maintenance", many="hosts are in maintenance")] if down else []
     )
     room = f"{amount(whole):.10g}{UNITS.get(kind, '')} {kind}"
-    return f"{' and '.join(parts)}, with {room}: {', '.join(names[:NAMED_MAX])}{more}"
+    which = f": {', '.join(names[:NAMED_MAX])}{more}" if named else ""
+    return f"{' and '.join(parts)}, with {room}{which}"

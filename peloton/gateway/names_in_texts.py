@@ -1,7 +1,7 @@
 """Names of jobs in texts that actors made, which know only ids.
 
-Turns the ids in a text into names with the beginnings of the ids, by which commands find the jobs as
-well. An id whose job is gone, or is not for the caller to see, stays; nothing else is changed.
+Turns the ids in a text into names with the beginnings of the ids, by which commands find the jobs,
+too. An id whose job is gone, or is not for the caller to see, stays; nothing else is changed.
 """
 
 from __future__ import annotations

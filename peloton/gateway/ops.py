@@ -52,6 +52,7 @@ from peloton.gateway.waits import JobWaits
 from peloton.gateway.watch import Watches
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Bits, Key, Unavailable, kind_of
+from peloton.settings.permissions_file import Permission
 
 WAITERS_MAX = 4096
 """WaitJob calls at once; none holds a thread."""
@@ -124,7 +125,9 @@ class Ops:
             explain_reason(reason, waits, now=now)
             if reason.blockers:
                 early.add(reason, group.first)
-        add_lost_room(reasons, lambda: all_hosts(self._cluster_client, context))
+        rights = self._cluster_client.rights(context)
+        named = rights is None or rights.may(Permission.ADMINISTER, "/")
+        add_lost_room(reasons, lambda: all_hosts(self._cluster_client, context), named=named)
         state = job.summary.state.name
         if job.because and not job.held and not alone:
             reasons.append(ops.Reason(state=state, code="job", text=job.because))
