@@ -17,7 +17,7 @@ from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import JOB_TEXTS
-from peloton.cli.values import COUNT, LIMIT, from_to, words
+from peloton.cli.values import COUNT, LIMIT, range_option, words
 from peloton.cli.watching import watched
 from peloton.sdk.errors import NotFound
 
@@ -200,15 +200,7 @@ def logs(name: str, filename: str, run: str) -> None:
 
 @click.command("list-pods", cls=PelotonCommand)
 @click.argument("job")
-@click.option(
-    "-r",
-    "--range",
-    "only",
-    type=from_to,
-    default=":",
-    metavar="FROM:TO",
-    help="Pods from FROM up to and without TO, or one.",
-)
+@range_option("Pods")
 @watched
 def list_(job: str, only: tuple[int, int]) -> None:
     """List the pods of JOB.
