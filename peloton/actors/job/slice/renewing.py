@@ -85,11 +85,10 @@ def begun_rollout(
     forced = current | asleep
     if order.members is not None and not order.quiet:
         forced = forced | order.members
-    kept = NO_MEMBERS
-    if last is not None:
-        later = last.unadded & existing - beyond
-        # Only another update adds what an aborted one had still to add.
-        added, kept = (added | later, kept) if order.members is None else (added, later)
+    later = last.unadded & existing - beyond if last is not None else NO_MEMBERS
+    # Only another update adds what an aborted one had still to add.
+    kept = NO_MEMBERS if order.members is None else later
+    added = added | (later - kept)
     plan = _Plan(slice_, order, opening=opening, forced=forced)
     if at.index is not None and not order.over:
         for spec, raw in at.index.columns.groups("spec", here.raw):
