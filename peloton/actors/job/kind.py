@@ -26,6 +26,8 @@ from peloton.actors.job.facts import (
     OtherNoted,
     SliceConfirmed,
     SpareHeard,
+    SpecConfirmed,
+    SpecGone,
     WaiterNoted,
     WaiterTold,
     WorkflowBegun,
@@ -59,7 +61,7 @@ def _ended(job: Job, index: object) -> bool:
     # A service that was stopped is to be started again some day, and no policy deletes it.
     spec, ended = job.spec, job.state in TERMINAL_JOB_STATES
     ended = ended and spec is not None and not spec.is_service
-    return ended and confirmed and not job.waits.keeps
+    return ended and confirmed and not (job.waits.keeps or job.versions.owes)
 
 
 KIND = Kind(
@@ -133,6 +135,8 @@ KIND = Kind(
                 OpaqueChanged,
                 BudgetShared,
                 SpareHeard,
+                SpecConfirmed,
+                SpecGone,
             ),
             LEVEL_SERVICES,
         ),

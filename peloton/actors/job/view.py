@@ -97,6 +97,8 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         next_start_at=next_start_of(job),
         version=version_of(job),
         workflows=_workflows(job),
+        since=job.versions.since,
+        past=job.versions.past,
     )
 
 

@@ -141,6 +141,8 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         dropped_runs=dropped_runs(read),
         health=task.health,
         checked=checked,
+        ran_by=read("ran_by") or 0,
+        coming=task.renewal.config_version if task.renewal is not None else 0,
     )
 
 
