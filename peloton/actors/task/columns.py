@@ -11,6 +11,7 @@ from typing import Any
 from peloton.actors.task import facts as f
 from peloton.actors.task.messages import PastRun, RunOutcome
 from peloton.actors.task.state import RUNS_KEPT_MAX, Task, TaskStates, dropped_runs
+from peloton.runtime.vocabulary import Fact
 
 COLUMNS: Mapping[str, Any] = {
     "spec": int,
@@ -66,13 +67,13 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
 }
 
 
-def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+def _archive_run(task: Task, fact: Fact, read: Callable[[str], Any]) -> Mapping[str, Any]:
     outcome = read("outcome")
     started_at, ended_at = read("started_at"), read("ended_at")
     times = read("begun_at"), read("launched_at")
     version = read("ran_by") or read("version") or 0
     past = PastRun(task.run, read("host"), started_at, ended_at, outcome, *times, version)
-    kept = {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
+    kept: dict[str, Any] = {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
     if read("ran_by"):
         kept["ran_by"] = None
     if started_at is None or ended_at is None:
@@ -80,19 +81,21 @@ def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
     return {**kept, "ran_s": (read("ran_s") or 0.0) + max(ended_at - started_at, 0.0)}
 
 
-def _archive_version(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+def _archive_version(
+    task: Task, fact: f.TaskRenewed, read: Callable[[str], Any]
+) -> Mapping[str, Any]:
     """By which config a run ran that has ended: the next one has another."""
-    if task.renewal is None or task.state == TaskStates.WAITING:
+    if not fact.runs or task.state == TaskStates.WAITING:
         return {}
     return {"ran_by": read("ran_by") or read("version")}
 
 
-def _archive_dropped(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+def _archive_dropped(task: Task, fact: Fact, read: Callable[[str], Any]) -> Mapping[str, Any]:
     found = dropped_runs(read)
     return {"dropped_before": found} if found else {}
 
 
-ARCHIVE: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {
+ARCHIVE: Mapping[type, Callable[[Any, Any, Callable[[str], Any]], Mapping[str, Any]]] = {
     f.TaskRetried: _archive_run,
     f.TaskRestarted: _archive_run,
     f.RunEventsDropped: _archive_dropped,
