@@ -16,9 +16,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.translate_job import job_config_of
 from peloton.gateway.whole_configs import whole_config
 
-TOO_LARGE = (
-    f"its instances had configs of their own of more than {OWN_BYTES_KEPT_MAX} bytes in all"
-)
+TOO_LARGE = f"its instances had configs of their own of more than {OWN_BYTES_KEPT_MAX} bytes in all"
 
 
 def config_at(

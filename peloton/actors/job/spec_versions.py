@@ -97,9 +97,7 @@ def deleted(versions: SpecVersions) -> SpecVersions:
 
 def stored(versions: SpecVersions, number: int) -> SpecVersions:
     """The owner has this one."""
-    return replace(
-        versions, keeping=tuple(one for one in versions.keeping if one.number != number)
-    )
+    return replace(versions, keeping=tuple(one for one in versions.keeping if one.number != number))
 
 
 def dropped(versions: SpecVersions, number: int) -> SpecVersions:
