@@ -6,11 +6,10 @@ their own. It must not decide which are kept: the job does.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from peloton.actors.job.messages import JobView, KeptSpec
 from peloton.actors.job.spec_versions import OWN_BYTES_KEPT_MAX, SPECS_KEPT_MAX
 from peloton.actors.job.version.messages import GetSpec, SpecView, version_key
+from peloton.actors.job.view import of_spec
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.translate_job import job_config_of
@@ -20,29 +19,29 @@ TOO_LARGE = f"its instances had configs of their own of more than {OWN_BYTES_KEP
 
 
 def config_at(
-    cluster_client: ClusterClient, view: JobView, version: int, *, context: Context
+    cluster_client: ClusterClient, view: JobView, *, version: int, context: Context
 ) -> job.JobConfig:
     """The config at this version; ends the call where that is not kept."""
     newest = view.spec.config_version
     if (view.since or newest) <= version <= newest:
         found = whole_config(cluster_client, view, context=context)
     else:
-        found = _earlier(cluster_client, view, version, context=context)
+        found = _earlier(cluster_client, view, version=version, context=context)
     found.changeLog.version = version
     return found
 
 
 def _earlier(
-    cluster_client: ClusterClient, view: JobView, version: int, *, context: Context
+    cluster_client: ClusterClient, view: JobView, *, version: int, context: Context
 ) -> job.JobConfig:
     kept = next((one for one in view.past if one.first <= version <= one.last), None)
     if kept is None or not kept.stored:
-        end(context, Code.NOT_FOUND, text=_why_not(view, version, kept))
+        end(context, Code.NOT_FOUND, text=why_not(view, version, kept=kept))
     owner = version_key(view.summary.job, kept.stored)
     stored = cluster_client.ask(owner, GetSpec(), context=context)
     if not isinstance(stored, SpecView):  # it has gone since the job was asked
         end(context, Code.NOT_FOUND, text=f"version {version} of the spec is not kept any more")
-    then = replace(view, spec=stored.spec)
+    then = of_spec(view, stored.spec)
     if not stored.spec.is_service:
         return whole_config(cluster_client, then, context=context)
     found = job_config_of(then)
@@ -51,7 +50,8 @@ def _earlier(
     return found
 
 
-def _why_not(view: JobView, version: int, kept: KeptSpec | None) -> str:
+def why_not(view: JobView, version: int, *, kept: KeptSpec | None) -> str:
+    """Why the spec of a version cannot be answered."""
     newest = view.spec.config_version
     if not 0 < version <= newest:
         return f"there is no version {version} of the spec, the newest is {newest}"

@@ -235,7 +235,7 @@ class StatelessJobs:
         if sent.summary_only:
             return svc.GetJobResponse(summary=stateless_summary(view))
         version = view.spec.config_version if asked is None else asked.config
-        config = config_at(self._cluster_client, view, version, context=context)
+        config = config_at(self._cluster_client, view, version=version, context=context)
         info = stateless.JobInfo(
             job_id={"value": client_name(view.summary.job)}, spec=job_spec_of(config)
         )

@@ -113,7 +113,7 @@ class Translator:
             desiredMesosTaskId=self._run_id(view, run),
             goalState=_wire_goal(view, run),
             configVersion=ran_by,
-            desiredConfigVersion=_wanted_version(view, run, ran_by),
+            desiredConfigVersion=_wanted_version(view, run, ran_by=ran_by),
             healthy=health_name(TaskHealth.INVALID if run < view.run else health_of(view)),
         )
         if run > 1:
@@ -230,7 +230,7 @@ class Translator:
             goalState=view.goal.name,
             timestamp=rfc3339(at_s),
             configVersion=ran_by,
-            desiredConfigVersion=_wanted_version(view, run, ran_by),
+            desiredConfigVersion=_wanted_version(view, run, ran_by=ran_by),
             agentID=host,
             hostname=host,
             message=rest.get("text", ""),
@@ -248,7 +248,7 @@ def _version_of(view: InstanceView, run: int) -> int:
     return known or view.config_version
 
 
-def _wanted_version(view: InstanceView, run: int, ran_by: int) -> int:
+def _wanted_version(view: InstanceView, run: int, *, ran_by: int) -> int:
     """What the instance was to have then; of earlier runs nobody knows more than what they had."""
     return (view.coming or view.config_version) if run == view.run else ran_by
 

@@ -17,7 +17,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pods_svc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
-from peloton.gateway.spec_versions import _why_not
+from peloton.gateway.spec_versions import why_not
 from tests.gateway.fleet_fixture import Deployment, default_config, named, refused, running
 from tests.gateway.service_specs import creation, pod_spec, service_spec
 
@@ -126,7 +126,7 @@ def test_too_many_own_configs_are_named(deployment: Deployment, jobs: Any) -> No
     job = jobs.CreateJob(creation(described("1", deployment.pool))).job_id.value
     view = deployment.region.ask(job_key(job), GetJob()).result(30)
     assert isinstance(view, JobView)
-    text = _why_not(view, 1, KeptSpec(1, 1, 0))
+    text = why_not(view, 1, kept=KeptSpec(1, 1, 0))
     assert text == (
         "version 1 of the spec is not kept: its instances had configs of their own of more than "
         f"{OWN_BYTES_KEPT_MAX} bytes in all"

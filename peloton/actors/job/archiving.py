@@ -54,7 +54,7 @@ def forget(job: Job, message: m.ForgetJob, at: At) -> Decision:
         facts=(fact,),
         sends=(
             *goals_of(folded, Bits.span(0, folded.slices)),
-            *newly_owed(at.key, job.versions, folded.versions),
+            *newly_owed(at.key, before=job.versions, after=folded.versions),
             Send(at.sender, JobGoing()),
         ),
         because="it ended so long ago that the policy deletes it",

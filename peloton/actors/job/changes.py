@@ -167,7 +167,9 @@ def _ordered(
     ordered = evolved_by(job, facts)
     raised, folded, _ = raise_grants(ordered, now=now)
     slices = Bits.span(0, folded.slices) - folded.confirmed
-    sends = goals_of(folded, slices) + newly_owed(job.key, job.versions, folded.versions)
+    sends = goals_of(folded, slices) + newly_owed(
+        job.key, before=job.versions, after=folded.versions
+    )
     return Decision(facts=(*facts, *raised), sends=sends, reply=reply, because=because)
 
 

@@ -128,7 +128,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
         sends=(
             *goals_of(folded, Bits.span(0, folded.slices)),
             *asked_first(folded),
-            *newly_owed(at.key, SpecVersions(), folded.versions),
+            *newly_owed(at.key, before=SpecVersions(), after=folded.versions),
         ),
         reply=m.JobCreated(at.key),
     )
@@ -214,7 +214,7 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
         sends=(
             *goals_of(folded, Bits.span(0, folded.slices)),
             *archiving.dropped(job),
-            *newly_owed(at.key, job.versions, folded.versions),
+            *newly_owed(at.key, before=job.versions, after=folded.versions),
             *said_at_end(folded),
         ),
         reply=m.JobDeleted(),

@@ -34,5 +34,6 @@ def dropped(job: Job, message: m.SpecDropped, at: At) -> Decision:
     if message.number not in job.versions.leaving:
         return Decision()
     fact = f.SpecGone(message.number)
-    sends = newly_owed(at.key, job.versions, evolve(job, fact).versions)
+    after = evolve(job, fact).versions
+    sends = newly_owed(at.key, before=job.versions, after=after)
     return Decision(facts=(fact,), sends=sends)

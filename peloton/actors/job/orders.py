@@ -78,7 +78,7 @@ def tallied_by(job: Job, facts: tuple[Fact, ...], *, now: float) -> Decision:
         moved, folded = (*moved, shared), evolve(folded, shared)
     if moved:
         sends = goals_of(folded, touched_by(before, folded) | touched)
-        sends += newly_owed(job.key, job.versions, folded.versions)
+        sends += newly_owed(job.key, before=job.versions, after=folded.versions)
         because = _moved(folded) if shared is None else "other slices may have instances down"
         return Decision(facts=(*facts, *raised, *moved), sends=sends, because=because)
     if not raised:

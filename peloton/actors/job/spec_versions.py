@@ -55,7 +55,7 @@ class SpecVersions(Value, frozen=True, gc=False, array_like=True):
         return tuple(sorted(found - {0}))
 
 
-def began(versions: SpecVersions, spec: JobSpec, overrides: Overrides) -> SpecVersions:
+def began(versions: SpecVersions, spec: JobSpec, *, overrides: Overrides = ()) -> SpecVersions:
     """The present spec is this one from now on. That of a service is stored with its own configs:
     those of batch jobs never change, so that their instances have them."""
     versions = replace(versions, since=spec.config_version, stored=0)
@@ -72,7 +72,8 @@ def began(versions: SpecVersions, spec: JobSpec, overrides: Overrides) -> SpecVe
 
 def replaced(versions: SpecVersions, known: JobSpec) -> SpecVersions:
     """Another spec takes the place of this one, which is one of the past from now on."""
-    since, stored, keeping = versions.since or known.config_version, versions.stored, ()
+    since, stored = versions.since or known.config_version, versions.stored
+    keeping: tuple[Unstored, ...] = ()
     if not stored and not (known.is_service and known.own_configs):
         stored, keeping = since, (Unstored(since, known),)
     past = (*versions.past, KeptSpec(since, known.config_version, stored))
@@ -116,7 +117,7 @@ def owed_to_specs(job: Key, versions: SpecVersions) -> tuple[Send, ...]:
     return (*kept, *gone)
 
 
-def newly_owed(job: Key, before: SpecVersions, after: SpecVersions) -> tuple[Send, ...]:
+def newly_owed(job: Key, *, before: SpecVersions, after: SpecVersions) -> tuple[Send, ...]:
     """What of that was not owed before."""
     if after is before or not after.owes:
         return ()

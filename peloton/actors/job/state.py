@@ -61,7 +61,7 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         grants=immutables.Map(first(fact.spec) if limited(fact.spec) else ()),
         waits=w.first_waits(fact.spec, fact.at),
         throttled=t.first_starts(fact.spec),
-        versions=v.began(job.versions, fact.spec, job.overrides.items()),
+        versions=v.began(job.versions, fact.spec, overrides=job.overrides.items()),
     )
     if fact.spec.inventories:
         made = replace(made, awaited=awaited_of(made, made.version))
@@ -276,7 +276,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
-        versions=v.began(versions, spec, ()),
+        versions=v.began(versions, spec),
     )
     return reshared(job, changed)
 

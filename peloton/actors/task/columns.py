@@ -67,7 +67,7 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
 }
 
 
-def _archive_run(task: Task, fact: Fact, read: Callable[[str], Any]) -> Mapping[str, Any]:
+def _archive_run(task: Task, fact: Fact, *, read: Callable[[str], Any]) -> Mapping[str, Any]:
     outcome = read("outcome")
     started_at, ended_at = read("started_at"), read("ended_at")
     times = read("begun_at"), read("launched_at")
@@ -82,7 +82,7 @@ def _archive_run(task: Task, fact: Fact, read: Callable[[str], Any]) -> Mapping[
 
 
 def _archive_version(
-    task: Task, fact: f.TaskRenewed, read: Callable[[str], Any]
+    task: Task, fact: f.TaskRenewed, *, read: Callable[[str], Any]
 ) -> Mapping[str, Any]:
     """By which config a run ran that has ended: the next one has another."""
     if not fact.runs or task.state == TaskStates.WAITING:
@@ -90,12 +90,12 @@ def _archive_version(
     return {"ran_by": read("ran_by") or read("version")}
 
 
-def _archive_dropped(task: Task, fact: Fact, read: Callable[[str], Any]) -> Mapping[str, Any]:
+def _archive_dropped(task: Task, fact: Fact, *, read: Callable[[str], Any]) -> Mapping[str, Any]:
     found = dropped_runs(read)
     return {"dropped_before": found} if found else {}
 
 
-ARCHIVE: Mapping[type, Callable[[Any, Any, Callable[[str], Any]], Mapping[str, Any]]] = {
+ARCHIVE: Mapping[type, Callable[..., Mapping[str, Any]]] = {
     f.TaskRetried: _archive_run,
     f.TaskRestarted: _archive_run,
     f.RunEventsDropped: _archive_dropped,

@@ -191,7 +191,7 @@ class Crowd:
                 so_far = [*writes]
                 for member in members_of(raw):
                     read = functools.partial(self._read, member, writes=so_far)
-                    kept = archive(change.old, fact, read)
+                    kept = archive(change.old, fact, read=read)
                     writes += [(name, 1 << member, (value,)) for name, value in kept.items()]
             write = crowd_kind.write.get(type(fact))
             if write is not None:

@@ -1,7 +1,7 @@
 """Messages the owner of an earlier spec receives from its job, and what may be asked of it.
 
 Its key is made of the job and of the config version with which that spec began. It is in the shard
-of its job, so that both commit together.
+of its job, so that both commit together. No message may ask for a change of the spec.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def _ordered(job: Job, fact: Fact, *, at: At, because: str) -> Decision:
         facts=(fact, *more),
         sends=(
             *goals_of(folded, touched_by(job, folded)),
-            *newly_owed(job.key, job.versions, folded.versions),
+            *newly_owed(job.key, before=job.versions, after=folded.versions),
         ),
         reply=m.WorkflowOrdered(version_of(folded), number),
         because=because,

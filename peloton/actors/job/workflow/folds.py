@@ -61,7 +61,8 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
     first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
     versions = v.same_spec(job.versions, known)
     if not restarts:
-        versions = v.began(v.replaced(job.versions, known), spec, fact.overrides)
+        versions = v.replaced(job.versions, known)
+        versions = v.began(versions, spec, overrides=fact.overrides)
     begun = replace(
         _resized(job, spec, version=version),
         version=version,
