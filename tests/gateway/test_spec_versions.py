@@ -193,3 +193,24 @@ def test_a_stopped_pod_ran_by_the_config_before(deployment: Deployment, jobs: An
     runs = [one.runtime.configVersion for one in deployment.task(job).results]
     assert runs == [2, 1]
     gone(jobs, job)
+
+
+def test_a_spec_has_no_own_configs_of_instances_that_it_has_not(
+    deployment: Deployment, jobs: Any
+) -> None:
+    own = {1: pod_spec(700.0)}
+    spec = service_spec(deployment.pool, 2, instance_spec=own)
+    job = jobs.CreateJob(creation(spec)).job_id.value
+    all_run(deployment, job, 1, 2)
+    fewer = svc.ReplaceJobRequest(
+        job_id={"value": job},
+        version={"value": now(jobs, job)},
+        spec=service_spec(deployment.pool, 1, instance_spec={0: pod_spec(700.0)}),
+        update_spec=stateless.UpdateSpec(start_paused=True),
+    )
+    version = jobs.ReplaceJob(fewer).version
+    jobs.AbortJobWorkflow(svc.AbortJobWorkflowRequest(job_id={"value": job}, version=version))
+    found = jobs.GetJob(svc.GetJobRequest(job_id={"value": job})).job_info.spec
+    assert 1 not in found.instance_spec and found.instance_count == 1
+    assert [*at(jobs, job, 1).spec.instance_spec] == [1]
+    gone(jobs, job)

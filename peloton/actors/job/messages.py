@@ -307,8 +307,15 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     next_start_at: float | None = None  # of an instance that waits for the throttle
     version: EntityVersion = EntityVersion(1, 1, 1)
     workflows: tuple[WorkflowView, ...] = ()  # the newest first; all but that one are over
+    span: int = 0  # one past the highest instance there may be, where the spec says less
     since: int = 0  # the config version with which the spec began; 0: this one
     past: tuple[KeptSpec, ...] = ()  # earlier specs, the newest last
+
+    @property
+    def reach(self) -> int:
+        """One past the highest instance there may be: an update that removes instances and is
+        aborted leaves some beyond the count of the spec."""
+        return max(self.spec.instances, self.span)
 
 
 MESSAGES: dict[int, type] = {
