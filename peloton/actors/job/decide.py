@@ -35,7 +35,7 @@ from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
 from peloton.actors.job.spec import check_instances, check_spec, check_waits
 from peloton.actors.job.spec_levels import check_gang, check_secrets, check_service, check_slack
-from peloton.actors.job.spec_versions import SpecVersions, newly_owed, owed_to_specs
+from peloton.actors.job.spec_versions import newly_owed, owed_to_specs
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import decide as workflows
@@ -128,7 +128,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
         sends=(
             *goals_of(folded, Bits.span(0, folded.slices)),
             *asked_first(folded),
-            *newly_owed(at.key, before=SpecVersions(), after=folded.versions),
+            *(owed_to_specs(at.key, folded.versions) if folded.versions.keeping else ()),
         ),
         reply=m.JobCreated(at.key),
     )
@@ -386,7 +386,8 @@ def owed(job: Job) -> tuple[Send, ...]:
         return ()
     done = job.gone if job.goal == m.JobGoals.DELETED else job.confirmed
     goals = goals_of(job, Bits.span(0, job.slices) - done)
-    specs = owed_to_specs(job.key, job.versions) if job.versions.owes else ()
+    versions = job.versions
+    specs = owed_to_specs(job.key, versions) if versions.keeping or versions.leaving else ()
     return (*goals, *specs, *waiting.owed_to_others(job))
 
 

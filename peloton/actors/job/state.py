@@ -61,8 +61,10 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         grants=immutables.Map(first(fact.spec) if limited(fact.spec) else ()),
         waits=w.first_waits(fact.spec, fact.at),
         throttled=t.first_starts(fact.spec),
-        versions=v.began(job.versions, fact.spec, overrides=job.overrides.items()),
     )
+    if job.overrides:
+        began = v.began(job.versions, fact.spec, overrides=job.overrides.items())
+        made = replace(made, versions=began)
     if fact.spec.inventories:
         made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
