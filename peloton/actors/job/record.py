@@ -6,8 +6,6 @@ reports, and which of their members are stopped. Overrides are kept only until t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import immutables
 
 from peloton.actors.job.entity_version import EntityVersion
@@ -108,11 +106,11 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         """Whether no instance is to run, be it that all were stopped one by one."""
         if self.spec is None or not self.is_wanted:
             return True
-        counted: Iterable[tuple[int, Bits]] = self.stopped.items()
-        spec = self.spec
+        spec, stopped = self.spec, sum(map(len, self.stopped.values()))
         if self.span > spec.instances:  # some may be beyond those that are to run
-            counted = ((k, some & Bits.span(0, count_of(spec, k))) for k, some in counted)
-        return sum(len(some) for _, some in counted) >= spec.instances
+            parts = self.stopped.items()
+            stopped = sum(len(some & Bits.span(0, count_of(spec, k))) for k, some in parts)
+        return stopped >= spec.instances
 
     @property
     def reach(self) -> int:
