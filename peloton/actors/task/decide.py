@@ -90,7 +90,7 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
     if message.goal == m.TaskGoals.DELETED:
         return Decision(because="deleted before it was created")
     created = message.goal, message.policy, message.spec, message.lot, message.past
-    return Decision(facts=(f.TaskCreated(*created),))
+    return Decision(facts=(f.TaskCreated(*created, message.config_version),))
 
 
 def place(task: Task, message: m.AssignHosts, at: At) -> Decision:

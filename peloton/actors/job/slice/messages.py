@@ -249,6 +249,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     health: TaskHealth = TaskHealth.DISABLED
     checked: tuple[str, float] | None = None  # what the check found at the last change, and when
     ready: TaskHealth = TaskHealth.DISABLED
+    ran_by: int = 0  # the config version of the present run, where that is another one
+    coming: int = 0  # that of the next run, where that is another one
 
 
 class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):

@@ -32,6 +32,7 @@ from peloton.actors.job.spec import (
     resized,
 )
 from peloton.actors.job.spec_levels import check_service, check_slack
+from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.workflow import facts as f
@@ -181,7 +182,10 @@ def _ordered(job: Job, fact: Fact, *, at: At, because: str) -> Decision:
     number = folded.workflow.first
     return Decision(
         facts=(fact, *more),
-        sends=goals_of(folded, touched_by(job, folded)),
+        sends=(
+            *goals_of(folded, touched_by(job, folded)),
+            *newly_owed(job.key, before=job.versions, after=folded.versions),
+        ),
         reply=m.WorkflowOrdered(version_of(folded), number),
         because=because,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import immutables
 from msgspec.structs import replace
 
+from peloton.actors.job import spec_versions as v
 from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.budget import reshared
@@ -58,6 +59,10 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         before=None if restarts else known,
     )
     first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
+    versions = v.same_spec(job.versions, known)
+    if not restarts:
+        versions = v.replaced(job.versions, known)
+        versions = v.began(versions, spec, overrides=fact.overrides)
     begun = replace(
         _resized(job, spec, version=version),
         version=version,
@@ -69,6 +74,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
+        versions=versions,
     )
     job = reshared(job, begun)
     return _started(job, members, at=fact.at) if fact.options.starts else job
@@ -220,6 +226,9 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         confirmed=Bits(),
         waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
+        versions=v.gone_back(
+            v.replaced(job.versions, spec), version, to=workflow.before.config_version
+        ),
     )
     return reshared(job, undone)
 
