@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host.messages import (
+    BackendUp,
     CompleteMaintenance,
     ConfigureHost,
     HostGone,
@@ -239,16 +240,88 @@ def test_another_host_is_tried_where_the_first_has_no_room_for_it() -> None:
     assert one(cluster, waiting).state == "PENDING"
 
 
-def test_a_removed_host_gives_its_volumes_up_and_the_instance_waits_for_a_person() -> None:
-    cluster = cluster_of()
-    job = started(cluster, stateful(1))
+def removed(cluster: CheckedCluster, job: Key) -> Key:
+    """The home of an instance of a job of one, which is removed; the machine is switched off."""
     home = where(cluster, job)
+    cluster.machines.vanish(home)
+    cluster.cut(home)
     cluster.tell(home, HostGone())
     cluster.run_for(60.0)
-    assert not cluster.cells("host")[home].volumes
     assert one(cluster, job).state == "PENDING"
+    assert cluster.cells("host")[home].volumes
+    return home
+
+
+def back(cluster: CheckedCluster, home: Key) -> None:
+    """The machine comes back, with what is on its disk."""
+    cluster.mend(home)
+    cluster.tell(home, ConfigureHost(HOST_CAPACITY, (), MACHINE_BACKEND))
+    cluster.tell(home, BackendUp())
+    cluster.run_until(lambda: cluster.cells("host")[home].state == HostStates.UP, within_s=600)
+
+
+def test_a_removed_host_that_comes_back_has_its_volumes() -> None:
+    cluster = cluster_of()
+    job = started(cluster, stateful(1))
+    home = removed(cluster, job)
+    back(cluster, home)
+    all_run(cluster, job, 1)
+    assert writers(cluster, job) == {home: 2}
+    assert [*cluster.cells("host")[home].volumes] == [volume_of(job)]
+    stopped(cluster, job)
+    cluster.check_quiet()
+
+
+def test_what_was_deleted_while_its_host_was_removed_is_gone_when_it_comes_back() -> None:
+    cluster = cluster_of()
+    job = started(cluster, stateful(1))
+    home, name = removed(cluster, job), volume_of(job)
     stopped(cluster, job)
     assert left(cluster, job) == VolumeLeft(home)
+    assert cluster.ask(home, DeleteVolume(name), keyed=False) == VolumeDeleted(name)
+    cluster.ask(job, StartJob())
+    all_run(cluster, job, 1)
+    elsewhere = where(cluster, job)
+    assert writers(cluster, job) == {home: 1, elsewhere: 1} and elsewhere != home
+    back(cluster, home)
+    cluster.run_until(lambda: not cluster.cells("host")[home].volumes, within_s=5)
+    assert writers(cluster, job) == {elsewhere: 1}
+    stopped(cluster, job)
+    cluster.check_quiet()
+
+
+def test_a_volume_is_not_removed_while_a_lost_machine_may_still_write_into_it() -> None:
+    """The ledger has ended its run; the machine runs it on, until it is reached and compared."""
+    cluster = cluster_of()
+    job = started(cluster, stateful(1))
+    home, name = where(cluster, job), volume_of(job)
+    cluster.cut(home)
+    cluster.run_until(lambda: cluster.cells("host")[home].state == HostStates.LOST, within_s=600)
+    stopped(cluster, job)
+    left(cluster, job)
+    assert home in cluster.machines.cut_off and cluster.machines.used(home).cpu
+    del cluster.machines.cut_off[home]
+    assert cluster.ask(home, DeleteVolume(name), keyed=False) == VolumeDeleted(name)
+    cluster.run_until(lambda: not cluster.cells("host")[home].volumes, within_s=600)
+    assert writers(cluster, job) == {} and not cluster.machines.running
+    cluster.check_quiet()
+
+
+def test_a_home_that_has_made_no_volume_is_none_once_it_says_so() -> None:
+    """It is journaled where the volume is to be, and none is: the first launch was lost."""
+    cluster = cluster_of()
+    size = VolumeConfig("/data", int(0.6 * HOST_CAPACITY.disk / UNIT))
+    job = started(cluster, stateful(1, volume=size))
+    home = where(cluster, job)
+    stopped(cluster, job)
+    cluster.ask(home, DeleteVolume(volume_of(job)), keyed=False)  # as if it had never been made
+    cluster.run_until(lambda: not cluster.cells("host")[home].volumes, within_s=60)
+    others = [host for host in cluster.cells("host") if host != home]
+    for host in others:
+        cluster.ask(host, StartMaintenance())
+    started(cluster, stateful(1, volume=size), "big")
+    for host in others:
+        cluster.ask(host, CompleteMaintenance())
     cluster.ask(job, StartJob())
     all_run(cluster, job, 1)
     assert where(cluster, job) != home

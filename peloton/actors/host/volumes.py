@@ -50,6 +50,13 @@ def volumes_given(
     return (f.VolumesGiven(crowd, members, spec.volume, at.now),)
 
 
+def volumes_there(host: Host, crowd: Key, members: Bits) -> Bits:
+    """Those of the members that have a volume here, also one that is being deleted."""
+    if not host.volumes:
+        return Bits()
+    return Bits.of(*(one for one in members if vm.volume_name(crowd, one) in host.volumes))
+
+
 def delete(host: Host, message: vm.DeleteVolume, at: At) -> Decision:
     """Remove a volume, unless a run has it; a repeat is answered in the same way."""
     known = host.volumes.get(message.volume)
@@ -59,9 +66,11 @@ def delete(host: Host, message: vm.DeleteVolume, at: At) -> Decision:
         text = f"a run on {at.key.partition('/')[2]} has the volume {message.volume}"
         return Decision(reply=Refused(vm.VOLUME_HELD, text, "id", again=True), because=text)
     facts = () if known.deleting else (f.VolumeDeleting(message.volume),)
-    order = vm.RemoveVolumes(at.key, at.epoch, (message.volume,))
+    order = Send(host.backend, vm.RemoveVolumes(at.key, at.epoch, (message.volume,)))
     reply = vm.VolumeDeleted(message.volume)
-    return Decision(facts, (Send(host.backend, order),), reply, because="the volume is deleted")
+    # A machine that was lost may still run what its ledger has ended: it is compared first.
+    sends = (order,) if host.state == HostStates.UP else ()
+    return Decision(facts, sends, reply, because="the volume is deleted")
 
 
 def _is_held(host: Host, volume: vm.HostVolume) -> bool:
@@ -85,9 +94,12 @@ def removed(host: Host, message: vm.VolumesRemoved, at: At) -> Decision:
     return Decision(facts=(f.VolumesGone(gone),) if gone else ())
 
 
+def is_removing(host: Host) -> bool:
+    """Whether the backend is to say of a volume that it is gone."""
+    return any(one.deleting for one in host.volumes.values())
+
+
 def removals(host: Host, at: At) -> tuple[Send, ...]:
     """Orders for the backend that it may not have received."""
-    if not host.volumes or host.state == HostStates.UNREACHABLE:
-        return ()
     names = tuple(sorted(name for name, one in host.volumes.items() if one.deleting))
     return (Send(host.backend, vm.RemoveVolumes(at.key, at.epoch, names)),) if names else ()

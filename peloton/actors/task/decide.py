@@ -179,7 +179,8 @@ def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="refusal of another run")
-    report = Send(PARENT, HostRefused(message.reason, message.summary))
+    host = at.sender or Key("")
+    report = Send(PARENT, HostRefused(message.reason, message.summary, host, message.volumes))
     fact = f.LaunchRefused(message.reason)
     return Decision(facts=(fact,), sends=(*seen, report), because=message.reason)
 

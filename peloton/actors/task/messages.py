@@ -11,7 +11,7 @@ import re
 from typing import ClassVar
 
 from peloton.placement.messages import HostSummary
-from peloton.runtime.vocabulary import Delivery, Goal, Key, Message, Value, key
+from peloton.runtime.vocabulary import Bits, Delivery, Goal, Key, Message, Value, key
 
 SLICE_SIZE = 1000
 """Instances a slice holds: slice k has the instances SLICE_SIZE·k and following."""
@@ -24,10 +24,8 @@ LEVEL_DROPPED_EVENTS = 4
 LEVEL_GANGS = 6
 """Feature level from which instances are admitted and placed as a gang: hosts of an earlier version
 would start a run that is only to be held."""
-
 LEVEL_SLACK = 6
 """Feature level from which jobs run on slack: hosts of an earlier version would not count it."""
-
 LEVEL_PARKING = 6
 """Feature level from which tasks without a host give their allocation back and keep their place."""
 
@@ -305,13 +303,16 @@ class Held(Message, frozen=True, gc=False, array_like=True):
 
 
 class RunRefused(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run will never start here."""
+    """Host to tasks: this run will never start here.
+
+    `volumes`: those of the tasks that have a volume on this host; None: it does not say."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
     run: int
     reason: str
     summary: HostSummary | None = None  # what the host has free as of the refusal
+    volumes: Bits | None = None
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):

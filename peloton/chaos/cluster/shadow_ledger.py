@@ -258,10 +258,8 @@ class ShadowLedger:
             raise Contradiction(f"R9 {entry.key} gives {wrong}")
 
     def lost_for_good(self, entry: Entry, fact: hf.HostRemoved) -> None:
-        """A host is given up with all that it has."""
-        host = self.hosts[entry.key]
-        host.remove([*host.volumes])
-        host.clear()
+        """A host is given up with its runs; its volumes are there if it comes back."""
+        self.hosts[entry.key].clear()
 
     def volumes_given(self, entry: Entry, fact: hf.VolumesGiven) -> None:
         """Instances have their volumes on this host; R36 on no other, unless they left it."""
