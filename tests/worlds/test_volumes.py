@@ -111,8 +111,9 @@ def test_a_run_that_ends_is_followed_by_one_with_the_same_volume() -> None:
     all_run(cluster, job)
     assert one(cluster, job).run == 3
     assert writers(cluster, job) == {home: 3}
+    other = where(cluster, job, 1)
     assert cluster.ask(the_slice(job), ListVolumeHomes()) == VolumeHomesListed(
-        tuple(sorted({home, where(cluster, job, 1)}))
+        tuple(sorted({home, other})), ((0, home), (1, other))
     )
     stopped(cluster, job)
     cluster.check_quiet()

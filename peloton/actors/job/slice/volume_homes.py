@@ -135,8 +135,8 @@ def left_already(message: LeaveVolume, at: At) -> Decision:
 def list_homes(slice_: Any, query: ListVolumeHomes, at: At) -> VolumeHomesListed:
     """The hosts with volumes of its members."""
     homes: VolumeHomes | None = slice_.volumes
-    known = homes.hosts.values() if homes is not None else ()
-    return VolumeHomesListed(tuple(sorted(dict.fromkeys(known))))
+    known = sorted(homes.hosts.items()) if homes is not None else []
+    return VolumeHomesListed(tuple(sorted({host: None for _, host in known})), tuple(known))
 
 
 def _is_to_run(task: Task) -> bool:
