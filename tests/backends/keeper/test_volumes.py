@@ -86,18 +86,70 @@ def test_an_older_owner_removes_nothing(machine: Machine, folder: Path) -> None:
     assert (folder / "volumes" / "a" / "j-0").exists()
 
 
-def test_what_cannot_be_removed_is_not_said_to_be_gone(tmp_path: Path) -> None:
+def test_an_order_on_its_way_from_a_former_owner_removes_nothing(
+    machine: Machine, folder: Path
+) -> None:
+    """It does not know that it is no owner any more: the keeper does."""
+    ran(machine, "j-0-1")
+    successor = Machine(folder)
+    try:
+        successor.order(m.ListRuns(HOST, 2))
+        successor.hosts.next_report(m.RunsListed)
+        machine.order(RemoveVolumes(HOST, 1, ("j-0",)), m.ListRuns(OTHER, 1))
+        machine.hosts.next_report(m.RunsListed, to=OTHER)
+        assert (folder / "volumes" / "a" / "j-0").exists()
+    finally:
+        successor.backend.close()
+
+
+def test_a_volume_that_a_run_has_is_not_removed(machine: Machine, folder: Path) -> None:
+    machine.order(m.StartRuns(HOST, 1, (with_volume("j-0-1", "exec sleep 600"),)))
+    machine.hosts.next_report(m.RunsStarted)
+    machine.order(RemoveVolumes(HOST, 1, ("j-0", "j-1")))
+    assert machine.hosts.next_report(VolumesRemoved).volumes == ("j-1",)
+    assert (folder / "volumes" / "a" / "j-0").exists()
+    machine.order(m.StopRuns(HOST, 1, ("j-0-1",), 5.0))
+    machine.hosts.next_report(m.RunsEnded)
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> volumes.VolumeFolders:
+    """Of a keeper, which works in its folder."""
+    monkeypatch.chdir(tmp_path)
+    return volumes.VolumeFolders(str(tmp_path))
+
+
+def test_what_cannot_be_removed_is_not_said_to_be_gone(
+    tmp_path: Path, folders: volumes.VolumeFolders
+) -> None:
     (tmp_path / "volumes" / "a" / "j-0").mkdir(parents=True)
     (tmp_path / "volumes" / ".removed").touch()
-    assert volume_folders.remove(tmp_path, "a", volumes=["j-0", "j-1"]) == ("j-1",)
+    assert folders.remove(["a/j-0", "a/j-1"]) == ["a/j-1"]
 
 
-def test_a_volume_that_its_run_has_closed_is_removed(tmp_path: Path) -> None:
+def test_a_volume_that_its_run_has_closed_is_removed(
+    tmp_path: Path, folders: volumes.VolumeFolders
+) -> None:
     closed = tmp_path / "volumes" / "a" / "j-0"
     closed.mkdir(parents=True)
     closed.chmod(0o500)
-    assert volume_folders.remove(tmp_path, "a", volumes=["j-0"]) == ("j-0",)
+    assert folders.remove(["a/j-0"]) == ["a/j-0"]
     assert not closed.exists()
+
+
+@pytest.mark.parametrize("name", ["../runs", ".removed/j-0.0", "a/..", "a", "/a/b"])
+def test_nothing_else_is_removed(folders: volumes.VolumeFolders, name: str) -> None:
+    with pytest.raises(ValueError, match="not the name of a volume"):
+        folders.remove([name])
+
+
+def test_every_host_has_a_folder_of_its_own() -> None:
+    """Whatever its name is, the keeper takes it for the name of a folder."""
+    hosts = ["a", "_a", "-a", ".", "..", ".removed", "~a", "a~", "a/b", "%2E", "a b", "ä"]
+    found = [name for host in hosts for name in volume_folders.names_at_keeper(host, ["j-0"])]
+    assert len({*found}) == len(hosts)
+    for name in found:
+        assert volumes.volume_of({"name": name, "path": "x", "mb": 1})["name"] == name
 
 
 def test_what_an_earlier_daemon_has_put_away_is_deleted(folder: Path) -> None:
