@@ -432,14 +432,7 @@ class ProcessBackend:
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
             self._report(report.host, replace(listed, keeper=keeper, keeper_at=at))
         elif isinstance(report, km.RunUnknown):
-            # The host ordered to kill a run that the keeper does not know. It waits for an end
-            # that nobody will report, until a listing shows that there is no such run. The host
-            # must request it: only it knows which runs it had accepted by then. One request that
-            # is yet to come answers for all such runs.
-            self._not_alive(self._ids.name(report.run_id))
-            if report.host not in self._comparing:
-                self._comparing[report.host] = None
-                self._report(report.host, m.BackendUp())
+            self._unknown(report)
         elif isinstance(report, km.RunChecked):
             self._health.answered(report)
         elif isinstance(report, km.HelloAnswered):
@@ -449,6 +442,16 @@ class ProcessBackend:
             self._report(report.host, VolumesRemoved(volumes.names_of_host(report.volumes)))
             volumes.empty_trash(self._folder)
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
+
+    def _unknown(self, report: km.RunUnknown) -> None:
+        """The host ordered to kill a run that the keeper does not know. It waits for an end that
+        nobody will report, until a listing shows that there is no such run. The host must request
+        it: only it knows which runs it had accepted by then. One request that is yet to come
+        answers for all such runs."""
+        self._not_alive(self._ids.name(report.run_id))
+        if report.host not in self._comparing:
+            self._comparing[report.host] = None
+            self._report(report.host, m.BackendUp())
 
     def _end(self, report: km.KeeperRunEnded) -> m.RunEnd:
         signal = _signal_name(report.signal) if report.signal else ""

@@ -57,9 +57,9 @@ def test_an_instance_leaves_its_home_only_if_that_says_that_it_has_no_volume() -
     for _ in range(2):  # the first launch was lost, the second is refused
         homes = VOLUME_EVOLVE[type(given)](homes, given)
     some, other = Bits.of(0, 1), Key("host/other")
-    assert refused_at(homes, some, HostRefused("full")) == ()
-    assert refused_at(homes, some, HostRefused("full", None, other, Bits())) == ()
-    assert refused_at(homes, some, HostRefused("full", None, HOST, Bits.of(0))) == (
+    assert refused_at(homes, HostRefused("full"), members=some) == ()
+    assert refused_at(homes, HostRefused("full", None, other, Bits()), members=some) == ()
+    assert refused_at(homes, HostRefused("full", None, HOST, Bits.of(0)), members=some) == (
         sf.VolumeHomesLeft(Bits.of(1)),
     )
 
@@ -87,3 +87,13 @@ def recalled(host: Host) -> float | None:
         if isinstance(step, Decision) and step.notes is not None:
             notes = step.notes
     return recall_s(notes) if notes is not None else None
+
+
+def test_a_run_is_started_with_the_size_that_its_volume_was_made_with() -> None:
+    """Room was taken for that, and no config changes it."""
+    host = receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES).state
+    larger = replace(SPEC, volume=VolumeConfig("other", 9))
+    turn = receive(ended_and_seen(host), m.Launch(2, larger), 0, level=t.LEVEL_SERVICES)
+    (order,) = [one.message for one in turn.sends if isinstance(one.message, m.StartRuns)]
+    volumes = [run.spec.volume for run in order.runs]
+    assert volumes == [VolumeConfig("other", 0)]

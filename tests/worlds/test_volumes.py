@@ -26,6 +26,7 @@ from peloton.actors.host.volume_messages import (
 )
 from peloton.actors.job.messages import JobStates, ReplaceJob, StartJob, StopJob
 from peloton.actors.job.slice.messages import InstanceView, slice_key
+from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.job.slice.volume_messages import (
     LeaveVolume,
     ListVolumeHomes,
@@ -345,6 +346,36 @@ def test_an_update_keeps_the_volume_and_may_not_resize_it(size_mb: int) -> None:
     all_run(cluster, job)
     assert writers(cluster, job) == {home: 2}
     assert cluster.cells("host")[home].volumes[volume_of(job)].config == volume
+
+
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [
+        ({0: 7}, ""),
+        ({0: 7, 1: SIZE_MB, 2: 3}, ""),
+        ({0: 8}, "config.instanceConfig[0].volume"),
+        ({}, "config.instanceConfig[0].volume"),
+        ({0: 7, 1: 9}, "config.instanceConfig[1].volume"),
+    ],
+)
+def test_an_instance_with_a_volume_of_its_own_size_keeps_that(
+    own: dict[int, int], refused: str
+) -> None:
+    cluster = cluster_of()
+    spec = stateful()
+    first = (own_volume(0, 7),)
+    job = cluster.create_job(msgspec.structs.replace(spec, own_configs=1), "s", overrides=first)
+    all_run(cluster, job)
+    given = tuple(own_volume(*each) for each in own.items())
+    wanted = msgspec.structs.replace(stateful(3), own_configs=len(given))
+    answer = cluster.ask(job, ReplaceJob(wanted, ((0, given),) if given else (), WorkflowOptions()))
+    assert (answer.field if isinstance(answer, Refused) else "") == refused
+    if not refused:
+        cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 3}, within_s=200)
+
+
+def own_volume(instance: int, size_mb: int) -> Override:
+    return Override(instance, TaskConfig(volume=VolumeConfig("/data", size_mb)))
 
 
 def test_an_instance_that_is_to_have_no_volume_any_more_is_tied_to_no_host() -> None:

@@ -63,7 +63,7 @@ from peloton.actors.host.ledger import (
     step,
 )
 from peloton.actors.host.state import Host, HostStates, lost_outcome
-from peloton.actors.host.volumes import is_removing, removals
+from peloton.actors.host.volumes import as_made, is_removing, removals
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send, counted
 
@@ -375,7 +375,7 @@ def _orders(
         starts = tuple(
             m.StartRun(
                 name,
-                some.spec,
+                as_made(host, name, some.spec),
                 some.ports,
                 devices_told(host, some.resources, devices=some.devices, level=at.level),
             )

@@ -8,6 +8,8 @@ for its slice to choose: a host that has not its volume makes an empty one.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host import volume_messages as vm
@@ -38,6 +40,15 @@ def with_volumes(
     return len(members), ""
 
 
+def as_made(host: Host, run: str, spec: m.RunSpec) -> m.RunSpec:
+    """The spec for the backend: a volume has the size that it was made with, for which there is
+    room, whatever a later config says."""
+    known = host.volumes.get(run.rpartition("-")[0]) if spec.volume is not None else None
+    if spec.volume is None or known is None or known.config.size_mb == spec.volume.size_mb:
+        return spec
+    return replace(spec, volume=replace(spec.volume, size_mb=known.config.size_mb))
+
+
 def volumes_given(
     host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, at: At
 ) -> tuple[Fact, ...]:
@@ -50,7 +61,7 @@ def volumes_given(
     return (f.VolumesGiven(crowd, members, spec.volume, at.now),)
 
 
-def volumes_there(host: Host, crowd: Key, members: Bits) -> Bits:
+def volumes_there(host: Host, members: Bits, *, crowd: Key) -> Bits:
     """Those of the members that have a volume here, also one that is being deleted."""
     if not host.volumes:
         return Bits()

@@ -351,15 +351,6 @@ def _no_volume(spec: JobSpec, config: TaskConfig) -> str:
     return f"paths of the volume and of secrets: {why}" if why else ""
 
 
-def resized(known: JobSpec, wanted: JobSpec) -> Refused | None:
-    """A volume keeps the size it was made with."""
-    before, after = known.default.volume, wanted.default.volume
-    if before is None or after is None or before.size_mb == after.size_mb:
-        return None
-    text = f"the volumes of the job have {before.size_mb} MB, and keep that size"
-    return _invalid(f"{DEFAULT}.volume", text)
-
-
 def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
     """What is only for jobs of another type, by field, with what is wrong about it."""
     if spec.is_service:

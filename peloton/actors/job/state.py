@@ -30,6 +30,7 @@ from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, began, job_state_of
+from peloton.actors.job.volume_sizes import configs_of, sizes_with
 from peloton.actors.job.workflow.folds import (
     WORKFLOW_EVOLVE,
     with_creation,
@@ -61,6 +62,8 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         waits=w.first_waits(fact.spec, fact.at),
         throttled=t.first_starts(fact.spec),
     )
+    own = configs_of(sorted(job.overrides.items()))
+    made = replace(made, volume_sizes=sizes_with(job.volume_sizes, fact.spec, own))
     if fact.spec.inventories:
         made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
@@ -272,6 +275,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
+        volume_sizes=sizes_with(job.volume_sizes, spec, configs_of(fact.overrides)),
     )
     return reshared(job, changed)
 

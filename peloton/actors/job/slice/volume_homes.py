@@ -85,7 +85,7 @@ def launched_at(
     return (f.VolumeHomesGiven(Bits.of(*some), tuple(some.values())),)
 
 
-def refused_at(homes: VolumeHomes, members: Bits, message: HostRefused) -> tuple[Fact, ...]:
+def refused_at(homes: VolumeHomes, message: HostRefused, *, members: Bits) -> tuple[Fact, ...]:
     """What is to be journaled when their home has refused these members and says that they have no
     volume there. A host that does not say it, or is not their home, changes nothing."""
     if message.volumes is None:
