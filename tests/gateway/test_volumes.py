@@ -207,6 +207,19 @@ def test_a_volume_has_a_path_and_a_size(
     assert text in answer_of(deployment, request)
 
 
+@pytest.mark.parametrize("path", ["preempted", "/checkpointed/x", "web.stdout", "/log.stderr/deep"])
+def test_no_volume_is_where_a_run_has_a_file(deployment: Deployment, path: str) -> None:
+    """Also of one container of several, which have logs of their own."""
+    spec = pod.PodSpec(volume={"container_path": path, "size_mb": 5})
+    for name in ("web", "log"):
+        one = spec.containers.add(name=name)
+        one.command.value = "true"
+    request = deployment.request(1, defaultConfig=to_task(spec, "spec"))
+    request.config.type = job_pb2.SERVICE
+    text = answer_of(deployment, request)
+    assert "config.defaultConfig.volume" in text and f"the path '{path}' of the volume" in text
+
+
 def test_only_services_have_volumes(deployment: Deployment) -> None:
     text = answer_of(deployment, deployment.request(1, defaultConfig=config()))
     assert "config.defaultConfig.volume" in text

@@ -96,7 +96,7 @@ def _start_again(host: Host, some: RunSet, *, at: At) -> Send:
     assert at.sender is not None and some.spec is not None
     told = devices_told(host, some.resources, devices=some.devices, level=at.level)
     starts = tuple(
-        m.StartRun(name, volumes.as_made(host, name, some.spec), some.ports, told)
+        m.StartRun(name, volumes.as_made(host, some.spec, run=name), some.ports, told)
         for name in names_of(at.sender, some.members.raw, run=some.run)
     )
     return Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
@@ -147,7 +147,7 @@ def _starts(host: Host, message: m.Launch, *, at: At, found: Granted) -> tuple[m
     return tuple(
         m.StartRun(
             name,
-            volumes.as_made(host, name, spec),
+            volumes.as_made(host, spec, run=name),
             ports[one] if ports else (),
             devices[one] if devices else none,
         )

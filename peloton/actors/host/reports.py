@@ -375,7 +375,7 @@ def _orders(
         starts = tuple(
             m.StartRun(
                 name,
-                as_made(host, name, some.spec),
+                as_made(host, some.spec, run=name),
                 some.ports,
                 devices_told(host, some.resources, devices=some.devices, level=at.level),
             )

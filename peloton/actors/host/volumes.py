@@ -40,7 +40,7 @@ def with_volumes(
     return len(members), ""
 
 
-def as_made(host: Host, run: str, spec: m.RunSpec) -> m.RunSpec:
+def as_made(host: Host, spec: m.RunSpec, *, run: str) -> m.RunSpec:
     """The spec for the backend: a volume has the size that it was made with, for which there is
     room, whatever a later config says."""
     known = host.volumes.get(run.rpartition("-")[0]) if spec.volume is not None else None

@@ -63,7 +63,7 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         throttled=t.first_starts(fact.spec),
     )
     own = configs_of(sorted(job.overrides.items()))
-    made = replace(made, volume_sizes=sizes_with(job.volume_sizes, fact.spec, own))
+    made = replace(made, volume_sizes=sizes_with(job.volume_sizes, fact.spec, own=own))
     if fact.spec.inventories:
         made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
@@ -275,7 +275,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
-        volume_sizes=sizes_with(job.volume_sizes, spec, configs_of(fact.overrides)),
+        volume_sizes=sizes_with(job.volume_sizes, spec, own=configs_of(fact.overrides)),
     )
     return reshared(job, changed)
 

@@ -24,7 +24,7 @@ def configs_of(pieces: Iterable[tuple[int, tuple[Override, ...]]]) -> Iterator[O
     return (override for _, overrides in pieces for override in overrides)
 
 
-def sizes_with(known: VolumeSizes, spec: JobSpec, own: Iterable[Override]) -> VolumeSizes:
+def sizes_with(known: VolumeSizes, spec: JobSpec, *, own: Iterable[Override]) -> VolumeSizes:
     """The sizes that differ from the default's, with these configs of instances."""
     if not spec.is_service:
         return known

@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.containers import Container
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumeConfig, VolumesRemoved
 from peloton.actors.task.messages import End
 from peloton.backends import volumes as volume_folders
@@ -24,8 +25,10 @@ from peloton.backends.keeper.requests import MALFORMED, BadRequest, run_of
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import (
     EARLIER_VOLUMES,
+    PodPart,
     RunContainer,
     RunLimits,
+    RunPod,
     RunRequest,
     RunVolume,
     wire_form,
@@ -191,6 +194,32 @@ def test_a_request_is_read_as_it_was_written() -> None:
     memory = Memory("boot")
     memory.fold([launch_record(run)])
     assert memory.runs["r-0-1"].volume == run.volume
+
+
+@pytest.mark.parametrize("path", ["stdout", "/preempted", "checkpointed/x", "web.stdout/x"])
+def test_a_volume_is_no_file_of_its_run(path: str) -> None:
+    pod = RunPod((PodPart("web", "true"), PodPart("log", "true")))
+    run = replace_run(REQUEST, container=None, pod=pod, volume=RunVolume("h/r-0", path, 1.0))
+    with pytest.raises(BadRequest, match="is that of a file of the run"):
+        run_of("h", wire_form(run)[0])
+
+
+def test_a_pod_has_one_volume_for_all_its_containers(machine: Machine, folder: Path) -> None:
+    """Each finds it in its sandbox and by its variable; the next run has what they left."""
+    one = with_volume("j-0-1")
+    words = 'echo {0} >> deep/data/{0}; test -e "$PELOTON_VOLUME/{0}"'
+    parts = (
+        Container("first", words.format("first"), init=True),
+        *(Container(name, words.format(name)) for name in ("web", "log")),
+    )
+    spec = replace(one.spec, containers=parts)
+    for run in ("j-0-1", "j-0-2"):
+        machine.order(m.StartRuns(HOST, 1, (replace(one, run=run, spec=spec),)))
+        (end,) = machine.hosts.next_report(m.RunsEnded).ends
+        assert end.outcome.end == End.SUCCEEDED, end
+    volume = folder / "volumes" / "a" / "j-0"
+    found = {name.name: name.read_text() for name in volume.iterdir()}
+    assert found == {name: f"{name}\n" * 2 for name in ("first", "web", "log")}
 
 
 def test_a_keeper_that_knows_secrets_and_no_volumes_refuses_the_run() -> None:

@@ -70,7 +70,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
-        volume_sizes=sizes_with(job.volume_sizes, spec, configs_of(fact.overrides)),
+        volume_sizes=sizes_with(job.volume_sizes, spec, own=configs_of(fact.overrides)),
     )
     job = reshared(job, begun)
     return _started(job, members, at=fact.at) if fact.options.starts else job
