@@ -1,0 +1,111 @@
+"""Services with volumes during a storm: R36, an instance runs where its volume is, or waits.
+
+Turns actions of a plan into stateful services that end, fail, are stopped, started, restarted and
+replaced as others are, and into volumes that are deleted as the gateway does it: the slice first,
+then the host, and now and then the slice alone, as if the call had been cut off. That each volume
+is on one host, is removed only once it was given up, and no run has another, is judged by the
+ledger of facts after each step. It must not delete a volume by the host alone: nobody does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from peloton.actors.host.volume_messages import DeleteVolume, VolumeConfig, volume_name
+from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
+from peloton.actors.job.slice.messages import slice_key
+from peloton.actors.job.slice.task_config import Override, TaskConfig
+from peloton.actors.job.slice.volume_messages import LeaveVolume, VolumeLeft
+from peloton.actors.task.messages import LEVEL_SERVICES, crowd_key
+from peloton.chaos.cluster.drawing import ActionDraw, by_weight
+from peloton.chaos.cluster.servicing import service_spec
+from peloton.chaos.cluster.workload import client_of, cluster_of, create_job
+from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.storms import Storm
+from peloton.runtime.vocabulary import Key
+
+LEVEL = LEVEL_SERVICES
+SHARE = 0.2
+ACTIONS = (3, 8)
+SIZES = (1, 2, 3)
+VOLUME, OF_ITS_OWN = VolumeConfig("data", 40), VolumeConfig("data", 7)
+"""So small that hosts have room for all that a storm makes."""
+
+
+def create_stateful(storm: Storm, action: StormAction) -> None:
+    """A service of instances with volumes; the last one's may have a size of its own."""
+    storm.strike(action.name)
+    cluster = cluster_of(storm)
+    spec = service_spec(action.count, check=cluster.machines.check)
+    spec = replace(spec, default=replace(spec.default, volume=VOLUME))
+    if action.other % 2:
+        create_job(cluster, action, message=CreateJob(spec))
+        return
+    own = Override(spec.instances - 1, TaskConfig(volume=OF_ITS_OWN))
+    create_job(cluster, action, message=CreateJob(replace(spec, own_configs=1), ((0, (own,)),)))
+
+
+def start_stateful(storm: Storm, action: StormAction) -> None:
+    """Start one, stopped or not; or give its instances new runs."""
+    job = stateful_of(storm, action)
+    if job is None:
+        return
+    storm.strike(action.name, job)
+    message = StartJob() if action.other % 3 else StartInstances(again=True)
+    cluster_of(storm).clients.change(client_of(action), job, message=message)
+
+
+def stop_stateful(storm: Storm, action: StormAction) -> None:
+    """Stop one, or a part of it."""
+    job, clients = stateful_of(storm, action), cluster_of(storm).clients
+    if job is None:
+        return
+    storm.strike(action.name, job)
+    if action.other % 2:
+        clients.stop(client_of(action), job)
+    else:
+        clients.stop_some(client_of(action), job, ranges=((0, 1),))
+
+
+def delete_volume(storm: Storm, action: StormAction) -> None:
+    """Delete the volume of an instance, which is refused while that is to run."""
+    job, clients = stateful_of(storm, action), cluster_of(storm).clients
+    if job is None:
+        return
+    storm.strike(action.name, job)
+    name, client, member = job.partition("/")[2], client_of(action), action.other % max(SIZES)
+
+    def left(answer: Any) -> None:
+        if isinstance(answer, VolumeLeft) and answer.host and action.which % 4:
+            storm.strike(f"{action.name}: left", job)
+            order = DeleteVolume(volume_name(crowd_key(name, 0), member))
+            clients.command(client, answer.host, message=order, keyed=False)
+
+    ask = LeaveVolume(member)
+    clients.command(client, slice_key(name, 0), message=ask, answered=left, keyed=False)
+
+
+def stateful_of(storm: Storm, action: StormAction) -> Key | None:
+    """One of the stateful services that clients wanted."""
+    wanted = dict.fromkeys(
+        each.operation.job
+        for each in cluster_of(storm).clients.requests
+        if isinstance(each.message, CreateJob) and each.message.spec.default.volume is not None
+    )
+    return [*wanted][action.which % len(wanted)] if wanted else None
+
+
+WORK: dict[str, Callable[[Storm, StormAction], None]] = {
+    "create stateful": create_stateful,
+    "start stateful": start_stateful,
+    "stop stateful": stop_stateful,
+    "delete volume": delete_volume,
+}
+WEIGHTS = {"create stateful": 5, "start stateful": 3, "stop stateful": 3, "delete volume": 3}
+
+DRAWN = ActionDraw(
+    "stateful", SHARE, ACTIONS, by_weight(WEIGHTS), lambda chance: chance.choice(SIZES)
+)
