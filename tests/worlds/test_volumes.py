@@ -313,14 +313,15 @@ def test_a_home_that_has_made_no_volume_is_none_once_it_says_so() -> None:
     """It is journaled where the volume is to be, and none is: the first launch was lost."""
     cluster = cluster_of()
     size = VolumeConfig("/data", int(0.6 * HOST_CAPACITY.disk / UNIT))
-    job = started(cluster, stateful(1, volume=size))
-    home = where(cluster, job)
-    stopped(cluster, job)
-    cluster.ask(home, DeleteVolume(volume_of(job)), keyed=False)  # as if it had never been made
-    cluster.run_until(lambda: not cluster.cells("host")[home].volumes, within_s=60)
-    others = [host for host in cluster.cells("host") if host != home]
+    home, *others = cluster.cells("host")
     for host in others:
         cluster.ask(host, StartMaintenance())
+    cluster.drop_shard(home)
+    job = cluster.create_job(stateful(1, volume=size), "s")
+    cluster.run_until(lambda: one(cluster, job).host == home, within_s=60)
+    stopped(cluster, job)
+    assert cluster.ask(the_slice(job), ListVolumeHomes()).hosts == (home,)
+    assert not cluster.cells("host")[home].volumes
     started(cluster, stateful(1, volume=size), "big")
     for host in others:
         cluster.ask(host, CompleteMaintenance())

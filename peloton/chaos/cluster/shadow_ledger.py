@@ -294,10 +294,16 @@ class ShadowLedger:
             raise Contradiction(f"R36 {entry.key} deletes {fact.volume}, which nobody has left")
 
     def volumes_left(self, entry: Entry, fact: sf.VolumeHomesLeft) -> None:
-        """Instances are to have volumes anywhere: theirs were never made, or are to be deleted."""
+        """Instances are to have volumes anywhere: theirs were never made; or are to be deleted, and
+        they are not to run then."""
         crowd = Key("task" + entry.key[len("slice") :])
+        to_run = Bits(fact.members.raw & ~self.tasks.setdefault(crowd, SliceHoldings()).stopping)
+        running = names_of(crowd, to_run.raw, run=0)
         for pod in names_of(crowd, fact.members.raw, run=0):
-            self.volumes.pop(pod.rpartition("-")[0], None)
+            name = pod.rpartition("-")[0]
+            home = self.volumes.pop(name, None)
+            if home and pod in running and name in self.hosts[home].volumes:
+                raise Contradiction(f"R36 {entry.key} leaves {name} on {home}, and is to run")
 
     def stopped(self, entry: Entry, fact: hf.ProcessesEnded | hf.SetEnded) -> None:
         """Runs ended, each once."""

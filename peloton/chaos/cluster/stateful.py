@@ -33,6 +33,8 @@ ACTIONS = (3, 8)
 SIZES = (1, 2, 3)
 VOLUME, OF_ITS_OWN = VolumeConfig("data", 40), VolumeConfig("data", 7)
 """So small that hosts have room for all that a storm makes."""
+STOPPED_S = 4.0
+"""So long after the order to stop it an instance has mostly ended."""
 
 
 def create_stateful(storm: Storm, action: StormAction) -> None:
@@ -71,7 +73,10 @@ def stop_stateful(storm: Storm, action: StormAction) -> None:
 
 
 def delete_volume(storm: Storm, action: StormAction) -> None:
-    """Delete the volume of an instance, which is refused while that is to run."""
+    """Stop an instance, delete its volume a while later, and mostly start it again.
+
+    It is refused where the instance is to run by then.
+    """
     job, clients = stateful_of(storm, action), cluster_of(storm).clients
     if job is None:
         return
@@ -79,13 +84,21 @@ def delete_volume(storm: Storm, action: StormAction) -> None:
     name, client, member = job.partition("/")[2], client_of(action), action.other % max(SIZES)
 
     def left(answer: Any) -> None:
-        if isinstance(answer, VolumeLeft) and answer.host and action.which % 4:
+        if isinstance(answer, VolumeLeft) and answer.host:
             storm.strike(f"{action.name}: left", job)
-            order = DeleteVolume(volume_name(crowd_key(name, 0), member))
-            clients.command(client, answer.host, message=order, keyed=False)
+            if action.which % 4:
+                order = DeleteVolume(volume_name(crowd_key(name, 0), member))
+                clients.command(client, answer.host, message=order, keyed=False)
+            if action.other % 4:
+                clients.change(client, job, message=StartJob())
 
-    ask = LeaveVolume(member)
-    clients.command(client, slice_key(name, 0), message=ask, answered=left, keyed=False)
+    def ask() -> None:
+        at = slice_key(name, 0)
+        clients.command(client, at, message=LeaveVolume(member), answered=left, keyed=False)
+
+    clients.stop_some(client, job, ranges=((member, member + 1),))
+    world = cluster_of(storm).world
+    world.later.at(world.now + STOPPED_S, ask)
 
 
 def stateful_of(storm: Storm, action: StormAction) -> Key | None:
