@@ -268,9 +268,10 @@ class ClusterClient:
     ) -> Iterator[InstanceView]:
         """Instances start … stop - 1 of a job, ascending, all of them by default.
 
-        Instances of a slice that is not opened yet are shown in their initial state.
+        Instances of a slice that is not opened yet are shown in their initial state; of those
+        beyond the count of the spec the ones that an aborted update has left.
         """
-        stop = job.spec.instances if stop is None else min(stop, job.spec.instances)
+        stop = job.reach if stop is None else min(stop, job.reach)
         if start >= stop:
             return
         numbers = range(start // SLICE_SIZE, (stop - 1) // SLICE_SIZE + 1)
@@ -283,7 +284,10 @@ class ClusterClient:
                 continue
             first = number * SLICE_SIZE
             for instance in range(max(first, start), min(first + SLICE_SIZE, stop)):
-                yield views.get(instance) or unopened(job, instance)
+                if instance in views:
+                    yield views[instance]
+                elif instance < job.spec.instances:
+                    yield unopened(job, instance)
 
 
 def _end_abandoned(context: Context) -> None:

@@ -220,8 +220,7 @@ def _stop(cluster_client: ClusterClient, name: str, *, context: Context) -> bool
     view = cluster_client.job(known_job(job_id), context)
     if view is None:
         return False
-    shown = cluster_client.instances(view, instance, stop=min(instance + 1, view.spec.instances),
-                                     context=context)  # fmt: skip
+    shown = cluster_client.instances(view, instance, stop=instance + 1, context=context)
     if not any(one.run == run and one.state not in ENDED_NAMES for one in shown):
         return False
     order = StopJob(((instance, instance + 1),))

@@ -108,7 +108,7 @@ class Instances:
         if not any(counts.get(state) for state in ENDED_NAMES):
             return Bits()  # the usual case: no need to list instances
         # Not one by one into a `Bits`, which would be copied for each of very many.
-        marks = bytearray(job.spec.instances // 8 + 1)
+        marks = bytearray(job.reach // 8 + 1)
         for view in self._cluster_client.instances(job, context=context):
             if view.state in ENDED_NAMES:
                 marks[view.instance // 8] |= 1 << view.instance % 8

@@ -84,10 +84,10 @@ class Ops:
         If all are at their goal: since when they run, or how they ended and who ordered it.
         """
         job = self._job(sent.job_id, context)
-        start, stop = 0, job.spec.instances
+        start, stop = 0, job.reach
         if sent.HasField("instance"):
             start, stop = sent.instance, sent.instance + 1
-            if start >= job.spec.instances:
+            if start >= job.reach:
                 text = f"instance {start} must be < {job.spec.instances}"
                 end(context, Code.NOT_FOUND, text=text)
         alone = sent.HasField("instance")
@@ -243,7 +243,7 @@ class Ops:
             job = self._cluster_client.job(known_job(name.partition("/")[0]), context)
             if job is None or kind == "job":
                 return job is not None
-            return int(name.partition("/")[2]) * SLICE_SIZE + (member or 0) < job.spec.instances
+            return int(name.partition("/")[2]) * SLICE_SIZE + (member or 0) < job.reach
         if kind == "respool":
             return bool(self._cluster_client.pool(respool_messages.GetPool(key), context))
         if kind == "lot":

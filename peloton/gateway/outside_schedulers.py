@@ -118,7 +118,7 @@ class OutsideSchedulers:
                 if job not in jobs:
                     jobs[job] = self._cluster_client.job(job, context)
                 view = jobs[job]
-                yield task, view is not None and instance < view.spec.instances
+                yield task, view is not None and instance < view.reach
 
 
 async def _wait_ms(timeout_ms: int, call: LongCall) -> None:

@@ -73,7 +73,7 @@ async def stream_pods(
     """Write the pods of a job in a range, all by default, each in a message."""
     stream = _PodStream(cluster_client)
     job = await call.run(stream.job, sent.job_id.value)
-    start, stop = 0, job.spec.instances
+    start, stop = 0, job.reach
     if sent.HasField("range"):
         start, stop = getattr(sent.range, "from"), min(sent.range.to, stop)
     for first in range(start, stop, STREAM_PAGE):

@@ -94,7 +94,7 @@ class ServiceObjects:
         for what in known:
             if what.instance == WHOLE:
                 found[what] = _whole(job, view)
-            elif view is None or what.instance >= view.spec.instances:
+            elif view is None or what.instance >= view.reach:
                 found[what] = _no_pod(what)
             else:
                 instances.append(what.instance)
@@ -116,8 +116,11 @@ class ServiceObjects:
             answer = await self._ask(slice_key(job, first // SLICE_SIZE), asked)
             views = {one.instance: one for one in answer} if isinstance(answer, tuple) else {}
             for instance in wanted:
-                one = views.get(instance) or unopened(view, instance)
-                found[Watched(job, instance)] = _pod(to_wire, one)
+                what, one = Watched(job, instance), views.get(instance)
+                if one is None and instance >= view.spec.instances:
+                    found[what] = _no_pod(what)
+                else:
+                    found[what] = _pod(to_wire, one or unopened(view, instance))
         return found
 
     async def _ask(self, key: Key, query: Query) -> Any:

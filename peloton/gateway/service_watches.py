@@ -370,6 +370,6 @@ def _objects_of(job: str, view: JobView | None, *, scope: ServiceScope) -> Itera
     if scope.named is not None:
         every = sorted(what.instance for what in scope.named if what.job == job)
     else:
-        every = [*range(view.spec.instances if view is not None else 0)]
+        every = [*range(view.reach if view is not None else 0)]
     for at in range(0, len(every), AT_A_TIME):
         yield [Watched(job, instance) for instance in every[at : at + AT_A_TIME]]

@@ -75,18 +75,23 @@ class TaskListing:
 
     def page(self, spec: task.QuerySpec) -> TaskPage:
         """The page; raises BadQuery."""
-        wanted = find_query(spec, self._job.spec.instances)
+        wanted = find_query(spec, self._job.reach)
         offset, limit = spec.pagination.offset, spec.pagination.limit or LIMIT_DEFAULT
         if not by_instance(wanted.order):
             matched, views = self._best(wanted)
             views = views[offset:]
-        elif wanted.states or wanted.names or wanted.hosts or self._job.spec.is_daemon:
+        elif wanted.states or wanted.names or wanted.hosts or self._has_gaps:
             matched, views = self._counted(wanted)
             views = views[offset:]
         else:
             matched = self._job.spec.instances
             views = self._range(wanted, offset)
         return TaskPage(views, query.Pagination(offset=offset, limit=limit, total=matched))
+
+    @property
+    def _has_gaps(self) -> bool:
+        """Whether there are numbers without an instance below the last one."""
+        return self._job.spec.is_daemon or self._job.reach > self._job.spec.instances
 
     def each(self, wanted: FindInstances) -> Iterator[InstancesFound]:
         """The answers of all slices, in order."""

@@ -83,7 +83,7 @@ class Watches:
             if job is None:
                 end(context, Code.NOT_FOUND, text="job not found")
             name = name_of(job.summary.job)
-            numbers = range(slices_of(job.spec.instances))
+            numbers = range(slices_of(job.reach))
             slices = [cluster.shard_of(slice_key(name, number)) for number in numbers]
             shards = (cluster.shard_of(job_key(name)), *slices)
             return WatchScope((*dict.fromkeys(shards),), FollowChanges(names=(name,)))

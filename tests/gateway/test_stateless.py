@@ -12,6 +12,8 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2, pod_svc_pb2_grpc
 from peloton.gateway.requests import REQUEST_KEY
 from tests.gateway.fleet_fixture import Deployment, default_config, refused
 from tests.gateway.service_specs import creation, service_spec
@@ -167,4 +169,35 @@ def test_a_service_is_not_stopped_while_an_update_starts_its_pods(
     )  # fmt: skip
     known = jobs.AbortJobWorkflow(sent("AbortJobWorkflow", job, known)).version.value
     assert jobs.StopJob(sent("StopJob", job, known)).version.value == version(jobs, job)
+    jobs.DeleteJob(sent("DeleteJob", job, version(jobs, job), force=True))
+
+
+def test_instances_that_an_aborted_update_has_left_are_seen(
+    deployment: Deployment, jobs: Any
+) -> None:
+    spec = service_spec(deployment.pool, 3, name="shrinking")
+    job = jobs.CreateJob(creation(spec)).job_id.value
+    deployment.until(lambda: dict(summary(jobs, job).status.pod_stats) == {"POD_STATE_RUNNING": 3})
+    spec.instance_count = 1
+    shrink = sent("ReplaceJob", job, version(jobs, job), spec=spec)
+    shrink.update_spec.start_paused = True
+    known = jobs.ReplaceJob(shrink).version.value
+    jobs.AbortJobWorkflow(sent("AbortJobWorkflow", job, known))
+    assert summary(jobs, job).instance_count == 1
+    assert dict(summary(jobs, job).status.pod_stats) == {"POD_STATE_RUNNING": 3}
+    names = [f"{job}-{number}" for number in range(3)]
+    listed = jobs.ListPods(svc.ListPodsRequest(job_id={"value": job}))
+    assert [each.pods[0].pod_name.value for each in listed] == names
+    queried = jobs.QueryPods(svc.QueryPodsRequest(job_id={"value": job}))
+    assert sorted(each.spec.pod_name.value for each in queried.pods) == names
+    pods = pod_svc_pb2_grpc.PodServiceStub(deployment.channel)
+    last = pods.GetPod(pod_svc_pb2.GetPodRequest(pod_name={"value": names[2]})).current
+    assert last.status.state == pod_pb2.POD_STATE_RUNNING
+    pods.StopPod(pod_svc_pb2.StopPodRequest(pod_name={"value": names[2]}))
+    killed = {"POD_STATE_KILLED": 1, "POD_STATE_RUNNING": 2}
+    deployment.until(lambda: dict(summary(jobs, job).status.pod_stats) == killed)
+    pods.StartPod(pod_svc_pb2.StartPodRequest(pod_name={"value": names[2]}))
+    deployment.until(lambda: dict(summary(jobs, job).status.pod_stats) == {"POD_STATE_RUNNING": 3})
+    jobs.StopJob(sent("StopJob", job, version(jobs, job)))
+    deployment.until(lambda: summary(jobs, job).status.state == stateless.JOB_STATE_KILLED)
     jobs.DeleteJob(sent("DeleteJob", job, version(jobs, job), force=True))

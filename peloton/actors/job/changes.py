@@ -64,7 +64,7 @@ def start(job: Job, message: m.StartInstances, at: At) -> Decision:
     if refused is not None:
         return refused
     whole = ((0, spec.instances),)
-    ranges = clipped(message.ranges, spec.instances) if message.ranges else whole
+    ranges = clipped(message.ranges, job.reach) if message.ranges else whole
     members = _all_startable(job, ranges, again=message.again)
     if not members:
         if not message.again and job.state in TERMINAL_JOB_STATES:
@@ -181,7 +181,10 @@ def _all_startable(
 
 def _startable(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...], again: bool) -> Bits:
     assert job.spec is not None
-    members = members_in(number, ranges, count=count_of(job.spec, number))
+    count = count_of(job.spec, number)
+    if not again and job.goal != m.JobGoals.KILLED:  # who was stopped may be beyond the count
+        count = job.reach_in(number)
+    members = members_in(number, ranges, count=count)
     if again or job.goal == m.JobGoals.KILLED:
         return members
     return members & job.stopped.get(number, Bits())

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from peloton.actors.job import archiving, changes, waiting
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
-from peloton.actors.job.grants import count_of, metered
+from peloton.actors.job.grants import metered
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.orders import (
     asked_first,
@@ -157,8 +157,8 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     refused = other_version(job, message.expected)
     if refused is not None:
         return refused
-    whole = ((0, job.spec.instances),)
-    ranges = clipped(message.ranges, job.spec.instances) if message.ranges else whole
+    whole = ((0, job.reach),)
+    ranges = clipped(message.ranges, job.reach) if message.ranges else whole
     reply = m.JobStopped(ranges, message.ended, version_of(job) if job.spec.is_service else None)
     if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
         return Decision(reply=reply, because="it is being stopped already")
@@ -384,9 +384,7 @@ def owed(job: Job) -> tuple[Send, ...]:
 
 
 def _members(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...]) -> Bits:
-    assert job.spec is not None
-    count = count_of(job.spec, number)
-    return members_in(number, ranges, count=count) - job.stopped.get(number, Bits())
+    return members_in(number, ranges, count=job.reach_in(number)) - job.stopped.get(number, Bits())
 
 
 def _id(at: At) -> str:

@@ -305,6 +305,14 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     version: EntityVersion = EntityVersion(1, 1, 1)
     workflows: tuple[WorkflowView, ...] = ()  # the newest first; all but that one are over
 
+    span: int = 0  # one past the highest instance there may be, where the spec says less
+
+    @property
+    def reach(self) -> int:
+        """One past the highest instance there may be: an update that removes instances and is
+        aborted leaves some beyond the count of the spec."""
+        return max(self.spec.instances, self.span)
+
 
 MESSAGES: dict[int, type] = {
     1: AddOverrides,

@@ -18,6 +18,7 @@ from peloton.actors.job.totals import total
 from peloton.actors.job.volume_sizes import VolumeSizes
 from peloton.actors.job.waits import Waits
 from peloton.actors.job.workflow.record import Workflow
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -105,7 +106,20 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         """Whether no instance is to run, be it that all were stopped one by one."""
         if self.spec is None or not self.is_wanted:
             return True
-        return sum(map(len, self.stopped.values())) >= self.spec.instances
+        counted, spec = self.stopped.items(), self.spec
+        if self.span > spec.instances:  # some may be beyond those that are to run
+            counted = ((k, some & Bits.span(0, count_of(spec, k))) for k, some in counted)
+        return sum(len(some) for _, some in counted) >= spec.instances
+
+    @property
+    def reach(self) -> int:
+        """One past the highest instance there may be."""
+        count = self.spec.instances if self.spec is not None else 0
+        return max(count, self.span)
+
+    def reach_in(self, number: int) -> int:
+        """The same of one slice, by its members."""
+        return max(min(self.reach - number * SLICE_SIZE, SLICE_SIZE), 0)
 
     @property
     def slices(self) -> int:

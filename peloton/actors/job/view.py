@@ -97,6 +97,7 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         next_start_at=next_start_of(job),
         version=version_of(job),
         workflows=_workflows(job),
+        span=job.span,
     )
 
 

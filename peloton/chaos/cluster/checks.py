@@ -361,7 +361,7 @@ def outcomes_are_true(cluster: SimulatedCluster) -> None:
             ended_by_itself(job, shown)
         views: list[InstanceView] = []
         for number in range(shown.slices):
-            every = ListInstances(0, shown.spec.instances)
+            every = ListInstances(0, shown.reach)
             part = _answer(cluster, slice_key(job.partition("/")[2], number), query=every)
             views += part if isinstance(part, tuple) else ()
         states = Counter(view.state for view in views)

@@ -220,10 +220,10 @@ def _lacks(slice_: Slice, opening: m.SliceOpening) -> Bits:
 
 
 def _going(slice_: Slice, message: m.SetSliceGoal) -> Bits:
-    """Members that are to be removed, with their leave; until then they go on as they do."""
+    """Members that a rollout removes or has left: they go on as they do, unless stopped."""
     if message.opening is None or message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
         return NO_MEMBERS
-    return Bits.span(message.opening.count, slice_.count)
+    return Bits.span(message.opening.count, slice_.count) - message.stopped
 
 
 def _asleep(rollout: Rollout | None) -> Bits:
