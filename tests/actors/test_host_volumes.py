@@ -57,7 +57,7 @@ def test_an_instance_leaves_its_home_only_if_that_says_that_it_has_no_volume() -
     for _ in range(2):  # the first launch was lost, the second is refused
         homes = VOLUME_EVOLVE[type(given)](homes, given)
     some, other = Bits.of(0, 1), Key("host/other")
-    assert refused_at(homes, HostRefused("full"), members=some) == ()
+    assert refused_at(homes, HostRefused("full", None, HOST), members=some) == ()
     assert refused_at(homes, HostRefused("full", None, other, Bits()), members=some) == ()
     assert refused_at(homes, HostRefused("full", None, HOST, Bits.of(0)), members=some) == (
         sf.VolumeHomesLeft(Bits.of(1)),
