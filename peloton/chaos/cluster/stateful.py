@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from peloton.actors.host.volume_messages import DeleteVolume, VolumeConfig, volume_name
 from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
 from peloton.actors.job.slice.messages import slice_key
@@ -41,13 +39,11 @@ def create_stateful(storm: Storm, action: StormAction) -> None:
     """A service of instances with volumes; the last one's may have a size of its own."""
     storm.strike(action.name)
     cluster = cluster_of(storm)
-    spec = service_spec(action.count, check=cluster.machines.check)
-    spec = replace(spec, default=replace(spec.default, volume=VOLUME))
-    if action.other % 2:
-        create_job(cluster, action, message=CreateJob(spec))
-        return
-    own = Override(spec.instances - 1, TaskConfig(volume=OF_ITS_OWN))
-    create_job(cluster, action, message=CreateJob(replace(spec, own_configs=1), ((0, (own,)),)))
+    last = Override(max(1, action.count) - 1, TaskConfig(volume=OF_ITS_OWN))
+    own = () if action.other % 2 else ((0, (last,)),)
+    check = cluster.machines.check
+    spec = service_spec(action.count, check=check, volume=VOLUME, own_configs=len(own))
+    create_job(cluster, action, message=CreateJob(spec, own))
 
 
 def start_stateful(storm: Storm, action: StormAction) -> None:
