@@ -294,9 +294,17 @@ def test_a_bad_spec_is_shown_with_its_line(shell: Shell) -> None:
     assert found.code == 65 and "entrypont" in found.err and "line 10" in found.err
     found = shell("job", "stateless", "create", "/nowhere", shell.file(SPEC, "bad"), "0")
     assert found.code == 66
-    secret = ("--secret-path", "/x", "--secret-data", "y")
-    found = shell("job", "stateless", "create", "/work", shell.file(SPEC, "bad"), "0", *secret)
-    assert found.code == 70 and "secrets are not supported" in found.err
+
+
+def test_a_secret_goes_with_the_creation(shell: Shell, tmp_path: Path) -> None:
+    """As `peloton job create` sends one; this cluster has no keys for it."""
+    line = ("job", "stateless", "create", "/work", shell.file(SPEC, "hushed"), "0")
+    found = shell(*line, "--secret-path", "x")
+    assert found.code == 64 and "both secret-path and secret-data" in found.err
+    (tmp_path / "hush").write_bytes(b"hush")
+    for secret in (("--secret-data", "hush"), ("--secret-file", str(tmp_path / "hush"))):
+        found = shell(*line, "--secret-path", "x", *secret)
+        assert found.code == 65 and "secrets not enabled in cluster" in found.err, found
 
 
 # ---- pods ----
