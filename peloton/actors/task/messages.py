@@ -304,16 +304,14 @@ class Held(Message, frozen=True, gc=False, array_like=True):
 
 
 class RunRefused(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run will never start here.
-
-    `volumes`: those of the tasks that have a volume on this host; None: it does not say."""
+    """Host to tasks: this run will never start here."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
     run: int
     reason: str
     summary: HostSummary | None = None  # what the host has free as of the refusal
-    volumes: Bits | None = None
+    volumes: Bits | None = None  # the tasks that have one on this host; None: it does not say
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):

@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.messages import CreateJob, StartJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, TaskConfig
@@ -61,22 +60,15 @@ def create_service(storm: Storm, action: StormAction) -> None:
 
 
 def service_spec(
-    instances: int,
-    command: str = "x",
-    *,
-    bound: int = 0,
-    check: HealthCheck | None = None,
-    volume: VolumeConfig | None = None,
-    own_configs: int = 0,
+    instances: int, command: str = "x", *, bound: int = 0, check: HealthCheck | None = None
 ) -> JobSpec:
     """What a service of a storm is."""
-    checked = check is not None
     default = TaskConfig(
-        command=Command(command), resources=NEED, health_check=checked, check=check, volume=volume
+        command=Command(command), resources=NEED, health_check=check is not None, check=check
     )
     return JobSpec(
         "service", "me", STORM_POOL, max(1, instances), default,
-        job_type=SERVICE, maximum_unavailable=bound, own_configs=own_configs,
+        job_type=SERVICE, maximum_unavailable=bound,
     )  # fmt: skip
 
 

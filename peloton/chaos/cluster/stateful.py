@@ -15,11 +15,11 @@ from typing import Any
 from peloton.actors.host.volume_messages import DeleteVolume, VolumeConfig, volume_name
 from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
 from peloton.actors.job.slice.messages import slice_key
-from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.job.slice.volume_messages import LeaveVolume, VolumeLeft
+from peloton.actors.job.spec import SERVICE, Command, JobSpec, Override, TaskConfig
 from peloton.actors.task.messages import LEVEL_SERVICES, crowd_key
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
-from peloton.chaos.cluster.servicing import service_spec
 from peloton.chaos.cluster.workload import client_of, cluster_of, create_job
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
@@ -42,7 +42,14 @@ def create_stateful(storm: Storm, action: StormAction) -> None:
     last = Override(max(1, action.count) - 1, TaskConfig(volume=OF_ITS_OWN))
     own = () if action.other % 2 else ((0, (last,)),)
     check = cluster.machines.check
-    spec = service_spec(action.count, check=check, volume=VOLUME, own_configs=len(own))
+    default = TaskConfig(
+        command=Command("x"), resources=NEED, health_check=check is not None, check=check,
+        volume=VOLUME,
+    )  # fmt: skip
+    spec = JobSpec(
+        "stateful", "me", STORM_POOL, last.instance + 1, default,
+        job_type=SERVICE, own_configs=len(own),
+    )  # fmt: skip
     create_job(cluster, action, message=CreateJob(spec, own))
 
 
