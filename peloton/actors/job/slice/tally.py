@@ -90,7 +90,7 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
             elif member in kept:
                 view = msgspec.structs.replace(view, code=SPARE, because=kept[member])
             found[member] = view
-    added = slice_.rollout.added if slice_.rollout is not None else NO_MEMBERS
+    added = slice_.rollout.unadded if slice_.rollout is not None else NO_MEMBERS
     closed = slice_.closed if slice_.homes is None else ()
     for row, members in zip(slice_.specs, closed, strict=False):
         for member in members & wanted:
