@@ -16,6 +16,7 @@ from peloton.actors.job.spec import SERVICE, JobSpec, Override
 from peloton.actors.job.spec_versions import SpecVersions
 from peloton.actors.job.throttle import Throttled
 from peloton.actors.job.totals import total
+from peloton.actors.job.volume_sizes import VolumeSizes
 from peloton.actors.job.waits import Waits
 from peloton.actors.job.workflow.record import Workflow
 from peloton.actors.task.messages import SLICE_SIZE
@@ -90,6 +91,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     span: int = 0  # instances there may be yet, where they are more than the spec says
     opened: int = 0  # slices there are, where they are more than it needs
     versions: SpecVersions = SpecVersions()
+    volume_sizes: VolumeSizes = immutables.Map()  # that differ from the default's
 
     @property
     def held(self) -> bool:

@@ -31,6 +31,7 @@ from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, began, job_state_of
+from peloton.actors.job.volume_sizes import configs_of, sizes_with
 from peloton.actors.job.workflow.folds import (
     WORKFLOW_EVOLVE,
     with_creation,
@@ -65,6 +66,8 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
     if job.overrides:
         began = v.began(job.versions, fact.spec, overrides=job.overrides.items())
         made = replace(made, versions=began)
+    own = configs_of(sorted(job.overrides.items()))
+    made = replace(made, volume_sizes=sizes_with(job.volume_sizes, fact.spec, own=own))
     if fact.spec.inventories:
         made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
@@ -279,6 +282,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
         versions=v.began(versions, spec),
+        volume_sizes=sizes_with(job.volume_sizes, spec, own=configs_of(fact.overrides)),
     )
     return reshared(job, changed)
 

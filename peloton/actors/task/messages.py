@@ -11,7 +11,7 @@ import re
 from typing import ClassVar
 
 from peloton.placement.messages import HostSummary
-from peloton.runtime.vocabulary import Delivery, Goal, Key, Message, Value, key
+from peloton.runtime.vocabulary import Bits, Delivery, Goal, Key, Message, Value, key
 
 SLICE_SIZE = 1000
 """Instances a slice holds: slice k has the instances SLICE_SIZE·k and following."""
@@ -313,6 +313,7 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
     run: int
     reason: str
     summary: HostSummary | None = None  # what the host has free as of the refusal
+    volumes: Bits | None = None  # the tasks that have one on this host; None: it does not say
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):

@@ -124,10 +124,14 @@ class ProveGang(Message, frozen=True, gc=False, array_like=True):
 
 
 class HostRefused(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to their slice: a host refused, why, and what it has free as of that refusal."""
+    """Tasks to their slice: a host refused, why, and what it has free as of that refusal.
+
+    `host` says that of the tasks `volumes` have a volume there; None: it does not say."""
 
     reason: str
     summary: HostSummary | None = None
+    host: Key = Key("")
+    volumes: Bits | None = None
 
 
 class StartsUsed(Value, frozen=True, gc=False, array_like=True):

@@ -19,6 +19,7 @@ from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.volume_sizes import configs_of, sizes_with
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow.leaves import bounds_of, progress_of
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
@@ -75,6 +76,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
         versions=versions,
+        volume_sizes=sizes_with(job.volume_sizes, spec, own=configs_of(fact.overrides)),
     )
     job = reshared(job, begun)
     return _started(job, members, at=fact.at) if fact.options.starts else job
