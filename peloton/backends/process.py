@@ -137,6 +137,7 @@ class ProcessBackend:
         self._status_lock = threading.Lock()
         self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
+        self._removes = False  # whether the keeper removes volumes
         self._health = ProcessHealth(self._tell_health, self._check_by_command)
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
@@ -230,9 +231,9 @@ class ProcessBackend:
                     name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
                 )
         elif isinstance(order, RemoveVolumes):
-            gone = volumes.remove(self._folder, name, volumes=order.volumes)
-            if gone:
-                self._report(name, VolumesRemoved(gone))
+            if self._removes:  # an earlier keeper would refuse the request, and others with it
+                names = volumes.names_at_keeper(name, order.volumes)
+                runs.remove(name, order.epoch, volumes=names)
         else:
             self._comparing.pop(name, None)
             self._health.compared(order.checked)
@@ -274,10 +275,6 @@ class ProcessBackend:
             if run.spec.image and self.limits.images == REFUSE:
                 bad.append(_image_refused(run))
                 continue
-            if run.spec.check is not None and run.spec.check.command and self._contained(run):
-                why = "a health check by a command is not supported for a container yet"
-                bad.append(cannot_be_ordered(run.run, why, reason=NOT_RUNNABLE))
-                continue
             try:
                 requests.append(self._request(name, run, values=values))
             except POISON as trouble:
@@ -292,9 +289,6 @@ class ProcessBackend:
             for end in bad:
                 self._not_alive(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
-
-    def _contained(self, run: m.StartRun) -> bool:
-        return self.limits.container_of(run.spec.image) is not None
 
     def _request(self, host: str, run: m.StartRun, *, values: SecretValues) -> km.RunRequest:
         spec, root = run.spec, os.geteuid() == 0
@@ -322,7 +316,8 @@ class ProcessBackend:
             limits=self.limits.of(spec.resources),
             container=container,
             pod=_pod(spec),
-            checked=spec.check is not None and bool(spec.check.command),
+            # A command would find nothing of what is in a container, so it is not carried out.
+            checked=spec.check is not None and spec.check.by_command and not contained,
             secrets=secrets,
             refusal=refusal,
             volume=volumes.volume_of(host, run),
@@ -431,19 +426,26 @@ class ProcessBackend:
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
             self._report(report.host, replace(listed, keeper=keeper, keeper_at=at))
         elif isinstance(report, km.RunUnknown):
-            # The host ordered to kill a run that the keeper does not know. It waits for an end
-            # that nobody will report, until a listing shows that there is no such run. The host
-            # must request it: only it knows which runs it had accepted by then. One request that
-            # is yet to come answers for all such runs.
-            self._not_alive(self._ids.name(report.run_id))
-            if report.host not in self._comparing:
-                self._comparing[report.host] = None
-                self._report(report.host, m.BackendUp())
+            self._unknown(report)
         elif isinstance(report, km.RunChecked):
             self._health.answered(report)
         elif isinstance(report, km.HelloAnswered):
             self._health.keeper_is_able(report.checks)
+            self._removes = report.removes
+        elif isinstance(report, km.KeeperVolumesRemoved) and report.volumes:
+            self._report(report.host, VolumesRemoved(volumes.names_of_host(report.volumes)))
+            volumes.empty_trash(self._folder)
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
+
+    def _unknown(self, report: km.RunUnknown) -> None:
+        """The host ordered to kill a run that the keeper does not know. It waits for an end that
+        nobody will report, until a listing shows that there is no such run. The host must request
+        it: only it knows which runs it had accepted by then. One request that is yet to come
+        answers for all such runs."""
+        self._not_alive(self._ids.name(report.run_id))
+        if report.host not in self._comparing:
+            self._comparing[report.host] = None
+            self._report(report.host, m.BackendUp())
 
     def _end(self, report: km.KeeperRunEnded) -> m.RunEnd:
         signal = _signal_name(report.signal) if report.signal else ""

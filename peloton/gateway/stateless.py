@@ -7,8 +7,9 @@ at that moment.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from peloton.actors.job.decide import NOT_TERMINAL
@@ -30,6 +31,7 @@ from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.guard import CallEnded
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.job_secrets import (
     SecretsOfCall,
@@ -44,6 +46,7 @@ from peloton.gateway.opaque_data import opaque_of
 from peloton.gateway.pod_query import query_pods, stream_pods
 from peloton.gateway.requests import request_of
 from peloton.gateway.rollouts import events_of, instances_with_events, rollouts_of, wire_events
+from peloton.gateway.spec_versions import config_at
 from peloton.gateway.stateless_create import ServiceCreation
 from peloton.gateway.stateless_diff import replace_diff
 from peloton.gateway.stateless_patch import patched
@@ -59,6 +62,8 @@ from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
 from peloton.runtime.vocabulary import Message, Refused
 
 UNEXPECTED = "unexpected entity version"
+WRONG = (Code.INVALID_ARGUMENT, Code.UNIMPLEMENTED, Code.NOT_FOUND)
+"""Refusals of what a request says, which depend on no version of the job."""
 NAMED_JOBS_MAX = 1000
 """Jobs of one name in an answer, the newest ones."""
 VERSION_PART_MAX = 2**64
@@ -81,9 +86,10 @@ class StatelessJobs:
             end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
         secrets = SecretsOfCall(self._cluster_client, context)
-        command = replacement(
-            self._cluster_client, sent, view=view, context=context, secrets=secrets
-        )
+        with self._version_first(sent, context):
+            command = replacement(
+                self._cluster_client, sent, view=view, context=context, secrets=secrets
+            )
         answer = self._changed(
             sent,
             context,
@@ -154,7 +160,8 @@ class StatelessJobs:
         spec = sent.restart_spec
         ranges = tuple((getattr(one, "from"), one.to) for one in spec.ranges)
         options = WorkflowOptions(batch=spec.batch_size, in_place=spec.in_place)
-        opaque = opaque_of(sent, context)
+        with self._version_first(sent, context):
+            opaque = opaque_of(sent, context)
         answer = self._changed(
             sent,
             context,
@@ -211,7 +218,8 @@ class StatelessJobs:
         return svc.GetWorkflowEventsResponse(events=events)
 
     def _controlled(self, sent: Any, context: Context, *, order: WorkflowOrders) -> str:
-        opaque = opaque_of(sent, context)
+        with self._version_first(sent, context):
+            opaque = opaque_of(sent, context)
         answer = self._changed(
             sent,
             context,
@@ -233,19 +241,16 @@ class StatelessJobs:
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
         if sent.summary_only:
             return svc.GetJobResponse(summary=stateless_summary(view))
-        known = view.spec.config_version
-        if asked is not None and asked.config != known:
-            text = f"version {asked.config} of the spec is not kept, only {known} is"
-            end(context, Code.NOT_FOUND, text=text)
+        version = view.spec.config_version if asked is None else asked.config
+        config = config_at(self._cluster_client, view, version=version, context=context)
         info = stateless.JobInfo(
-            job_id={"value": client_name(view.summary.job)},
-            spec=job_spec_of(whole_config(self._cluster_client, view, context=context)),
-            status=job_status_of(view) if asked is None else None,
+            job_id={"value": client_name(view.summary.job)}, spec=job_spec_of(config)
         )
-        found = svc.GetJobResponse(job_info=info)
-        if asked is None:
-            found.secrets.extend(secrets_v1(view))
-        if asked is None and view.workflows:
+        if asked is not None:
+            return svc.GetJobResponse(job_info=info)
+        info.status.CopyFrom(job_status_of(view))
+        found = svc.GetJobResponse(job_info=info, secrets=secrets_v1(view))
+        if view.workflows:
             rollouts = rollouts_of(self._cluster_client, view, context=context)
             found.workflow_info.CopyFrom(workflow_info(view, view.workflows[0], rollouts=rollouts))
             current = found.workflow_info.status.instances_current
@@ -292,6 +297,21 @@ class StatelessJobs:
             end(context, Code.NOT_FOUND, text=text)
         ids = [{"value": client_name(line.job)} for line in found.items]
         return svc.GetJobIDFromJobNameResponse(job_id=ids)
+
+    @contextlib.contextmanager
+    def _version_first(self, sent: Any, context: Context) -> Iterator[None]:
+        """Who names another version than the job's hears of that, whatever else is wrong.
+
+        What is right is not compared here: by a repeat that missed its answer the job knows it.
+        """
+        try:
+            yield
+        except CallEnded as error:
+            if error.code in WRONG:
+                view = existing_job(self._cluster_client, sent.job_id.value, context=context)
+                if sent.version.value != str(view.version):
+                    end(context, Code.ABORTED, text=UNEXPECTED)
+            raise
 
     def _changed(
         self,

@@ -269,9 +269,7 @@ class Unavailable(Value, frozen=True, gc=False, array_like=True):
 
 class ShardDamaged(Unavailable, frozen=True, gc=False, array_like=True):
     """An answer: what is journaled cannot be read. A person has to act; do not try again.
-
-    Nothing was done, as with its base class, so whoever only needs to know that may look no closer.
-    """
+    Nothing was done, as with its base class: whoever only needs to know that looks no closer."""
 
 
 class Absent(Value, frozen=True, gc=False, array_like=True):
@@ -327,8 +325,8 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     names the column that takes the values of a message, one for each member. `resolve` completes a
     message from the parent's state: message class → function of (parent's state, message, `spec` of
     the member) → message. `archive` is for facts that move values between a member's columns:
-    function of (state before, read a column) → {column: value}. `upcasters` names columns changed
-    with the kind's schema: column → {older schema: step of one value to the next schema};
+    function of (state before, fact, read: a column) → {column: value}. `upcasters` names columns
+    changed with the kind's schema: column → {older schema: step of one value to the next schema};
     `downcasters` has the ways back: column → {schema: step of one value to the schema before}.
     """
 
@@ -337,7 +335,7 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     parent: Callable[[Key], Key]
     per_member: Mapping[type, str] = {}
     resolve: Mapping[type, Callable[[Any, Any, Any], Message]] = {}
-    archive: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {}
+    archive: Mapping[type, Callable[..., Mapping[str, Any]]] = {}
     upcasters: Mapping[str, Mapping[int, Upcast]] = {}
     downcasters: Mapping[str, Mapping[int, Downcast]] = {}
 
@@ -360,6 +358,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     decide: Mapping[type, Decide]
     absent: Mapping[type, Callable[[Any, At], Decision]]
     pursue: Pursuing
+    at_rest: Pursuing | Rest | None = None  # in place of `pursue`: `core/pursuits.py`
     evolve: Mapping[type, Evolve]
     messages: Mapping[int, type]
     facts: Mapping[int, type]

@@ -129,7 +129,7 @@ def test_a_spec_is_given_back_by_its_version(deployment: Deployment, jobs: Any) 
     assert summed.summary.job_id.value == job and not summed.HasField("job_info")
     asked = {"job_id": {"value": job}}
     assert refused(jobs.GetJob, svc.GetJobRequest(**asked, version={"value": "2-1-1"})) == (
-        CODE.NOT_FOUND, "version 2 of the spec is not kept, only 1 is",
+        CODE.NOT_FOUND, "there is no version 2 of the spec, the newest is 1",
     )  # fmt: skip
     assert refused(jobs.GetJob, svc.GetJobRequest(**asked, version={"value": "1-1"})) == (
         CODE.INVALID_ARGUMENT, "entityVersion has wrong format",
@@ -250,8 +250,8 @@ UNFIT: list[tuple[pod.PodSpec, Any, str]] = [
         (pod_spec(preemption_policy={"kill_on_preempt": True}),
          AT + "preemption_policy.kill_on_preempt: Invalid config for instance 1, "
          "Task preemption policy should be false for stateless job"),
-        (container(readiness_check={}), IN + "readiness_check: a readiness check "
-         "is not supported yet"),
+        (container(readiness_check={"enabled": True}), IN + "readiness_check.type: must be "
+         "COMMAND or HTTP, got UNKNOWN"),
         (container(volume_mounts=[{}]), IN + "volume_mounts: a volume is not supported yet"),
         (container(liveness_check={"success_threshold": 1}), IN + "liveness_check."
          "success_threshold: a number of successes is not supported yet"),

@@ -26,6 +26,8 @@ from peloton.actors.job.facts import (
     OtherNoted,
     SliceConfirmed,
     SpareHeard,
+    SpecConfirmed,
+    SpecGone,
     WaiterNoted,
     WaiterTold,
     WorkflowBegun,
@@ -38,7 +40,7 @@ from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary, texts
 from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_SERVICES
-from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
+from peloton.runtime.vocabulary import OWN_STATE, WAITING, Key, Kind
 
 FINISHED_JOBS_MAX = 10_000
 """Finished jobs a shard keeps in memory and in listings; older ones are found by id."""
@@ -59,7 +61,8 @@ def _ended(job: Job, index: object) -> bool:
     # A service that was stopped is to be started again some day, and no policy deletes it.
     spec, ended = job.spec, job.state in TERMINAL_JOB_STATES
     ended = ended and spec is not None and not spec.is_service
-    return ended and confirmed and not job.waits.keeps
+    owes = job.versions.keeping or job.versions.leaving
+    return ended and confirmed and not (job.waits.keeps or owes)
 
 
 KIND = Kind(
@@ -69,6 +72,7 @@ KIND = Kind(
     decide=DECIDE,
     absent=ABSENT,
     pursue=pursue,
+    at_rest=WAITING,
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,
@@ -133,6 +137,8 @@ KIND = Kind(
                 OpaqueChanged,
                 BudgetShared,
                 SpareHeard,
+                SpecConfirmed,
+                SpecGone,
             ),
             LEVEL_SERVICES,
         ),

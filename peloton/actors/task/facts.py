@@ -18,6 +18,7 @@ class TaskCreated(Fact, frozen=True, gc=False, array_like=True):
     spec: int
     lot: Key
     past: int = 0
+    config_version: int = 0
 
 
 class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):
@@ -180,10 +181,12 @@ class TaskRenewed(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HealthTold(Fact, frozen=True, gc=False, array_like=True):
-    """The health of the present run has changed; `text` is what its last check found."""
+    """The health or the readiness of the present run has changed; `text` is what the check found
+    that failed, of its health if both did."""
 
     health: TaskHealth
     text: str = ""
+    ready: TaskHealth = TaskHealth.DISABLED
 
 
 FACTS: dict[int, type] = {

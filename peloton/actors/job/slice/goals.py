@@ -176,7 +176,7 @@ def begin(slice_: Slice, at: At) -> Decision | None:
         return None
     waiting = slice_.waiting | slice_.held
     if slice_.rollout is not None:
-        waiting = waiting - slice_.rollout.added  # these begin with their leave
+        waiting = waiting - slice_.rollout.unadded  # these begin with their leave
     active = active_of(slice_, at.index)
     grant = slice_.grant if slice_.grant is not None else slice_.count
     throttled = slice_.begins is not None
@@ -197,15 +197,14 @@ def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[
     if not some:
         return []
     crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
-    return [
-        Send(
-            crowd,
-            SetTaskGoal(version, goal, row.policy, spec, row.lot, past=slice_.past),
-            group & some,
-        )
-        for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True))
-        if group & some
-    ]
+    sends = []
+    for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True)):
+        if group & some:
+            numbered = row.config_version if row.run.asks else 0  # else it is the row's for good
+            first = version, goal, row.policy, spec, row.lot
+            task = SetTaskGoal(*first, past=slice_.past, config_version=numbered)
+            sends.append(Send(crowd, task, group & some))
+    return sends
 
 
 def restart(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:
