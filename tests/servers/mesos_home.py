@@ -1,8 +1,9 @@
-"""Where Mesos is on this machine: `MESOS_HOME`, else on `PATH`, else an archive beside the checkout.
+"""Where Mesos is here: `MESOS_HOME`, else on `PATH`, else an archive beside the checkout.
 
 An archive is unpacked once into the user's cache folder, where it appears with one rename. What is
 found is run once: a build for another system is as good as none. It must not fetch anything, and
-where it finds nothing it says where it has looked. Tests skip then, unless PELOTON_NEED_MESOS is set.
+where it finds nothing it says where it has looked. Tests skip then, unless PELOTON_NEED_MESOS is
+set.
 """
 
 from __future__ import annotations
