@@ -1,4 +1,4 @@
-"""A scheduler of pymesos in a process of its own, told what to do by lines and telling what it sees.
+"""A scheduler of pymesos in a process of its own, which does and tells one thing a line.
 
 pymesos takes over SIGINT when it is imported, and interrupts the main thread when its own thread
 fails: a test must not have it in its process. Run as a module it reads `[method, arguments]` in
@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 class Client:
     """A driver of pymesos for one master, which acknowledges nothing by itself."""
 
-    def __init__(self, address: str, framework: dict[str, Any]) -> None:
+    def __init__(self, address: str, framework: dict[str, Any], *, failover: bool = True) -> None:
         words = [sys.executable, "-m", "tests.servers.pymesos_client", address]
         self.process = subprocess.Popen(
-            [*words, json.dumps(framework)], cwd=ROOT, text=True,
+            [*words, json.dumps(framework), json.dumps(failover)], cwd=ROOT, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         self._seen: queue.Queue[tuple[str, Any] | None] = queue.Queue()
@@ -70,7 +70,7 @@ class Client:
         self.process.communicate()
 
 
-def _main(address: str, framework: dict[str, Any]) -> None:
+def _main(address: str, framework: dict[str, Any], *, failover: bool) -> None:
     from pymesos import MesosSchedulerDriver, Scheduler
 
     lock = threading.Lock()
@@ -108,7 +108,7 @@ def _main(address: str, framework: dict[str, Any]) -> None:
             tell("heartbeat")
 
     driver = MesosSchedulerDriver(
-        Teller(), framework, address, implicit_acknowledgements=False, failover=True
+        Teller(), framework, address, implicit_acknowledgements=False, failover=failover
     )
     driver.start()
     for line in sys.stdin:
@@ -122,4 +122,4 @@ def _main(address: str, framework: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], json.loads(sys.argv[2]))
+    _main(sys.argv[1], json.loads(sys.argv[2]), failover=json.loads(sys.argv[3]))
