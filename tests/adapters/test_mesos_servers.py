@@ -112,7 +112,8 @@ def test_a_standby_takes_over(tmp_path: Path) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", standby.port)
         connection.request("POST", PATH, body="{}", headers={"Content-Type": "application/json"})
         answer = connection.getresponse()
-        assert (answer.status, answer.getheader("Location")) == (307, f"//{first.address}{PATH}")
+        location = f"//{first.address}/master{PATH}"
+        assert (answer.status, answer.getheader("Location")) == (307, location)
         connection.close()
         first.kill()
         until(lambda: cluster.leader() is not first or None, "no other leads")

@@ -117,7 +117,7 @@ def test_what_was_recorded_is_sent_again() -> None:
 
 def test_no_leader_and_another_leader(master: ScriptedMaster) -> None:
     call = {"type": "SUBSCRIBE", "subscribe": {"framework_info": framework()}}
-    location = f"//127.0.0.1:1{PATH}"
+    location = f"//127.0.0.1:1/master{PATH}"
     master.reply("SUBSCRIBE", Reply(503, "No leader elected"), Reply(307, location=location))
     assert post(master.port, call).code == 503
     answer = post(master.port, call)
@@ -247,7 +247,7 @@ def test_pymesos_runs_a_task_to_its_end(client: Client) -> None:
 
 def test_pymesos_follows_a_redirect_and_subscribes_again(master: ScriptedMaster) -> None:
     with ScriptedMaster() as other:
-        master.reply("SUBSCRIBE", Reply(307, location=f"//{other.address}{PATH}"))
+        master.reply("SUBSCRIBE", Reply(307, location=f"//{other.address}/master{PATH}"))
         client = Client(master.address, framework())
         client.next("registered")
         before = other.wait_subscribed()

@@ -80,6 +80,11 @@ class Master(MesosServer):
         self.zookeeper = zookeeper
         self.quorum = quorum
 
+    def answers(self) -> bool:
+        """Not before its registry takes part in votes: the others may be killed then."""
+        told = ask(self.port, "/metrics/snapshot") or {}
+        return bool(told.get("registrar/log/recovered"))
+
     def command(self) -> list[str]:
         words = [str(mesos_home.home() / "sbin/mesos-master"), *COMMON, *MASTER]
         words += [f"--port={self.port}", f"--work_dir={self.folder / 'work'}"]

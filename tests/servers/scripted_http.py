@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Protocol
 
 PATH = "/api/v1/scheduler"
+PATHS = (PATH, f"/master{PATH}")
+"""A master that does not lead redirects to the second."""
 VERSION = "1.12.0"
 Event = dict[str, Any]
 
@@ -87,11 +89,11 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
                 self._answer(Reply(200, json.dumps({"version": VERSION})))
             else:
                 text = "405 Method Not Allowed. Expecting one of { 'POST' }, but received 'GET'."
-                self._answer(Reply(405, text) if self.path == PATH else Reply(404))
+                self._answer(Reply(405, text) if self.path in PATHS else Reply(404))
 
         def do_POST(self) -> None:  # noqa: N802
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if self.path != PATH:
+            if self.path not in PATHS:
                 self._answer(Reply(404))
                 return
             headers = {name.lower(): value for name, value in self.headers.items()}
