@@ -15,7 +15,7 @@ from tests.servers.v1_client import Answer, Stream, post
 Json = dict[str, Any]
 CPUS = 8.0
 DRAWN = ("framework_id", "agent_id", "container_id", "id", "offer_id")
-NUMBERS = ("timestamp", "uuid", "executor_pid", "port", "pid", "ip")
+NUMBERS = ("timestamp", "nanoseconds", "uuid", "executor_pid", "port", "pid", "ip")
 
 
 def framework(*capabilities: str) -> Json:
@@ -206,6 +206,28 @@ def transcript(port: int, info: Json) -> list[Json]:
     finally:
         run.close()
     return run.notes
+
+
+def loss(port: int, info: Json, lose: Callable[[], None]) -> list[Json]:
+    """What is said of an agent that is lost with a task and an offer; the order is left open."""
+    run = Run(port, info)
+    run.subscribe()
+    try:
+        run.next("OFFERS")
+        run.agent_id = run.offers[0]["agent_id"]
+        run.launch("lost", "sleep 1000")
+        run.updates("lost", 2)
+        if not run.offers:
+            run.next("OFFERS")
+        lose()
+        found = {}
+        while "FAILURE" not in found or "UPDATE" not in found:
+            event = run.streams[-1].next()
+            found[event["type"]] = plain(event)
+        run.call("TEARDOWN")
+        return [found[name] for name in ("RESCIND", "UPDATE", "FAILURE")]
+    finally:
+        run.close()
 
 
 ENDS = ("failed over", "torn down", "removed")

@@ -6,10 +6,12 @@ Must not ask the scripted master for its faults: those a real one does not have 
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,33 +25,50 @@ RECORD = bool(os.environ.get("PELOTON_RECORD_GOLDEN"))
 KINDS = {"plain": (), "partition_aware": ("PARTITION_AWARE",)}
 
 
+class Rig(NamedTuple):
+    """Where the master is, and how its agent is lost."""
+
+    port: int
+    lose: Callable[[], None]
+
+
 @pytest.fixture(params=["real", "scripted"], scope="module")
 def master(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[int]:
-    """The port of a master with one agent."""
+) -> Iterator[Rig]:
+    """A master with one agent."""
     if request.param == "real":
         needed_home()
         cluster = Mesos.start(tmp_path_factory.mktemp("mesos"))
-        yield cluster.leader().port
+        yield Rig(cluster.leader().port, cluster.agents[0].kill)
         cluster.stop()
     else:
         with ScriptedMaster() as scripted:
-            yield scripted.port
+            lose = functools.partial(scripted.happen, lambda agents: agents.lose_agent("h1"))
+            yield Rig(scripted.port, lose)
 
 
-def test_it_refuses_what_a_master_refuses(master: int, request: pytest.FixtureRequest) -> None:
-    found = mesos_calls.refusals(master)
-    file = DATA / "refusals.json"
-    if RECORD and "real" in request.node.name:
-        file.write_text(json.dumps(found, indent=1) + "\n")
-    assert found == json.loads(file.read_text())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_says_what_a_master_says(master: int, kind: str, request: pytest.FixtureRequest) -> None:
-    said = mesos_calls.lines(mesos_calls.transcript(master, mesos_calls.framework(*KINDS[kind])))
-    file = DATA / f"transcript_{kind}.jsonl"
+def compare(said: str, name: str, request: pytest.FixtureRequest) -> None:
+    """Hold it against what a real master said, or record that."""
+    file = DATA / name
     if RECORD and "real" in request.node.name:
         file.write_text(said)
     assert said.splitlines() == file.read_text().splitlines()
+
+
+def test_it_refuses_what_a_master_refuses(master: Rig, request: pytest.FixtureRequest) -> None:
+    found = mesos_calls.refusals(master.port)
+    compare(json.dumps(found, indent=1) + "\n", "refusals.json", request)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_says_what_a_master_says(master: Rig, kind: str, request: pytest.FixtureRequest) -> None:
+    info = mesos_calls.framework(*KINDS[kind])
+    said = mesos_calls.lines(mesos_calls.transcript(master.port, info))
+    compare(said, f"transcript_{kind}.jsonl", request)
+
+
+def test_it_tells_that_an_agent_is_lost(master: Rig, request: pytest.FixtureRequest) -> None:
+    """The last test: the agent does not come back."""
+    said = mesos_calls.loss(master.port, mesos_calls.framework("PARTITION_AWARE"), master.lose)
+    compare(mesos_calls.lines(said), "loss.jsonl", request)

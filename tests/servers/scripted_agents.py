@@ -263,12 +263,13 @@ class FakeAgents:
         state = "TASK_UNREACHABLE" if self.partition_aware else "TASK_LOST"
         for task in [task for task in self.tasks.values() if task.agent is agent]:
             del self.tasks[task.id]
-            text = f"Agent {hostname} is unreachable: health check timed out"
-            events.append(
-                self._of_master(
-                    task.id, state, text, reason="REASON_AGENT_REMOVED", agent_id=agent.id
-                )
-            )
+            update = self._of_master(
+                task.id, state, "health check timed out",
+                reason="REASON_AGENT_REMOVED", agent_id=agent.id,
+            )  # fmt: skip
+            now_ns = time.time_ns()
+            update["update"]["status"]["unreachable_time"] = {"nanoseconds": now_ns}
+            events.append(update)
         return [*events, {"type": "FAILURE", "failure": {"agent_id": {"value": agent.id}}}]
 
     def _of_master(
