@@ -8,8 +8,6 @@ from __future__ import annotations
 import ast
 import configparser
 import re
-import shutil
-import subprocess
 from distutils.core import run_setup
 from pathlib import Path
 
@@ -74,37 +72,6 @@ def test_no_text_leads_to_the_package_of_that_name_on_pypi(root: Path) -> None:
 
 def test_the_extra_is_installed_from_the_checkout() -> None:
     assert "-e '.[fleet]'" in peloton.INSTALL_FLEET
-
-
-def digest(root: Path, checkout: Path) -> str:
-    """What script/setup makes of a checkout, to know whether an install is needed."""
-    text = (root / "script" / "setup").read_text()
-    function = re.search(r"^digest\(\) \{.*?^\}", text, re.MULTILINE | re.DOTALL)
-    assert function is not None
-    words = f"root=here\n{function[0]}\ndigest"
-    done = subprocess.run(["bash", "-c", words], cwd=checkout, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    return done.stdout
-
-
-def test_an_install_is_repeated_when_what_it_installs_has_changed(
-    root: Path, tmp_path: Path
-) -> None:
-    for name in ("pyproject.toml", "setup.cfg", "setup.py", "script/protos"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(root / name, tmp_path / name)
-    for name in ("proto", "compat"):
-        leave = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
-        shutil.copytree(root / name, tmp_path / name, ignore=leave)
-    before = digest(root, tmp_path)
-    inner = tmp_path / "compat" / "http-parser"
-    for left in ("build/lib/x.py", "http_parser.egg-info/PKG-INFO", "http_parser/__pycache__/x"):
-        (inner / left).parent.mkdir(parents=True)
-        (inner / left).write_text("left by an install")
-    assert digest(root, tmp_path) == before
-    with (inner / "http_parser" / "http.py").open("a") as file:
-        file.write("# changed")
-    assert digest(root, tmp_path) != before
 
 
 def test_modules_that_need_the_checkout_are_not_in_a_wheel(root: Path) -> None:

@@ -100,7 +100,9 @@ def _unpack(archive: Path, folder: Path) -> None:
     part = Path(tempfile.mkdtemp(prefix="mesos-part-", dir=folder.parent))
     try:
         with tarfile.open(archive) as opened:
-            opened.extractall(part, filter="data")
+            # The first releases of 3.11 have no filters.
+            safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            opened.extractall(part, **safe)
         # All of it lies in one folder, whose name says the version.
         (inner,) = part.iterdir()
         os.replace(inner, folder)
