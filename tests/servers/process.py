@@ -52,6 +52,10 @@ class Server:
         """Whether it is ready for clients."""
         raise NotImplementedError
 
+    def environment(self) -> dict[str, str] | None:
+        """What it finds in its environment; nothing: what we have in ours."""
+        return None
+
     # ---- its life ----
 
     def launch(self, *, outlive: bool = False) -> None:
@@ -62,6 +66,7 @@ class Server:
             self.process = subprocess.Popen(
                 [*_wrapped(outlive=outlive), *self.command()],
                 cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=self.environment(),
                 # An interrupt at the terminal is the tests' affair; they still need the server.
                 start_new_session=True,
             )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What pymesos needs of the distribution http-parser, in Python alone."""

@@ -1,0 +1,291 @@
+"""A master of Mesos that does as it is told, and so what a real one does once in a year.
+
+It speaks the scheduler API, version 1, in JSON, for one framework: the stream of events, calls with
+their refusals, and 2,000 agents if they are wanted. On demand it sends nonsense, cuts the stream in
+a record, is no leader, never answers, and loses, doubles, reverses or delays updates; or it sends
+what a real master once sent. Every call is kept in `calls`. It must not be kinder than a real
+master: one table of calls is run against both (tests/contracts/test_mesos_master.py).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tests.servers.mesos_rules import RefusedCall, read_call
+from tests.servers.scripted_agents import Event, FakeAgents
+from tests.servers.scripted_http import VERSION, Reply, ScriptedServer, Subscriber, record
+
+HEARTBEAT_S = 15.0
+WAIT_S = 60.0
+REMOVED = {"type": "ERROR", "error": {"message": "Framework has been removed"}}
+FAILED_OVER = {"type": "ERROR", "error": {"message": "Framework failed over"}}
+
+
+class Got(NamedTuple):
+    """A request that came, and what it was answered; 0: nothing."""
+
+    call: dict[str, Any]
+    headers: dict[str, str]
+    code: int
+    body: str = ""
+
+    @property
+    def type(self) -> str:
+        return str(self.call.get("type", ""))
+
+
+class ScriptedMaster:
+    """A server on a port of its own; `with` it, or `stop` it."""
+
+    def __init__(
+        self, *, agents: int = 1, recorded: Sequence[Event] = (), heartbeat_s: float = HEARTBEAT_S
+    ) -> None:
+        self.agents = FakeAgents(agents)
+        self.recorded = recorded
+        self.heartbeat_s = heartbeat_s
+        self.calls: list[Got] = []
+        self.subscriber: Subscriber | None = None
+        self.framework_id: str | None = None
+        self.removed: set[str] = set()
+        self._changed = threading.Condition(threading.RLock())
+        self._replies: dict[str, list[Reply]] = {}
+        self._ignored: set[str] = set()
+        self._frameworks = 0
+        self._copies = 1
+        self._held: list[Event] | None = None
+        self._stopping = threading.Event()
+        self._server = ScriptedServer(self)
+        self.port = int(self._server.server_address[1])
+        self.address = f"127.0.0.1:{self.port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def __enter__(self) -> ScriptedMaster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all streams, answer nobody any more."""
+        self._stopping.set()
+        self.drop_stream()
+        self._server.shutdown()
+        self._server.server_close()
+
+    # ---- what a test asks for ----
+
+    def wait_calls(self, type_: str, count: int = 1) -> list[Got]:
+        """The calls of one type, once so many have come."""
+
+        def found() -> list[Got]:
+            return [got for got in self.calls if got.type == type_]
+
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(found()) >= count, WAIT_S), self.calls
+            return found()
+
+    def wait_subscribed(self, *, but: Subscriber | None = None) -> Subscriber:
+        """The stream that is open now, or another one than this."""
+        with self._changed:
+            there = self._changed.wait_for(lambda: self.subscriber not in (None, but), WAIT_S)
+            assert there and self.subscriber is not None, "nobody has subscribed"
+            return self.subscriber
+
+    def reply(self, type_: str, *replies: Reply) -> None:
+        """Answer the next calls of a type so, one each; each is done as little as it is said."""
+        with self._changed:
+            self._replies.setdefault(type_, []).extend(replies)
+
+    def ignore(self, *types: str) -> None:
+        """Answer these as accepted, and do nothing; none: do everything again."""
+        self._ignored = {*types}
+
+    def send(self, *events: Event) -> None:
+        """Events on the open stream, past all that is held or doubled."""
+        subscriber = self.wait_subscribed()
+        for event in events:
+            subscriber.send(event)
+
+    def send_record(self, data: bytes) -> None:
+        """One record, whatever is in it."""
+        self.wait_subscribed().parts.put(record(data))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Bytes of the stream that need not be a record, in a chunk of their own."""
+        self.wait_subscribed().parts.put(data)
+
+    def cut_in_record(self, event: Event) -> None:
+        """Send half of an event, and hang up."""
+        with self._changed:
+            subscriber = self.wait_subscribed()
+            whole = record(json.dumps(event).encode())
+            subscriber.cut = True
+            subscriber.parts.put(whole[: len(whole) // 2])
+            subscriber.end()
+
+    def drop_stream(self) -> None:
+        """Hang up between two records, as a master that is killed."""
+        with self._changed:
+            if self.subscriber is not None:
+                self.subscriber.cut = True
+                self.subscriber.end()
+
+    def double_updates(self, copies: int = 2) -> None:
+        """Send each update so often from now on."""
+        self._copies = copies
+
+    def hold_updates(self) -> None:
+        """Keep updates back from now on."""
+        with self._changed:
+            self._held = [] if self._held is None else self._held
+
+    def release_updates(self, *, reverse: bool = False) -> list[Event]:
+        """Send what was held, the newest first if so wished, and hold no more."""
+        with self._changed:
+            held, self._held = self._held or [], None
+            held = held[::-1] if reverse else held
+            self._publish(held)
+            return held
+
+    def happen(self, make: Callable[[FakeAgents], Iterable[Event]]) -> None:
+        """Let something happen to agents or tasks: `lambda a: a.exits("t-1", 0)`."""
+        with self._changed:
+            self._publish(make(self.agents))
+
+    # ---- how it works ----
+
+    def _publish(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if event["type"] == "UPDATE" and self._held is not None:
+                self._held.append(event)
+                continue
+            copies = self._copies if event["type"] == "UPDATE" else 1
+            for _ in range(copies if self.subscriber is not None else 0):
+                self.subscriber.send(event)
+
+    def take(self, body: bytes, headers: dict[str, str]) -> Reply | Subscriber:
+        """What a request is answered; for a subscription, its stream."""
+        with self._changed:
+            try:
+                call = read_call(body, headers)
+            except RefusedCall as refused:
+                return self._noted(_maybe_json(body), headers, Reply(refused.code, refused.body))
+            told = self._replies.get(call["type"], [])
+            if told:
+                return self._noted(call, headers, told.pop(0))
+            if call["type"] == "SUBSCRIBE":
+                self._noted(call, headers, Reply(200))
+                return self._subscribe(call)
+            reply = self._refusal(call, headers) or Reply(202)
+            self._noted(call, headers, reply)
+            if reply.code == 202 and call["type"] not in self._ignored and not self.recorded:
+                self._do(call)
+            return reply
+
+    def _noted(self, call: dict[str, Any], headers: dict[str, str], reply: Reply) -> Reply:
+        self.calls.append(Got(call, headers, reply.code, reply.body))
+        self._changed.notify_all()
+        return reply
+
+    def _refusal(self, call: Mapping[str, Any], headers: Mapping[str, str]) -> Reply | None:
+        name = call["framework_id"]["value"]
+        if name != self.framework_id or name in self.removed:
+            return Reply(400, "Framework cannot be found")
+        if self.subscriber is None:
+            return Reply(403, "Framework is not subscribed")
+        stream_id = headers.get("mesos-stream-id")
+        if stream_id is None:
+            text = "All non-subscribe calls should include the 'Mesos-Stream-Id' header"
+            return Reply(400, text)
+        if stream_id != self.subscriber.stream_id:
+            return Reply(
+                400,
+                f"The stream ID '{stream_id}' included in this request didn't match the stream ID "
+                f"currently associated with framework ID {name}",
+            )
+        return None
+
+    def _subscribe(self, call: Mapping[str, Any]) -> Subscriber:
+        new = Subscriber()
+        name = call.get("framework_id", {}).get("value")
+        if name in self.removed:
+            new.send(REMOVED)
+            new.end()
+            return new
+        if self.subscriber is not None:
+            self.subscriber.send(FAILED_OVER)
+            self.subscriber.end()
+        self.subscriber = new
+        if self.recorded:
+            subscribed = next(e for e in self.recorded if e["type"] == "SUBSCRIBED")
+            self.framework_id = subscribed["subscribed"]["framework_id"]["value"]
+            for event in self.recorded:
+                new.send(event)
+        else:
+            self._frameworks += 0 if name else 1
+            self.framework_id = name or f"{self.agents.master_id}-{self._frameworks - 1:04}"
+            if self.agents.framework.get("id") != {"value": self.framework_id}:
+                self.agents.tasks.clear()
+            info = call["subscribe"]["framework_info"] | {"id": {"value": self.framework_id}}
+            self.agents.framework = info
+            self.agents.take_back_offers()
+            new.send(self._subscribed())
+            self._publish([*self.agents.unacknowledged(), *self.agents.offer()])
+        self._changed.notify_all()
+        return new
+
+    def _subscribed(self) -> Event:
+        where = {"hostname": "127.0.0.1", "ip": "127.0.0.1", "port": self.port}
+        return {
+            "type": "SUBSCRIBED",
+            "subscribed": {
+                "framework_id": {"value": self.framework_id},
+                "heartbeat_interval_seconds": self.heartbeat_s,
+                "master_info": {
+                    "id": self.agents.master_id,
+                    "ip": 16777343,
+                    "port": self.port,
+                    "pid": f"master@{self.address}",
+                    "hostname": "127.0.0.1",
+                    "version": VERSION,
+                    "address": where,
+                    "capabilities": [
+                        {"type": name} for name in ("AGENT_UPDATE", "AGENT_DRAINING", "QUOTA_V2")
+                    ],
+                },
+            },
+        }
+
+    def _do(self, call: Mapping[str, Any]) -> None:
+        if call["type"] != "TEARDOWN":
+            self._publish(self.agents.handle(call))
+            return
+        self.removed.add(call["framework_id"]["value"])
+        self.agents.tasks.clear()
+        if self.subscriber is not None:
+            self.subscriber.end()
+
+    def closed(self, subscriber: Subscriber) -> None:
+        """A stream has ended, at whichever end."""
+        with self._changed:
+            if self.subscriber is subscriber:
+                self.subscriber = None
+                self.agents.take_back_offers()
+                if not float(self.agents.framework.get("failover_timeout", 0)):
+                    self.removed.add(str(self.framework_id))
+            self._changed.notify_all()
+
+    def wait_stop(self) -> None:
+        """For those who are never answered."""
+        self._stopping.wait()
+
+
+def _maybe_json(body: bytes) -> dict[str, Any]:
+    try:
+        call = json.loads(body)
+    except ValueError:
+        return {}
+    return call if isinstance(call, dict) else {}
