@@ -12,6 +12,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
+from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, RunOutcome
 
 _EXITED = re.compile(r"exited with status (\d+)")
@@ -42,6 +43,9 @@ _ENDS = {
     "TASK_ERROR": End.FAILED,
     "TASK_KILLED": End.KILLED,
 }
+_LOST = frozenset(
+    ("TASK_LOST", "TASK_DROPPED", "TASK_GONE", "TASK_GONE_BY_OPERATOR", "TASK_UNKNOWN")
+)
 
 
 def phase_of(status: Mapping[str, Any]) -> Phase:
@@ -53,9 +57,18 @@ def phase_of(status: Mapping[str, Any]) -> Phase:
     return Phase.ENDED if known else Phase.UNKNOWN
 
 
-_LOST = frozenset(
-    ("TASK_LOST", "TASK_DROPPED", "TASK_GONE", "TASK_GONE_BY_OPERATOR", "TASK_UNKNOWN")
-)
+def is_hearsay(status: Mapping[str, Any]) -> bool:
+    """Whether the master tells the end of a run whose own update, which says more, is yet to come.
+
+    It is: the master forgets a task once that is acknowledged.
+    """
+    asked = status.get("reason") == "REASON_RECONCILIATION"
+    return asked and status.get("state", "") in _ENDS and not status.get("uuid")
+
+
+def health_of(status: Mapping[str, Any]) -> bool | None:
+    """Whether a run is well that is checked; None where an update does not say it."""
+    return None if phase_of(status) is not Phase.RUNNING else status.get("healthy")
 
 
 def outcome_of(status: Mapping[str, Any]) -> RunOutcome:
@@ -68,15 +81,13 @@ def outcome_of(status: Mapping[str, Any]) -> RunOutcome:
     if end is End.SUCCEEDED:
         return RunOutcome(end, 0, message=message)
     exited, killed = _EXITED.search(message), _SIGNALLED.search(message)
-    name = killed[1] if killed else ""
-    return RunOutcome(
-        end,
-        int(exited[1]) if exited else None,
-        _SIGNALS.get(name, name),
-        reason or ("exited" if exited else "killed" if end is End.KILLED else "failed"),
-        message,
-        system=state == "TASK_ERROR" or status.get("source") == "SOURCE_MASTER",
-    )
+    code, name = int(exited[1]) if exited else None, killed[1] if killed else ""
+    signal_name = _SIGNALS.get(name, name)
+    if status.get("healthy") is False and status.get("source") == "SOURCE_EXECUTOR":
+        # Only its executor says so, and only of what it has killed for its check.
+        return RunOutcome(End.FAILED, code, signal_name, UNHEALTHY, message)
+    short = reason or ("exited" if exited else "killed" if end is End.KILLED else "failed")
+    return RunOutcome(end, code, signal_name, short, message)
 
 
 def is_repeat_of_a_launch(status: Mapping[str, Any]) -> bool:

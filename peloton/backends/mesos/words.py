@@ -108,16 +108,16 @@ class Bundle:
         return _owner(self._entries[place], allocated=False) != "*"
 
     def _take_ports(self, ports: Sequence[int]) -> list[dict[str, Any]]:
-        places: dict[int, list[int]] = {}
+        left, places = [*self._ports], dict[int, list[int]]()
         for port in ports:
-            place = next((k for k, some in enumerate(self._ports) if _has(some, port)), None)
+            place = next((k for k, some in enumerate(left) if _has(some, port)), None)
             if place is None:
                 raise NotOffered(f"port {port} is missing in the offers")
+            left[place] = _without(left[place], port)
             places.setdefault(place, []).append(port)
+        self._ports = left
         found = []
         for place, some in places.items():
-            for port in some:
-                self._ports[place] = _without(self._ports[place], port)
             listed = [{"begin": port, "end": port} for port in sorted(some)]
             found.append({**self._entries[place], "ranges": {"range": listed}})
         return found
