@@ -27,6 +27,8 @@ BACKOFF_S, BACKOFF_MAX_S = 0.1, 15.0
 """Between two attempts to subscribe: the first pause, and the longest."""
 AGENTS_AGAIN_S = 10.0
 """How often the master is asked for its agents, beside what it tells by itself."""
+STRANGERS_AGAIN_S = 1.0
+"""Between two questions for agents because something is said of one that we do not know."""
 SILENT_BEATS = 3
 """Heartbeats that may be missing until the stream counts as dead."""
 CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
@@ -79,7 +81,12 @@ class MesosBackend:
         self.key = key("backend", framework.cluster)
         self._framework, self._clock = framework, clock
         self._lock = threading.Lock()
-        self._talk = Conversation(framework.cluster, role=framework.role, backend=self.key)
+        self._talk = Conversation(
+            framework.cluster,
+            role=framework.role,
+            backend=self.key,
+            first_number=int(time.time() * 1000),
+        )
         self._todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tell: Tell = lambda reports: None
         self._trouble: ReportProblem = lambda component, problem: None
@@ -89,6 +96,8 @@ class MesosBackend:
         )
         self._silent_s = 60.0
         self._last_event = 0.0
+        self._looked_at = -STRANGERS_AGAIN_S
+        self._sleeps_until = 0.0
         self._removed = False
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
@@ -187,7 +196,9 @@ class MesosBackend:
         agents_at = self._clock() + AGENTS_AGAIN_S
         while not self._closing.is_set():
             with self._lock:
-                wake_at = min(self._talk.wake_at or agents_at, agents_at)
+                found = self._talk.wake_at
+                wake_at = agents_at if found is None else min(found, agents_at)
+                self._sleeps_until = wake_at
             try:
                 todo = self._todo.get(timeout=max(wake_at - self._clock(), 0.001))
             except queue.Empty:
@@ -226,13 +237,15 @@ class MesosBackend:
         if kind == "SUBSCRIBED":
             beat = event["subscribed"].get("heartbeat_interval_seconds", 15.0)
             self._silent_s = SILENT_BEATS * beat + 5.0
+        listed = None
         if kind in ("SUBSCRIBED", "FAILURE") or self._names_strangers(event):
-            self._look(driver)
+            listed = self._agents(driver)
         with self._lock:
             if kind == "SUBSCRIBED":
                 self._talk.subscribed(now)
-            else:
-                self._talk.heard(event, now)
+            if listed is not None:
+                self._talk.told_agents(listed, now)
+            self._talk.heard(event, now)
             reports = self._taken()
         self._tell(reports)
         if kind == "SUBSCRIBED":
@@ -243,21 +256,30 @@ class MesosBackend:
         found = [offer["agent_id"] for offer in event.get("offers", {}).get("offers", ())]
         if event.get("type") == "UPDATE":
             found.append(event["update"]["status"].get("agent_id", {"value": ""}))
+        if self._clock() < self._looked_at + STRANGERS_AGAIN_S:
+            return False
         with self._lock:
             return any(self._talk.agents.of(one["value"]) is None for one in found if one["value"])
 
     def _look(self, driver: Driver) -> None:
-        """Ask the master for its agents."""
-        answer = driver.ask({"type": "GET_AGENTS"})
-        listed = answer.get("get_agents", {}).get("agents", [])
+        """Ask the master for its agents, and tell of them."""
+        listed = self._agents(driver)
         with self._lock:
             self._talk.told_agents(listed, self._clock())
             reports = self._taken()
         self._tell(reports)
 
+    def _agents(self, driver: Driver) -> list[Any]:
+        self._looked_at = self._clock()
+        answer = driver.ask({"type": "GET_AGENTS"})
+        return answer.get("get_agents", {}).get("agents", [])
+
     def _taken(self) -> list[Envelope]:
-        """Reports to carry away; calls go to the thread that sends. Under the lock."""
+        """Reports to carry away; calls go to the thread that sends, which is also woken where it
+        would sleep beyond what is due next. Under the lock."""
         calls, reports = self._talk.take()
-        if calls:
+        wake_at = self._talk.wake_at
+        if calls or (wake_at is not None and wake_at < self._sleeps_until):
+            self._sleeps_until = 0.0
             self._todo.put(calls)
         return reports

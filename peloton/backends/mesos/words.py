@@ -49,6 +49,12 @@ def of_others(entries: Iterable[Json], role: str) -> list[Json]:
     return [entry for entry in entries if _owner(entry) not in ("*", role)]
 
 
+def reserved_by(entry: Json) -> str:
+    """The role that has reserved an entry; "*" if none has."""
+    reservations = entry.get("reservations") or ()
+    return str(reservations[-1].get("role", "*") if reservations else entry.get("role", "*"))
+
+
 def ranges(entries: Iterable[Json]) -> list[tuple[int, int]]:
     """The ports of these entries: first, and one past the last, in order, none twice."""
     found: list[tuple[int, int]] = []
@@ -105,7 +111,7 @@ class Bundle:
         return found
 
     def _reserved(self, place: int) -> bool:
-        return _owner(self._entries[place], allocated=False) != "*"
+        return reserved_by(self._entries[place]) != "*"
 
     def _take_ports(self, ports: Sequence[int]) -> list[dict[str, Any]]:
         left, places = [*self._ports], dict[int, list[int]]()
@@ -146,13 +152,9 @@ def _scalar(entry: Json, thousandths: int) -> dict[str, Any]:
     return {**entry, "scalar": {"value": thousandths / 1000}}
 
 
-def _owner(entry: Json, *, allocated: bool = True) -> str:
-    """The role that has an entry, or has reserved it."""
-    reservations = entry.get("reservations") or ()
-    if reservations:
-        return str(reservations[-1].get("role", "*"))
-    if entry.get("role", "*") != "*":
-        return str(entry["role"])
-    if allocated:
-        return str((entry.get("allocation_info") or {}).get("role", "*"))
-    return "*"
+def _owner(entry: Json) -> str:
+    """The role that has reserved an entry, or else has it."""
+    reserved = reserved_by(entry)
+    if reserved != "*":
+        return reserved
+    return str((entry.get("allocation_info") or {}).get("role", "*"))

@@ -18,9 +18,9 @@ RUN = f"{JOB}-7-2"
 NEED = Resources(UNIT // 2, 32 * UNIT)
 
 
-def made(ports: tuple[int, ...] = (), **spec: Any) -> dict[str, Any]:
+def made(numbers: tuple[int, ...] = (), **spec: Any) -> dict[str, Any]:
     """The task of a run with this spec, on an offer of the usual."""
-    start = StartRun(RUN, RunSpec(NEED, **{"value": "sleep 1", **spec}), ports)
+    start = StartRun(RUN, RunSpec(NEED, **{"value": "sleep 1", **spec}), numbers)
     return task_info(start, agent="S0", bundle=Bundle(offer("O", "S0")["resources"]))
 
 
