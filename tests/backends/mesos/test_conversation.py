@@ -77,7 +77,7 @@ def test_a_change_of_capacity_is_announced_until_it_is_heard() -> None:
 def test_a_ping_is_answered_and_so_is_the_removal_of_volumes() -> None:
     talk = Talk.begun()
     volumes = ("v1",)
-    talk.order(m.PingBackend(HOST), RemoveVolumes(HOST, volumes))
+    talk.order(m.PingBackend(HOST), RemoveVolumes(HOST, 1, volumes))
     assert talk.reports == [(HOST, m.BackendUp()), (HOST, VolumesRemoved(volumes))]
 
 
