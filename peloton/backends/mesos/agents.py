@@ -35,6 +35,10 @@ class Agent:
     runs: AgentRuns = field(default_factory=AgentRuns)
     listing: Listing | None = None
 
+    def believes_in(self, run: str) -> bool:
+        """Whether we know this run, or its host has asked how it is."""
+        return run in self.runs.runs or (self.listing is not None and run in self.listing.open)
+
     def appeared(self, backend: Key) -> HostAppeared:
         """What the host is told."""
         return HostAppeared(self.capacity, self.labels, backend, self.ports)

@@ -149,6 +149,8 @@ class Conversation:
         if is_repeat_of_a_launch(status):
             self._calls += calls.reconcile((name,), agent.agent_id)
             return
+        if is_hearsay(status) and not agent.believes_in(name):
+            return  # the host may have forgotten it just now; if not, its own update comes
         run = agent.runs.found(name)
         if phase is not Phase.ENDED:
             self._goes_on(agent, run, status, now)

@@ -170,6 +170,19 @@ def test_what_the_master_told_before_the_connection_was_lost_is_asked_for_anew()
     assert [each.run for each in talk.ends()] == [name(0)]
 
 
+def test_what_the_master_tells_of_a_run_that_was_forgotten_just_now_makes_none_of_it() -> None:
+    """Its answer was on the way while the host forgot the end, and the agent heard of that."""
+    talk = Talk()
+    talk.subscribe(agent())
+    talk.update(status(name(0), "FAILED", uuid="e", message=CODE))
+    talk.order(m.ForgetRuns(HOST, (name(0),)))
+    talk.clear().update(reconciled(name(0), "FAILED"))
+    talk.order(ask())
+    assert listed(talk) == ([], [], 7.0) and talk.asked() == []
+    talk.clear().until(2 * HEARSAY_WAIT_S)
+    assert talk.ends() == []
+
+
 # ---- the connection is lost ----
 
 
