@@ -36,6 +36,7 @@ from peloton.backends.health_news import HealthNews
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
 from peloton.backends.mesos.due_times import DueTimes
+from peloton.backends.mesos.launching import launch
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.run_table import Listing, Run, names, started
 from peloton.backends.mesos.statuses import (
@@ -45,10 +46,9 @@ from peloton.backends.mesos.statuses import (
     is_repeat_of_a_launch,
     outcome_of,
     phase_of,
+    tells_start,
 )
-from peloton.backends.mesos.task_info import task_info
-from peloton.backends.mesos.words import Bundle, NotOffered
-from peloton.backends.port import POISON, Order, Report, cannot_be_ordered
+from peloton.backends.port import Order, Report
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 
@@ -172,6 +172,7 @@ class Conversation:
         agent.runs.sent(run)
         if phase_of(status) is Phase.RUNNING and run.phase is not Phase.RUNNING:
             run.phase, run.started_at = Phase.RUNNING, status.get("timestamp")
+            run.knows_start = tells_start(status)
             self._report(agent.host, started([run]))
             if run.grace_s is not None:  # the order to end it came before the agent had it
                 self._calls.append(calls.kill(run.name, agent.agent_id, run.grace_s))
@@ -184,7 +185,8 @@ class Conversation:
 
     def _ended(self, agent: Agent, run: Run, status: Mapping[str, Any]) -> None:
         run.uuid = status.get("uuid") or run.uuid
-        end = m.RunEnd(run.name, outcome_of(status), status.get("timestamp"), run.started_at)
+        began = run.started_at if run.knows_start else None
+        end = m.RunEnd(run.name, outcome_of(status), status.get("timestamp"), began)
         agent.runs.ended(run, end)
         assert run.end is not None
         self._health.drop(run.name)
@@ -254,20 +256,7 @@ class Conversation:
         """Launch what waits and fits, in one call."""
         if not agent.runs.waiting:
             return
-        offers = self._offers.of(agent.agent_id)
-        bundle = Bundle(entry for offer in offers for entry in offer["resources"])
-        tasks, refused = [], []
-        for run in [*agent.runs.waiting.values()] if offers else ():
-            assert run.order is not None
-            try:
-                tasks.append(task_info(run.order, agent=agent.agent_id, bundle=bundle))
-                agent.runs.sent(run)
-            except NotOffered:
-                continue
-            except POISON as why:
-                end = cannot_be_ordered(run.name, why, reason="bad order")
-                agent.runs.ended(run, end)
-                refused.append(end)
+        tasks, refused = launch(agent, self._offers.of(agent.agent_id))
         if tasks:
             self._calls.append(calls.accept(self._offers.use(agent.agent_id), tasks))
         if refused:

@@ -23,6 +23,7 @@ class Run:
     order: StartRun | None = None
     phase: Phase = Phase.COMING
     started_at: float | None = None
+    knows_start: bool = False  # else it was running then, and may have begun earlier
     end: RunEnd | None = None
     uuid: str = ""
     hearsay: Mapping[str, Any] | None = None  # of its end, by the master

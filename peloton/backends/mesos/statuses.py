@@ -71,6 +71,11 @@ def health_of(status: Mapping[str, Any]) -> bool | None:
     return None if phase_of(status) is not Phase.RUNNING else status.get("healthy")
 
 
+def tells_start(status: Mapping[str, Any]) -> bool:
+    """Whether the time of an update is when the run began; others say that it ran then."""
+    return status.get("source") == "SOURCE_EXECUTOR" and "reason" not in status
+
+
 def outcome_of(status: Mapping[str, Any]) -> RunOutcome:
     """How a run ended whose update is final. What the cluster lost was not the program's fault."""
     state, message = status.get("state", ""), status.get("message", "")

@@ -299,6 +299,16 @@ def test_an_agent_that_comes_back_is_announced_and_its_runs_are_asked_for() -> N
     assert listed(talk) == ([name(0)], [], 7.0)
 
 
+def test_when_a_run_began_that_was_found_running_is_not_said_with_its_end() -> None:
+    """It was running at that time; as a start it would make the run shorter than it was."""
+    talk = Talk()
+    talk.subscribe(agent())
+    talk.update(reconciled(name(0), "RUNNING", timestamp=70.0))
+    assert talk.told(m.RunsStarted) == [m.RunsStarted((name(0),), (70.0,))]
+    talk.update(status(name(0), "FAILED", uuid="e", timestamp=80.0))
+    assert [(each.started_at, each.at) for each in talk.ends()] == [(None, 80.0)]
+
+
 def test_an_end_that_came_while_its_agent_was_not_known_comes_again() -> None:
     talk = Talk.begun().running(0)
     talk.agents()

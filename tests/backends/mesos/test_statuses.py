@@ -15,6 +15,7 @@ from peloton.backends.mesos.statuses import (
     is_repeat_of_a_launch,
     outcome_of,
     phase_of,
+    tells_start,
 )
 from tests.backends.mesos.words import reconciled, status
 
@@ -117,6 +118,13 @@ def test_a_launch_that_is_refused_as_a_repeat() -> None:
     )
     assert not is_repeat_of_a_launch(status("r", "ERROR", message="Task uses more", **refusal))
     assert not is_repeat_of_a_launch(status("r", "FAILED", message="Task has duplicate ID: r"))
+
+
+def test_the_start_is_told_by_the_first_update_that_it_runs() -> None:
+    assert tells_start(status("r", "RUNNING"))
+    assert not tells_start(reconciled("r", "RUNNING"))
+    checked = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
+    assert not tells_start(status("r", "RUNNING", reason=checked, healthy=True))
 
 
 def test_health_is_told_of_what_runs() -> None:
