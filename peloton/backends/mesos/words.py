@@ -76,6 +76,13 @@ class Bundle:
     def __init__(self, entries: Iterable[Json]) -> None:
         self._entries = [dict(entry) for entry in entries]
         self._left = [_thousandths(entry) if kind_of(entry) else 0 for entry in self._entries]
+        self._places: dict[str, list[int]] = {}  # of each kind, in the order in which they are used
+        # What is reserved for our role comes first: others cannot use it.
+        for reserved in (True, False):
+            for place, entry in enumerate(self._entries):
+                kind = kind_of(entry)
+                if kind is not None and (reserved_by(entry) != "*") == reserved:
+                    self._places.setdefault(kind, []).append(place)
         self._ports = [
             [[each["begin"], each["end"]] for each in entry["ranges"]["range"]]
             if entry.get("name") == "ports" and entry.get("type") == "RANGES"
@@ -94,13 +101,11 @@ class Bundle:
         left, taken = [*self._left], [0] * len(self._left)
         for kind in Resources.KINDS:
             wanted = -(-getattr(need, kind) // _THOUSANDTH)
-            # What is reserved for our role comes first: others cannot use it.
-            for place in sorted(range(len(left)), key=lambda each: not self._reserved(each)):
-                if wanted and kind_of(self._entries[place]) == kind:
-                    some = min(left[place], wanted)
-                    left[place] -= some
-                    taken[place] += some
-                    wanted -= some
+            for place in self._places.get(kind, ()) if wanted else ():
+                some = min(left[place], wanted)
+                left[place] -= some
+                taken[place] += some
+                wanted -= some
             if wanted > 0:
                 raise NotOffered(f"{wanted / 1000:g} {_NAMES[kind]} are missing in the offers")
         found = [
@@ -109,9 +114,6 @@ class Bundle:
         found += self._take_ports(ports)
         self._left = left
         return found
-
-    def _reserved(self, place: int) -> bool:
-        return reserved_by(self._entries[place]) != "*"
 
     def _take_ports(self, ports: Sequence[int]) -> list[dict[str, Any]]:
         left, places = [*self._ports], dict[int, list[int]]()
