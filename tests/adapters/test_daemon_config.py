@@ -6,6 +6,7 @@ Nothing here may open a socket or a store.
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -299,3 +300,15 @@ def test_the_secret_of_mesos_is_a_file_beside_the_settings() -> None:
     mesos = {"master": "a:1", "principal": "peloton", "secret_file": "secret"}
     found = parse(ALONE | {"backend": {"mesos": mesos}}, HERE).backend.mesos
     assert found is not None and found.secret_file == HERE / "secret"
+
+
+def test_the_example_of_mesos_shows_every_default_as_it_is() -> None:
+    text = (ROOT / "examples" / "mesos.yaml").read_text()
+    plain = parse(yaml.safe_load(text), HERE)
+    assert plain.alone and plain.backend.mesos is not None
+    shown = yaml.safe_load(re.sub(r"^( +)# (\w+:( \S+)?)$", r"\1\2", text, flags=re.M))
+    mesos = shown["backend"]["mesos"]
+    assert {*mesos} == {*plain.backend.mesos.__struct_fields__}
+    for field in ("principal", "secret_file"):  # there are none by default
+        del mesos[field]
+    assert parse(shown, HERE) == plain
