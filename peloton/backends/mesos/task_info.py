@@ -61,8 +61,8 @@ def _command(run: StartRun, environment: tuple[tuple[str, str], ...]) -> dict[st
     if spec.value or spec.shell:
         command["value"] = spec.value
     if not spec.shell:
-        # The first argument of Mesos is the program's own name.
-        command["arguments"] = [spec.value, *spec.arguments]
+        # As in a spec, the first argument is the program's own name; Mesos needs one.
+        command["arguments"] = [*(spec.arguments or (spec.value,))]
     if spec.user:
         command["user"] = spec.user
     return command

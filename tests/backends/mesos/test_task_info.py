@@ -42,10 +42,11 @@ def test_a_command_in_a_shell() -> None:
     assert not {"arguments", "user"} & {*command}
 
 
-def test_a_program_with_arguments_has_its_own_name_first() -> None:
-    command = made(value="/bin/sleep", shell=False, arguments=("1", "2"))["command"]
+def test_the_arguments_of_a_program_begin_with_its_own_name() -> None:
+    command = made(value="/bin/sleep", shell=False, arguments=("sleep", "1"))["command"]
     assert (command["shell"], command["value"]) == (False, "/bin/sleep")
-    assert command["arguments"] == ["/bin/sleep", "1", "2"]
+    assert command["arguments"] == ["sleep", "1"]
+    assert made(value="/bin/true", shell=False)["command"]["arguments"] == ["/bin/true"]
 
 
 def test_variables_of_the_spec_of_the_run_and_of_its_ports() -> None:
