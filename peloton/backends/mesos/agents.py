@@ -71,7 +71,7 @@ class Agents:
         left = [agent for host, agent in self.by_host.items() if ids.get(host) != agent.agent_id]
         for agent in left:
             del self._by_id[agent.agent_id]
-        changed = [agent for host, each in listed.items() if (agent := self._told_of(host, each))]
+        changed = [new for host, each in listed.items() if (new := self._told_of(host, each))]
         for agent in left:
             if agent.host not in listed:
                 del self.by_host[agent.host]

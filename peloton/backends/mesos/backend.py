@@ -272,7 +272,7 @@ class MesosBackend:
     def _agents(self, driver: Driver) -> list[Any]:
         self._looked_at = self._clock()
         answer = driver.ask({"type": "GET_AGENTS"})
-        return answer.get("get_agents", {}).get("agents", [])
+        return [*answer.get("get_agents", {}).get("agents", ())]
 
     def _taken(self) -> list[Envelope]:
         """Reports to carry away; calls go to the thread that sends, which is also woken where it

@@ -90,7 +90,8 @@ def outcome_of(status: Mapping[str, Any]) -> RunOutcome:
     signal_name = _SIGNALS.get(name, name)
     if status.get("healthy") is False and status.get("source") == "SOURCE_EXECUTOR":
         # Only its executor says so, and only of what it has killed for its check.
-        return RunOutcome(End.FAILED, code, signal_name, UNHEALTHY, message)
+        text = f"the check of Mesos failed too often in a row: {message}"
+        return RunOutcome(End.FAILED, code, signal_name, UNHEALTHY, text)
     short = reason or ("exited" if exited else "killed" if end is End.KILLED else "failed")
     return RunOutcome(end, code, signal_name, short, message)
 

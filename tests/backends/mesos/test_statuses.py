@@ -93,7 +93,8 @@ def test_how_it_ended(found: RunOutcome, outcome: RunOutcome) -> None:
 
 
 def test_what_its_executor_killed_for_its_check_has_failed() -> None:
-    failed = RunOutcome(End.FAILED, None, "SIGTERM", UNHEALTHY, TERM)
+    text = f"the check of Mesos failed too often in a row: {TERM}"
+    failed = RunOutcome(End.FAILED, None, "SIGTERM", UNHEALTHY, text)
     assert end("KILLED", TERM, healthy=False) == failed
     assert end("KILLED", TERM, healthy=True).end is End.KILLED
     assert end("KILLED", TERM, MASTER, "RECONCILIATION", healthy=False).end is End.KILLED
