@@ -13,7 +13,7 @@ from typing import Any
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
 from peloton.backends.mesos.run_table import AgentRuns, Listing
-from peloton.backends.mesos.words import amounts, of_others, ranges, reserved_by
+from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key, key
 
@@ -101,7 +101,7 @@ class Agents:
         others = of_others(
             _unreserved(listed.get("allocated_resources") or [], self._role), self._role
         )
-        capacity = amounts(of_ours(total, self._role)) - amounts(others)
+        capacity = sum_of(of_ours(total, self._role)) - sum_of(others)
         widest = max(ranges(total), key=lambda each: each[1] - each[0], default=(0, 0))
         labels = (*_labels(info.get("attributes") or []), Label(CLUSTER_LABEL, self._cluster))
         agent = self.by_host.get(host)

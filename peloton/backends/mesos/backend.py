@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from peloton.backends.mesos.conversation import Conversation
-from peloton.backends.mesos.driver import CallFailed, Driver
+from peloton.backends.mesos.driver import CallFailed, MesosDriver
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Refused, key
@@ -67,7 +67,7 @@ class Framework(NamedTuple):
 class _Ended(NamedTuple):
     """A stream is over."""
 
-    driver: Driver
+    driver: MesosDriver
     why: str
 
 
@@ -177,7 +177,7 @@ class MesosBackend:
         while not self._todo.empty():  # of the one before
             self._todo.get_nowait()
         credential = (self._framework.principal, self._framework.secret)
-        driver: Driver = Driver(
+        driver: MesosDriver = MesosDriver(
             self._framework.master,
             self._framework.info,
             heard=lambda event: self._heard(driver, event),
@@ -192,7 +192,7 @@ class MesosBackend:
             driver.stop(failover=True)
             driver.join()
 
-    def _serve(self, driver: Driver) -> str:
+    def _serve(self, driver: MesosDriver) -> str:
         agents_at = self._clock() + AGENTS_AGAIN_S
         while not self._closing.is_set():
             with self._lock:
@@ -231,7 +231,7 @@ class MesosBackend:
 
     # ---- events ----
 
-    def _heard(self, driver: Driver, event: Mapping[str, Any]) -> None:
+    def _heard(self, driver: MesosDriver, event: Mapping[str, Any]) -> None:
         self._last_event = now = self._clock()
         kind = event.get("type")
         if kind == "SUBSCRIBED":
@@ -261,7 +261,7 @@ class MesosBackend:
         with self._lock:
             return any(self._talk.agents.of(one["value"]) is None for one in found if one["value"])
 
-    def _look(self, driver: Driver) -> None:
+    def _look(self, driver: MesosDriver) -> None:
         """Ask the master for its agents, and tell of them."""
         listed = self._agents(driver)
         with self._lock:
@@ -269,7 +269,7 @@ class MesosBackend:
             reports = self._taken()
         self._tell(reports)
 
-    def _agents(self, driver: Driver) -> list[Any]:
+    def _agents(self, driver: MesosDriver) -> list[Any]:
         self._looked_at = self._clock()
         answer = driver.ask({"type": "GET_AGENTS"})
         return [*answer.get("get_agents", {}).get("agents", ())]

@@ -40,13 +40,13 @@ from peloton.backends.mesos.launching import launch
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.run_table import Listing, Run, names, started
 from peloton.backends.mesos.statuses import (
-    Phase,
-    health_of,
+    RunAt,
     is_hearsay,
     is_repeat_of_a_launch,
-    outcome_of,
+    mesos_outcome,
     phase_of,
     tells_start,
+    told_health,
 )
 from peloton.backends.port import Order, Report
 from peloton.runtime.core.envelope import Envelope
@@ -142,9 +142,9 @@ class Conversation:
         if agent is None:
             return  # it comes again once the agent is known: nothing was acknowledged
         name, phase = status["task_id"]["value"], phase_of(status)
-        if status.get("uuid") and phase is not Phase.ENDED:
-            self._calls.append(calls.acknowledge(name, agent.agent_id, status["uuid"]))
-        if phase is Phase.UNKNOWN:
+        if status.get("uuid") and phase is not RunAt.ENDED:
+            self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))
+        if phase is RunAt.UNKNOWN:
             return
         if is_repeat_of_a_launch(status):
             self._calls += calls.reconcile((name,), agent.agent_id)
@@ -152,41 +152,41 @@ class Conversation:
         if is_hearsay(status) and not agent.believes_in(name):
             return  # the host may have forgotten it just now; if not, its own update comes
         run = agent.runs.found(name)
-        if phase is not Phase.ENDED:
-            self._goes_on(agent, run, status, now)
+        if phase is not RunAt.ENDED:
+            self._goes_on(agent, run, status=status, now=now)
         elif run.end is None and is_hearsay(status):
             if run.hearsay is None:
                 run.hearsay = status
                 self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run))
             return
         else:
-            self._ended(agent, run, status)
+            self._ended(agent, run, status=status)
         self._answered(agent, name)
 
-    def _goes_on(self, agent: Agent, run: Run, status: Mapping[str, Any], now: float) -> None:
+    def _goes_on(self, agent: Agent, run: Run, *, status: Mapping[str, Any], now: float) -> None:
         if run.end is not None:
             # If its own executor has said that it is over, this is an old word of the master.
             if not run.uuid and status["state"] != "TASK_KILLING":
-                self._calls.append(calls.kill(run.name, agent.agent_id, 0.0))
+                self._calls.append(calls.kill(run.name, agent.agent_id, grace_s=0.0))
             return
         agent.runs.sent(run)
-        if phase_of(status) is Phase.RUNNING and run.phase is not Phase.RUNNING:
-            run.phase, run.started_at = Phase.RUNNING, status.get("timestamp")
+        if phase_of(status) is RunAt.RUNNING and run.phase is not RunAt.RUNNING:
+            run.phase, run.started_at = RunAt.RUNNING, status.get("timestamp")
             run.knows_start = tells_start(status)
             self._report(agent.host, started([run]))
             if run.grace_s is not None:  # the order to end it came before the agent had it
-                self._calls.append(calls.kill(run.name, agent.agent_id, run.grace_s))
-        well = health_of(status)
+                self._calls.append(calls.kill(run.name, agent.agent_id, grace_s=run.grace_s))
+        well = told_health(status)
         if well is not None and well != run.healthy and run.grace_s is None:
             run.healthy = well
             text = "" if well else status.get("message") or ILL
             self._health.change(agent.host, run.name, verdict=Verdict(well), text=text, now=now)
             self._tell_health(now)
 
-    def _ended(self, agent: Agent, run: Run, status: Mapping[str, Any]) -> None:
+    def _ended(self, agent: Agent, run: Run, *, status: Mapping[str, Any]) -> None:
         run.uuid = status.get("uuid") or run.uuid
         began = run.started_at if run.knows_start else None
-        end = m.RunEnd(run.name, outcome_of(status), status.get("timestamp"), began)
+        end = m.RunEnd(run.name, mesos_outcome(status), status.get("timestamp"), began)
         agent.runs.ended(run, end)
         assert run.end is not None
         self._health.drop(run.name)
@@ -196,7 +196,7 @@ class Conversation:
         """Its executor says nothing more: the end is what the master knows of it."""
         status, run.hearsay = run.hearsay, None
         if status is not None and run.end is None and self._knows(agent):
-            self._ended(agent, run, status)
+            self._ended(agent, run, status=status)
             self._answered(agent, run.name)
 
     # ---- orders ----
@@ -242,7 +242,7 @@ class Conversation:
                 new.append(agent.runs.ordered(order))
             elif run.end is not None:
                 ends.append(run.end)
-            elif run.phase is Phase.RUNNING:
+            elif run.phase is RunAt.RUNNING:
                 running.append(run)
         if running:
             self._report(agent.host, started(running))
@@ -292,7 +292,7 @@ class Conversation:
                 continue
             run.grace_s = order.grace_s
             self._health.drop(name)
-            self._calls.append(calls.kill(name, agent.agent_id, order.grace_s))
+            self._calls.append(calls.kill(name, agent.agent_id, grace_s=order.grace_s))
         if ends:
             self._report(agent.host, m.RunsEnded(tuple(ends)))
         if unknown:
@@ -303,7 +303,7 @@ class Conversation:
         for name in runs:
             run = agent.runs.forget(name)
             if run is not None and run.uuid and not self._away:
-                self._calls.append(calls.acknowledge(name, agent.agent_id, run.uuid))
+                self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=run.uuid))
 
     # ---- lists ----
 

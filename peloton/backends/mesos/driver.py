@@ -36,7 +36,7 @@ class CallFailed(Exception):
     """A call was not accepted, or it is not known whether it was: the stream is of no use."""
 
 
-class Driver(MesosSchedulerDriver):  # type: ignore[misc]
+class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
     """One subscription. `heard` gets each event, `ended` is told once why there are no more.
 
     Both are called on its own thread. A driver is started once; after its end there is another.

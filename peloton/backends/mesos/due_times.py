@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-Act = Callable[[float], None]
+DueAct = Callable[[float], None]
 """Is called with the time when it is done."""
 
 
@@ -17,7 +17,7 @@ class DueTimes:
     """Acts by time; of the same time those first that were added first."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Act]] = []
+        self._heap: list[tuple[float, int, DueAct]] = []
         self._count = 0
 
     @property
@@ -25,14 +25,14 @@ class DueTimes:
         """The time of the first one."""
         return self._heap[0][0] if self._heap else None
 
-    def at(self, when: float, act: Act) -> None:
+    def at(self, when: float, act: DueAct) -> None:
         """Do this then."""
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, act))
 
     def do(self, now: float) -> None:
         """Do all that is due; what is added by that comes with the next call."""
-        due: list[Act] = []
+        due: list[DueAct] = []
         while self._heap and self._heap[0][0] <= now:
             due.append(heapq.heappop(self._heap)[2])
         for act in due:

@@ -1,5 +1,4 @@
-"""The runs that we know of, by agent: what was ordered, what the last update said, and whether
-that update is acknowledged.
+"""The runs that we know of, by agent: what was ordered, and what the last update said.
 
 A final update is acknowledged only once the host has journaled the end: until then Mesos delivers
 it again to whoever subscribes. Must not speak to anybody.
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peloton.actors.host.messages import RunEnd, RunsStarted, StartRun
-from peloton.backends.mesos.statuses import Phase
+from peloton.backends.mesos.statuses import RunAt
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +20,7 @@ class Run:
 
     name: str
     order: StartRun | None = None
-    phase: Phase = Phase.COMING
+    phase: RunAt = RunAt.COMING
     started_at: float | None = None
     knows_start: bool = False  # else it was running then, and may have begun earlier
     end: RunEnd | None = None
@@ -69,7 +68,7 @@ class AgentRuns:
     def ended(self, run: Run, end: RunEnd) -> None:
         """It has ended so; a second end changes nothing."""
         self.sent(run)
-        run.phase = Phase.ENDED
+        run.phase = RunAt.ENDED
         run.end = run.end or end
 
     def forget(self, name: str) -> Run | None:

@@ -21,7 +21,7 @@ _SIGNALS = {signal.strsignal(each): each.name for each in signal.Signals}
 DUPLICATE = "Task has duplicate ID"
 
 
-class Phase(enum.Enum):
+class RunAt(enum.Enum):
     """Where a run is, by its last update."""
 
     COMING = 1
@@ -31,11 +31,11 @@ class Phase(enum.Enum):
 
 
 _PHASES = {
-    "TASK_STAGING": Phase.COMING,
-    "TASK_STARTING": Phase.COMING,
-    "TASK_RUNNING": Phase.RUNNING,
-    "TASK_KILLING": Phase.RUNNING,
-    "TASK_UNREACHABLE": Phase.UNKNOWN,
+    "TASK_STAGING": RunAt.COMING,
+    "TASK_STARTING": RunAt.COMING,
+    "TASK_RUNNING": RunAt.RUNNING,
+    "TASK_KILLING": RunAt.RUNNING,
+    "TASK_UNREACHABLE": RunAt.UNKNOWN,
 }
 _ENDS = {
     "TASK_FINISHED": End.SUCCEEDED,
@@ -48,13 +48,13 @@ _LOST = frozenset(
 )
 
 
-def phase_of(status: Mapping[str, Any]) -> Phase:
+def phase_of(status: Mapping[str, Any]) -> RunAt:
     """Where the run is. A state that we do not know says nothing."""
     state = status.get("state", "")
     if state in _PHASES:
         return _PHASES[state]
     known = state in _ENDS or state in _LOST
-    return Phase.ENDED if known else Phase.UNKNOWN
+    return RunAt.ENDED if known else RunAt.UNKNOWN
 
 
 def is_hearsay(status: Mapping[str, Any]) -> bool:
@@ -66,9 +66,9 @@ def is_hearsay(status: Mapping[str, Any]) -> bool:
     return asked and status.get("state", "") in _ENDS and not status.get("uuid")
 
 
-def health_of(status: Mapping[str, Any]) -> bool | None:
+def told_health(status: Mapping[str, Any]) -> bool | None:
     """Whether a run is well that is checked; None where an update does not say it."""
-    return None if phase_of(status) is not Phase.RUNNING else status.get("healthy")
+    return None if phase_of(status) is not RunAt.RUNNING else status.get("healthy")
 
 
 def tells_start(status: Mapping[str, Any]) -> bool:
@@ -76,7 +76,7 @@ def tells_start(status: Mapping[str, Any]) -> bool:
     return status.get("source") == "SOURCE_EXECUTOR" and "reason" not in status
 
 
-def outcome_of(status: Mapping[str, Any]) -> RunOutcome:
+def mesos_outcome(status: Mapping[str, Any]) -> RunOutcome:
     """How a run ended whose update is final. What the cluster lost was not the program's fault."""
     state, message = status.get("state", ""), status.get("message", "")
     reason = _short(status.get("reason", ""))

@@ -1,4 +1,7 @@
-"""The task of Mesos that is a run: its command, its resources, how it is checked and ended."""
+"""The task of Mesos that is a run: its command, its resources, how it is checked and ended.
+
+Must not leave out in silence what a run has and Mesos cannot give it.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def kind_of(entry: Json) -> str | None:
     return _KINDS.get(name)
 
 
-def amounts(entries: Iterable[Json]) -> Resources:
+def sum_of(entries: Iterable[Json]) -> Resources:
     """The sum of these entries."""
     found = dict.fromkeys(Resources.KINDS, 0)
     for entry in entries:
@@ -94,7 +94,7 @@ class Bundle:
     def amounts(self) -> Resources:
         """What is left."""
         left = zip(self._entries, self._left, strict=True)
-        return amounts(_scalar(entry, some) for entry, some in left if some)
+        return sum_of(_scalar(entry, some) for entry, some in left if some)
 
     def take(self, need: Resources, ports: Sequence[int]) -> list[dict[str, Any]]:
         """Entries of a task that needs this; raises `NotOffered`, and nothing is taken then."""

@@ -9,13 +9,13 @@ import pytest
 from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.mesos.statuses import (
-    Phase,
-    health_of,
+    RunAt,
     is_hearsay,
     is_repeat_of_a_launch,
-    outcome_of,
+    mesos_outcome,
     phase_of,
     tells_start,
+    told_health,
 )
 from tests.backends.mesos.words import reconciled, status
 
@@ -25,29 +25,29 @@ EXECUTOR, AGENT, MASTER = "SOURCE_EXECUTOR", "SOURCE_AGENT", "SOURCE_MASTER"
 @pytest.mark.parametrize(
     ("state", "phase"),
     [
-        ("STAGING", Phase.COMING),
-        ("STARTING", Phase.COMING),
-        ("RUNNING", Phase.RUNNING),
-        ("KILLING", Phase.RUNNING),
-        ("UNREACHABLE", Phase.UNKNOWN),
-        *((state, Phase.ENDED) for state in ("FINISHED", "FAILED", "KILLED", "ERROR", "LOST")),
-        *((state, Phase.ENDED) for state in ("DROPPED", "GONE", "GONE_BY_OPERATOR", "UNKNOWN")),
-        ("OF_A_LATER_MESOS", Phase.UNKNOWN),
+        ("STAGING", RunAt.COMING),
+        ("STARTING", RunAt.COMING),
+        ("RUNNING", RunAt.RUNNING),
+        ("KILLING", RunAt.RUNNING),
+        ("UNREACHABLE", RunAt.UNKNOWN),
+        *((state, RunAt.ENDED) for state in ("FINISHED", "FAILED", "KILLED", "ERROR", "LOST")),
+        *((state, RunAt.ENDED) for state in ("DROPPED", "GONE", "GONE_BY_OPERATOR", "UNKNOWN")),
+        ("OF_A_LATER_MESOS", RunAt.UNKNOWN),
     ],
 )
-def test_where_a_run_is(state: str, phase: Phase) -> None:
+def test_where_a_run_is(state: str, phase: RunAt) -> None:
     assert phase_of(status("r", state)) is phase
 
 
 def test_an_update_without_a_state_says_nothing() -> None:
-    assert phase_of({}) is Phase.UNKNOWN
+    assert phase_of({}) is RunAt.UNKNOWN
 
 
 def end(
     state: str, message: str = "", source: str = EXECUTOR, reason: str = "", **more: Any
 ) -> RunOutcome:
     named = {"reason": f"REASON_{reason}"} if reason else {}
-    return outcome_of(status("r", state, source=source, message=message, **named, **more))
+    return mesos_outcome(status("r", state, source=source, message=message, **named, **more))
 
 
 CODE, TERM = "Command exited with status 3", "Command terminated with signal Terminated"
@@ -129,7 +129,7 @@ def test_the_start_is_told_by_the_first_update_that_it_runs() -> None:
 
 
 def test_health_is_told_of_what_runs() -> None:
-    assert health_of(status("r", "RUNNING", healthy=True)) is True
-    assert health_of(status("r", "RUNNING", healthy=False)) is False
-    assert health_of(status("r", "RUNNING")) is None
-    assert health_of(status("r", "KILLED", healthy=False)) is None
+    assert told_health(status("r", "RUNNING", healthy=True)) is True
+    assert told_health(status("r", "RUNNING", healthy=False)) is False
+    assert told_health(status("r", "RUNNING")) is None
+    assert told_health(status("r", "KILLED", healthy=False)) is None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.actors.resources import UNIT, Resources
-from peloton.backends.mesos.words import Bundle, NotOffered, amounts, kind_of, of_others, ranges
+from peloton.backends.mesos.words import Bundle, NotOffered, kind_of, of_others, ranges, sum_of
 from tests.backends.mesos.words import ROLE, Json, allocated, ports, reserved, scalar
 
 SLACK: Json = {"revocable": {}}
@@ -43,7 +43,7 @@ def test_amounts_are_sums_in_thousandths() -> None:
         scalar("mem", 64.0), scalar("disk", 5.0, **KEPT), scalar("disk", 7.0), ports((1, 9)),
         scalar("gpus", 1), {"name": "cpus", "type": "SCALAR"},
     ]  # fmt: skip
-    assert amounts(entries) == Resources(
+    assert sum_of(entries) == Resources(
         3 * UNIT // 10, 64 * UNIT, disk=7 * UNIT, gpu=UNIT, slack=2 * UNIT
     )
 
@@ -170,13 +170,13 @@ def test_what_is_taken_and_what_is_left_is_what_was_offered(
         except NotOffered:
             assert bundle.amounts == before
             continue
-        got = amounts(found)
+        got = sum_of(found)
         for kind in Resources.KINDS:
             more = getattr(got, kind) - getattr(need, kind)
             assert 0 <= more < UNIT // 1000, "not less than it needs, and less than one part more"
         assert _open(found) == sorted(wanted)
         taken += found
-    assert amounts(taken) + bundle.amounts == amounts(entries)
+    assert sum_of(taken) + bundle.amounts == sum_of(entries)
     used = [port for entry in taken for port in _open([entry])]
     assert len(used) == len({*used}) and {*used} <= {*_open(entries)}
     left = sorted({*_open(entries)} - {*used})
