@@ -28,7 +28,7 @@ from peloton.assembly.folders import (
 )
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds_of
 from peloton.assembly.listeners import ClientListeners, with_chosen_ports
-from peloton.assembly.lockdowns import GatedBackend, LockFollower, stop_placer
+from peloton.assembly.lockdowns import GatedBackend, LockFollower, rest_goals, stop_placer
 from peloton.assembly.machine import process_name
 from peloton.assembly.make_backend import make_backend
 from peloton.assembly.notifier import furnish_notifier
@@ -316,6 +316,7 @@ class Daemon:
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
         locks = self._locks = self._listeners.locks = LockFollower(region)
         self._undo.append(locks.stop)
+        locks.on_change(rest_goals(self._root.goals))
         region.routes.roles["placer"] = "placement"  # whether or not we have one ourselves
         if "placement" in settings.roles:
             known = self._listeners.strategies.table

@@ -3,7 +3,8 @@
 The follower reads the locks at the start and after each change, which the change feed tells at
 once; nothing polls. The gate drops orders to start or to end runs while these are locked, as if
 they had been lost on their way: once they are not locked any more, each host that gave one is asked
-to compare, and gives it again. Until the locks are known both are locked.
+to compare, and gives it again. Until the locks are known both are locked. Nor do our shards pursue
+goals before it is known that the engine is not locked.
 
 It must not decide what is locked, nor tell a client.
 """
@@ -17,13 +18,21 @@ from concurrent.futures import Future
 from typing import Any
 
 from peloton.actors.host.messages import BackendUp, StartRuns, StopRuns
-from peloton.actors.lockdown.messages import KILL, LAUNCH, LOCKDOWN, GetLocks, Locks
+from peloton.actors.lockdown.messages import (
+    ENGINE,
+    KILL,
+    LAUNCH,
+    LOCKDOWN,
+    GetLocks,
+    Locks,
+)
 from peloton.backends.port import Backend
 from peloton.gateway.lockdowns import lock_text
 from peloton.placement.messages import LaunchesStopped
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.core.followers import name_of
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
+from peloton.runtime.shells.goals import Goals
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key, Unavailable, kind_of
 
@@ -170,11 +179,24 @@ class GatedBackend:
         return passed
 
 
+def rest_goals(goals: Goals) -> Callable[[Locks], object]:
+    """What has the shards of this daemon pursue goals, or not; until it is known, they do not."""
+    goals.rest()
+
+    def obey(locks: Locks) -> None:
+        if locks.of(ENGINE) is None:
+            goals.go_on(everybody=locks.rested)
+        else:
+            goals.rest()
+
+    return obey
+
+
 def stop_placer(tell: Callable[[Iterable[Envelope]], object], placer: Callable[[], Key]) -> Any:
     """What tells the placer of this daemon whether it may propose hosts."""
 
     def obey(locks: Locks) -> None:
-        lock = locks.of(LAUNCH)
+        lock = locks.of(ENGINE) or locks.of(LAUNCH)
         text = "" if lock is None else lock_text(lock)
         tell([Envelope(placer(), LaunchesStopped(text))])
 

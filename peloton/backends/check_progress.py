@@ -1,4 +1,4 @@
-"""What the results of one run's health check come to. Must not know a clock, nor run a check."""
+"""What the results of one run's checks come to. Must not know a clock, nor run a check."""
 
 from __future__ import annotations
 
@@ -31,3 +31,22 @@ class CheckProgress:
         self._failures = 0 if ok else self._failures + 1
         over = self._failures >= self._max_failures
         return Verdict(ok, over) if over or ok != before else None
+
+
+class ReadyProgress:
+    """Of a run that is ready once its check passes, until it fails too often in a row."""
+
+    def __init__(self, max_failures: int) -> None:
+        self._max_failures = max_failures
+        self._failures = 0
+        self._ready: bool | None = None
+
+    def result(self, ok: bool | None) -> bool | None:
+        """What a check found, None if nothing; whether the run is ready, if that has changed."""
+        if ok is None:
+            return None
+        self._failures = 0 if ok else self._failures + 1
+        if not ok and self._ready and self._failures < self._max_failures:
+            return None
+        before, self._ready = self._ready, ok
+        return ok if ok != before else None

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from peloton.actors.host.health_messages import HealthReported
 from peloton.actors.task.health_messages import HealthCheck
-from peloton.backends.check_progress import CheckProgress
+from peloton.backends.check_progress import CheckProgress, ReadyProgress
 from peloton.backends.health_news import HealthNews
 from peloton.backends.http_probe import probe
 from peloton.runtime.vocabulary import Key
@@ -41,7 +41,7 @@ class CheckOrder(Protocol):
 
 
 class CheckedRun(NamedTuple):
-    """A run whose health is checked."""
+    """A run whose health or readiness is checked."""
 
     host: Key
     run: str
@@ -143,6 +143,30 @@ class HealthLoop:
             self._repeat = self._loop.call_later(max(wake_at - time.time(), 0.0), self._tell_due)
 
     async def _check(self, watched: CheckedRun) -> None:
+        """Both at once, each with its own times."""
+        async with asyncio.TaskGroup() as both:
+            if watched.check.of_health:
+                both.create_task(self._check_health(watched))
+            if watched.check.readiness is not None:
+                both.create_task(self._check_ready(watched))
+
+    async def _check_ready(self, watched: CheckedRun) -> None:
+        """Until the run is dropped: whatever is found ends nothing."""
+        check = watched.check.readiness
+        assert check is not None
+        watched = watched._replace(check=check)
+        progress = ReadyProgress(check.max_failures)
+        await asyncio.sleep(first_after_s(watched, time.time()))
+        while True:
+            ok, text = await self._outcome(watched)
+            ready = progress.result(ok)
+            if ready is not None:
+                host, run, now = watched.host, watched.run, time.time()
+                self._news.ready(host, run, ready=ready, text=text, now=now)
+                self._tell_due()
+            await asyncio.sleep(check.interval_s)
+
+    async def _check_health(self, watched: CheckedRun) -> None:
         check, progress = watched.check, CheckProgress(watched.check.max_failures)
         await asyncio.sleep(first_after_s(watched, time.time()))
         while True:

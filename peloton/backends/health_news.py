@@ -1,4 +1,4 @@
-"""The last change of health of each run, until its task knows of it.
+"""The last change of health and readiness of each run, until its task knows of it.
 
 Turns changes and confirmations into what is to be told now. A confirmation that names another
 change than the last one means that the task may believe that one, so the last is told again. Must
@@ -11,7 +11,10 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from peloton.actors.host.health_messages import HealthReported, RunHealth
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.backends.check_progress import Verdict
 from peloton.runtime.vocabulary import Key
 
@@ -42,10 +45,28 @@ class HealthNews:
     def change(self, host: Key, run: str, *, verdict: Verdict, text: str = "", now: float) -> None:
         """A run is well or not: to be told at once. Numbers of a process that follows are higher,
         so that a confirmation of one of ours means none of its own."""
+        known = self._known(run)
+        self._put(
+            host,
+            replace(known, healthy=verdict.healthy, text=text, over=verdict.over, unknown=False),
+            now=now,
+        )
+
+    def ready(self, host: Key, run: str, *, ready: bool, text: str = "", now: float) -> None:
+        """A run is ready or not: the same. A change says all that is known of a run."""
+        found = TaskHealth.HEALTHY if ready else TaskHealth.UNHEALTHY
+        unready_text = "" if ready else text
+        change = replace(self._known(run), ready=found, unready_text=unready_text)
+        self._put(host, change, now=now)
+
+    def _known(self, run: str) -> RunHealth:
+        told = self._last.get(run)
+        return told.change if told is not None else RunHealth(run, 0, False, unknown=True)
+
+    def _put(self, host: Key, change: RunHealth, *, now: float) -> None:
         self._number = max(self._number + 1, int(now * 1000))
-        change = RunHealth(run, self._number, verdict.healthy, text, verdict.over)
-        self._last[run] = _Told(host, change)
-        heapq.heappush(self._due, (now, run, self._number))
+        self._last[change.run] = _Told(host, replace(change, number=self._number))
+        heapq.heappush(self._due, (now, change.run, self._number))
 
     def noted(self, runs: Iterable[str], number: int, *, now: float) -> None:
         """Their tasks know of the change of this number."""

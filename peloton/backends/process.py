@@ -274,10 +274,6 @@ class ProcessBackend:
             if run.spec.image and self.limits.images == REFUSE:
                 bad.append(_image_refused(run))
                 continue
-            if run.spec.check is not None and run.spec.check.command and self._contained(run):
-                why = "a health check by a command is not supported for a container yet"
-                bad.append(cannot_be_ordered(run.run, why, reason=NOT_RUNNABLE))
-                continue
             try:
                 requests.append(self._request(name, run, values=values))
             except POISON as trouble:
@@ -292,9 +288,6 @@ class ProcessBackend:
             for end in bad:
                 self._not_alive(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
-
-    def _contained(self, run: m.StartRun) -> bool:
-        return self.limits.container_of(run.spec.image) is not None
 
     def _request(self, host: str, run: m.StartRun, *, values: SecretValues) -> km.RunRequest:
         spec, root = run.spec, os.geteuid() == 0
@@ -322,7 +315,8 @@ class ProcessBackend:
             limits=self.limits.of(spec.resources),
             container=container,
             pod=_pod(spec),
-            checked=spec.check is not None and bool(spec.check.command),
+            # A command would find nothing of what is in a container, so it is not carried out.
+            checked=spec.check is not None and spec.check.by_command and not contained,
             secrets=secrets,
             refusal=refusal,
             volume=volumes.volume_of(host, run),

@@ -3,14 +3,15 @@
 Turns orders into the same orders with the values that they name. What comes for a host while one of
 its orders waits is done after it, on that thread: a kill or a list that overtook a launch would
 tell of a run that is yet to come. It must not keep a value, nor wait for the store on the thread
-of the caller. While the store is down, orders are done without values after a pause, so those
-behind them wait for a few seconds at most.
+of the caller. An order whose values cannot be read is done without them after a pause, so those of
+its host behind it wait for a few seconds at most, and those of other hosts not at all.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
@@ -70,6 +71,13 @@ class SecretValues:
                 return (), RunRefusal(KILLED, SECRET_NOT_FOUND, text)
         return tuple(RunSecret(ref.path, found[ref.id]) for ref in refs), None
 
+    def for_order(self, wanted: Collection[str]) -> SecretValues:
+        """Those of these jobs alone."""
+        found = SecretValues(self.trouble)
+        found.of_jobs = {job: self.of_jobs[job] for job in wanted if job in self.of_jobs}
+        found.unreadable = {job: self.unreadable[job] for job in wanted if job in self.unreadable}
+        return found
+
 
 NO_VALUES = SecretValues()
 Act = Callable[[SecretValues], None]
@@ -79,6 +87,14 @@ class _Waiting(NamedTuple):
     host: str
     act: Act
     wanted: Mapping[str, Collection[str]]
+
+
+class _Ready(NamedTuple):
+    """An order with what was read for it, and when it may be done."""
+
+    order: _Waiting
+    values: SecretValues
+    due: float
 
 
 def job_of(run: str) -> str:
@@ -107,6 +123,7 @@ class SecretsFirst:
         self._pause_s = pause_s
         self._change = threading.Condition()
         self._waiting: deque[_Waiting] = deque()
+        self._ready: dict[str, deque[_Ready]] = {}  # by host; of the thread alone
         self._held: Counter[str] = Counter()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -144,17 +161,43 @@ class SecretsFirst:
 
     def _run(self) -> None:
         while True:
-            with self._change:
-                while not self._waiting and not self._closed.is_set():
-                    self._change.wait()
-                batch, self._waiting = [*self._waiting], deque()
+            batch = self._taken()
             if self._closed.is_set():
                 return
             values = self._values(batch)
-            if (values.trouble or values.unreadable) and self._closed.wait(self._pause_s):
-                return
+            now = time.monotonic()
             for one in batch:
-                self._act(one, values)
+                lacking = any(job not in values.of_jobs for job in one.wanted)
+                ready = _Ready(
+                    one, values.for_order(one.wanted), now + self._pause_s if lacking else now
+                )
+                self._ready.setdefault(one.host, deque()).append(ready)
+            self._act_due(now)
+
+    def _taken(self) -> list[_Waiting]:
+        """What has come, once something has, or something that paused is due."""
+        with self._change:
+            while not self._waiting and not self._closed.is_set():
+                left_s = self._left_s()
+                if left_s is not None and left_s <= 0:
+                    break
+                self._change.wait(left_s)
+            batch, self._waiting = [*self._waiting], deque()
+            return batch
+
+    def _left_s(self) -> float | None:
+        """Until the first order that pauses is due; None if there is none."""
+        due = min((ready[0].due for ready in self._ready.values()), default=None)
+        return None if due is None else due - time.monotonic()
+
+    def _act_due(self, now: float) -> None:
+        """Each host's in their order: what is behind one that pauses waits for it."""
+        for host, ready in [*self._ready.items()]:
+            while ready and ready[0].due <= now:
+                one = ready.popleft()
+                self._act(one.order, one.values)
+            if not ready:
+                del self._ready[host]
 
     def _values(self, batch: list[_Waiting]) -> SecretValues:
         """One look for each job; once the store has failed nobody is asked again."""

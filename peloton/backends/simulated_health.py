@@ -1,4 +1,4 @@
-"""The health of simulated runs: when their checks would pass and fail, by a seed.
+"""The health and readiness of simulated runs: when their checks would pass and fail, by a seed.
 
 Turns runs that are checked into changes of health. What becomes of one follows from the seed, its
 name, its check and the time since when it runs, so it survives a restart like its end. It must not
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from peloton.actors.host.health_messages import HealthReported
 from peloton.actors.task.health_messages import HealthCheck
@@ -21,6 +22,7 @@ Chance = Callable[[str, str], float]
 HealthMoment = tuple[float, bool, bool]
 """Seconds since the start, whether it is well from then on, and whether it has failed for good."""
 ILL = "the simulated check fails"
+UNREADY = "the simulated readiness check fails"
 ROUNDS_MAX = 20
 """Intervals after which a run becomes ill that was well."""
 
@@ -40,6 +42,29 @@ def moments(run: str, check: HealthCheck, *, ill: float, chance: Chance) -> list
     return [*found, (over_at, False, True)]
 
 
+def ready_moments(
+    run: str, check: HealthCheck, *, ill: float, chance: Chance
+) -> list[tuple[float, bool]]:
+    """The changes of a run's readiness; a share `ill` is ready late, or is not for a while."""
+    fate, first = chance(run, "readiness"), check.initial_s
+    if fate >= ill:
+        return [(first, True)]
+    again = first + check.interval_s * (1 + int(chance(run, "unreadiness") * ROUNDS_MAX))
+    if fate >= ill / 2:
+        return [(first, False), (again, True)]
+    return [(first, True), (again, False), (again + check.interval_s, True)]
+
+
+class _Change(NamedTuple):
+    """What comes of a run: its health, or whether it is ready."""
+
+    at: float
+    run: str
+    well: bool
+    over: bool = False
+    of_health: bool = True
+
+
 class SimulatedHealth:
     """Of the runs of one backend."""
 
@@ -48,7 +73,7 @@ class SimulatedHealth:
         self._chance = chance
         self._news = HealthNews()
         self._hosts: dict[str, Key] = {}  # of runs that are checked
-        self._coming: list[tuple[float, str, bool, bool]] = []  # heap of changes, by time
+        self._coming: list[_Change] = []  # heap, by time
 
     @property
     def wake_at(self) -> float | None:
@@ -61,10 +86,19 @@ class SimulatedHealth:
         if run in self._hosts:
             return
         self._hosts[run] = host
-        found = moments(run, check, ill=self.ill, chance=self._chance)
-        past = [moment for moment in found if since + moment[0] <= now]
-        for after_s, well, over in found[max(len(past) - 1, 0) :]:
-            heapq.heappush(self._coming, (since + after_s, run, well, over))
+        found: list[_Change] = []
+        if check.of_health:
+            for after_s, well, over in moments(run, check, ill=self.ill, chance=self._chance):
+                found.append(_Change(since + after_s, run, well, over))
+        self._await(found, now)
+        if check.readiness is not None:
+            ready = ready_moments(run, check.readiness, ill=self.ill, chance=self._chance)
+            self._await([_Change(since + at, run, one, of_health=False) for at, one in ready], now)
+
+    def _await(self, found: list[_Change], now: float) -> None:
+        past = [change for change in found if change.at <= now]
+        for change in found[max(len(past) - 1, 0) :]:
+            heapq.heappush(self._coming, change)
 
     def drop(self, runs: Iterable[str]) -> None:
         """These are checked no more."""
@@ -79,9 +113,11 @@ class SimulatedHealth:
     def due(self, now: float) -> list[tuple[Key, HealthReported]]:
         """What is to be told now, by host."""
         while self._coming and self._coming[0][0] <= now:
-            _, run, well, over = heapq.heappop(self._coming)
+            _, run, well, over, of_health = heapq.heappop(self._coming)
             host = self._hosts.get(run)
-            if host is not None:
+            if host is not None and not of_health:
+                self._news.ready(host, run, ready=well, text=UNREADY, now=now)
+            elif host is not None:
                 text = "" if well else ILL
                 self._news.change(host, run, verdict=Verdict(well, over), text=text, now=now)
         return self._news.due(now)

@@ -29,7 +29,7 @@ admin = LazyGroup(
         "quarantine": LazyCommand(
             f"{HERE}:quarantine", "Dead letters: messages that failed too often."
         ),
-        "lock": LazyCommand(f"{HERE}:lock", "Stop reads, writes, kills or launches."),
+        "lock": LazyCommand(f"{HERE}:lock", "Stop goals, reads, writes, kills or launches."),
         "unlock": LazyCommand(f"{HERE}:unlock", "Let them go on."),
     },
 )
@@ -100,7 +100,10 @@ Component = click.Choice(COMPONENTS)
 @click.command(cls=PelotonCommand)
 @click.argument("components", nargs=-1, required=True, type=Component)
 def lock(components: tuple[str, ...]) -> int:
-    """Stop COMPONENTS in the whole cluster until they are unlocked: Read, Write, Kill or Launch.
+    """Stop COMPONENTS in the whole cluster until they are unlocked.
+
+    Read and Write are calls; Kill and Launch what backends do. While GoalStateEngine is locked,
+    what jobs are told is kept, and none of them begins anything by itself.
 
     \b
     peloton admin lock Launch

@@ -30,6 +30,8 @@ ORDERS = {
     "StartInstances": "instances started", "DeleteJob": "deleted", "UpdateJob": "updated",
     "RestartJob": "restarted", "ReplaceJob": "replaced", "ControlWorkflow": "workflow ordered",
 }  # fmt: skip
+RESTARTS = "Task restart"
+"""How the reason of an order begins that gives new runs to instances which run."""
 NEAR_S = 0.001
 """The times of an order and of its workflow are the same but for rounding."""
 
@@ -87,7 +89,13 @@ def found(peloton: Client, job: str) -> Iterator[HistoryRow]:
     for line in told:
         is_shown = any(abs(line.at - at) < NEAR_S for at in begun)
         if line.facts and not (line.cause in BEGINS and is_shown):
-            yield HistoryRow(line.at, ORDERS[line.cause], state=line.because, who=line.who)
+            yield HistoryRow(line.at, what_of(line), state=line.because, who=line.who)
+
+
+def what_of(line: Any) -> str:
+    """What an order did; one message starts instances, and restarts them."""
+    restarts = line.cause == "StartInstances" and line.because.startswith(RESTARTS)
+    return "instances restarted" if restarts else ORDERS[line.cause]
 
 
 def of_workflow(info: Any, at: float, *, who: str) -> HistoryRow:

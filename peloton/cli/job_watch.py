@@ -18,7 +18,7 @@ from peloton.cli.outputs import OVER, Collected, Live, write
 from peloton.cli.progress import progress, progress_line, span
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.task_texts import TASK_TEXTS
-from peloton.cli.values import from_to
+from peloton.cli.values import range_option
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -104,15 +104,7 @@ def slowest_of(peloton: Client, job: str, *, most: int) -> list[tuple[int, float
 @click.command(cls=OwnCommand)
 @click.argument("job")
 @click.option("--failed", is_flag=True, help="Only of instances that have failed.")
-@click.option(
-    "-r",
-    "--range",
-    "only",
-    type=from_to,
-    default=":",
-    metavar="FROM:TO",
-    help="Instances from FROM up to and without TO, or one.",
-)
+@range_option("Instances")
 @click.option(
     "--file",
     "names",

@@ -17,11 +17,15 @@ from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import JOB_TEXTS
-from peloton.cli.values import COUNT, LIMIT, from_to, words
+from peloton.cli.values import COUNT, LIMIT, range_option, words
 from peloton.cli.watching import watched
 from peloton.sdk.errors import NotFound
 
 HERE = __name__
+DONE = {
+    "start": "start ordered", "stop": "stop ordered", "restart": "restart ordered",
+    "refresh": "refreshed",
+}  # fmt: skip
 TEXTS = {"NOT_FOUND": "Pod {pod} was not found: {m}"}
 
 pod = LazyGroup(
@@ -123,7 +127,7 @@ def delete_events(name: str, run: str, dry_run: bool) -> None:
             would(f"would delete {count} events of run {wanted}", names=[wanted])
             return
         answer = peloton.pods.delete_events(found, wanted)
-    show(OutputForms(answer, default="yaml", names=lambda: [wanted]))
+    show(OutputForms(answer, text=f"Events of run {wanted} deleted", names=lambda: [wanted]))
 
 
 def changed(name: str, verb: str, *, dry_run: bool) -> None:
@@ -136,7 +140,7 @@ def changed(name: str, verb: str, *, dry_run: bool) -> None:
             would(f"would {verb} pod {found}, which is {state}", names=[found])
             return
         answer = getattr(peloton.pods, verb)(found)
-    show(OutputForms(answer, default="yaml", names=lambda: [found]))
+    show(OutputForms(answer, text=f"Pod {found}: {DONE[verb]}", names=lambda: [found]))
 
 
 @click.command(cls=PelotonCommand)
@@ -196,15 +200,7 @@ def logs(name: str, filename: str, run: str) -> None:
 
 @click.command("list-pods", cls=PelotonCommand)
 @click.argument("job")
-@click.option(
-    "-r",
-    "--range",
-    "only",
-    type=from_to,
-    default=":",
-    metavar="FROM:TO",
-    help="Pods from FROM up to and without TO, or one.",
-)
+@range_option("Pods")
 @watched
 def list_(job: str, only: tuple[int, int]) -> None:
     """List the pods of JOB.

@@ -5,6 +5,7 @@ Must not read the pool from the file: it is the path on the command line.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, command, hint, show
+from peloton.cli.secret_options import secret_options, secrets_given
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.values import (
     COUNT,
@@ -95,8 +97,7 @@ def show_version(answer: Any, text: str, *, job: str) -> None:
 @click.argument("spec", type=SPEC_FILE)
 @click.argument("batch", metavar="BATCH-SIZE", type=COUNT)
 @click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
-@click.option("--secret-path", default="", hidden=True, help="Not supported.")
-@click.option("--secret-data", default="", hidden=True, help="Not supported.")
+@secret_options
 @click.option("--start-paused", is_flag=True, help="Begin with no pod until it is resumed.")
 @opaque_option
 @click.option(
@@ -120,8 +121,9 @@ def show_version(answer: Any, text: str, *, job: str) -> None:
 )
 @workflow_wait.wait_options
 def create(
-    respool: str, spec: str, batch: int, wanted_id: str, secret_path: str, secret_data: str,
-    request_key: str | None, wait: bool, within_s: float | None, **how: Any,
+    respool: str, spec: str, batch: int, wanted_id: str, request_key: str | None, wait: bool,
+    within_s: float | None, secret_path: str, secret_data: str, secret_file: Path | None,
+    **how: Any,
 ) -> int:  # fmt: skip
     """Submit the service in the YAML file SPEC to the pool at the path RESPOOL, BATCH-SIZE pods at
     a time; 0 for all at once.
@@ -130,7 +132,9 @@ def create(
     peloton job stateless create /web examples/service.yaml 0
     peloton job stateless create /web examples/service.yaml 2 --wait
     """
-    refuse_secrets(secret_path, secret_data)
+    secrets = secrets_given(
+        secret_path=secret_path, secret_data=secret_data, secret_file=secret_file
+    )
     texts = {
         "ALREADY_EXISTS": f"Job {wanted_id} already exists: {{m}}",
         "INVALID_ARGUMENT": "Invalid job spec: {m}",
@@ -140,8 +144,8 @@ def create(
 
         with spec_in(spec) as given, refusal_texts(texts):
             answer = peloton.stateless.create(
-                respool, given, how=BatchOptions(batch, **how), wanted_id=wanted_id,
-                request_key=request_key,
+                respool, given, how=BatchOptions(batch, secrets=secrets, **how),
+                wanted_id=wanted_id, request_key=request_key,
             )  # fmt: skip
         made = answer.job_id.value
         text = f"Job {made} created. Entity Version: {answer.version.value}"
@@ -155,14 +159,6 @@ def create(
         )
         hint("next: " + ", ".join(command(*args) for args in steps))
     return code
-
-
-def refuse_secrets(path: str, data: str) -> None:
-    """The original's options, which this cluster has nothing for."""
-    from peloton.sdk.errors import Unsupported
-
-    if path or data:
-        raise Unsupported("secrets are not supported by this cluster")
 
 
 @click.command(cls=PelotonCommand)

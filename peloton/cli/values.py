@@ -6,10 +6,12 @@ Must not ask the cluster whether they exist; only whether they can be meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import click
 
+F = TypeVar("F", bound=Callable[..., Any])
 SPEC_FILE = click.Path(readable=False)
 """A file that a shell completes; whoever reads it says what is wrong with it."""
 DURATION_S_MAX = 1e9
@@ -129,6 +131,21 @@ ranges_option = click.option(
     metavar="FROM:TO",
     help="Instances from FROM up to and without TO, or one; repeatable.",
 )
+
+
+def range_option(what: str) -> Callable[[F], F]:
+    """`--range` of a command that reads one range of these."""
+    return click.option(
+        "-r",
+        "--range",
+        "only",
+        type=from_to,
+        default=":",
+        metavar="FROM:TO",
+        help=f"{what} from FROM up to and without TO, or one.",
+    )
+
+
 opaque_option = click.option(
     "--opaque-data", "opaque", default="", help="A text that is kept with the workflow."
 )

@@ -59,7 +59,8 @@ def backup(target: Path, data_dir: Path | None, config_: Path | None) -> None:
     peloton backup /backups/monday
     peloton backup /backups/monday --config /etc/peloton.yaml
 
-    Sandboxes are not part of it. DIR must be empty or not exist.
+    Sandboxes are not part of it. Secrets of jobs are, as they are stored: encrypted, without the
+    file with the keys. DIR must be empty or not exist.
     """
     from peloton.commands import backups
 
@@ -69,6 +70,8 @@ def backup(target: Path, data_dir: Path | None, config_: Path | None) -> None:
     size_bytes = sum(file.size_bytes for file in manifest.files)
     click.echo(f"backup of {data} in {target}: {len(manifest.files)} files, {size_bytes} bytes")
     click.echo(_cluster_text(manifest))
+    if manifest.has_secrets:
+        click.echo(backups.SECRETS_NOTE, err=True)
 
 
 @click.command()
@@ -87,6 +90,8 @@ def restore(source: Path, data_dir: Path) -> None:
     click.echo(f"restored in {data_dir}, as of {manifest.taken_at}")
     click.echo(_cluster_text(manifest))
     click.echo(manifest.note, err=True)
+    if manifest.has_secrets:
+        click.echo(backups.SECRETS_NOTE, err=True)
 
 
 def _cluster_text(manifest: BackupManifest) -> str:

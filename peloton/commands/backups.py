@@ -4,9 +4,12 @@ Turns a folder into files with a manifest of their digests, and back. Order is w
 consistent:
 
 1. the journal, as of one moment: SQLite's backup, which blocks no commit
-2. the keeper's records: they know every run that the journal has as started, or its end was
+2. the values of secrets, as of a later moment: what the journal names is there, unless its job
+   was deleted meanwhile. They are sealed; the keys are in a file elsewhere, which is never part
+   of a backup
+3. the keeper's records: they know every run that the journal has as started, or its end was
    acknowledged meanwhile and the run is lost
-3. the manifest; without it a backup is not complete, and is not restored
+4. the manifest; without it a backup is not complete, and is not restored
 
 The journal's witness is not part of it: it is newer than the copy, whose frames the manifest names.
 A restored journal begins a new generation of the cluster, with a witness of its own. Restored runs
@@ -31,8 +34,14 @@ from peloton import __version__
 from peloton.assembly.journal_reader import runs_on_hosts
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.identity import CLUSTER_NAME, IDENTITY_NAME
-from peloton.runtime.adapters import folder_origin, private_folder
-from peloton.runtime.adapters.claimed_folder import DEFAULT_POOL, JOURNAL, KEEPER, MAKER
+from peloton.runtime.adapters import folder_origin, private_folder, sqlite_secrets
+from peloton.runtime.adapters.claimed_folder import (
+    DEFAULT_POOL,
+    JOURNAL,
+    KEEPER,
+    MAKER,
+    SECRETS_FILE,
+)
 from peloton.runtime.adapters.folder_origin import Origin
 from peloton.runtime.adapters.sqlite_copy import begin_anew
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
@@ -46,6 +55,10 @@ RESTORED = "restored from a backup, which has no processes"
 RESTORED_NOTE = (
     "A restored cluster goes on as of its backup: what was acknowledged later is gone, tasks that "
     "ran are LOST. Never run it beside the original."
+)
+SECRETS_NOTE = (
+    "It has the secrets of jobs, encrypted, and no key: keep the file with the keys elsewhere "
+    "(secrets.key_file, --secrets-key); without it the secrets are lost."
 )
 _CHUNK_BYTES = 1024 * 1024
 
@@ -76,6 +89,11 @@ class BackupManifest(NamedTuple):
     files: tuple[BackedUpFile, ...]
     note: str = RESTORED_NOTE
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether sealed values of secrets are among its files."""
+        return any(file.name == SECRETS_FILE for file in self.files)
+
 
 # ---- making one ----
 
@@ -90,7 +108,7 @@ def make(data: Path, target: Path, *, keeper: Path | None = None) -> BackupManif
         with open(target / JOURNAL, "xb", opener=private_folder.opener):
             pass
         rows.copy_to(target / JOURNAL)
-    names = [JOURNAL, *_copy_keeper(keeper or data / KEEPER, target)]
+    names = [JOURNAL, *_copy_secrets(data, target), *_copy_keeper(keeper or data / KEEPER, target)]
     names += _copied(data, target, names=[MAKER, DEFAULT_POOL])
     origin = folder_origin.read(data)
     with closing(SqliteRows(target)) as rows:
@@ -108,6 +126,16 @@ def make(data: Path, target: Path, *, keeper: Path | None = None) -> BackupManif
     )
     _write_manifest(target, manifest)
     return manifest
+
+
+def _copy_secrets(data: Path, target: Path) -> list[str]:
+    """The sealed values, if there are any."""
+    if not (data / SECRETS_FILE).is_file():
+        return []
+    with open(target / SECRETS_FILE, "xb", opener=private_folder.opener):
+        pass
+    sqlite_secrets.copy(data / SECRETS_FILE, target / SECRETS_FILE)
+    return [SECRETS_FILE]
 
 
 def _make_empty(target: Path) -> None:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.lockdown.messages import COMPONENTS, LOCKDOWN, LocksSet, SetLocks
+from peloton.actors.lockdown.messages import LOCKDOWN, LocksSet, SetLocks
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.lockdowns import FollowedLocks
 from peloton.runtime.vocabulary import Refused
 
 OBEYED_S_MAX = 5.0
-NO_ENGINE = (
-    "is not supported: there is no engine to stop, as each actor pursues its own goal; "
-    "lock Write, Kill and Launch instead"
-)
 NOT_OBEYED = "it is recorded, but this daemon does not obey it yet: repeat the call"
 
 
@@ -47,12 +43,10 @@ class AdminService:
                 text = f"unknown component {number}"
                 end(context, Code.INVALID_ARGUMENT, text=text, field=f"components[{at}]")
         numbers = [*dict.fromkeys(sent.components)]
-        wanted = [number for number in numbers if names[number].name in COMPONENTS]
-        failure = self._set([names[number].name for number in wanted], context, locked=locked)
+        failure = self._set([names[number].name for number in numbers], context, locked=locked)
         for number in numbers:
-            text = failure if number in wanted else f"{names[number].name} {NO_ENGINE}"
-            if text:
-                found.failures.add(component=number, FailureMessage=text)
+            if failure:
+                found.failures.add(component=number, FailureMessage=failure)
             else:
                 found.successes.append(number)
 

@@ -13,6 +13,7 @@ from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.image_checks import refuse_commands_in_images
 from peloton.gateway.job_create import WHOLE_BYTES_MAX
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
@@ -34,6 +35,8 @@ def spec_wanted(
     try:
         by, inventories = run_as(principal_of(context)), cluster_client.inventories
         wanted = to_spec(config, by, inventories=inventories).with_secrets(secrets)
+        if cluster_client.images_run:
+            refuse_commands_in_images(wanted)
     except (BadConfig, BadAmount) as error:
         end(context, Code.INVALID_ARGUMENT, text=text_of(str(error)))
     except NotPermitted as error:

@@ -1,7 +1,7 @@
 """Where the instances of a service can be reached: for proxies, and for people.
 
-Turns the views of a job into those of its instances that run and are not known to be unhealthy,
-with the ports that their hosts picked. It must not wait for an instance to become available.
+Turns the views of a job into those of its instances that run, are well and are ready, with the
+ports that their hosts picked. It must not wait for an instance to become available.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from peloton.gateway.calls import CallContext
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.guard import CallCode, CallEnded
+from peloton.gateway.health_checks import does_its_work
 from peloton.gateway.texts import client_name, known_job, pod_name
 from peloton.gateway.translate_run import Translator
 from peloton.ops.v1 import endpoints_pb2 as wire
 from peloton.runtime.vocabulary import Key
 
-AVAILABLE = (task.DISABLED, task.HEALTHY)
-"""What is not checked is as good as what runs."""
 STATUSES = {CallCode.NOT_FOUND: HTTPStatus.NOT_FOUND}
 
 
@@ -57,10 +56,8 @@ class Endpoints:
     ) -> Iterator[tuple[InstanceView, task.TaskInfo]]:
         to_wire = Translator(client_name(job.summary.job), job.spec)
         for view in self._cluster_client.instances(job, context=context):
-            if view.state == "RUNNING":
-                info = to_wire.info(view)
-                if info.runtime.healthy in AVAILABLE:
-                    yield view, info
+            if view.state == "RUNNING" and does_its_work(view):
+                yield view, to_wire.info(view)
 
     def _hosts(
         self, views: list[tuple[InstanceView, task.TaskInfo]], context: Context

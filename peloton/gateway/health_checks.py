@@ -1,4 +1,4 @@
-"""A health check between the wire and the actors, and the wire's words for what it found.
+"""Health and readiness checks between the wire and the actors, and the wire's words for health.
 
 Turns the message of a task's config into the check that a backend carries out; 0 and empty mean the
 default. Must not check what only the job's type decides.
@@ -19,6 +19,7 @@ SECONDS_MAX = 24 * 3600
 _PATH = re.compile(r"/[!-~]{0,2047}", re.ASCII)
 CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
 """The original's reason of an event that tells a change of health."""
+_WELL = (TaskHealth.DISABLED, TaskHealth.HEALTHY)
 _ENDED = frozenset(("SUCCEEDED", "FAILED", "LOST", "KILLED", "DELETED"))
 
 
@@ -84,11 +85,19 @@ def _http(sent: task.HealthCheckConfig.HTTPCheck) -> HttpProbe:
     return HttpProbe(sent.port, path, scheme)
 
 
+def does_its_work(view: InstanceView) -> bool:
+    """Whether one that runs is well and ready; what is not checked is as good as that."""
+    return view.health in _WELL and view.ready in _WELL
+
+
 def health_of(view: InstanceView) -> TaskHealth:
     """The health of the present run, also of one that is to begin."""
     if view.ended_at is not None or view.state in _ENDED:
         return TaskHealth.INVALID
-    if view.config.check is None or view.state == "RUNNING":
+    check = view.config.check
+    if check is None or not check.of_health:
+        return view.health
+    if view.state == "RUNNING":
         return view.health
     return TaskHealth.UNKNOWN
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from types import MappingProxyType
 
 from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.lockdown.messages import ENGINE, LAUNCH
 from peloton.actors.resources import Resources, amount
+from peloton.gateway.lockdowns import SUBJECTS, unlocking
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.placement import reasons as r
 from peloton.placement.gang_wishes import NEVER_TOGETHER
-from peloton.placement.messages import Shape
-from peloton.placement.pinned import NOT_UP
+from peloton.placement.messages import NOT_UP, Shape
 from peloton.placement.planning import HostsNow
 
 RULES = MappingProxyType(
@@ -64,8 +65,8 @@ def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
         yield ops.Blocker(code=code, text=view.because, change=change)
     for rule, hosts in counts:
         if rule == r.LAUNCHES_STOPPED:
-            change = "an operator lets them go on: `peloton admin unlock Launch`"
-            yield ops.Blocker(code="lockdown", text=view.because, change=change)
+            component = ENGINE if view.because.startswith(SUBJECTS[ENGINE]) else LAUNCH
+            yield ops.Blocker(code="lockdown", text=view.because, change=unlocking(component))
         else:
             yield blocker_of_rule(rule, hosts, request=request)
 

@@ -24,6 +24,7 @@ from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.inventories import all_hosts
+from peloton.gateway.names_in_texts import JobNames
 from peloton.gateway.texts import client_name
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key, Refused, key
@@ -34,7 +35,11 @@ SHOWN_RUNS_MAX = 1_000
 
 def host_views(cluster_client: ClusterClient, context: Context) -> list[ops.Host]:
     """Every host, by name, as the ops service describes it."""
-    return [_host_of(view) for view in all_hosts(cluster_client, context)]
+    hosts = [_host_of(view) for view in all_hosts(cluster_client, context)]
+    named = JobNames(cluster_client, context)
+    for host in hosts:
+        host.text = named.in_text(host.text)
+    return hosts
 
 
 def known_host(cluster_client: ClusterClient, host: Key, *, context: Context) -> bool:
@@ -58,7 +63,7 @@ def host_with_runs(
         host=ops.Host(
             name=sent.name,
             state=_state_of(found.state, found.maintenance, quarantined=quarantined),
-            text=_why(found),
+            text=JobNames(cluster_client, context).in_text(_why(found)),
             capacity=amounts(found.capacity),
             free=amounts(Resources() if held else room_left(found.capacity, found.used)),
             runs=len(runs),

@@ -12,9 +12,9 @@ from typing import Any
 from peloton.actors.job.messages import JobSummary
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import DAEMON, SERVICE
-from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.health_checks import does_its_work
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.named_jobs import existing_job, refresh
 from peloton.gateway.stateless_specs import partial_spec_of
@@ -117,5 +117,5 @@ def availability(view: InstanceView) -> str:
     """In the words of the original. Without a health check it is available while it runs."""
     if view.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return view.goal.name
-    well = view.health in (TaskHealth.DISABLED, TaskHealth.HEALTHY)
-    return "AVAILABLE" if view.state == "RUNNING" and well else "UNAVAILABLE"
+    running = view.state == "RUNNING"
+    return "AVAILABLE" if running and does_its_work(view) else "UNAVAILABLE"

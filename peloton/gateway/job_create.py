@@ -19,6 +19,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.image_checks import refuse_commands_in_images
 from peloton.gateway.job_labels import NOTIFY
 from peloton.gateway.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.job_waits import OthersFirst
@@ -144,6 +145,8 @@ class Creation:
         try:
             by, inventories = run_as(principal_of(self._context)), self._cluster_client.inventories
             wanted = to_spec(self._sent.config, by, inventories=inventories)
+            if self._cluster_client.images_run:
+                refuse_commands_in_images(wanted)
             spec = self._cluster_client.strategies.chosen(wanted.spec, self._sent.config)
             wanted = wanted._replace(spec=spec)
         except SecretVolume as error:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from peloton.actors.lockdown.messages import KILL, LAUNCH, READ, WRITE, Lock, Locks
+from peloton.actors.lockdown.messages import ENGINE, KILL, LAUNCH, READ, WRITE, Lock, Locks
 from peloton.gateway.access_table import AccessRow
 from peloton.gateway.texts import rfc3339
+from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.core.principal import parse
 
@@ -27,7 +28,13 @@ WRITES = (
 )  # fmt: skip
 WATCH, OURS = "WatchService", "peloton.ops."
 NEVER = ("grpc.", "peloton.api.v1alpha.admin.")
-NOUNS = {READ: "reads", WRITE: "writes", KILL: "kills", LAUNCH: "launches"}
+SUBJECTS = {
+    READ: "reads are",
+    WRITE: "writes are",
+    KILL: "kills are",
+    LAUNCH: "launches are",
+    ENGINE: "the goal state engine is",
+}
 
 
 class FollowedLocks(Protocol):
@@ -51,6 +58,9 @@ class NoLocks:
         return True
 
 
+NO_LOCKS = NoLocks()
+
+
 def component_of(method: str, row: AccessRow | None) -> str:
     """Whether a call, by its full name, is a read or a write; "" for neither."""
     service, _, name = method.rpartition(".")
@@ -71,7 +81,8 @@ def refusing(locks: FollowedLocks, table: Mapping[str, AccessRow]) -> Callable[[
         if not now.locks:
             return ""
         component = component_of(method, table.get(method))
-        return REFUSALS[component] if component and now.of(component) is not None else ""
+        lock = now.of(component) if component else None
+        return "" if lock is None else f"{REFUSALS[component]} {_since(lock)}"
 
     return refused
 
@@ -81,8 +92,26 @@ def lock_notes(locks: Locks) -> tuple[NotReadyReason, ...]:
     return tuple(NotReadyReason("lockdown", lock_text(one)) for one in locks.locks)
 
 
+def unlocking(component: str) -> str:
+    """What has to change where this is locked."""
+    return f"an operator lets it go on: `peloton admin unlock {component}`"
+
+
+def engine_reasons(locks: Locks, state: str) -> list[ops.Reason]:
+    """Why nothing of a job goes on, whatever else may be the matter."""
+    lock = locks.of(ENGINE)
+    if lock is None:
+        return []
+    text = lock_text(lock)
+    blocker = ops.Blocker(code="lockdown", text=text, change=unlocking(ENGINE))
+    return [ops.Reason(state=state, code="lockdown", text=text, blockers=[blocker])]
+
+
 def lock_text(lock: Lock) -> str:
     """What is locked, by whom and since when, for people."""
+    return f"{SUBJECTS[lock.component]} locked down {_since(lock)}"
+
+
+def _since(lock: Lock) -> str:
     who = parse(lock.who).shown if lock.who else ""
-    what, since = NOUNS[lock.component], rfc3339(lock.at)
-    return f"{what} are locked down by {who or 'an operator'} since {since}"
+    return f"by {who or 'an operator'} since {rfc3339(lock.at)}"

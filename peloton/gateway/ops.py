@@ -29,7 +29,10 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.early_checks import EarlyChecks
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
+from peloton.gateway.inventories import all_hosts
+from peloton.gateway.lockdowns import NO_LOCKS, FollowedLocks, engine_reasons
 from peloton.gateway.long_calls import LongCall
+from peloton.gateway.lost_room import add_lost_room
 from peloton.gateway.named_jobs import existing_job
 from peloton.gateway.pool_accounts import history_of
 from peloton.gateway.reasons import (
@@ -49,6 +52,7 @@ from peloton.gateway.waits import JobWaits
 from peloton.gateway.watch import Watches
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Bits, Key, Unavailable, kind_of
+from peloton.settings.permissions_file import Permission
 
 WAITERS_MAX = 4096
 """WaitJob calls at once; none holds a thread."""
@@ -71,9 +75,14 @@ class Ops:
     """The calls; one method for each, named as on the wire."""
 
     def __init__(
-        self, cluster_client: ClusterClient, feed: ClusterFeed, *, scarce_gpu: bool = False
+        self,
+        cluster_client: ClusterClient,
+        feed: ClusterFeed,
+        *,
+        scarce_gpu: bool = False,
+        locks: FollowedLocks = NO_LOCKS,
     ) -> None:
-        self._cluster_client = cluster_client
+        self._cluster_client, self._locks = cluster_client, locks
         self._early = EarlyChecks(cluster_client, scarce_gpu=scarce_gpu)
         self._waits, self._waiting = JobWaits(feed), 0
         self._watches = Watches(cluster_client, feed, kinds=lambda: (*NAMES,))
@@ -116,12 +125,16 @@ class Ops:
             explain_reason(reason, waits, now=now)
             if reason.blockers:
                 early.add(reason, group.first)
+        rights = self._cluster_client.rights(context)
+        named = rights is None or rights.may(Permission.ADMINISTER, "/")
+        add_lost_room(reasons, lambda: all_hosts(self._cluster_client, context), named=named)
         state = job.summary.state.name
         if job.because and not job.held and not alone:
             reasons.append(ops.Reason(state=state, code="job", text=job.because))
         paused = paused_text(job)
         if paused and not alone and all(one.code != "workflow" for one in reasons):
             reasons.append(ops.Reason(state=state, code="workflow", text=paused))
+        reasons += engine_reasons(self._locks.now, state)
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 
     async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> Any:

@@ -15,7 +15,13 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
-from peloton.gateway.several_containers import containers_in, executor_of, is_several
+from peloton.gateway.several_containers import (
+    CHECKS,
+    containers_in,
+    executor_of,
+    is_several,
+    keeps_containers,
+)
 from peloton.gateway.translate_task import LATER, BadConfig, SecretVolume
 
 MesosPod = apachemesos.PodSpec
@@ -28,7 +34,6 @@ _UNBUILT = {
     "host_ports": "a port of the host",
 }
 _UNBUILT_IN_CONTAINER = {
-    "readiness_check": "a readiness check",
     "volume_mounts": "a volume",
 }
 _UNBUILT_IN_CHECK = {
@@ -64,7 +69,7 @@ def to_task(sent: pod.PodSpec, field: str, *, several: bool = False) -> task.Tas
         found.volume.CopyFrom(_recast(task.PersistentVolumeConfig, sent.volume))
     if sent.HasField("preemption_policy"):
         _put_policy(found, sent.preemption_policy)
-    if several or is_several(sent):
+    if several or keeps_containers(sent):
         _put_several(found, sent, field=field)
     elif sent.containers:
         only = sent.containers[0]
@@ -127,6 +132,7 @@ def _put_several(found: task.TaskConfig, sent: pod.PodSpec, *, field: str) -> No
             for older in ("command", "container"):
                 if part.HasField(older):
                     getattr(container, older).CopyFrom(getattr(part, older))
+    _refuse_second_checks(sent, field)
     first = parts[MAIN][0]
     found.name = first.name
     found.command.CopyFrom(first.command)
@@ -135,6 +141,21 @@ def _put_several(found: task.TaskConfig, sent: pod.PodSpec, *, field: str) -> No
     found.resource.CopyFrom(_needed(parts[INIT], parts[MAIN]))
     _put_ports_and_check(found, parts, field=field)
     found.executor.CopyFrom(executor_of(kept))
+
+
+def _refuse_second_checks(sent: pod.PodSpec, field: str) -> None:
+    """The checks of a pod are those of one container, which is no init container."""
+    having = ""
+    for name in (INIT, MAIN):
+        for at, one in enumerate(getattr(sent, name)):
+            for check in filter(one.HasField, CHECKS):
+                where = f"{field}.{name}[{at}]"
+                if name == INIT:
+                    raise BadConfig(f"{where}.{check}", "an init container has none")
+                if having not in ("", where):
+                    text = f"the check of a second container of a pod {LATER}"
+                    raise BadConfig(f"{where}.{check}", text)
+                having = where
 
 
 def _part(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> task.TaskConfig:
@@ -164,7 +185,7 @@ def _needed(inits: list[task.TaskConfig], mains: list[task.TaskConfig]) -> task.
 def _put_ports_and_check(
     found: task.TaskConfig, parts: dict[str, list[task.TaskConfig]], *, field: str
 ) -> None:
-    """What the pod has once: ports, each with a name of its own, and the check of one container."""
+    """What the pod has once: ports, each with a name of its own, and the checks of a container."""
     names: dict[str, None] = {}
     for name, some in parts.items():
         for at, part in enumerate(some):
@@ -175,14 +196,8 @@ def _put_ports_and_check(
                     raise BadConfig(f"{where}.ports[{number}].name", text)
                 names[port.name] = None
                 found.ports.append(port)
-            if not part.HasField("healthCheck"):
-                continue
-            if name == INIT:
-                raise BadConfig(f"{where}.liveness_check", "an init container has none")
-            if found.HasField("healthCheck"):
-                text = f"the check of a second container of a pod {LATER}"
-                raise BadConfig(f"{where}.liveness_check", text)
-            found.healthCheck.CopyFrom(part.healthCheck)
+            if part.HasField("healthCheck"):
+                found.healthCheck.CopyFrom(part.healthCheck)
 
 
 def _put_container(
@@ -196,9 +211,10 @@ def _put_container(
     found.name = container.name
     if container.HasField("resource"):
         found.resource.CopyFrom(_recast(task.ResourceConfig, container.resource))
+    for check in CHECKS:
+        if container.HasField(check):
+            _refuse(getattr(container, check), _UNBUILT_IN_CHECK, field=f"{field}.{check}")
     if container.HasField("liveness_check"):
-        where = f"{field}.liveness_check"
-        _refuse(container.liveness_check, _UNBUILT_IN_CHECK, field=where)
         check = _recast(task.HealthCheckConfig, container.liveness_check)
         found.healthCheck.CopyFrom(check)
     for at, port in enumerate(container.ports):

@@ -21,7 +21,7 @@ from peloton.gateway.named_jobs import NOT_FOUND, refresh, refuse
 from peloton.gateway.pod_status import pod_event_of, pod_info_of, pod_status_of
 from peloton.gateway.run_files import NoFiles, files_of
 from peloton.gateway.sandboxes import SandboxFiles
-from peloton.gateway.texts import known_job, pod_name, pod_parts
+from peloton.gateway.texts import canonical, known_job, pod_name, pod_parts
 from peloton.runtime.vocabulary import Bits, Key, Refused
 
 NO_SUCH_POD = "pod not found"
@@ -154,6 +154,9 @@ class PodService:
     def BrowsePodSandbox(self, sent: svc.BrowsePodSandboxRequest, context: Context) -> Any:
         """Where the files of a run are, of the newest one by default, to be fetched over HTTP."""
         place = _placed(sent, context)
+        if sent.pod_id.value and not _names_run(sent.pod_id.value):
+            text = f"{sent.pod_id.value!r} is no id of a pod"
+            end(context, Code.INVALID_ARGUMENT, text=text, field="pod_id")
         pod = self._existing(place, context)
         runs = self._instances.runs(pod.job, pod.view)
         found = files_of(
@@ -236,6 +239,12 @@ def _placed(sent: Any, context: Context) -> PodPlace:
     if isinstance(found, str):
         end(context, Code.INVALID_ARGUMENT, text=found)
     return found
+
+
+def _names_run(named: str) -> bool:
+    """Whether some pod may have a run of that name."""
+    parts = parse_pod(named)
+    return parts is not None and parts[2] > 0 and canonical(parts[0].split("/")[1]) is not None
 
 
 def _run(sent: Any, place: PodPlace, *, context: Context) -> int:

@@ -86,6 +86,8 @@ def reason_at_rest(view: InstanceView, job: JobView, *, alone: bool) -> Reason:
     if view.state == "RUNNING":
         if view.code == "HEALTH":
             return Reason("health", view.because + host)
+        if view.code == "READY":
+            return Reason("not-ready", view.because + host)
         return Reason("running", "runs" + host + (f" since {began}Z" if alone and began else ""))
     text = _killed(view, job) if view.state == "KILLED" else outcome_text(view)
     if view.state == "SUCCEEDED":

@@ -203,7 +203,7 @@ def _own_services(
     return [
         (
             ops_pb2.DESCRIPTOR.services_by_name["Ops"],
-            Ops(cluster_client, feed, scarce_gpu=scarce_gpu),
+            Ops(cluster_client, feed, scarce_gpu=scarce_gpu, locks=options.locks),
         ),
         (
             plans_pb2.DESCRIPTOR.services_by_name["Plans"],

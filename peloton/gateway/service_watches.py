@@ -130,6 +130,10 @@ class WatchService:
 
     async def Watch(self, sent: svc.WatchRequest, call: LongCall) -> None:
         """What a filter covers, as it changes."""
+        job = sent.pod_filter.job_id.value
+        if job and canonical(job) is None:
+            text = "JobID must be of UUID format"
+            end(call, Code.INVALID_ARGUMENT, text=text, field="pod_filter.job_id")
         scope = scope_of(sent)
         if scope is None:
             end(call, Code.INVALID_ARGUMENT, text="not supported watch type")

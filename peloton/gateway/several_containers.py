@@ -22,6 +22,7 @@ CONTAINERS_MAX = 32
 """Of one pod, init containers included: a process of its own watches all of them."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Of a container among several: it also names its files in the sandbox."""
+CHECKS = ("liveness_check", "readiness_check")
 
 
 def is_several(sent: pod.PodSpec) -> bool:
@@ -54,15 +55,34 @@ def containers_in(config: task.TaskConfig) -> pod.PodSpec | None:
     return _read(config.executor.data) if has_several(config) else None
 
 
+def keeps_containers(sent: pod.PodSpec) -> bool:
+    """Whether a pod has what a task of v0 has no field for, so that its containers are kept."""
+    return is_several(sent) or any(one.HasField("readiness_check") for one in sent.containers)
+
+
+def readiness_in(config: task.TaskConfig) -> tuple[int, pod.HealthCheckSpec] | None:
+    """The readiness check of a config, and which of its containers has it."""
+    try:
+        pod = containers_in(config)
+    except ValueError:
+        return None  # which is refused with the containers
+    for at, one in enumerate(pod.containers if pod is not None else ()):
+        if one.HasField("readiness_check"):
+            return at, one.readiness_check
+    return None
+
+
 def checked_container(config: task.TaskConfig) -> str:
-    """Which of several containers the check of a config belongs to: the first, if none has it."""
+    """Which of several containers the checks of a config belong to: the first, if none has one."""
     try:
         pod = containers_in(config)
     except ValueError:
         return ""  # which is refused with the containers
     if pod is None or not pod.containers:
         return ""
-    having = [one.name for one in pod.containers if one.HasField("liveness_check")]
+    if len(pod.containers) + len(pod.init_containers) == 1:
+        return ""
+    having = [one.name for one in pod.containers if any(map(one.HasField, CHECKS))]
     return str([*having, pod.containers[0].name][0])
 
 

@@ -7,8 +7,9 @@ at that moment.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from peloton.actors.job.decide import NOT_TERMINAL
@@ -30,6 +31,7 @@ from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.guard import CallEnded
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.job_secrets import (
     SecretsOfCall,
@@ -59,6 +61,8 @@ from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
 from peloton.runtime.vocabulary import Message, Refused
 
 UNEXPECTED = "unexpected entity version"
+WRONG = (Code.INVALID_ARGUMENT, Code.UNIMPLEMENTED, Code.NOT_FOUND)
+"""Refusals of what a request says, which depend on no version of the job."""
 NAMED_JOBS_MAX = 1000
 """Jobs of one name in an answer, the newest ones."""
 VERSION_PART_MAX = 2**64
@@ -81,9 +85,10 @@ class StatelessJobs:
             end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
         secrets = SecretsOfCall(self._cluster_client, context)
-        command = replacement(
-            self._cluster_client, sent, view=view, context=context, secrets=secrets
-        )
+        with self._version_first(sent, context):
+            command = replacement(
+                self._cluster_client, sent, view=view, context=context, secrets=secrets
+            )
         answer = self._changed(
             sent,
             context,
@@ -154,7 +159,8 @@ class StatelessJobs:
         spec = sent.restart_spec
         ranges = tuple((getattr(one, "from"), one.to) for one in spec.ranges)
         options = WorkflowOptions(batch=spec.batch_size, in_place=spec.in_place)
-        opaque = opaque_of(sent, context)
+        with self._version_first(sent, context):
+            opaque = opaque_of(sent, context)
         answer = self._changed(
             sent,
             context,
@@ -211,7 +217,8 @@ class StatelessJobs:
         return svc.GetWorkflowEventsResponse(events=events)
 
     def _controlled(self, sent: Any, context: Context, *, order: WorkflowOrders) -> str:
-        opaque = opaque_of(sent, context)
+        with self._version_first(sent, context):
+            opaque = opaque_of(sent, context)
         answer = self._changed(
             sent,
             context,
@@ -292,6 +299,21 @@ class StatelessJobs:
             end(context, Code.NOT_FOUND, text=text)
         ids = [{"value": client_name(line.job)} for line in found.items]
         return svc.GetJobIDFromJobNameResponse(job_id=ids)
+
+    @contextlib.contextmanager
+    def _version_first(self, sent: Any, context: Context) -> Iterator[None]:
+        """Who names another version than the job's hears of that, whatever else is wrong.
+
+        What is right is not compared here: by a repeat that missed its answer the job knows it.
+        """
+        try:
+            yield
+        except CallEnded as error:
+            if error.code in WRONG:
+                view = existing_job(self._cluster_client, sent.job_id.value, context=context)
+                if sent.version.value != str(view.version):
+                    end(context, Code.ABORTED, text=UNEXPECTED)
+            raise
 
     def _changed(
         self,

@@ -76,6 +76,8 @@ class Translator:
         runtime.resourceUsage.update(_usage(view, view.ran_s))
         if view.outcome is not None:
             _put_end(runtime, view.outcome, on_request=view.goal == TaskGoals.KILLED)
+        if view.code == "READY":
+            runtime.message = view.because
         if why is not None:
             runtime.reason, runtime.message = why.code, why.message
         for port in view.config.ports:
@@ -203,7 +205,10 @@ class Translator:
     def _checked(self, view: InstanceView, host: str) -> task.PodEvent:
         """The last change of health of the present run; the ones before it are not kept."""
         assert view.checked is not None
-        (text, since), name = view.checked, health_name(view.health)
+        (text, since), name = view.checked, health_name(health_of(view))
+        if view.ready > TaskHealth.UNKNOWN and view.health != TaskHealth.UNHEALTHY:
+            word = "ready" if view.ready == TaskHealth.HEALTHY else "not ready"
+            text = f"{word}: {text}" if text else word
         event = self._event(
             view, view.run, state="RUNNING", at_s=since, host=host, text=text, healthy=name
         )
@@ -254,7 +259,9 @@ def _usage(view: InstanceView, seconds: float) -> dict[str, float]:
 
 def _first_health(view: InstanceView) -> str:
     """Before any check has ended."""
-    return health_name(TaskHealth.DISABLED if view.config.check is None else TaskHealth.UNKNOWN)
+    check = view.config.check
+    checked = check is not None and check.of_health
+    return health_name(TaskHealth.UNKNOWN if checked else TaskHealth.DISABLED)
 
 
 def _wire_goal(view: InstanceView, run: int) -> Any:

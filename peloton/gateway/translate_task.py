@@ -26,6 +26,8 @@ from peloton.gateway.several_containers import (
     checked_container,
     containers_in,
     has_several,
+    is_several,
+    readiness_in,
 )
 from peloton.placement.conditions import leaves
 from peloton.placement.messages import Constraint, Label
@@ -64,7 +66,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
     for missing in missing_fields(sent):
         raise BadConfig(f"{field}.{missing}", "required field is missing")
     _refuse_unsupported(sent, field)
-    check = _check(sent, f"{field}.healthCheck")
+    check = _checks(sent, field)
     raw = sent.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
         raise BadConfig(field, f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
@@ -86,7 +88,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         image=_image_of_all(sent, field, among=containers),
         controller=sent.controller,
         revocable=sent.revocable,
-        health_check=sent.HasField("healthCheck"),
+        health_check=sent.HasField("healthCheck") or check is not None,
         executor=sent.HasField("executor") and not has_several(sent),
         preemptible=preemptible,
         raw=raw,
@@ -119,13 +121,14 @@ def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Conta
     if pod is None:
         return ()
     where = f"{within}.executor"
+    several = is_several(pod)
     if len(pod.init_containers) + len(pod.containers) > CONTAINERS_MAX:
         raise BadConfig(f"{where}.containers", f"the limit of one pod is {CONTAINERS_MAX}")
     found: list[Container] = []
     for name in ("init_containers", "containers"):
         for at, one in enumerate(getattr(pod, name)):
             field = f"{where}.{name}[{at}]"
-            if not NAME.fullmatch(one.name):
+            if several and not NAME.fullmatch(one.name):
                 text = "each of several containers needs one of letters, digits, `.`, `-` and `_`"
                 raise BadConfig(f"{field}.name", f"{text}, got {one.name[:100]!r}")
             if any(known.name == one.name for known in found):
@@ -154,10 +157,25 @@ def _image_of_all(sent: task.TaskConfig, field: str, *, among: tuple[Container, 
     return found or next((one.image for one in among if one.image), "")
 
 
-def _check(sent: task.TaskConfig, field: str) -> HealthCheck | None:
-    """None of one that is not enabled; the message of an instance wins as a whole."""
+def _checks(sent: task.TaskConfig, field: str) -> HealthCheck | None:
+    """Of health and of readiness; None of those that are not enabled. What an instance says of
+    its own wins as a whole."""
+    container = checked_container(sent)
+    found = _check(sent.healthCheck, f"{field}.healthCheck", container=container)
+    kept = readiness_in(sent)
+    if kept is None:
+        return found
+    check = task.HealthCheckConfig.FromString(kept[1].SerializeToString())
+    where = f"{field}.executor.containers[{kept[0]}].readiness_check"
+    readiness = _check(check, where, container=container)
+    if readiness is None:
+        return found
+    return (found or HealthCheck(container=readiness.container)).beside(readiness)
+
+
+def _check(sent: task.HealthCheckConfig, field: str, *, container: str) -> HealthCheck | None:
     try:
-        return to_check(sent.healthCheck, container=checked_container(sent))
+        return to_check(sent, container=container)
     except BadCheck as bad:
         raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
 

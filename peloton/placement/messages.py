@@ -203,6 +203,10 @@ class Declined(Message, frozen=True, gc=False, array_like=True):
     shape: int = 0
 
 
+NOT_UP = "is not up"
+"""How the text about the only host of a member ends that is down."""
+
+
 class Unplaced(Message, frozen=True, gc=False, array_like=True):
     """Placer to slice: no host for these; `reasons` counts hosts by the reason, approximately.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from peloton.placement.index import HostIndex
 from peloton.placement.kept_wishes import KEPT_LOST_S
-from peloton.placement.messages import HostDeltas, Placed, Wish
+from peloton.placement.messages import NOT_UP, HostDeltas, Placed, Wish
 from peloton.placement.needs import PORTS
 from peloton.placement.proposals import unplaced
 from peloton.placement.reasons import (
@@ -29,8 +29,6 @@ from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.unschedulable import Unschedulable, lacks_text
 from peloton.runtime.vocabulary import Bits, Key, Send
 
-NOT_UP = "is not up"
-"""How the text about a host ends that is down."""
 Member = tuple[Key, int]
 """A slice, and one of its members."""
 

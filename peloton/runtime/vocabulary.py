@@ -269,9 +269,7 @@ class Unavailable(Value, frozen=True, gc=False, array_like=True):
 
 class ShardDamaged(Unavailable, frozen=True, gc=False, array_like=True):
     """An answer: what is journaled cannot be read. A person has to act; do not try again.
-
-    Nothing was done, as with its base class, so whoever only needs to know that may look no closer.
-    """
+    Nothing was done, as with its base class: whoever only needs to know that looks no closer."""
 
 
 class Absent(Value, frozen=True, gc=False, array_like=True):
@@ -360,6 +358,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     decide: Mapping[type, Decide]
     absent: Mapping[type, Callable[[Any, At], Decision]]
     pursue: Pursuing
+    at_rest: Pursuing | Rest | None = None  # in place of `pursue`: `core/pursuits.py`
     evolve: Mapping[type, Evolve]
     messages: Mapping[int, type]
     facts: Mapping[int, type]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from peloton.api.v0.peloton_pb2 import Secret
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
@@ -33,7 +34,10 @@ _IN_SPEC = re.compile(
 
 
 class BatchOptions(NamedTuple):
-    """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores."""
+    """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores.
+
+    `secrets` are files for the pods of a creation (`jobs.secret`).
+    """
 
     batch: int = 0
     max_instance_retries: int = 0
@@ -43,6 +47,7 @@ class BatchOptions(NamedTuple):
     in_place: bool = False
     start_pods: bool = False
     opaque: str = ""
+    secrets: tuple[Secret, ...] = ()
 
 
 AT_ONCE = BatchOptions()
@@ -125,6 +130,8 @@ class StatelessCalls:
         )
         if wanted_id:
             request.job_id.value = wanted_id
+        for one in how.secrets:
+            request.secrets.add(path=one.path, value={"data": one.value.data})
         with of_spec(spec):
             return self._call("CreateJob", request, how=keyed(request_key))
 

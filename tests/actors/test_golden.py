@@ -42,7 +42,8 @@ def sample(wanted: Any, inside: tuple[type, ...] = ()) -> Any:
         return PLAIN[wanted]
     origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (typing.Union, types.UnionType):
-        return sample(next(part for part in parts if part is not type(None)), inside)
+        part = next(part for part in parts if part is not type(None))
+        return None if part in inside else sample(part, inside)
     if origin is tuple:
         if parts[-1] is not Ellipsis:
             return tuple(sample(part, inside) for part in parts)

@@ -245,6 +245,11 @@ def test_a_launch_uses_the_hold() -> None:
     assert h.orders(receive(host, m.Launch(1, SPEC), 0)), "what is left is free again"
 
 
+def test_a_launch_that_comes_after_the_time_of_its_hold_is_refused() -> None:
+    late = receive(held(), launch("t-1"), now=9.1 + HOLD_S)
+    assert refusal(late)[0] == hm.NO_HOLD and not h.orders(late)
+
+
 def test_a_hold_is_used_up_by_its_first_launch() -> None:
     host = launched("t-1", "t-2")
     assert refusal(receive(host, launch("t-1", "t-2")))[0] == hm.NO_HOLD

@@ -30,7 +30,7 @@ def test_locks_are_set_and_taken_away() -> None:
     assert found == m.Locks(wanted, 2)
     assert found.of(m.READ) == wanted[2] and found.of(m.WRITE) is None
     third = ordered(second.state, m.KILL, m.READ, m.LAUNCH, locked=False, when=at(4.0))
-    assert third.state == Lockdown((), 3)
+    assert third.state == Lockdown((), 3, False)
 
 
 def test_a_repeat_changes_nothing() -> None:
@@ -40,8 +40,17 @@ def test_a_repeat_changes_nothing() -> None:
     assert ordered(state, m.READ, locked=False, when=at(2.0)).state == state
 
 
+def test_that_the_engine_was_locked_once_is_known_for_good() -> None:
+    kill = ordered(None, m.KILL, locked=True, when=at(1.0)).state
+    assert not get_locks(kill, m.GetLocks(), at(1.0)).rested
+    state = ordered(None, m.ENGINE, locked=True, when=at(1.0)).state
+    for locked in (False, True, False):
+        state = ordered(state, m.ENGINE, m.KILL, locked=locked, when=at(2.0)).state
+        assert get_locks(state, m.GetLocks(), at(3.0)).rested
+
+
 def test_strange_components_and_earlier_levels_are_refused() -> None:
-    strange = ordered(None, "GoalStateEngine", locked=True, when=at(1.0)).reply
+    strange = ordered(None, "Nonsense", locked=True, when=at(1.0)).reply
     assert isinstance(strange, Refused) and strange.code == m.BAD_COMPONENT
     early = ordered(None, m.KILL, locked=True, when=at(1.0, level=m.LEVEL_LOCKDOWN - 1)).reply
     assert isinstance(early, Refused) and early.code == m.BELOW_LEVEL and early.again

@@ -5,6 +5,9 @@ Must not run tasks: the crowd is made by hand, and learns of nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
 from peloton.actors.host import messages as hm
@@ -26,6 +29,7 @@ from peloton.actors.job.slice.evicting import WISH_S
 from peloton.actors.job.slice.goals import pursue
 from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.messages import Evict, SetSliceGoal, SliceOpening, TaskConfig
+from peloton.actors.job.slice.sparing import ends_step
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import Yielded
@@ -224,3 +228,31 @@ def test_a_host_asks_until_the_runs_are_ending() -> None:
     host = take_turn(h.KIND, host, message=hm.KillRun(1, 3.0), at=at).state
     (left,) = [s.message for s in h.KIND.owed(host) if isinstance(s.message, AskToEnd)]
     assert left == AskToEnd(((1, Bits.of(1)),))
+
+
+class CountedCrowd(Crowd):
+    """Counts how often its members are looked through."""
+
+    looked = 0
+
+    def where(self, test: Callable[[Any], object]) -> int:
+        self.looked += 1
+        return super().where(test)
+
+
+def looked_through(hosts: int) -> int:
+    """How often that is, in a turn while so many hosts go down, none of whose runs are spared."""
+    tasks = crowd(ALL)
+    slice_ = turn(told(DownBudget(1)), RestartIfSpared(0), tasks).state
+    for number in range(hosts):
+        slice_ = turn(slice_, AskToEnd(((3, ALL),)), tasks, sender=Key(f"host/{number}")).state
+    assert len(slice_.ends) == hosts
+    counted = CountedCrowd(TASK, CROWD)
+    counted.classes, counted.columns = tasks.classes, tasks.columns
+    at = At(now=9.0, key=SLICE, index=counted, level=LEVEL_SERVICES)
+    assert ends_step(slice_, at) is None
+    return counted.looked
+
+
+def test_who_is_available_is_found_once_in_a_turn_however_many_hosts_go_down() -> None:
+    assert looked_through(21) - looked_through(1) == 20, "only which of its runs are still there"

@@ -6,10 +6,6 @@ daemons say of themselves, but for the ends of the workflows.
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -23,25 +19,23 @@ from tests.adapters.test_daemon_wiring import until
 from tests.channels import channel_to
 from tests.cli.terminal import typed
 from tests.gateway.fleet_fixture import Deployment
+from tests.service_notes import BEGUN, SAY, TOLD, ServiceNotes
 
 __all__ = ["cluster"]
 SERVICES, INSTANCES, DOWN_MAX = 3, 8, 2
-TICKS = str(os.sysconf("SC_CLK_TCK"))
-SCRIPT = """
-say() { echo "$1 $PELOTON_INSTANCE_ID $WORD $2" >> NOTES; }
-trap 'read now rest < /proc/uptime; say down $now; sleep 0.3; exit 0' TERM
-say up $(awk '{ print $22 / TICKS }' /proc/$$/stat)
+SCRIPT = f"""{SAY}
+trap '{TOLD}; sleep 0.3; exit 0' TERM
+{BEGUN}
 sleep 1000 & wait
 """
-"""Each takes its time to end, so that an update takes seconds. It is up from when its process
-began, whenever it gets to say so; both times are seconds since the machine's start."""
+"""Each takes its time to end, so that an update takes seconds."""
 
 
-def spec_of(pool: str, notes: Path, word: str) -> stateless.JobSpec:
+def spec_of(pool: str, notes: ServiceNotes, word: str) -> stateless.JobSpec:
     """A service whose instances note when they begin and when they are told to end."""
     container = {
         "resource": {"cpu_limit": 0.01, "mem_limit_mb": 1.0, "disk_limit_mb": 1.0},
-        "entrypoint": {"value": SCRIPT.replace("NOTES", str(notes)).replace("TICKS", TICKS)},
+        "entrypoint": {"value": notes.script(SCRIPT)},
         "environment": [{"name": "WORD", "value": word}],
     }
     return stateless.JobSpec(
@@ -54,37 +48,10 @@ def spec_of(pool: str, notes: Path, word: str) -> stateless.JobSpec:
     )
 
 
-class Notes:
-    """What the instances of one service have noted."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def lines(self) -> Iterator[tuple[str, int, str, float]]:
-        """What happened, to which instance, with which config, and when; in order."""
-        for line in self.file.read_text().splitlines() if self.file.exists() else ():
-            what, instance, word, at = line.split()
-            yield what, int(instance), word, float(at)
-
-    def began(self, word: str) -> Counter[int]:
-        """How often each instance began by this config."""
-        return Counter(each[1] for each in self.lines() if each[0] == "up" and each[2] == word)
-
-    def most_down(self) -> int:
-        """The most instances that were down at once, since all of them ran."""
-        up: set[int] = set()
-        most, all_ran = 0, False
-        # Of one tick, who began comes first: only then was another told to end.
-        for what, instance, _, _ in sorted(
-            self.lines(), key=lambda each: (each[3], each[0] != "up")
-        ):
-            if what == "up":
-                up.add(instance)
-            else:
-                up.discard(instance)
-            all_ran = all_ran or len(up) == INSTANCES
-            most = max(most, INSTANCES - len(up)) if all_ran else 0
-        return most
+def most_down(notes: ServiceNotes) -> int:
+    """The most instances that were down at once, since all of them ran."""
+    down = [notes.instances - len(each.up) for each in notes.moments() if each.all_ran]
+    return max(down, default=0)
 
 
 class Services:
@@ -147,12 +114,14 @@ def test_updates_go_on_where_a_daemon_dies_and_floors_hold(cluster: Cluster) -> 
     with channel_to(at_one) as first, channel_to(at_two) as second:
         pool = patiently(lambda: Deployment(None, first, http=None)).pool  # type: ignore[arg-type]
         services = Services(second)
-        notes = [Notes(cluster.folder / f"notes{number}") for number in range(SERVICES)]
+        notes = [
+            ServiceNotes(cluster.folder / f"notes{number}", INSTANCES) for number in range(SERVICES)
+        ]
 
-        jobs = [services.create(spec_of(pool, said.file, "old")) for said in notes]
+        jobs = [services.create(spec_of(pool, said, "old")) for said in notes]
         until(lambda: all(services.is_running(job) for job in jobs))
         for job, said in zip(jobs, notes, strict=True):
-            services.update(job, spec_of(pool, said.file, "new"))
+            services.update(job, spec_of(pool, said, "new"))
         until(lambda: all(said.began("new") for said in notes))
         unfinished = sum(INSTANCES - len(said.began("new")) for said in notes)
         one.kill()
@@ -163,4 +132,4 @@ def test_updates_go_on_where_a_daemon_dies_and_floors_hold(cluster: Cluster) -> 
     for said in notes:
         for word in ("old", "new"):
             assert said.began(word) == dict.fromkeys(range(INSTANCES), 1), word
-        assert said.most_down() <= DOWN_MAX
+        assert most_down(said) <= DOWN_MAX

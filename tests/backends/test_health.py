@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.actors.host.health_messages import HealthReported
-from peloton.actors.task.health_messages import HealthCheck, HttpProbe
-from peloton.backends.check_progress import CheckProgress, Verdict
+from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
+from peloton.backends.check_progress import CheckProgress, ReadyProgress, Verdict
 from peloton.backends.health_loop import CheckedRun, HealthLoop, first_after_s
 from peloton.backends.health_news import REPEAT_S, HealthNews
 from peloton.backends.http_probe import _unverified, probe
@@ -48,6 +48,37 @@ def test_only_changes_are_told_and_three_failures_in_a_row_are_the_end(
 
 def test_one_failure_may_be_enough() -> None:
     assert CheckProgress(1).result(False) == OVER
+
+
+@pytest.mark.parametrize(
+    ("results", "changes"),
+    [
+        ("++", [True, None]),
+        ("--+", [False, None, True]),
+        ("+--+", [True, None, None, None]),
+        ("+---+", [True, None, None, False, True]),
+        ("?-?", [None, False, None]),
+    ],
+)
+def test_a_run_is_ready_until_it_fails_three_times_in_a_row(
+    results: str, changes: list[bool | None]
+) -> None:
+    progress = ReadyProgress(3)
+    found = [progress.result({"+": True, "-": False}.get(result)) for result in results]
+    assert found == changes
+
+
+def test_a_change_says_all_that_is_known_of_a_run() -> None:
+    news = HealthNews()
+    news.ready(HOST, "r", ready=False, text="it loads", now=1.0)
+    (change,) = news.due(1.0)[0][1].runs
+    assert (change.unknown, change.ready) == (True, TaskHealth.UNHEALTHY)
+    assert change.unready_text == "it loads"
+    news.change(HOST, "r", verdict=WELL, text="GET x", now=2.0)
+    news.ready(HOST, "r", ready=True, text="GET y", now=3.0)
+    (change,) = news.due(3.0)[0][1].runs
+    assert (change.unknown, change.healthy, change.text) == (False, True, "GET x")
+    assert (change.ready, change.unready_text) == (TaskHealth.HEALTHY, "")
 
 
 class Listener:
@@ -258,6 +289,23 @@ def test_what_becomes_of_a_simulated_run_follows_from_its_draws() -> None:
     assert drawn("well") == [(5.0, True, False)]
     assert drawn("late") == [(5.0, True, False), (7.0, False, False), (11.0, False, True)]
     assert drawn("never") == [(5.0, False, False), (9.0, False, True)]
+
+
+def test_the_readiness_of_a_simulated_run_follows_from_its_draws() -> None:
+    check = HealthCheck(readiness=HealthCheck("x", initial_s=5.0, interval_s=2.0))
+    fates = {"well": 0.9, "late": 0.3, "off": 0.1}
+    found: dict[str, list[tuple[float, TaskHealth]]] = {name: [] for name in fates}
+    health = SimulatedHealth(0.4, lambda run, what: fates[run] if what == "readiness" else 0.0)
+    for name in fates:
+        health.watch(HOST, name, check=check, since=0.0, now=0.0)
+    for now in (5.0, 7.0, 9.0):
+        for change in (one for _, told in health.due(now) for one in told.runs):
+            assert change.unknown
+            found[change.run].append((now, change.ready))
+    ready, not_ready = TaskHealth.HEALTHY, TaskHealth.UNHEALTHY
+    assert found["well"] == [(5.0, ready)]
+    assert found["late"] == [(5.0, not_ready), (7.0, ready)]
+    assert found["off"] == [(5.0, ready), (7.0, not_ready), (9.0, ready)]
 
 
 def test_a_simulated_run_that_is_adopted_late_has_its_last_change() -> None:

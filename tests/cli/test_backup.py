@@ -24,9 +24,12 @@ from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.commands import backups
 from peloton.runtime.adapters import folder_origin, sqlite_schema
+from peloton.runtime.adapters.claimed_folder import SECRETS_FILE
 from peloton.runtime.adapters.folder_origin import FolderKind
+from peloton.runtime.adapters.sqlite_secrets import SqliteSecrets
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
+from peloton.runtime.ports import SealedSecret
 from tests.cli.terminal import Printed, typed
 from tests.killed_forks import dies_at, is_killed
 
@@ -90,6 +93,32 @@ def test_what_is_restored_is_what_was_backed_up(data: Path, tmp_path: Path) -> N
     assert not {path for path in tmp_path.rglob("*") if path.name.endswith(".restoring")}
     for path in [*(tmp_path / "restored").rglob("*"), *(tmp_path / "backup").rglob("*")]:
         assert not path.stat().st_mode & 0o077, path
+
+
+def test_secrets_go_along_sealed_while_they_are_written_and_no_key(
+    data: Path, tmp_path: Path
+) -> None:
+    key = data / "secrets.key"
+    key.write_text("a key that is kept in the wrong place\n")
+    store = SqliteSecrets(data / SECRETS_FILE)
+    row = SealedSecret("job", "s-1", 7, "k", b"sealed")
+    store.put([row])
+    made = backup(data, tmp_path / "backup")
+    store.close()
+    assert made.code == 0 and "no key" in made.err
+    done = restore(tmp_path / "backup", tmp_path / "restored")
+    assert done.code == 0 and backups.SECRETS_NOTE in done.err
+    restored = SqliteSecrets(tmp_path / "restored" / SECRETS_FILE)
+    assert restored.of_job("job") == [row]
+    restored.close()
+    for folder in ("backup", "restored"):
+        assert not [name for name in contents(tmp_path / folder) if name.endswith(".key")]
+        assert not (tmp_path / folder / SECRETS_FILE).stat().st_mode & 0o077
+
+
+def test_a_backup_without_secrets_says_nothing_of_them(data: Path, tmp_path: Path) -> None:
+    assert "encrypted" not in backup(data, tmp_path / "backup").err
+    assert "encrypted" not in restore(tmp_path / "backup", tmp_path / "restored").err
 
 
 def test_restored_runs_are_nobodys_processes(data: Path, tmp_path: Path) -> None:

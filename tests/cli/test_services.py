@@ -294,9 +294,17 @@ def test_a_bad_spec_is_shown_with_its_line(shell: Shell) -> None:
     assert found.code == 65 and "entrypont" in found.err and "line 10" in found.err
     found = shell("job", "stateless", "create", "/nowhere", shell.file(SPEC, "bad"), "0")
     assert found.code == 66
-    secret = ("--secret-path", "/x", "--secret-data", "y")
-    found = shell("job", "stateless", "create", "/work", shell.file(SPEC, "bad"), "0", *secret)
-    assert found.code == 70 and "secrets are not supported" in found.err
+
+
+def test_a_secret_goes_with_the_creation(shell: Shell, tmp_path: Path) -> None:
+    """As `peloton job create` sends one; this cluster has no keys for it."""
+    line = ("job", "stateless", "create", "/work", shell.file(SPEC, "hushed"), "0")
+    found = shell(*line, "--secret-path", "x")
+    assert found.code == 64 and "both secret-path and secret-data" in found.err
+    (tmp_path / "hush").write_bytes(b"hush")
+    for secret in (("--secret-data", "hush"), ("--secret-file", str(tmp_path / "hush"))):
+        found = shell(*line, "--secret-path", "x", *secret)
+        assert found.code == 65 and "secrets not enabled in cluster" in found.err, found
 
 
 # ---- pods ----
@@ -340,14 +348,14 @@ def test_a_pod_is_seen_stopped_started_and_restarted(shell: Shell) -> None:
     assert shell.done("pod", "stop", "single-0", "--dry-run") == (
         f"would stop pod {name}, which is RUNNING\n"
     )
-    assert shell.done("pod", "stop", "single-0") == "{}\n"
+    assert shell.done("pod", "stop", "single-0") == f"Pod {name}: stop ordered\n"
     until(lambda: status()["state"] == "POD_STATE_KILLED")
-    assert shell.done("pod", "start", "single-0") == "{}\n"
+    assert shell.done("pod", "start", "single-0") == f"Pod {name}: start ordered\n"
     until(lambda: status()["pod_id"]["value"] == f"{name}-2")
     until(lambda: status()["state"] == "POD_STATE_RUNNING")
-    assert shell.done("pod", "restart", "single-0") == "{}\n"
+    assert shell.done("pod", "restart", "single-0") == f"Pod {name}: restart ordered\n"
     until(lambda: status()["pod_id"]["value"] == f"{name}-3")
-    assert shell.done("pod", "refresh", "single-0") == "{}\n"
+    assert shell.done("pod", "refresh", "single-0") == f"Pod {name}: refreshed\n"
     ids = shell.done("pod", "get", "single-0", "-o", "name").split()
     assert ids == [f"{name}-{run}" for run in (3, 2, 1)]
     nobody = shell("pod", "get", f"{job}-7")
@@ -374,7 +382,8 @@ def test_what_happened_to_a_pod(shell: Shell) -> None:
     assert shell.done("pod", "delete-events", "told-0", "1", "--dry-run") == (
         f"would delete {count} events of run {name}-1\n"
     )
-    assert shell.done("pod", "delete-events", "told-0", f"{name}-1") == "{}\n"
+    deleted = shell.done("pod", "delete-events", "told-0", f"{name}-1")
+    assert deleted == f"Events of run {name}-1 deleted\n"
     assert len(rows(shell.done("pod", "events-v1alpha", "told-0", "-p", "1"))) == 1
     assert len(rows(shell.done("pod", "events", "told", "0"))) > 1, "the command of v0"
 
@@ -502,11 +511,14 @@ def test_the_history_of_a_service(shell: Shell) -> None:
     found = shell.data("job", "history", "remembered")["history"]
     whats = [row["what"] for row in found]
     assert whats == ["started", "stopped", "update", "update"], found
+    shell.done("pod", "restart", "remembered-0")
+    newest = shell.data("job", "history", "remembered")["history"][0]
+    assert newest["what"] == "instances restarted", newest
     assert [row["version"] for row in found] == ["", "", "1 -> 2", "0 -> 1"]
     assert found[2]["data"] == "second" and found[2]["state"] == "SUCCEEDED"
     assert all(row["who"] for row in found), found
     table = rows(shell.done("job", "history", "remembered"))
-    assert table[0][:4] == ["Time", "What", "Version", "State"] and len(table) == 5
+    assert table[0][:4] == ["Time", "What", "Version", "State"] and len(table) == 6
 
 
 def test_the_lines_of_a_workflow_come_when_something_changes() -> None:

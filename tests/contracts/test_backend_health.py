@@ -17,7 +17,7 @@ from peloton.actors.host.health_messages import (
     HealthReported,
     RunHealth,
 )
-from peloton.actors.task.health_messages import HealthCheck, HttpProbe
+from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.runtime.vocabulary import Bits, Key
 from tests.contracts.backends import HOST, BackendRig, ProcessRig, SimulatedRig, run
 
@@ -104,3 +104,16 @@ def test_a_run_that_is_to_end_is_not_checked(rig: BackendRig, port: int) -> None
 def test_a_run_without_a_check_has_no_health(rig: BackendRig, port: int) -> None:
     rig.order(m.StartRuns(HOST, 1, (run("r-1-1"), checked(by_http(port)))))
     assert told(rig).run == NAME
+
+
+def test_readiness_is_told_beside_health_and_ends_nothing(rig: BackendRig, port: int) -> None:
+    readiness = by_http(port)
+    rig.order(m.StartRuns(HOST, 1, (checked(HealthCheck(readiness=readiness)),)))
+    change = told(rig)
+    assert (change.unknown, change.over, change.ready) == (True, False, TaskHealth.HEALTHY)
+    both = replace(by_http(port), readiness=readiness)
+    rig.order(m.StartRuns(HOST, 1, (checked(both, "r-1-1"),)))
+    found: list[RunHealth] = []
+    while not found or (found[-1].unknown or found[-1].ready != TaskHealth.HEALTHY):
+        found += [one for one in rig.next_report(HealthReported).runs if one.run == "r-1-1"]
+    assert found[-1].healthy

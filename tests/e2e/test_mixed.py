@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from peloton.sdk.client import Client
 from peloton.sdk.hosts import state_text
 from peloton.sdk.stateless import BatchOptions, is_over, state_of
 from tests.e2e import cluster as c
+from tests.service_notes import BEGUN, SAY, TOLD, ServiceNotes
 
 HOSTS, INSTANCES, DOWN_MAX = 4, 6, 2
 SHORT, LENT, OWNED = 240, 6, 6
@@ -29,15 +29,12 @@ SHORT, LENT, OWNED = 240, 6, 6
 SHORT_CPU, SMALL_CPU, CPU = 0.05, 0.05, 0.5
 LENT_CPUS, OWNED_CPUS = (INSTANCES + LENT) * CPU, OWNED * CPU
 HEALTHY, RUNNING = task.HealthState.HEALTHY, task.TaskState.RUNNING
-TICKS = str(os.sysconf("SC_CLK_TCK"))
-SERVE = """
-say() { echo "$1 $PELOTON_INSTANCE_ID $WORD $2" >> NOTES; }
-trap 'read now rest < /proc/uptime; say down $now; exit 0' TERM
-say up $(awk '{ print $22 / TICKS }' /proc/$$/stat)
+SERVE = f"""{SAY}
+trap '{TOLD}; exit 0' TERM
+{BEGUN}
 touch well
 sleep 1000 & wait
 """
-"""It is up from when its process began, whenever it says so; in seconds since the machine began."""
 SUCCEED = "trap '' TERM; echo $PELOTON_INSTANCE_ID >> {notes}"
 """Who has noted it succeeds: nobody can end it between the note and its exit code."""
 
@@ -47,11 +44,11 @@ class Service:
 
     def __init__(self, folder: Path, name: str, *, pool: str, cpu: float) -> None:
         self.name, self.pool, self.cpu = name, pool, cpu
-        self.file, self.job = folder / name, ""
+        self.notes, self.job = ServiceNotes(folder / name, INSTANCES), ""
 
     def spec(self, word: str) -> dict[str, Any]:
         """Its spec by the config of this word."""
-        script = SERVE.replace("NOTES", str(self.file)).replace("TICKS", TICKS)
+        script = self.notes.script(SERVE)
         check = {
             "enabled": True,
             "type": "HEALTH_CHECK_TYPE_COMMAND",
@@ -97,30 +94,11 @@ class Service:
         healthy = [one for one in found if one.runtime.healthy == HEALTHY]
         return len(healthy) == INSTANCES
 
-    def lines(self) -> Iterator[tuple[str, int, str, float]]:
-        """What happened, to which instance, with which config, and when."""
-        for line in self.file.read_text().splitlines() if self.file.exists() else ():
-            what, instance, word, at = line.split()
-            yield what, int(instance), word, float(at)
-
-    def began(self, word: str) -> set[int]:
-        """The instances that began by this config."""
-        return {each[1] for each in self.lines() if each[0] == "up" and each[2] == word}
-
     def up(self) -> dict[int, str]:
         """The instances that are up, with their configs, and that no more than allowed were down
         at once since all of them ran."""
         up: dict[int, str] = {}
-        all_ran = False
-        # Of one tick, who began comes first: only then was another told to end.
-        for what, instance, word, at in sorted(
-            self.lines(), key=lambda each: (each[3], each[0] != "up")
-        ):
-            if what == "up":
-                up[instance] = word
-            else:
-                up.pop(instance, None)
-            all_ran = all_ran or len(up) == INSTANCES
+        for at, up, all_ran in self.notes.moments():
             down = {*range(INSTANCES)} - {*up}
             assert not all_ran or len(down) <= DOWN_MAX, f"{self.name}: {down} are down at {at}"
         return up
@@ -250,10 +228,12 @@ def test_floors_hold_and_goals_are_reached_whatever_is_done_at_once(tmp_path: Pa
             drained = hosts_of(client, storm.borrower.job)[0]
             storm.roomy.update(client)
             client.hosts.start_maintenance(drained)
-            c.wait_for(lambda: storm.roomy.began("new"), "the update to go on")
+            c.wait_for(lambda: storm.roomy.notes.began("new"), "the update to go on")
             c.wait_for(lambda: noted(storm.notes["short"]), "the short ones to go on")
         cluster.kill()
-        assert len(storm.roomy.began("new")) < INSTANCES, "the update was over before the kill"
+        assert len(storm.roomy.notes.began("new")) < INSTANCES, (
+            "the update was over before the kill"
+        )
         assert len(noted(storm.notes["short"])) < SHORT, "they had ended before the kill"
         cluster.start()
         with cluster.client() as client:

@@ -25,7 +25,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.assembly.kinds import kinds
-from peloton.assembly.lockdowns import GatedBackend, LockFollower, stop_placer
+from peloton.assembly.lockdowns import GatedBackend, LockFollower, rest_goals, stop_placer
 from peloton.assembly.notifier import Notifier
 from peloton.assembly.placer_service import PlacerService
 from peloton.assembly.readiness import Readiness
@@ -193,6 +193,7 @@ def running(
     notifier = Notifier(allowed, cluster="test", report=print)
     http = server = None
     locks = LockFollower(root.region)
+    locks.on_change(rest_goals(root.goals))
     locks.on_change(gate.obey)
     locks.on_change(stop_placer(root.region.tell, lambda: placer.placer.key))
     try:

@@ -18,7 +18,8 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.health_checks import CHANGED, health_of, to_check
 from peloton.gateway.job_cache import availability
-from peloton.gateway.pod_specs import to_task
+from peloton.gateway.pod_specs import pod_spec_of, to_task
+from peloton.gateway.pod_status import pod_status_of
 from peloton.gateway.translate_job import to_spec
 from peloton.gateway.translate_run import Translator
 from peloton.gateway.translate_task import BadConfig, to_config
@@ -130,6 +131,59 @@ def test_a_check_of_v1alpha_is_that_of_v0() -> None:
     assert found == HealthCheck(http=HttpProbe(80, "/p"), interval_s=7.0)
 
 
+LIVE = {"enabled": True, "type": "HEALTH_CHECK_TYPE_HTTP", "http_check": {"port": 80}}
+READY: dict[str, Any] = {
+    "enabled": True, "type": "HEALTH_CHECK_TYPE_COMMAND", "command_check": {"command": "r"},
+    "max_consecutive_failures": 5,
+}  # fmt: skip
+
+
+def one(name: str = "", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "entrypoint": {"value": "x"}, **fields}
+
+
+def test_a_readiness_check_goes_beside_the_other_and_comes_back() -> None:
+    sent = pod.PodSpec(containers=[one(liveness_check=LIVE, readiness_check=READY)])
+    config = to_task(sent, "spec")
+    found = to_config(config, "spec")
+    readiness = HealthCheck("r", max_failures=5)
+    assert found.check == HealthCheck(http=HttpProbe(80), readiness=readiness)
+    back = pod_spec_of(config).containers[0]
+    assert back.readiness_check == sent.containers[0].readiness_check
+    alone = to_config(to_task(pod.PodSpec(containers=[one(readiness_check=READY)]), "s"), "s")
+    assert alone.health_check and alone.check is not None and not alone.check.of_health
+    off = pod.PodSpec(containers=[one(readiness_check={**READY, "enabled": False})])
+    assert to_config(to_task(off, "s"), "s").check is None
+
+
+def test_it_belongs_to_one_container_which_goes_on_in_a_pod() -> None:
+    sent = pod.PodSpec(containers=[one("web"), one("db", readiness_check=READY)])
+    found = to_config(to_task(sent, "spec"), "spec").check
+    assert found is not None and found.container == "db"
+    assert found.readiness is not None and found.readiness.container == "db"
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        ({"containers": [one("a", readiness_check=READY), one("b", readiness_check=READY)]},
+         "spec.containers[1].readiness_check: the check of a second container"),
+        ({"containers": [one("a", liveness_check=LIVE), one("b", readiness_check=READY)]},
+         "spec.containers[1].readiness_check: the check of a second container"),
+        ({"init_containers": [one("a", readiness_check=READY)], "containers": [one("b")]},
+         "spec.init_containers[0].readiness_check: an init container has none"),
+        ({"containers": [one(readiness_check={**READY, "success_threshold": 2})]},
+         "spec.containers[0].readiness_check.success_threshold: a number of successes"),
+        ({"containers": [one(readiness_check={**READY, "interval_secs": 86401})]},
+         "spec.executor.containers[0].readiness_check.intervalSecs: must be"),
+    ],
+)  # fmt: skip
+def test_a_bad_readiness_check_is_refused_by_its_field(sent: Any, text: str) -> None:
+    with pytest.raises(BadConfig) as bad:
+        to_config(to_task(pod.PodSpec(**sent), "spec"), "spec")
+    assert str(bad.value).startswith(text)
+
+
 @pytest.mark.parametrize(("checked", "whose"), [("web", "web"), ("db", "db"), ("web", "")])
 def test_a_command_for_a_pod_of_several_belongs_to_the_container_that_has_it(
     checked: str, whose: str
@@ -169,6 +223,16 @@ def view(state: str = "RUNNING", **fields: Any) -> InstanceView:
         (view(config=TaskConfig()), TaskHealth.DISABLED, "AVAILABLE"),
         (view("PENDING", config=TaskConfig()), TaskHealth.DISABLED, "UNAVAILABLE"),
         (view("FAILED", ended_at=4.0), TaskHealth.INVALID, "UNAVAILABLE"),
+        (
+            view(health=TaskHealth.HEALTHY, ready=TaskHealth.UNKNOWN),
+            TaskHealth.HEALTHY,
+            "UNAVAILABLE",
+        ),
+        (
+            view(health=TaskHealth.HEALTHY, ready=TaskHealth.HEALTHY),
+            TaskHealth.HEALTHY,
+            "AVAILABLE",
+        ),
     ],
 )
 def test_what_is_shown_of_health(shown: InstanceView, health: TaskHealth, available: str) -> None:
@@ -192,3 +256,21 @@ def test_the_last_change_is_an_event_of_its_own() -> None:
         "UNHEALTHY", "exit status 1", CHANGED, "RUNNING",
     )  # fmt: skip
     assert before.healthy == "HEALTH_UNKNOWN"
+
+
+def test_one_that_is_not_ready_says_so_in_its_status_and_events() -> None:
+    shown = view(
+        health=TaskHealth.HEALTHY, ready=TaskHealth.UNHEALTHY, checked=("it loads", 5.0),
+        code="READY", because="runs, but is not ready: it loads",
+    )  # fmt: skip
+    sent = {"name": "j", "instanceCount": 1, "defaultConfig": {"command": {"value": "x"}}}
+    translator = Translator("j", to_spec(specs.build(job.JobConfig, sent)).spec)
+    info = translator.info(shown)
+    assert info.runtime.message == "runs, but is not ready: it loads"
+    status = pod_status_of(info)
+    assert status.message == status.containers_status[0].message == info.runtime.message
+    newest, *_ = translator.events(shown, runs_max=1, only=None)
+    assert (newest.healthy, newest.message) == ("HEALTHY", "not ready: it loads")
+    ready = replace(shown, ready=TaskHealth.HEALTHY, checked=("", 6.0), code="", because="")
+    newest, *_ = translator.events(ready, runs_max=1, only=None)
+    assert newest.message == "ready"

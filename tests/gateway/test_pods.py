@@ -281,7 +281,11 @@ def test_the_files_of_a_run(deployment: Deployment, pods: Any, folder: Path) -> 
     found = pods.BrowsePodSandbox(of("BrowsePodSandbox", name))
     assert (found.hostname, found.port) == (deployment.http.host, str(deployment.http.port))
     assert any(path.endswith("stdout") for path in found.paths)
-    for stranger in (f"{name}-7", f"{NOBODY}-0-1", "x"):
+    for none in ("x", name, f"{name}-0", f"{name}-1-1", f"{{{NOBODY}}}-0-1"):
+        sent = of("BrowsePodSandbox", name, pod_id={"value": none})
+        said = f"pod_id: {none!r} is no id of a pod"
+        assert refused(pods.BrowsePodSandbox, sent) == (CODE.INVALID_ARGUMENT, said)
+    for stranger in (f"{name}-7", f"{NOBODY}-0-1"):
         sent = of("BrowsePodSandbox", name, pod_id={"value": stranger})
         assert refused(pods.BrowsePodSandbox, sent) == (
             CODE.NOT_FOUND, f"{stranger!r} is no run of this instance",

@@ -274,6 +274,14 @@ def test_a_watch_without_a_filter_is_refused(client: Client) -> None:
     assert ended(stream) == (CODE.INVALID_ARGUMENT, "not supported watch type")
 
 
+@pytest.mark.parametrize("job", ["x", NOBODY[:-1], f"{{{NOBODY}}}", f"{NOBODY}-0"])
+def test_a_watch_of_the_pods_of_no_job_is_refused(client: Client, job: str) -> None:
+    for sent in (of_pods(job), of_pods(job, f"{NOBODY}-0")):
+        code, text = ended(client.watches.Watch(sent, timeout=STREAM_S))
+        assert code == CODE.INVALID_ARGUMENT
+        assert text == "pod_filter.job_id: JobID must be of UUID format"
+
+
 def test_revisions_of_others_are_refused_or_begin_anew(client: Client) -> None:
     job = client.service(1)
     for revision in (2, 1 << 40, (1 << 64) - 1):

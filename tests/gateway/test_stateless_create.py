@@ -250,8 +250,8 @@ UNFIT: list[tuple[pod.PodSpec, Any, str]] = [
         (pod_spec(preemption_policy={"kill_on_preempt": True}),
          AT + "preemption_policy.kill_on_preempt: Invalid config for instance 1, "
          "Task preemption policy should be false for stateless job"),
-        (container(readiness_check={}), IN + "readiness_check: a readiness check "
-         "is not supported yet"),
+        (container(readiness_check={"enabled": True}), IN + "readiness_check.type: must be "
+         "COMMAND or HTTP, got UNKNOWN"),
         (container(volume_mounts=[{}]), IN + "volume_mounts: a volume is not supported yet"),
         (container(liveness_check={"success_threshold": 1}), IN + "liveness_check."
          "success_threshold: a number of successes is not supported yet"),

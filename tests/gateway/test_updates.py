@@ -422,6 +422,31 @@ def patching(deployment: Deployment, job: str, version: str = "1-1-1", **more: A
     return sent_v1("PatchJob", job, version, **more)
 
 
+def test_who_names_another_version_hears_of_that_first(deployment: Deployment, jobs: Any) -> None:
+    made = v1.CreateJobRequest(spec=service_spec(deployment.pool, 2))
+    job = jobs.CreateJob(made).job_id.value
+    moved = replacing(deployment, job, "7-1-1")
+    moved.spec.respool_id.value = NOBODY
+    unbuilt = replacing(deployment, job, "7-1-1")
+    unbuilt.spec.default_spec.containers.add(name="second")
+    many = {"instance_count": 10**6}
+    long = {"opaque_data": {"data": "x" * (OPAQUE_BYTES_MAX + 1)}}
+    for stale in (
+        moved,
+        unbuilt,
+        replacing(deployment, job, "nonsense", spec=many),
+        replacing(deployment, job, "7-1-1", **long),
+        patching(deployment, job, "7-1-1", spec=many),
+        sent_v1("RestartJob", job, "7-1-1", **long),
+        sent_v1("AbortJobWorkflow", job, "7-1-1", **long),
+    ):
+        name = type(stale).__name__.removesuffix("Request")
+        refuses(CODE.ABORTED, "unexpected entity version", getattr(jobs, name), stale)
+    for right in (replacing(deployment, job, **long), sent_v1("RestartJob", job, "1-1-1", **long)):
+        name = type(right).__name__.removesuffix("Request")
+        refuses(CODE.INVALID_ARGUMENT, "opaque_data.data: ", getattr(jobs, name), right)
+
+
 def test_a_spec_is_patched(deployment: Deployment, jobs: Any) -> None:
     made = v1.CreateJobRequest(spec=service_spec(deployment.pool, 2, description="old"))
     job = jobs.CreateJob(made).job_id.value

@@ -17,12 +17,12 @@ from peloton.chaos.cluster.points import (
     Deaths,
     Point,
     Side,
-    play,
     points,
     seconds,
     share,
     short_segments,
 )
+from tests.worlds.deaths import survives
 
 EVERY = 13
 EVERY_POWER_CUT = 29
@@ -59,23 +59,14 @@ def test_two_numberings_are_the_same(table: list[Point]) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_one_death(table: list[Point], part: int) -> None:
     for point in share(table, every=EVERY)[part::PARTS]:
-        _survives(Deaths(point))
+        survives(Deaths(point))
 
 
 def test_all_daemons_die_at_once(table: list[Point]) -> None:
     for point in share(table, every=EVERY_POWER_CUT):
-        _survives(Deaths(point, all_at_once=True))
+        survives(Deaths(point, all_at_once=True))
 
 
 def test_the_next_life_dies_too(table: list[Point]) -> None:
-    tried = [deaths for deaths in seconds(table, every=61) if _survives(deaths)]
+    tried = [deaths for deaths in seconds(table, every=61) if survives(deaths)]
     assert len(tried) > 20, "second deaths came too late to happen"
-
-
-def _survives(deaths: Deaths) -> bool:
-    """Whether the deaths came to pass; what is wrong after them fails the test."""
-    wrong = play(deaths)
-    assert not wrong, f"{deaths}: " + "; ".join(wrong)
-    if not deaths.again:
-        assert not deaths.missed, f"{deaths} never came"
-    return not deaths.missed

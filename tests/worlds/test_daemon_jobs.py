@@ -353,6 +353,45 @@ def test_an_update_reaches_every_host(batch: int) -> None:
     assert {view.config.labels for view in views(cluster, job)} == {(("v", "2"),)}
 
 
+def down(cluster: CheckedCluster, host: Key) -> None:
+    cluster.cut(host)
+    cluster.run_until(lambda: cluster.cells("host")[host].state == HostStates.LOST, within_s=120)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_host_that_is_down_holds_up_no_workflow(restarts: bool) -> None:
+    cluster = cluster_of(unreachable_timeout_s=5.0)
+    host = cluster.hosts[1]
+    job = started(cluster, daemon())
+    everywhere(cluster, job, *cluster.hosts)
+    down(cluster, host)
+    wanted = cluster.job(job).spec
+    config = msgspec.structs.replace(wanted.default, labels=(("v", "2"),))
+    update = ReplaceJob(msgspec.structs.replace(wanted, default=config), (), WorkflowOptions(1))
+    answer = cluster.ask(job, RestartJob((), WorkflowOptions(1)) if restarts else update)
+    assert not isinstance(answer, Refused), answer
+    cluster.run_until(lambda: cluster.job(job).workflows[0].state.name == "SUCCEEDED", within_s=120)
+    assert homes(cluster, job) == Counter(one for one in cluster.hosts if one != host)
+    cluster.mend(host)
+    everywhere(cluster, job, *cluster.hosts, within_s=60)
+    labels = () if restarts else (("v", "2"),)
+    assert {view.config.labels for view in views(cluster, job)} == {labels}
+
+
+def test_a_host_that_goes_down_meanwhile_holds_up_no_workflow() -> None:
+    cluster = cluster_of(unreachable_timeout_s=5.0)
+    job = started(cluster, daemon())
+    everywhere(cluster, job, *cluster.hosts)
+    for host in cluster.hosts[1:]:
+        cluster.cut(host)
+    cluster.ask(job, RestartJob((), WorkflowOptions(1)))
+    cluster.run_until(lambda: cluster.job(job).workflows[0].state.name == "SUCCEEDED", within_s=240)
+    assert homes(cluster, job) == Counter(cluster.hosts[:1])
+    for host in cluster.hosts[1:]:
+        cluster.mend(host)
+    everywhere(cluster, job, *cluster.hosts, within_s=120)
+
+
 def test_an_update_may_choose_other_hosts() -> None:
     cluster = cluster_of()
     host, other, *_ = cluster.hosts

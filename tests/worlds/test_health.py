@@ -7,13 +7,14 @@ import pytest
 
 from peloton.actors.job.messages import ReplaceJob
 from peloton.actors.job.slice.messages import Command
+from peloton.actors.job.slice.tally import NOT_READY_YET_TEXT, READY, UNREADY_TEXT
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates
 from peloton.actors.task.facts import HealthTold
 from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, TaskHealth, over_text
 from peloton.actors.task.messages import LEVEL_SERVICES, End
 from peloton.backends.health_news import REPEAT_S
-from peloton.backends.simulated_health import ILL
+from peloton.backends.simulated_health import ILL, UNREADY
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.faulty_backend import BackendFaults
@@ -142,6 +143,49 @@ def test_an_update_to_what_is_never_well_fails_and_stops_there() -> None:
     assert view.state == WorkflowStates.FAILED and view.failed == 1
     changed = [each.config_version for each in cluster.instances(job, COUNT)].count(2)
     assert changed <= 1 + view.done, "nobody else was touched"
+
+
+READINESS = HealthCheck("ready", initial_s=10.0, interval_s=2.0)
+
+
+def test_an_update_waits_until_what_it_has_changed_is_ready() -> None:
+    cluster = cluster_of()
+    job = cluster.create_job(service(check=HealthCheck(readiness=READINESS)), "s")
+    cluster.run_until(lambda: up(cluster, job), within_s=60)
+    found = cluster.instances(job, COUNT)[0]
+    assert (found.code, found.because) == (READY, NOT_READY_YET_TEXT)
+    assert found.health == TaskHealth.DISABLED
+
+    def ready() -> int:
+        return [each.ready for each in cluster.instances(job, COUNT)].count(WELL)
+
+    cluster.run_until(lambda: ready() == COUNT, within_s=60)
+    order = ReplaceJob(service("other", HealthCheck(readiness=READINESS)))
+    cluster.ask(job, msgspec.structs.replace(order, options=WorkflowOptions(batch=1)))
+    least, began = COUNT, cluster.world.now
+    while not cluster.job(job).workflows[0].completed_at:
+        cluster.run_for(1.0)
+        least = min(least, ready())
+    assert least == COUNT - 1 and cluster.world.now - began >= COUNT * READINESS.initial_s
+    assert cluster.job(job).workflows[0].state == WorkflowStates.SUCCEEDED
+
+
+def test_one_that_is_not_ready_for_a_while_is_not_ended() -> None:
+    cluster = cluster_of()
+    cluster.machines.ill = NEVER_WELL  # all are late, or are not ready for a while
+    job = cluster.create_job(service(check=HealthCheck(readiness=READINESS)), "s")
+    seen: dict[int, None] = {}
+
+    def ready() -> bool:
+        found = cluster.instances(job, COUNT)
+        for each in found:
+            if each.ready == TaskHealth.UNHEALTHY:
+                assert each.code == READY and each.because == f"{UNREADY_TEXT}: {UNREADY}"
+                seen[each.instance] = None
+        return len(seen) == COUNT and all(each.ready == WELL for each in found)
+
+    cluster.run_until(ready, within_s=900)
+    assert all((each.run, each.failures) == (1, 0) for each in cluster.instances(job, COUNT))
 
 
 @pytest.mark.parametrize("seed", range(4))

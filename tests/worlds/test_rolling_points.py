@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from peloton.chaos.cluster.points import Deaths, Point, play, points, share, short_segments
+from peloton.chaos.cluster.points import Deaths, Point, points, share, short_segments
 from peloton.chaos.cluster.rolling_points import RollingHistory
+from tests.worlds.deaths import survives
 
 EVERY = 67
 EVERY_POWER_CUT = 131
@@ -23,15 +24,9 @@ def table() -> Iterator[list[Point]]:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_one_death(table: list[Point], part: int) -> None:
     for point in share(table, every=EVERY)[part::PARTS]:
-        _survives(Deaths(point))
+        survives(Deaths(point), history=RollingHistory)
 
 
 def test_all_daemons_die_at_once(table: list[Point]) -> None:
     for point in share(table, every=EVERY_POWER_CUT):
-        _survives(Deaths(point, all_at_once=True))
-
-
-def _survives(deaths: Deaths) -> None:
-    wrong = play(deaths, history=RollingHistory)
-    assert not wrong, f"{deaths}: " + "; ".join(wrong)
-    assert not deaths.missed, f"{deaths} never came"
+        survives(Deaths(point, all_at_once=True), history=RollingHistory)

@@ -255,6 +255,33 @@ def test_an_aborted_workflow_leaves_what_it_has_done() -> None:
     quiet(cluster, job)
 
 
+@pytest.mark.parametrize("ranges", [(), ((0, 1),)], ids=["all", "one"])
+def test_a_restart_adds_nothing_that_an_aborted_update_had_still_to_add(
+    ranges: tuple[tuple[int, int], ...],
+) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(8), options=WorkflowOptions(batch=1)))
+    cluster.run_until(lambda: workflow(cluster, job).current == 1, within_s=60)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.run_for(60.0)
+    waits = {"RUNNING": 7, "INITIALIZED": 1}
+    assert cluster.counts(job) == waits
+    cluster.ask(job, RestartJob(ranges))
+    finished(cluster, job)
+    assert cluster.counts(job) == waits
+    assert runs(cluster, job, 7) == ([2, *[1] * 6] if ranges else [2] * 7)
+    left = [each for each in cluster.instances(job, 8) if each.state == "INITIALIZED"]
+    assert [(each.instance, each.code) for each in left] == [(7, "WORKFLOW")]
+    cluster.ask(job, RestartJob(ranges))
+    finished(cluster, job)
+    assert cluster.counts(job) == waits, "nor does the next one"
+    cluster.ask(job, ReplaceJob(service(8, command="third"), options=WorkflowOptions(batch=4)))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": 8} and versions(cluster, job, 8) == [5] * 8
+    quiet(cluster, job)
+
+
 def test_a_new_update_takes_the_place_of_one_under_way() -> None:
     cluster = cluster_of()
     job = running(cluster)
@@ -651,7 +678,7 @@ def test_a_pause_is_no_lack_of_progress() -> None:
 
 
 def test_a_restart_ends_though_a_slice_has_no_instances_yet() -> None:
-    """The creation was aborted before it came to the last three, which are added now."""
+    """The creation was aborted before it came to the last three, which the next update adds."""
     cluster, job = cluster_of(), job_id("s")
     spec = service(1003)
     config = msgspec.structs.replace(spec.default, resources=Resources(100))
@@ -662,6 +689,9 @@ def test_a_restart_ends_though_a_slice_has_no_instances_yet() -> None:
     cluster.run_for(3.0)
     assert cluster.counts(job) == {"INITIALIZED": 3, "RUNNING": 1000}
     cluster.ask(job, RestartJob(((0, 3),)))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"INITIALIZED": 3, "RUNNING": 1000}
+    cluster.ask(job, ReplaceJob(spec))
     finished(cluster, job)
     assert cluster.counts(job) == {"RUNNING": 1003}
 

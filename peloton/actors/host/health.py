@@ -49,7 +49,16 @@ def health_reported(host: Host, message: HealthReported, at: At) -> Decision:
 
 
 def _told(change: RunHealth, *, run: int) -> HealthChanged:
-    return HealthChanged(run, change.number, change.healthy, change.text, change.over)
+    return HealthChanged(
+        run,
+        change.number,
+        change.healthy,
+        change.text,
+        change.over,
+        change.unknown,
+        change.ready,
+        change.unready_text,
+    )
 
 
 def health_seen(host: Host, message: HealthSeen, at: At) -> Decision:

@@ -6,7 +6,7 @@ message must not carry the result of a check that changed nothing.
 
 from __future__ import annotations
 
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.health_messages import HealthCheck, TaskHealth
 from peloton.runtime.vocabulary import Bits, Key, Message, Value
 
 
@@ -18,6 +18,9 @@ class RunHealth(Value, frozen=True, gc=False, array_like=True):
     healthy: bool
     text: str = ""
     over: bool = False
+    unknown: bool = False
+    ready: TaskHealth = TaskHealth.DISABLED
+    unready_text: str = ""
 
 
 class HealthReported(Message, frozen=True, gc=False, array_like=True):

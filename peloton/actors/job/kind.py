@@ -38,7 +38,7 @@ from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary, texts
 from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_SERVICES
-from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
+from peloton.runtime.vocabulary import OWN_STATE, WAITING, Key, Kind
 
 FINISHED_JOBS_MAX = 10_000
 """Finished jobs a shard keeps in memory and in listings; older ones are found by id."""
@@ -69,6 +69,7 @@ KIND = Kind(
     decide=DECIDE,
     absent=ABSENT,
     pursue=pursue,
+    at_rest=WAITING,
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,

@@ -104,10 +104,11 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         """Whether no instance is to run, be it that all were stopped one by one."""
         if self.spec is None or not self.is_wanted:
             return True
-        counted, spec = self.stopped.items(), self.spec
+        spec, stopped = self.spec, sum(map(len, self.stopped.values()))
         if self.span > spec.instances:  # some may be beyond those that are to run
-            counted = ((k, some & Bits.span(0, count_of(spec, k))) for k, some in counted)
-        return sum(len(some) for _, some in counted) >= spec.instances
+            parts = self.stopped.items()
+            stopped = sum(len(some & Bits.span(0, count_of(spec, k))) for k, some in parts)
+        return stopped >= spec.instances
 
     @property
     def reach(self) -> int:

@@ -13,7 +13,8 @@ LEVEL_LOCKDOWN = LEVEL_SERVICES
 LOCKDOWN = Key("lockdown/cluster")
 """The only one."""
 READ, WRITE, KILL, LAUNCH = "Read", "Write", "Kill", "Launch"
-COMPONENTS = (READ, WRITE, KILL, LAUNCH)
+ENGINE = "GoalStateEngine"
+COMPONENTS = (ENGINE, READ, WRITE, KILL, LAUNCH)
 """What can be locked, as clients call it."""
 
 # Codes of refusals.
@@ -41,10 +42,14 @@ class Lock(Value, frozen=True, gc=False, array_like=True):
 
 
 class Locks(Value, frozen=True, gc=False, array_like=True):
-    """What is locked. `version` grows with each change."""
+    """What is locked. `version` grows with each change.
+
+    `rested`: `ENGINE` has been locked once, so that shards may have goals that nobody pursued.
+    """
 
     locks: tuple[Lock, ...] = ()
     version: int = 0
+    rested: bool = False
 
     def of(self, component: str) -> Lock | None:
         """The lock of a component; None where it has none."""

@@ -132,6 +132,17 @@ def pursue(pool: Pool, at: At) -> Decision | Rest:
     return TABLE[state][PoolGoals.SERVING](at)
 
 
+def keep(pool: Pool, at: At) -> Decision | Rest:
+    """At rest: admit nobody, and take nothing back; the hours of pools go on being kept."""
+    if _state(at) not in (PoolStates.IDLE, PoolStates.QUEUED):
+        return SETTLED
+    known = at.index.pools.get(ROOT)
+    if known is not pool and known != pool:
+        return WAITING
+    at.index.note(at.now)
+    return keep_hours(at)
+
+
 def _state(at: At) -> PoolStates:
     if at.key != ROOT:
         return PoolStates.POOL

@@ -11,7 +11,7 @@ from peloton.actors.respool import messages as m
 from peloton.actors.respool.copies import CopyPools, PoolsCopy, copy_pools
 from peloton.actors.respool.decide import ABSENT, DECIDE
 from peloton.actors.respool.facts import FACTS, HourKept
-from peloton.actors.respool.goals import pursue
+from peloton.actors.respool.goals import keep, pursue
 from peloton.actors.respool.queries import get_pool, list_pools, list_queue, pool_history
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import EVOLVE, Pool
@@ -33,6 +33,7 @@ def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
         decide=DECIDE,
         absent=ABSENT,
         pursue=pursue,
+        at_rest=keep,
         evolve=EVOLVE,
         messages=m.MESSAGES,
         facts=FACTS,

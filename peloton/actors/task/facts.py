@@ -180,10 +180,12 @@ class TaskRenewed(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HealthTold(Fact, frozen=True, gc=False, array_like=True):
-    """The health of the present run has changed; `text` is what its last check found."""
+    """The health or the readiness of the present run has changed; `text` is what the check found
+    that failed, of its health if both did."""
 
     health: TaskHealth
     text: str = ""
+    ready: TaskHealth = TaskHealth.DISABLED
 
 
 FACTS: dict[int, type] = {

@@ -26,16 +26,26 @@ def health_changed(task: Task, message: HealthChanged, at: At) -> Decision:
     seen = Send(SENDER, HealthSeen(message.run, message.number))
     if message.run != task.run or task.state != TaskStates.RUNNING:
         return Decision(sends=(seen,), because="health of another run, or of one that is ending")
-    health = TaskHealth.HEALTHY if message.healthy else TaskHealth.UNHEALTHY
+    health = _health_in(message, task)
+    ready = message.ready if message.ready > TaskHealth.UNKNOWN else task.ready
+    unready = ready == TaskHealth.UNHEALTHY and health != TaskHealth.UNHEALTHY
+    text = message.unready_text if unready else message.text
+    told = HealthTold(health, text, ready)
     wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
     if message.over and wanted:
         because = over_text(message.text)
-        facts = HealthTold(health, message.text), TaskKilling(because, KillCause.UNHEALTHY)
+        facts = told, TaskKilling(because, KillCause.UNHEALTHY)
         kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
         return Decision(facts=facts, sends=(seen, kill), because=because)
-    if health == task.health:
+    if (health, ready) == (task.health, task.ready):
         return Decision(sends=(seen,))
-    return Decision(facts=(HealthTold(health, message.text),), sends=(seen,), because=message.text)
+    return Decision(facts=(told,), sends=(seen,), because=text)
+
+
+def _health_in(message: HealthChanged, task: Task) -> TaskHealth:
+    if message.unknown:  # whoever checks it has begun anew, or has found out the readiness first
+        return task.health
+    return TaskHealth.HEALTHY if message.healthy else TaskHealth.UNHEALTHY
 
 
 def told_of_nobody(message: HealthChanged, at: At) -> Decision:

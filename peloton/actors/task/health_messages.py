@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import enum
 
+import msgspec
+
 from peloton.runtime.vocabulary import Message, Value
 
 INITIAL_S, INTERVAL_S, TIMEOUT_S = 15.0, 10.0, 20.0
@@ -47,6 +49,10 @@ class HealthCheck(Value, frozen=True, gc=False, array_like=True):
     after the one before has ended. The run is ended after `max_failures` failures in a row.
     `unshared`: the command does not get the variables of the run's own environment. `container`:
     whose variables a command gets, of a run with several.
+
+    `readiness`: how it is found out beside whether the run can do its work. Its failures end
+    nothing: after `max_failures` in a row the run is not ready, until one passes. A check that has
+    this alone, neither command nor request, says nothing of the health.
     """
 
     command: str = ""
@@ -57,12 +63,30 @@ class HealthCheck(Value, frozen=True, gc=False, array_like=True):
     max_failures: int = MAX_FAILURES
     unshared: bool = False
     container: str = ""
+    readiness: HealthCheck | None = None
+
+    @property
+    def of_health(self) -> bool:
+        """Whether it says anything of the health of the run."""
+        return bool(self.command) or self.http is not None or self.readiness is None
+
+    def beside(self, readiness: HealthCheck) -> HealthCheck:
+        """The same with this check of the readiness."""
+        return msgspec.structs.replace(self, readiness=readiness)
+
+    @property
+    def by_command(self) -> bool:
+        """Whether a command is needed for any of it."""
+        other = self.readiness
+        return bool(self.command) or (other is not None and bool(other.command))
 
 
 class HealthChanged(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks: this run is well, or not, since the last check. `over`: too often in a row.
 
-    Repeated by the backend until the tasks have answered with the number, `HealthSeen`.
+    Repeated by the backend until the tasks have answered with the number, `HealthSeen`. `unknown`:
+    no check of the health has ended yet, nor of the readiness if `ready` is not one of the two
+    last. Every change says all that is known.
     """
 
     run: int
@@ -70,6 +94,9 @@ class HealthChanged(Message, frozen=True, gc=False, array_like=True):
     healthy: bool
     text: str = ""  # what the last check found
     over: bool = False
+    unknown: bool = False
+    ready: TaskHealth = TaskHealth.DISABLED
+    unready_text: str = ""  # what the readiness check found, of one that is not ready
 
 
 TASK_HEALTH_MESSAGES: dict[int, type] = {43: HealthChanged}

@@ -38,7 +38,7 @@ from peloton.actors.task.facts import (
 from peloton.actors.task.goals import pursue
 from peloton.actors.task.health_messages import TASK_HEALTH_MESSAGES
 from peloton.actors.task.state import EVOLVE, Task
-from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
+from peloton.runtime.vocabulary import WAITING, CrowdKind, Key, Kind, Message
 
 
 def _enqueue(parent: Any, message: Enqueue, *, spec: int) -> Enqueue:
@@ -67,6 +67,7 @@ KIND = Kind(
     decide=DECIDE,
     absent=ABSENT,
     pursue=pursue,
+    at_rest=WAITING,
     evolve=EVOLVE,
     messages={**m.MESSAGES, **TASK_HEALTH_MESSAGES},
     facts=FACTS,

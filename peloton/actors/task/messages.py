@@ -128,6 +128,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     ends_with_slack: bool = False  # one whose slack is taken back is not run again
     stays: bool = False  # it has one host for good: a run that is lost with it is no failure
     checked: bool = False  # its health is checked while it runs
+    awaits_ready: bool = False  # and its readiness
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):

@@ -79,6 +79,7 @@ ON_HOST = frozenset(
 )
 HOLDS = frozenset((TaskStates.HOLDING, TaskStates.HELD))
 _WELL = frozenset((TaskHealth.DISABLED, TaskHealth.HEALTHY))
+_UNCHECKED = TaskHealth.DISABLED, TaskHealth.DISABLED
 
 
 class Task(Value, frozen=True, gc=False, array_like=True):
@@ -102,6 +103,7 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     renewal: Renewal | None = None  # the config that it is to have after its present run
     renewed: int = 0  # number of the last renewal that was carried out
     health: TaskHealth = TaskHealth.DISABLED  # of a run that is checked, while it runs
+    ready: TaskHealth = TaskHealth.DISABLED  # HEALTHY: its readiness check passes
 
     @property
     def ends_for_next(self) -> bool:
@@ -110,8 +112,9 @@ class Task(Value, frozen=True, gc=False, array_like=True):
 
 
 def is_well(task: Task) -> bool:
-    """Whether it runs, and its last health check has passed, if it has one."""
-    return task.state == TaskStates.RUNNING and task.health in _WELL
+    """Whether it runs, its last health check has passed, and it is ready, as far as it has checks
+    of that."""
+    return task.state == TaskStates.RUNNING and task.health in _WELL and task.ready in _WELL
 
 
 def may_retry(task: Task) -> bool:
@@ -215,15 +218,17 @@ def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:
 
 
 def _started(task: Task, fact: f.TaskStarted) -> Task:
-    if not task.policy.checked:
+    policy, known = task.policy, (TaskHealth.DISABLED, TaskHealth.UNKNOWN)
+    if not (policy.checked or policy.awaits_ready):
         return replace(task, state=TaskStates.RUNNING)
-    return replace(task, state=TaskStates.RUNNING, health=TaskHealth.UNKNOWN)
+    health, ready = known[policy.checked], known[policy.awaits_ready]
+    return replace(task, state=TaskStates.RUNNING, health=health, ready=ready)
 
 
 def _ended(task: Task, fact: f.RunEnded) -> Task:
     outcome = fact.outcome
-    if task.health != TaskHealth.DISABLED:
-        task = replace(task, health=TaskHealth.DISABLED)
+    if (task.health, task.ready) != _UNCHECKED:
+        task = replace(task, health=TaskHealth.DISABLED, ready=TaskHealth.DISABLED)
     state = _STATE_OF_END[outcome.end]
     if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED) and state != TaskStates.SUCCEEDED:
         return replace(task, state=TaskStates.KILLED)
@@ -349,5 +354,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.GangJoined: _joined,
     f.RenewalOrdered: lambda task, fact: replace(task, renewal=fact.renewal),
     f.TaskRenewed: _renewed,
-    f.HealthTold: lambda task, fact: replace(task, health=fact.health),
+    f.HealthTold: lambda task, fact: replace(task, health=fact.health, ready=fact.ready),
 }

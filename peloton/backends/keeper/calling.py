@@ -29,7 +29,8 @@ class KeeperUnavailable(Exception):
 
 class UnansweredRequests:
     """Requests without an answer, with the epoch of their host. Bounded by the ledgers of the
-    hosts."""
+    hosts. A launch with values of secrets is sent once and not kept: if it is lost, its host misses
+    the run in the list that follows, and orders it again, with values that are read anew."""
 
     def __init__(self) -> None:
         self._epochs: dict[str, int] = {}
@@ -50,7 +51,8 @@ class UnansweredRequests:
             message["epoch"] = self._epochs[host]
         if request == "launch":
             for run in message["runs"]:
-                self._launches[run["run"]] = {**message, "runs": [run]}
+                if not _has_values(run):
+                    self._launches[run["run"]] = {**message, "runs": [run]}
         elif request == "kill":
             for pair in message["runs"]:
                 self._kills[pair[0]] = {**message, "runs": [pair]}
@@ -88,6 +90,10 @@ class UnansweredRequests:
         yield from self._kills.values()
         for host, epoch in self._epochs.items():
             yield {"q": "list", "host": host, "epoch": epoch}
+
+
+def _has_values(run: wire.KeeperMessage) -> bool:
+    return bool(run.get("secrets", {}).get("files"))
 
 
 def dial(folder: Path) -> socket.socket:

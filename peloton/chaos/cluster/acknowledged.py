@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from peloton.actors.host.facts import HoldEnded
+from peloton.actors.host.holding import EXPIRED
 from peloton.actors.host.inventory.messages import HostPoolChanged
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import (
@@ -117,7 +119,7 @@ class AcknowledgementCheck:
     # ---- facts ----
 
     def _answered(self, entry: Entry, fact: RequestAnswered) -> None:
-        if any(type(each) is not RequestAnswered for each in entry.facts):
+        if any(not _is_aside(each) for each in entry.facts):
             self._effects[entry.key, fact.request] = None
 
     def _stops_some(self, entry: Entry, fact: jf.InstancesStopped) -> None:
@@ -209,6 +211,13 @@ class AcknowledgementCheck:
 
     def _is_made(self, pool: Key, message: CreatePool) -> bool:
         return self._pools.get(pool) == message.config
+
+
+def _is_aside(fact: Any) -> bool:
+    """Whether a fact is no effect of the request of its turn: the answer, and what time brought."""
+    return isinstance(fact, RequestAnswered) or (
+        isinstance(fact, HoldEnded) and fact.reason == EXPIRED
+    )
 
 
 def _says_nothing_was_done(answer: Any) -> bool:

@@ -42,7 +42,12 @@ def health_of(seed: int) -> tuple[HealthCheck | None, float]:
     chance = random.Random(f"{seed} health")
     if chance.random() >= CHECKED_SHARE:
         return None, 0.0
-    return HealthCheck("check", **CHECK), chance.choice(ILL_SHARES)
+    ill = chance.choice(ILL_SHARES)
+    readiness = HealthCheck("ready", **CHECK)
+    check, ready = HealthCheck("check", **CHECK), HealthCheck(readiness=readiness)
+    both = HealthCheck("check", **CHECK, readiness=readiness)
+    later = random.Random(f"{seed} readiness")
+    return later.choice((check, check, ready, both)), ill
 
 
 def create_service(storm: Storm, action: StormAction) -> None:

@@ -21,7 +21,8 @@ from peloton.actors.job.slice.budget_messages import DownBudget, RestartIfSpared
 from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
 from peloton.actors.task import facts as tf
-from peloton.actors.task.messages import KillCause, TaskGoals
+from peloton.actors.task.health_messages import TaskHealth
+from peloton.actors.task.messages import SLICE_SIZE, KillCause, Policy, TaskGoals
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.liveness import reach
@@ -41,6 +42,8 @@ from peloton.runtime.vocabulary import Key, members_of
 SHARE = 0.25
 ACTIONS = (6, 16)
 SIZES = (2, 3, 5)
+WIDE_EVERY = 7
+"""One service of so many has two slices, which share what may be down."""
 BOUNDED_NAME, LASTS_S = "floor", (5.0, 60.0)
 """Runs of such a service last longer than others: most of its instances are up."""
 MAINTAINED_S = 3.0
@@ -58,9 +61,16 @@ class _Members:
 
     def __init__(self) -> None:
         self.budget: DownBudget | None = None
-        self.wanted = self.stopped = self.up = 0
+        self.wanted = self.stopped = self.running = 0
+        self.checked = self.gated = 0  # by their configs: of health, of readiness
+        self.well = self.ready = 0  # by what was told of the present run
         self.going = 0  # taken down, and not yet told
-        self.excused = 0  # available when the bound came: an earlier order may end them
+        self.excused = 0  # that ran when the bound came: an earlier order may end them
+
+    @property
+    def up(self) -> int:
+        """Those that run, and are well and ready as far as they are checked."""
+        return self.running & (self.well | ~self.checked) & (self.ready | ~self.gated)
 
     @property
     def down(self) -> int:
@@ -83,6 +93,8 @@ class FloorCheck:
             tf.TaskStarted: self._started,
             tf.TaskKilling: self._killing,
             tf.RenewalOrdered: self._renewed,
+            tf.TaskRenewed: self._configured,
+            tf.HealthTold: self._told,
             tf.TaskForgotten: self._forgotten,
             **dict.fromkeys(down, self._down),
         }
@@ -94,7 +106,7 @@ class FloorCheck:
     def _goal(self, entry: Entry, fact: sf.SliceGoalSet) -> None:
         some = self._of(entry)
         if some.budget is None and fact.budget is not None:
-            some.excused = some.up
+            some.excused = some.running
         some.budget, some.stopped = fact.budget, fact.stopped.raw
 
     def _spared(self, entry: Entry, fact: sf.MembersSpared) -> None:
@@ -117,6 +129,21 @@ class FloorCheck:
     def _created(self, entry: Entry, fact: tf.TaskCreated) -> None:
         if fact.goal == TaskGoals.RUNNING:
             self._of(entry).wanted |= entry.members
+        self._check(entry, fact.policy)
+
+    def _configured(self, entry: Entry, fact: tf.TaskRenewed) -> None:
+        self._check(entry, fact.renewal.policy)
+
+    def _check(self, entry: Entry, policy: Policy) -> None:
+        some, members = self._of(entry), entry.members
+        some.checked = some.checked & ~members | members * policy.checked
+        some.gated = some.gated & ~members | members * policy.awaits_ready
+
+    def _told(self, entry: Entry, fact: tf.HealthTold) -> None:
+        some, members = self._of(entry), entry.members
+        well, ready = (one == TaskHealth.HEALTHY for one in (fact.health, fact.ready))
+        some.well = some.well & ~members | members * well
+        some.ready = some.ready & ~members | members * ready
 
     def _wanted(self, entry: Entry, fact: tf.TaskGoalSet) -> None:
         some = self._of(entry)
@@ -128,13 +155,15 @@ class FloorCheck:
 
     def _started(self, entry: Entry, fact: tf.TaskStarted) -> None:
         some = self._of(entry)
-        some.up |= entry.members
+        some.running |= entry.members
+        some.well &= ~entry.members
+        some.ready &= ~entry.members
         some.going &= ~entry.members
         some.excused &= ~entry.members
 
     def _down(self, entry: Entry, fact: Any) -> None:
         some = self._of(entry)
-        some.up &= ~entry.members
+        some.running &= ~entry.members
         some.going &= ~entry.members
 
     def _killing(self, entry: Entry, fact: tf.TaskKilling) -> None:
@@ -161,10 +190,22 @@ class FloorCheck:
 def create_bounded(storm: Storm, action: StormAction) -> None:
     """A service of which so many may be down at once, in a pool that others may lend to."""
     storm.strike(action.name)
-    spec = service_spec(max(2, action.count), bound=1 + action.other % 2)
-    cluster = cluster_of(storm)
+    cluster, clients = cluster_of(storm), cluster_of(storm).clients
+    wide = action.other % WIDE_EVERY == 0
+    count = 2 if wide else max(2, action.count)
+    spec = service_spec(
+        SLICE_SIZE + count if wide else count,
+        bound=1 + action.other % 2,
+        check=cluster.machines.check,
+    )
     job = cluster.draw_job(f"{BOUNDED_NAME}{len(cluster.jobs) + 1}")
-    cluster.clients.create(client_of(action), job, message=CreateJob(spec))
+
+    def stop_most(answer: Any) -> None:
+        """Of two slices a few instances each are to run."""
+        clients.stop_some(client_of(action), job, ranges=((count, SLICE_SIZE),))
+
+    answered = stop_most if wide else None
+    clients.create(client_of(action), job, message=CreateJob(spec), answered=answered)
 
 
 def replace_bounded(storm: Storm, action: StormAction) -> None:
@@ -175,7 +216,8 @@ def replace_bounded(storm: Storm, action: StormAction) -> None:
         return
     storm.strike(action.name, job)
     bound = (1, 2, 1, 0)[action.other % 4]
-    spec = service_spec(known.spec.instances, f"y{action.other % 3}", bound=bound)
+    check = cluster_of(storm).machines.check
+    spec = service_spec(known.spec.instances, f"y{action.other % 3}", bound=bound, check=check)
     options = WorkflowOptions(batch=action.count % 3, paused=action.other % 11 == 0)
     message = ReplaceJob(spec, options=options)
     cluster_of(storm).clients.command(client_of(action), job, message=message)
@@ -227,7 +269,8 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
         abort = ControlWorkflow(WorkflowOrders.ABORT)
         cluster.clients.command(OPERATOR, job.key, message=abort)
         bound = job.spec.maximum_unavailable
-        spec = service_spec(job.spec.instances, "calm", bound=bound)
+        check = cluster.machines.check
+        spec = service_spec(job.spec.instances, "calm", bound=bound, check=check)
         cluster.clients.command(OPERATOR, job.key, message=ReplaceJob(spec))
     for host in cluster.hosts[:2]:
         _go_down(cluster, host, within_s=within_s)

@@ -97,3 +97,17 @@ class SqliteSecrets:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+
+def copy(source: Path, target: Path) -> None:
+    """All rows as of one moment, into a file that is there; who writes goes on. Raises
+    Unreachable."""
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True,
+                                               timeout=BUSY_TIMEOUT_S)) as rows,
+            contextlib.closing(sqlite3.connect(target, isolation_level=None)) as made,
+        ):  # fmt: skip
+            rows.backup(made)
+    except sqlite3.Error as error:
+        raise Unreachable(f"secrets {source}: {error}") from error

@@ -22,6 +22,8 @@ The parts of a shard, each in a module of its own:
     turns          runs one turn: decides, folds the facts, encodes them, resolves the sends
     deferred       mail that waits for a load or a retry; dead letters; quarantines
     holding        facts that need no frame of their own, and wait for the next one
+    dues           what time brings: alarms and deadlines
+    pursuits       whether goals are pursued, and whose turn was left out
     endings        ended entities: how they leave memory, and how they come back
     request_log    replies by the request keys of clients
     reports        versioned reports of parents, resent until they are seen
@@ -41,6 +43,7 @@ from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.dead_letters import Location, Redrives
 from peloton.runtime.core.deferred import DeferredMail
+from peloton.runtime.core.dues import due_mail, left_out_mail
 from peloton.runtime.core.durable_reads import DurableReads, Undurable
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
@@ -53,6 +56,7 @@ from peloton.runtime.core.limits import DEFAULT_LIMITS, ShardLimits
 from peloton.runtime.core.listing import ListViews
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.pump import Pump
+from peloton.runtime.core.pursuits import PURSUE
 from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
 from peloton.runtime.core.replies import Replies, RequestLog
 from peloton.runtime.core.reports import Reports
@@ -66,11 +70,10 @@ from peloton.runtime.core.supervision import (
     attempt_query,
     attempt_test,
 )
-from peloton.runtime.core.turns import PURSUE, Turns
+from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId, Work
 from peloton.runtime.vocabulary import (
-    Due,
     Fact,
     Key,
     Kind,
@@ -473,7 +476,8 @@ class Shard:
         state = self.population.cells.get(key)
         if state is not None:
             # Most parents have nothing to do. Finding that out here, first, spares them a turn.
-            step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
+            now = self.turns.pursuits.of(kind, key)
+            step = attempt_pursue(now, state, self.turns.at(kind, Envelope(key, PURSUE)))
             if not isinstance(step, Rest):
                 if not (self.deferred.is_idle and self.turns.step(kind, key, step=step)):
                     self.deliver(Envelope(key, Pursue(step)))
@@ -483,22 +487,7 @@ class Shard:
 
     def _deliver_due(self) -> None:
         self.turns.outbox.replies += self.followers.expired(self.turns.now)
-        for key in self.turns.alarms.due(self.turns.now):
-            if key in self.population.cells:
-                self.turns.recall(key)
-                self._inbox.append(Envelope(key, PURSUE))
-        for key in self.turns.wheel.due(self.turns.now):
-            kind = self.kinds[kind_of(key)]
-            crowd = self.population.crowds.get(key)
-            if crowd is not None:
-                for name, members in crowd.due(self.turns.now):
-                    self._inbox.append(Envelope(key, Due(name), members))
-                self.turns.time_crowd(crowd)
-                continue
-            state = self.population.cells.get(key)
-            deadline = kind.deadline(state) if state is not None else None
-            if deadline is not None:
-                self._inbox.append(Envelope(key, Due(deadline[0])))
+        self._inbox.extend(due_mail(self.turns))
 
     # ---- queries: `InspectedShard` ----
 
@@ -555,6 +544,13 @@ class Shard:
     def resend_everything_owed(self) -> None:
         """After recovery: every cell and crowd resends what it owes, once."""
         self.turns.resolver.resend_all()
+
+    def rest(self, resting: bool, *, everybody: bool = False) -> None:
+        """Goals rest from now on, or are pursued again: see `pursuits`."""
+        if resting:
+            self.turns.pursuits.resting = True
+            return
+        self._inbox.extend(left_out_mail(self.turns, everybody=everybody))
 
     def hurry(self) -> None:
         """A receiver may be reachable again: resend at the next tick what may have been lost.

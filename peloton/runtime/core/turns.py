@@ -15,6 +15,7 @@ from peloton.runtime.core.crowd import ClassChange, Crowd, values_for
 from peloton.runtime.core.deadlines import Wheel, tick_at, tick_of
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.pursuits import PURSUE, Pursuits
 from peloton.runtime.core.records import RequestAnswered, Revived
 from peloton.runtime.core.replies import KEEP_S, REFUSED_KEEP_S, RequestLog
 from peloton.runtime.core.sends import SendResolver
@@ -29,14 +30,12 @@ from peloton.runtime.vocabulary import (
     Fact,
     Key,
     Kind,
-    Pursue,
     Refused,
     no_deadline,
 )
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
 """A frame holds up to `LOCAL_BYTES_MAX` and one turn more, and must fit the journal's limit."""
-PURSUE = Pursue()
 
 
 class EntryTooLarge(Exception):
@@ -60,6 +59,7 @@ class Turns:
         story: Story,
     ) -> None:
         self.population = population
+        self.pursuits = Pursuits(population)
         self.outbox = outbox
         self.request_log = request_log
         self.wheel = Wheel()
@@ -174,7 +174,8 @@ class Turns:
 
     def _cell_turn(self, kind: Kind, state: Any, *, envelope: Envelope, at: At) -> TurnOutcome:
         key = envelope.to
-        outcome = take_turn(kind, state, message=envelope.message, at=at)
+        now = self.pursuits.of(kind, key)
+        outcome = take_turn(now, state, message=envelope.message, at=at)
         facts, size = outcome.facts, 0
         # All that may raise comes first: what fails from here on would leave half a turn behind.
         notes = outcome.notes
@@ -219,7 +220,7 @@ class Turns:
                 return False  # the turn raises it again, and it is retried
             self._note(key, step.notes, recall_s=recall_s)
         if step.because:
-            self.story.add(StoryLine(self.now, key, 0, Pursue.__name__, (), step.because))
+            self.story.add(StoryLine(self.now, key, 0, type(PURSUE).__name__, (), step.because))
         if step.sends:
             self.resolver.of_cell(Envelope(key, PURSUE), step.sends)
         return True
@@ -261,7 +262,8 @@ class Turns:
         self, kind: Kind, crowd: Crowd, *, part: tuple[Any, int], envelope: Envelope, at: At
     ) -> TurnOutcome:
         state, raw = part
-        outcome = take_turn(kind, state, message=envelope.message, at=at)
+        now = self.pursuits.of(kind, envelope.to)
+        outcome = take_turn(now, state, message=envelope.message, at=at)
         values = values_for(raw, envelope.members, values=envelope.values)
         if outcome.facts and values and envelope.attempt:
             # A redriven dead letter was read from the journal, which does not know their types.

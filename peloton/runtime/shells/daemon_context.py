@@ -20,6 +20,7 @@ from peloton.runtime.shells.shell_messages import Ref
 from peloton.runtime.vocabulary import Kind
 
 if TYPE_CHECKING:
+    from peloton.runtime.shells.goals import Goals
     from peloton.runtime.shells.region import Region
     from peloton.runtime.shells.round import RoundShell
 
@@ -67,6 +68,7 @@ class DaemonContext(msgspec.Struct, frozen=True):
     journal: Ref
     round: RoundShell
     readers: tuple[Ref, ...]
+    goals: Goals
     store: str  # the server under the journal, by the name that people know
     limits: DaemonLimits = DaemonLimits()
 

@@ -31,6 +31,7 @@ from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.ephemeral import EphemeralService, EphemeralShell
 from peloton.runtime.shells.features import FeatureShell, LevelReader, adopt
 from peloton.runtime.shells.fleet import ALONE, DaemonSetup, join
+from peloton.runtime.shells.goals import Goals
 from peloton.runtime.shells.journal import JournalShell, begin_readers
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.restarts import Restarts
@@ -251,6 +252,7 @@ class Root:
         self._drivers = drivers
         self.collector: Collector | None = None
         self.claim: Ref | None = None
+        self.goals = Goals(region.routes)
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
         """Claim these shards in addition to the owned ones."""
@@ -334,6 +336,7 @@ def assemble(
         passes_max=setup.limits.round_passes_max,
     )
     begin_shell(rounds)
+    root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
     shell.context = DaemonContext(
         kinds=kinds,
         codec=codec,
@@ -344,12 +347,11 @@ def assemble(
         journal=committer.ref,
         round=rounds,
         readers=begin_readers(drivers.driver, level, root=root_ref),
+        goals=root.goals,
         store=setup.store,
         limits=setup.limits,
     )
-
     region.on_service = _begin_service(shell.context, drivers)
-    root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
     if setup.fleet is not None:
         features = begin_shell(FeatureShell(drivers.driver("reader-0"), level=level, root=root_ref))
         root.claim = shell.claim = join(shell.context, setup.fleet, sizes=sizes, features=features)

@@ -2,8 +2,7 @@
 
 Passes mail to the core, and the core's frame to the round of the daemon (`round.py`). Messages to
 shards of the same round are handed over at once; all others, and replies, leave only when the frame
-is committed. At most one frame is in flight; the turns of the next run meanwhile. It must not
-decide, and never sends anything of a frame whose commit is unclear.
+is committed. It must not decide, and never sends anything of a frame whose commit is unclear.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from peloton.runtime.shells.shell_messages import (
     Drain,
     Drop,
     DropClaim,
+    GoalsRest,
     Inspect,
     Load,
     Loaded,
@@ -116,9 +116,10 @@ class ShardShell(Shell):
             self._lose(message.text, damaged=message.damaged, away=message.unreachable)
         elif isinstance(message, Inspect):
             self._inspect(message)
-        elif isinstance(message, PeerReachable):
-            if self.core is not None:
-                self.core.hurry()
+        elif isinstance(message, PeerReachable) and self.core is not None:
+            self.core.hurry()
+        elif isinstance(message, GoalsRest) and self.core is not None:
+            self.core.rest(message.resting, everybody=message.everybody)
         elif isinstance(message, Drain):
             self._drain()
         elif isinstance(message, Drop):
@@ -209,6 +210,7 @@ class ShardShell(Shell):
             send(context.journal, DropClaim(self.shard, taken.claimed.epoch))
             self._lose(text, damaged=True)
             return
+        context.goals.obeyed_by(core)
         self.core = core
         waiting, self._waiting_mail = self._waiting_mail, []
         for mail in waiting:

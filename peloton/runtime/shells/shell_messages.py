@@ -202,6 +202,13 @@ class ShellFailed(NamedTuple):
     fatal: bool
 
 
+class GoalsRest(NamedTuple):
+    """To each shard: pursue no goals, or go on; see `Shard.rest`."""
+
+    resting: bool
+    everybody: bool = False
+
+
 class PeerReachable(NamedTuple):
     """To each shard: a peer is reachable or a shard has an owner again; repeat what is owed."""
 

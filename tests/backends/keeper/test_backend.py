@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import process
 from peloton.backends.gpu_words import gpu_variables
@@ -33,6 +34,7 @@ from peloton.backends.keeper_messages import (
     wire_form,
 )
 from peloton.backends.process_runs import KeeperHeartbeat, KeeperSettings
+from peloton.backends.secrets_first import NO_VALUES
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
 
@@ -404,6 +406,16 @@ def test_a_container_image_is_ignored_or_ends_its_run(machine: Machine, images: 
         assert ends["r-0-1"].message.startswith("image debian: ")
     else:
         assert ends["r-0-1"].end is End.SUCCEEDED
+
+
+def test_a_check_by_a_command_does_not_keep_an_image_from_running(machine: Machine) -> None:
+    """It is only not carried out: the keeper would look for its program on the host."""
+    machine.hosts.next_report(m.BackendUp)
+    spec = m.RunSpec(Resources(UNIT), "true", image="debian", check=HealthCheck("true"))
+    for images, checked in ((process.RUN, False), (process.IGNORE, True)):
+        machine.backend.limits = process.TaskLimits(images=images, engine="/bin/podman")
+        request = machine.backend._request("a", m.StartRun("r-0-1", spec), values=NO_VALUES)
+        assert request.checked == checked and (request.container is not None) != checked
 
 
 def test_the_limits_of_a_run_are_those_of_its_resources() -> None:

@@ -183,3 +183,28 @@ def test_a_value_that_cannot_be_opened_fails_its_own_job_only(store):
     assert files == () and refusal is not None
     assert (refusal.reason, refusal.message) == (SECRETS_UNAVAILABLE, "secret s-1: damaged")
     queue.close()
+
+
+def test_the_orders_of_other_hosts_do_not_pause_with_one_whose_values_cannot_be_read(store):
+    """The pause is that of what lacks values, and of what is behind it at its host."""
+    done: list[str] = []
+    other_done = threading.Event()
+
+    def read(job: str, wanted: Collection[str]) -> Mapping[str, bytes]:
+        if job == JOB:
+            raise SecretUnreadable("secret s-1: damaged")
+        return store.read(job, wanted)
+
+    def act(name: str, values: SecretValues) -> None:
+        done.append(name)
+        if name == "good":
+            other_done.set()
+
+    other = "7" + JOB[1:]
+    queue = SecretsFirst(read, failed=lambda: None, pause_s=3600.0)
+    queue.then("a", lambda values: act("bad", values), wanted={JOB: {"s-1"}})
+    queue.then("a", lambda values: act("behind", values), wanted={other: {"s-1"}})
+    queue.then("b", lambda values: act("good", values), wanted={other: {"s-1"}})
+    assert other_done.wait(60)
+    queue.close()
+    assert done == ["good"]

@@ -56,3 +56,21 @@ def test_without_a_claim_nothing_is_sent() -> None:
     requests.record(launch("r-0-1", 3))
     sent = requests.record(kill("r-0-1"))
     assert sent is not None and sent["epoch"] == 3
+
+
+def test_values_of_secrets_are_not_kept_for_a_repeat() -> None:
+    """The run is missing in the list, and its host orders it again."""
+    requests = UnansweredRequests()
+    secret = {"memory_mb": 1.0, "files": [["token", "aHVzaA=="]], "refusal": None}
+    refused = {**secret, "files": [], "refusal": ["KILLED", "why", "text"]}
+    sent = launch("r-0-1", 3)
+    sent["runs"] = [
+        {"run": "r-0-1", "secrets": secret},
+        {"run": "r-1-1"},
+        {"run": "r-2-1", "secrets": refused},
+    ]
+    assert requests.record(sent) == sent
+    assert asked(requests) == [
+        ("hello", ""), ("launch", "r-1-1"), ("launch", "r-2-1"), ("list", ""),
+    ]  # fmt: skip
+    assert "aHVzaA==" not in repr(vars(requests))

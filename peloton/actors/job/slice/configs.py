@@ -134,7 +134,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         priority=opening.priority if resources.slack else 0,
         check=config.check,
         asks=opening.service,
-        containers=config.containers,
+        containers=config.containers if len(config.containers) > 1 else (),
         secrets=config.secrets,
         volume=config.volume,
     )
@@ -163,7 +163,8 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
         together=gang and opening.gang_together,
         ends_with_slack=opening.revocable and bool(config.kill_on_preempt),
         stays=opening.hosts_of is not None or config.volume is not None,
-        checked=config.check is not None,
+        checked=config.check is not None and config.check.of_health,
+        awaits_ready=config.check is not None and config.check.readiness is not None,
     )
 
 

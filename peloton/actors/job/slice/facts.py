@@ -95,6 +95,7 @@ class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
     `added` begin to exist with their leave, `asleep` were stopped and are started with it,
     `current` are under way already. `before`: the rows of all members before it. `removing` are to
     be removed with their leave, `leaving` end for that already, `dropped` never began to exist.
+    `kept` an aborted update was to add; they wait for the next one.
     """
 
     order: RolloutOrder
@@ -107,6 +108,7 @@ class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
     removing: Bits = Bits()
     leaving: Bits = Bits()
     dropped: Bits = Bits()
+    kept: Bits = Bits()
 
 
 class LeaveChanged(Fact, frozen=True, gc=False, array_like=True):

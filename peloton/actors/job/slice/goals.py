@@ -176,7 +176,7 @@ def begin(slice_: Slice, at: At) -> Decision | None:
         return None
     waiting = slice_.waiting | slice_.held
     if slice_.rollout is not None:
-        waiting = waiting - slice_.rollout.added  # these begin with their leave
+        waiting = waiting - slice_.rollout.unadded  # these begin with their leave
     active = active_of(slice_, at.index)
     grant = slice_.grant if slice_.grant is not None else slice_.count
     throttled = slice_.begins is not None

@@ -16,7 +16,7 @@ from peloton.actors.host.hold_messages import HoldForTask
 from peloton.actors.job.slice.homes import Homes
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key
-from peloton.placement.messages import Placed, Unplaced
+from peloton.placement.messages import NOT_UP, Placed, Unplaced
 from peloton.runtime.vocabulary import At, Bits, Send
 
 HOLD_S = 120.0
@@ -82,3 +82,12 @@ def held_first(
     )
     held_at = notes.held_at.update(dict.fromkeys(some, at.now))
     return sends, msgspec.structs.replace(notes, held_at=held_at)
+
+
+def host_is_down(members: Bits, at: At) -> Bits:
+    """Of these, those that wait for their only host because it is down: a placer has said so."""
+    if at.notes is None or not at.notes.at_home:
+        return Bits()
+    waiting = members & Bits(at.index.where(lambda task: task.unschedulable))
+    texts = at.notes.at_home
+    return Bits.of(*[one for one in waiting if texts.get(one, "").endswith(NOT_UP)])

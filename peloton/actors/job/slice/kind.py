@@ -57,7 +57,7 @@ from peloton.actors.task.messages import (
     LEVEL_SERVICES,
     TaskGoals,
 )
-from peloton.runtime.vocabulary import Key, Kind, Send
+from peloton.runtime.vocabulary import WAITING, Key, Kind, Send
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
@@ -113,6 +113,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         decide=DECIDE,
         absent=ABSENT,
         pursue=pursue_with(policy),
+        at_rest=WAITING,
         evolve=EVOLVE,
         messages=m.MESSAGES,
         facts=FACTS,

@@ -217,7 +217,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     `because` is why it has not reached its goal, `code` the same as one word. It waits for its
     pool ("POOL"), a host ("HOST"), also where none could run it ("NEVER"), its next attempt
     ("RETRY"), its host's answer ("LAUNCH"), others of its job ("LIMIT"), the throttle ("THROTTLE"),
-    its gang ("GANG"), workflow ("WORKFLOW") or check ("HEALTH"), or to be spared ("SPARE").
+    its gang ("GANG"), workflow ("WORKFLOW") or checks ("HEALTH", "READY"), or to be spared
+    ("SPARE").
     "NEW" is before it requests admission, "" while it runs and is well, and once it has ended.
     """
 
@@ -247,6 +248,7 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     dropped_runs: tuple[tuple[int, float], ...] = ()  # single runs whose events are, and until when
     health: TaskHealth = TaskHealth.DISABLED
     checked: tuple[str, float] | None = None  # what the check found at the last change, and when
+    ready: TaskHealth = TaskHealth.DISABLED
 
 
 class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):

@@ -19,6 +19,7 @@ from peloton.actors.job.slice.availability import (
 )
 from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
+from peloton.actors.job.slice.home_wishes import host_is_down
 from peloton.actors.job.slice.messages import SliceOpening, TaskConfig
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
 from peloton.actors.job.slice.rollouts import NewRow, Rollout
@@ -84,13 +85,15 @@ def begun_rollout(
     forced = current | asleep
     if order.members is not None and not order.quiet:
         forced = forced | order.members
-    if last is not None:
-        added = added | (last.added & existing - beyond)
+    later = last.unadded & existing - beyond if last is not None else NO_MEMBERS
+    # Only another update adds what an aborted one had still to add.
+    kept = NO_MEMBERS if order.members is None else later
+    added = added | (later - kept)
     plan = _Plan(slice_, order, opening=opening, forced=forced)
     if at.index is not None and not order.over:
         for spec, raw in at.index.columns.groups("spec", here.raw):
             plan.place(spec or 0, Bits(raw), beyond=beyond)
-    plan.place_new(unborn - beyond | added if not order.over else added - existing)
+    plan.place_new(unborn - beyond - kept | added if not order.over else added - existing)
     dropped = beyond & slice_.waiting
     removing = beyond - dropped - leaving if order.members is None else NO_MEMBERS
     return f.RolloutBegun(
@@ -104,6 +107,7 @@ def begun_rollout(
         removing=removing,
         leaving=leaving - wanted,
         dropped=dropped,
+        kept=kept,
     )
 
 
@@ -313,7 +317,7 @@ def _through(rollout: Rollout, at: At) -> tuple[Bits, Bits]:
     number, most = rollout.order.number, rollout.order.max_attempts
     known = Bits(at.index.where(lambda task: task.renewed >= number and task.renewal is None))
     known = rollout.current & (known | rollout.created)
-    done = known & Bits(at.index.where(_is_done))
+    done = known & (Bits(at.index.where(_is_done)) | host_is_down(known, at))
     if not most:
         return done, NO_MEMBERS
     return done, known - done & Bits(at.index.where(lambda task: task.failures >= most))

@@ -52,6 +52,12 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
     removing: Bits = Bits()  # of these, those that wait for leave
     leaving: Bits = Bits()  # and those that end, to be removed
     downed: Bits = Bits()  # members that a rollout has stopped, and nobody has started since
+    kept: Bits = Bits()  # members that the next update is to add
+
+    @property
+    def unadded(self) -> Bits:
+        """Members that do not exist, and do not begin to by themselves."""
+        return self.added | self.kept
 
     @property
     def waiting(self) -> Bits:
@@ -155,6 +161,7 @@ def born_stopped(rollout: Rollout, members: Bits) -> Rollout:
         added=rollout.added - some,
         created=rollout.created | some,
         done=rollout.done | some,
+        kept=rollout.kept - members,
     )
 
 

@@ -55,20 +55,21 @@ def ends_asked(slice_: Slice, message: b.AskToEnd, at: At) -> Decision:
     assert host is not None
     if at.level < LEVEL_SERVICES:
         return Decision(because="this owner has not read the feature level yet: it is asked again")
-    done = _end(slice_, host, runs=message.runs, at=at, room=spare_of(slice_, at.index))
+    done = _end(_Availability(slice_, at.index), host, runs=message.runs)
+    first = spared(slice_, done.taken, by=b.SparedFor.MAINTENANCE, index=at.index)
     known = next((each.runs for each in slice_.ends if each.host == host), ())
     noted = (f.EndsAsked(host, done.left),) if done.left != known else ()
     sends = (*done.sends, *(asking_for(slice_, *noted) if noted else ()))
-    return Decision(facts=(*done.spared, *noted), sends=sends, because=done.because)
+    return Decision(facts=(*first, *noted), sends=sends, because=done.because)
 
 
 def ends_step(slice_: Slice, at: At) -> Decision | None:
     """End those for whose end hosts wait, as soon as they can be spared."""
     facts: list[Fact] = []
     sends: list[Send] = []
-    because, room, taken = "", spare_of(slice_, at.index), NO_MEMBERS
+    because, taken, now = "", NO_MEMBERS, _Availability(slice_, at.index)
     for each in slice_.ends:
-        done = _end(slice_, each.host, runs=each.runs, at=at, room=room - len(taken))
+        done = _end(now, each.host, runs=each.runs)
         if done.left == each.runs:
             continue
         facts.append(f.EndsAsked(each.host, done.left))
@@ -85,29 +86,37 @@ class _Ended:
 
     def __init__(self, sends: tuple[Send, ...], *, taken: Bits, left: MemberRuns) -> None:
         self.sends, self.taken, self.left = sends, taken, left
-        self.spared: tuple[Fact, ...] = ()
         self.because = ""
 
 
-def _end(slice_: Slice, host: Key, *, runs: MemberRuns, at: At, room: int) -> _Ended:
-    up = available_of(slice_, at.index)
-    learning = members_of_runs(told(slice_, at.index))
+class _Availability:
+    """Who is available in a turn, and how many more can be spared: found once for all hosts."""
+
+    def __init__(self, slice_: Slice, index: Any) -> None:
+        self.crowd, self.index = _crowd(slice_), index
+        self.up = available_of(slice_, index)
+        self.learning = members_of_runs(told(slice_, index))
+        self.room = spare_of(slice_, index)
+
+
+def _end(now: _Availability, host: Key, *, runs: MemberRuns) -> _Ended:
+    """What is done for one host; whom it takes down, `now` has no room for any more."""
     sends: list[Send] = []
     left: list[tuple[int, Bits]] = []
     taken = NO_MEMBERS
     for run, members in runs:
-        some = members & _on(run, at.index) - learning
-        may = (some & up).lowest(max(room - len(taken), 0))
-        waits = some & up - may
+        some = members & _on(run, now.index) - now.learning
+        may = (some & now.up).lowest(max(now.room, 0))
+        now.room -= len(may)
+        waits = some & now.up - may
         taken = taken | may
         going = some - waits
         if going:
             order = GiveWay(run, KillCause.MAINTENANCE, HOST_MAINTENANCE)
-            sends.append(Send(_crowd(slice_), order, going))
+            sends.append(Send(now.crowd, order, going))
         if waits:
             left.append((run, waits))
     done = _Ended(tuple(sends), taken=taken, left=tuple(left))
-    done.spared = spared(slice_, taken, by=b.SparedFor.MAINTENANCE, index=at.index)
     if sends:
         count = sum(len(each.members or ()) for each in sends)
         done.because = f"{counted(count, 'run gives', many='runs give')} way: {host} goes down"

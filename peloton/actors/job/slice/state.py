@@ -159,7 +159,7 @@ def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
         begun=begun,
         begun_at=slice_.begun_at if fact.at is None else fact.at,
     )
-    if slice_.rollout is not None and slice_.rollout.added & fact.members:
+    if slice_.rollout is not None and slice_.rollout.unadded & fact.members:
         # They begin only to end, for they are not to run: no leave is needed for that.
         after = _rolled(after, lambda rollout: r.born_stopped(rollout, fact.members))
     return _without_spare(after)
@@ -229,6 +229,7 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         order=order,
         targets=tuple(targets),
         added=fact.added,
+        kept=fact.kept,
         asleep=fact.asleep,
         current=fact.current,
         places=tuple(row.place for row in fact.rows),

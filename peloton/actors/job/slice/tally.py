@@ -42,7 +42,7 @@ from peloton.runtime.vocabulary import At, Bits, Key, Send
 GIVEN_BACK = "its pool has the allocation back until there is one"
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
-GANG, WORKFLOW, SPARE, HEALTH = "GANG", "WORKFLOW", "SPARE", "HEALTH"
+GANG, WORKFLOW, SPARE, HEALTH, READY = "GANG", "WORKFLOW", "SPARE", "HEALTH", "READY"
 LIMIT_TEXT = "waits for others of its job to end: as many are active as may run at once"
 THROTTLE_TEXT = "waits for the throttle of its job"
 WORKFLOW_TEXT = "waits for the workflow of its job, which begins with a batch at a time"
@@ -50,6 +50,8 @@ NOT_ADDED_TEXT = "its workflow was over before it was added: the next update beg
 GANG_TEXT = "waits for hosts for its whole gang"
 UNHEALTHY_TEXT = "runs, but its last health check failed"
 UNCHECKED_TEXT = "runs, and its health has not been checked yet"
+UNREADY_TEXT = "runs, but is not ready"
+NOT_READY_YET_TEXT = "runs, and its readiness has not been checked yet"
 UNSCHEDULABLE_TEXT = "no host could run it at the last check, and it holds no resources of its pool"
 
 
@@ -88,7 +90,7 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
             elif member in kept:
                 view = msgspec.structs.replace(view, code=SPARE, because=kept[member])
             found[member] = view
-    added = slice_.rollout.added if slice_.rollout is not None else NO_MEMBERS
+    added = slice_.rollout.unadded if slice_.rollout is not None else NO_MEMBERS
     closed = slice_.closed if slice_.homes is None else ()
     for row, members in zip(slice_.specs, closed, strict=False):
         for member in members & wanted:
@@ -108,8 +110,9 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         code, because = why(task, at)
     if slice_.homes is not None and code in (HOST, NEVER):
         code, because = _why_at_home(task, member, because=because, notes=notes)
-    checked = read("health") if task.health > TaskHealth.UNKNOWN else None
-    if code == HEALTH and checked and checked[0]:
+    known = max(task.health, task.ready) > TaskHealth.UNKNOWN
+    checked = read("health") if known else None
+    if code in (HEALTH, READY) and checked and checked[0]:
         because = f"{because}: {checked[0]}"
     since = read("since") or at.now
     row = slice_.specs[read("spec") or 0]
@@ -141,6 +144,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         dropped_runs=dropped_runs(read),
         health=task.health,
         checked=checked,
+        ready=task.ready,
     )
 
 
@@ -227,6 +231,16 @@ def gang_why(task: Task, notes: WishNotes, at: At) -> tuple[tuple[str, str], Wis
     return why(task, at), noted
 
 
+def _not_well(task: Task) -> tuple[str, str]:
+    if task.health == TaskHealth.UNHEALTHY:
+        return HEALTH, UNHEALTHY_TEXT
+    if task.ready == TaskHealth.UNHEALTHY:
+        return READY, UNREADY_TEXT
+    if task.health == TaskHealth.UNKNOWN:
+        return HEALTH, UNCHECKED_TEXT
+    return READY, NOT_READY_YET_TEXT
+
+
 def why(task: Task, at: At) -> tuple[str, str]:
     """Why an instance has not reached its goal: a code and a text, "" if it runs or has ended.
 
@@ -236,7 +250,7 @@ def why(task: Task, at: At) -> tuple[str, str]:
     if task.state in ENDED or is_well(task):
         return "", ""
     if task.state == TaskStates.RUNNING:
-        return HEALTH, UNHEALTHY_TEXT if task.health == TaskHealth.UNHEALTHY else UNCHECKED_TEXT
+        return _not_well(task)
     if task.state == TaskStates.THROTTLED:
         return RETRY, f"waits after failure {task.failures}"
     if task.state == TaskStates.KILLING:

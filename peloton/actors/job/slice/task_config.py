@@ -95,7 +95,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         max_running_s=own.max_running_s if own.labels else default.max_running_s,
         kill_on_preempt=default.kill_on_preempt if kill is None else kill,
         containers=own.containers if own.command is not None else default.containers,
-        check=own.check if own.health_check else default.check,
+        check=own.check if own.health_check or own.containers else default.check,
         secrets=own.secrets or default.secrets,
         volume=own.volume if own.volume is not None else default.volume,
     )

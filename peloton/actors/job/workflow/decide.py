@@ -194,11 +194,11 @@ def _not_now(
     spec = job.spec
     if spec is None:
         return missing(message, at)
-    if job.goal == JobGoals.DELETED:
-        return _refused(DELETING, "job is going to be deleted", field="id")
     refused = other_version(job, message.expected)
     if refused is not None:
         return refused
+    if job.goal == JobGoals.DELETED:
+        return _refused(DELETING, "job is going to be deleted", field="id")
     if not spec.is_service:
         if kind == m.WorkflowTypes.UPDATE:
             return _refused(CONFLICT, f"failed to validate spec update: {FIXED[1][2]}", field="")

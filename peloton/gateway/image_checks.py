@@ -1,0 +1,36 @@
+"""Checks by commands of what runs from an image: a cluster that runs images refuses them.
+
+A check by a command is a process beside its run, with the files of the host: in a container it
+would find neither the program nor its files. Turns a job into nothing, or a refusal that names the
+field. It must not refuse a request by HTTP, which needs nothing but a port.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.job.spec import TaskConfig, effective
+from peloton.gateway.translate_job import ParsedJob
+from peloton.gateway.translate_task import LATER, BadConfig
+
+_HEALTH = "healthCheck.commandCheck"
+_READINESS = "executor.containers[0].readiness_check.command_check"
+
+
+def refuse_commands_in_images(wanted: ParsedJob) -> None:
+    """Raises BadConfig where an instance has an image, and a check by a command."""
+    default = wanted.spec.default
+    _refuse(default, "config.defaultConfig")
+    for piece in wanted.pieces.values():
+        for override in piece:
+            own = override.config
+            saying = own.health_check or bool(own.containers)
+            field = f"config.instanceConfig[{override.instance}]"
+            found = effective(default, own)
+            _refuse(found, field if saying else "config.defaultConfig")
+
+
+def _refuse(config: TaskConfig, field: str) -> None:
+    check = config.check
+    if not config.image or check is None or not check.by_command:
+        return
+    text = f"a check by a command in a container of an image {LATER}; a request by HTTP is"
+    raise BadConfig(f"{field}.{_HEALTH if check.command else _READINESS}", text)

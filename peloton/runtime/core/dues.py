@@ -1,0 +1,51 @@
+"""What time brings to the entities of a shard: alarms of their notes, and their deadlines.
+
+Turns moments that have come into mail. No deadline comes to those whose goals rest: they get theirs
+when goals are pursued again, with the turns that were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.pursuits import PURSUE
+from peloton.runtime.core.turns import Turns
+from peloton.runtime.vocabulary import Due, Key
+
+
+def due_mail(turns: Turns) -> Iterator[Envelope]:
+    """The mail that is due now; each moment brings it once."""
+    population = turns.population
+    for key in turns.alarms.due(turns.now):
+        if key in population.cells:
+            turns.recall(key)
+            yield Envelope(key, PURSUE)
+    for key in turns.wheel.due(turns.now):
+        if not turns.pursuits.leaves_out(key):
+            yield from _deadlines(turns, key)
+
+
+def left_out_mail(turns: Turns, *, everybody: bool) -> Iterator[Envelope]:
+    """Goals are pursued again: what makes up for the turns and deadlines that were left out.
+
+    `everybody`: whoever owned the shard before may have left some out, too.
+    """
+    for key in turns.pursuits.go_on(everybody=everybody):
+        turns.retime(key)
+        mail = turns.pursuits.mail_to(key)
+        if mail is not None:
+            yield mail
+
+
+def _deadlines(turns: Turns, key: Key) -> Iterator[Envelope]:
+    crowd = turns.population.crowds.get(key)
+    if crowd is not None:
+        for name, members in crowd.due(turns.now):
+            yield Envelope(key, Due(name), members)
+        turns.time_crowd(crowd)
+        return
+    state = turns.population.cells.get(key)
+    deadline = turns.population.kind(key).deadline(state) if state is not None else None
+    if deadline is not None:
+        yield Envelope(key, Due(deadline[0]))

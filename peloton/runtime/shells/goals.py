@@ -1,0 +1,37 @@
+"""Whether the shards of this daemon pursue goals, told to each that is here or opens.
+
+May be called from any thread. It must not know why goals rest (`core/pursuits.py` says what that
+means), and waits for nobody: a shard obeys before the mail that comes after.
+"""
+
+from __future__ import annotations
+
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.shells.routing import RoutingTable
+from peloton.runtime.shells.shell_messages import GoalsRest, send
+
+
+class Goals:
+    """The goals of one daemon's shards; pursued, unless somebody says otherwise."""
+
+    def __init__(self, routes: RoutingTable) -> None:
+        self._routes = routes
+        self._now = GoalsRest(False)
+
+    def rest(self) -> None:
+        """From now on no goal is pursued here."""
+        self._tell(GoalsRest(True))
+
+    def go_on(self, *, everybody: bool) -> None:
+        """Goals are pursued again. `everybody`: also by who may have rested elsewhere before."""
+        self._tell(GoalsRest(False, everybody))
+
+    def obeyed_by(self, core: Shard) -> None:
+        """A shard opens."""
+        if self._now.resting or self._now.everybody:
+            core.rest(self._now.resting, everybody=self._now.everybody)
+
+    def _tell(self, order: GoalsRest) -> None:
+        self._now = order  # first: who opens meanwhile reads it, or is told
+        for ref in [*self._routes.shards.values()]:
+            send(ref, order)
