@@ -55,6 +55,8 @@ def _check(run: StartRun) -> None:
         raise NotOnMesos("volumes")
     if spec.secrets:
         raise NotOnMesos("secrets")
+    if spec.check is not None and spec.check.readiness is not None:
+        raise NotOnMesos("readiness checks")
 
 
 def _command(run: StartRun, environment: tuple[tuple[str, str], ...]) -> dict[str, Any]:

@@ -109,6 +109,8 @@ def test_checks_by_command_and_by_request() -> None:
         ({"containers": (Container("a", "true"),)}, "several containers in a pod"),
         ({"volume": VolumeConfig("data", 5)}, "volumes"),
         ({"secrets": (SecretRef("s", "token"),)}, "secrets"),
+        ({"check": HealthCheck("true").beside(HealthCheck("true"))}, "readiness checks"),
+        ({"check": HealthCheck(readiness=HealthCheck("true"))}, "readiness checks"),
     ],
 )
 def test_what_there_is_not_on_mesos(spec: dict[str, Any], text: str) -> None:
