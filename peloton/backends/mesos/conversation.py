@@ -79,7 +79,7 @@ class Conversation:
         self._calls: list[calls.Call] = []
         self._reports: list[Envelope] = []
         self._away = NOT_SUBSCRIBED
-        self._revived = False  # since the last offers: one call asks for all
+        self._revived = False  # since we got or gave back offers: one call asks for all
 
     def take(self) -> tuple[list[calls.Call], list[Envelope]]:
         """What is to be sent since it was asked last: to the master, and to hosts."""
@@ -355,6 +355,7 @@ class Conversation:
         unwanted = [*self._offers.due(now)]
         if unwanted:
             self._calls.append(calls.decline(unwanted, REFUSE_S))
+            self._revived = False
         self._times.do(now)
         self._tell_health(now)
 

@@ -177,6 +177,15 @@ def test_offers_that_nobody_wants_are_declined_after_a_moment() -> None:
     assert talk.launched() == [] and talk.kinds == ["DECLINE", "REVIVE"]
 
 
+def test_what_was_declined_after_we_had_asked_is_asked_for_again() -> None:
+    talk = Talk.begun(agent("S0", "h0"), agent("S1", "h1"))
+    talk.offer(offer("O1", "S1"))
+    talk.start(start(0))
+    talk.until(HOLD_S)
+    talk.start(start(1), host=OTHER)
+    assert talk.kinds == ["REVIVE", "DECLINE", "REVIVE"]
+
+
 def test_a_run_that_finds_no_offer_is_lost_without_its_fault() -> None:
     talk = Talk.begun()
     talk.start(start(0))
