@@ -29,12 +29,13 @@ class _Told(NamedTuple):
 
 
 class HealthNews:
-    """Of all runs of one backend. Times are those of its callers, in seconds."""
+    """Of all runs of one backend. Times are those of its callers, in seconds. Where these are no
+    times of day, `first_number` has to be above all numbers of a process before."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_number: int = 0) -> None:
         self._last: dict[str, _Told] = {}
         self._due: list[tuple[float, str, int]] = []  # heap: when to tell the change of a number
-        self._number = 0
+        self._number = first_number
 
     @property
     def wake_at(self) -> float | None:

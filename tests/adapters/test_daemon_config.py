@@ -6,6 +6,7 @@ Nothing here may open a socket or a store.
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,24 @@ def test_where_the_audit_log_is() -> None:
     chosen = parse(FLEET | {"access": {"audit_folder": "logs"}}, HERE)
     assert chosen.access.audit_folder == HERE / "logs"
 
+
+MESOS: dict[str, Any] = {**ALONE, "backend": {"mesos": {"master": "127.0.0.1:5050"}}}
+_MASTER = r"^backend\.mesos\.master: .* is neither HOST:PORT nor zk://HOST:PORT,…/PATH$"
+WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
+    (MESOS, "backend.mesos.master", None, r"^backend\.mesos: .*missing required field `master`"),
+    (MESOS, "backend.mesos.master", "master", _MASTER),
+    (MESOS, "backend.mesos.master", "http://a:5050", _MASTER),
+    (MESOS, "backend.mesos.master", "zk://a:2181", _MASTER),
+    (MESOS, "backend.mesos.master", "", _MASTER),
+    (MESOS, "backend.mesos.name", "", r"^backend\.mesos\.name: '' is no name"),
+    (MESOS, "backend.mesos.name", "a/b", r"^backend\.mesos\.name: 'a/b' is no name"),
+    (MESOS, "backend.mesos.role", "*", r"^backend\.mesos\.role: '\*' is no name"),
+    (MESOS, "backend.mesos.framework", "-a", r"^backend\.mesos\.framework: '-a' is no name"),
+    (MESOS, "backend.mesos.secret_file", "f", r"^backend\.mesos\.principal: the secret is of one"),
+    (MESOS, "backend.mesos.revocable", "x", r"^backend\.mesos\.revocable: expected "),
+    (MESOS, "backend.mesos.rolle", "x", r"^backend\.mesos: unknown field `rolle`, did you mean"),
+    (MESOS, "backend.simulated", {"hosts": [{"name": "a"}]}, r"^backend: give one of "),
+]
 
 WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     (ALONE, "clutser", "x", r"^unknown field `clutser`, did you mean `cluster`\?$"),
@@ -225,7 +244,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("base", "path", "value", "text"), WRONG)
+@pytest.mark.parametrize(("base", "path", "value", "text"), WRONG + WRONG_OF_MESOS)
 def test_a_mistake_is_named_by_its_field(
     base: dict[str, Any], path: str, value: Any, text: str
 ) -> None:
@@ -265,3 +284,30 @@ def test_a_file_that_holds_something_else_is_named(tmp_path: Path, content: str,
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="nowhere.yaml: No such file"):
         read_settings(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    "master", ["mesos.example:5050", "[::1]:5050", "zk://a:2181/mesos", "zk://u:p@a:1,b:2/x/y"]
+)
+def test_the_masters_of_mesos_may_be_one_or_in_zookeeper(master: str) -> None:
+    found = parse(changed(MESOS, "backend.mesos.master", master), HERE).backend
+    assert found.mesos is not None and found.mesos.master == master
+    assert (found.name, found.hosts) == ("mesos", []), "its agents say which hosts there are"
+
+
+def test_the_secret_of_mesos_is_a_file_beside_the_settings() -> None:
+    mesos = {"master": "a:1", "principal": "peloton", "secret_file": "secret"}
+    found = parse(ALONE | {"backend": {"mesos": mesos}}, HERE).backend.mesos
+    assert found is not None and found.secret_file == HERE / "secret"
+
+
+def test_the_example_of_mesos_shows_every_default_as_it_is() -> None:
+    text = (ROOT / "examples" / "mesos.yaml").read_text()
+    plain = parse(yaml.safe_load(text), HERE)
+    assert plain.alone and plain.backend.mesos is not None
+    shown = yaml.safe_load(re.sub(r"^( +)# (\w+:( \S+)?)$", r"\1\2", text, flags=re.M))
+    mesos = shown["backend"]["mesos"]
+    assert {*mesos} == {*plain.backend.mesos.__struct_fields__}
+    for field in ("principal", "secret_file"):  # there are none by default
+        del mesos[field]
+    assert parse(shown, HERE) == plain

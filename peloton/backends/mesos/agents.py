@@ -13,32 +13,31 @@ from typing import Any
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
 from peloton.backends.mesos.run_table import AgentRuns, Listing
-from peloton.backends.mesos.words import amounts, of_others, ranges
+from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key, key
 
 CLUSTER_LABEL = "mesos.cluster"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Agent:
-    """One host. `agent_id` is empty while no agent is registered there."""
+    """One agent that is registered, and the host that it is."""
 
     host: Key
-    agent_id: str = ""
+    agent_id: str
     capacity: Resources = field(default_factory=Resources)
     labels: tuple[Label, ...] = ()
     ports: tuple[int, int] = (0, 0)
     epoch: int = 0
     confirmed: bool = False  # the host has given an order since it appeared
-    away: str = ""  # why nothing is known of it for now
+    appear_at: float = 0.0  # when it is to be announced again
     runs: AgentRuns = field(default_factory=AgentRuns)
     listing: Listing | None = None
 
-    @property
-    def is_here(self) -> bool:
-        """Whether its orders can be obeyed."""
-        return bool(self.agent_id) and not self.away
+    def believes_in(self, run: str) -> bool:
+        """Whether we know this run, or its host has asked how it is."""
+        return run in self.runs.runs or (self.listing is not None and run in self.listing.open)
 
     def appeared(self, backend: Key) -> HostAppeared:
         """What the host is told."""
@@ -46,7 +45,7 @@ class Agent:
 
 
 class Agents:
-    """The agents of one cluster, by host and by id."""
+    """The agents of one cluster, by host and by id. One that has left is not remembered."""
 
     def __init__(self, cluster: str, role: str) -> None:
         self._cluster, self._role = cluster, role
@@ -61,54 +60,69 @@ class Agents:
         """The agent of this id."""
         return self._by_id.get(agent_id)
 
-    def at(self, host: Key) -> Agent:
-        """The agent that is this host; one that is not registered if there is none."""
-        agent = self.by_host.get(host)
-        if agent is None:
-            agent = self.by_host[host] = Agent(host)
-        return agent
-
     def told(self, registered: Iterable[Mapping[str, Any]]) -> tuple[list[Agent], list[Agent]]:
-        """By the master's list of agents: those that are new or changed, and those that left."""
-        changed, seen = [], set[str]()
-        for each in registered:
-            info = each["agent_info"]
-            if not each.get("active", True):
-                continue
-            agent_id = info["id"]["value"]
-            seen.add(agent_id)
-            if self._taken_over(agent_id, each):
-                changed.append(self._by_id[agent_id])
-        left = [agent for agent_id, agent in self._by_id.items() if agent_id not in seen]
+        """By the master's list of agents: those that are new or changed, and those that left.
+
+        Under a new id on the same machine an agent knows nothing of the runs of the one before,
+        which has left.
+        """
+        listed = self._by_machine(registered)
+        ids = {host: each["agent_info"]["id"]["value"] for host, each in listed.items()}
+        left = [agent for host, agent in self.by_host.items() if ids.get(host) != agent.agent_id]
         for agent in left:
             del self._by_id[agent.agent_id]
-            agent.agent_id = ""
+        changed = [new for host, each in listed.items() if (new := self._told_of(host, each))]
+        for agent in left:
+            if agent.host not in listed:
+                del self.by_host[agent.host]
         return changed, left
 
-    def _taken_over(self, agent_id: str, listed: Mapping[str, Any]) -> bool:
-        """Whether anything is new of it."""
+    def is_here(self, agent: Agent) -> bool:
+        """Whether it is still registered."""
+        return self._by_id.get(agent.agent_id) is agent
+
+    def _by_machine(self, registered: Iterable[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
+        """One agent for each host: of several on one machine the one that we know, or the first."""
+        found: dict[Key, Mapping[str, Any]] = {}
+        for each in registered:
+            info = each["agent_info"]
+            # One that is deactivated gets no tasks, and goes on with those that it has.
+            if each.get("active", True) or each.get("deactivated"):
+                host = self.host_of(info["hostname"])
+                if host not in found or info["id"]["value"] in self._by_id:
+                    found[host] = each
+        return found
+
+    def _told_of(self, host: Key, listed: Mapping[str, Any]) -> Agent | None:
+        """The agent, if anything is new of it."""
         info = listed["agent_info"]
-        agent = self.at(self.host_of(info["hostname"]))
+        agent_id = info["id"]["value"]
         total = listed.get("total_resources") or info.get("resources") or []
-        others = of_others(listed.get("allocated_resources") or [], self._role)
-        capacity = amounts(of_ours(total, self._role)) - amounts(others)
+        others = of_others(
+            _unreserved(listed.get("allocated_resources") or [], self._role), self._role
+        )
+        capacity = sum_of(of_ours(total, self._role)) - sum_of(others)
         widest = max(ranges(total), key=lambda each: each[1] - each[0], default=(0, 0))
         labels = (*_labels(info.get("attributes") or []), Label(CLUSTER_LABEL, self._cluster))
-        now = agent_id, capacity, labels, widest
-        if now == (agent.agent_id, agent.capacity, agent.labels, agent.ports):
-            return False
-        if agent.agent_id and agent.agent_id != agent_id:
-            self._by_id.pop(agent.agent_id, None)
-        agent.agent_id, agent.capacity, agent.labels, agent.ports = now
-        agent.confirmed = False
-        self._by_id[agent_id] = agent
-        return True
+        agent = self.by_host.get(host)
+        if agent is None or agent.agent_id != agent_id:
+            epoch = 0 if agent is None else agent.epoch
+            agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
+        elif (capacity, labels, widest) == (agent.capacity, agent.labels, agent.ports):
+            return None
+        agent.capacity, agent.labels, agent.ports = capacity, labels, widest
+        return agent
 
 
 def of_ours(entries: Iterable[Mapping[str, Any]], role: str) -> list[Mapping[str, Any]]:
     """The entries that nobody else has or has reserved."""
     theirs = of_others(entries := [*entries], role)
     return [entry for entry in entries if entry not in theirs]
+
+
+def _unreserved(entries: Iterable[Mapping[str, Any]], role: str) -> list[Mapping[str, Any]]:
+    """The entries that nobody else has reserved, whoever has got them."""
+    return [entry for entry in entries if reserved_by(entry) in ("*", role)]
 
 
 def _labels(attributes: Iterable[Mapping[str, Any]]) -> tuple[Label, ...]:

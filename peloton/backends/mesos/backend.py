@@ -28,7 +28,7 @@ from peloton.actors.backend.messages import (
     link_of,
 )
 from peloton.backends.mesos.conversation import Conversation
-from peloton.backends.mesos.driver import CallFailed, Driver
+from peloton.backends.mesos.driver import CallFailed, MesosDriver
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Refused, key
@@ -41,6 +41,8 @@ AGENTS_AGAIN_S = 10.0
 """How often the master is asked for its agents, beside what it tells by itself."""
 OPEN_AGAIN_S = 2.0
 """Between two orders to the actor to begin to exist."""
+STRANGERS_AGAIN_S = 1.0
+"""Between two questions for agents because something is said of one that we do not know."""
 SILENT_BEATS = 3
 """Heartbeats that may be missing until the stream counts as dead."""
 CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
@@ -79,7 +81,7 @@ class Framework(NamedTuple):
 class _Ended(NamedTuple):
     """A stream is over."""
 
-    driver: Driver
+    driver: MesosDriver
     why: str
 
 
@@ -94,7 +96,12 @@ class MesosBackend:
         self.prefix = link_of(self.key)
         self._framework, self._clock = framework, clock
         self._lock = threading.Lock()
-        self._talk = Conversation(framework.cluster, role=framework.role, backend=self.key)
+        self._talk = Conversation(
+            framework.cluster,
+            role=framework.role,
+            backend=self.key,
+            first_number=int(time.time() * 1000),
+        )
         self._todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tell: Tell = lambda reports: None
         self._trouble: ReportProblem = lambda component, problem: None
@@ -104,6 +111,8 @@ class MesosBackend:
         )
         self._silent_s = 60.0
         self._last_event = 0.0
+        self._looked_at = -STRANGERS_AGAIN_S
+        self._sleeps_until = 0.0
         self._removed = False
         self._granted = threading.Event()
         """A subscription may begin: its number is journaled."""
@@ -225,7 +234,7 @@ class MesosBackend:
         while not self._todo.empty():  # of the one before
             self._todo.get_nowait()
         credential = (self._framework.principal, self._framework.secret)
-        driver: Driver = Driver(
+        driver: MesosDriver = MesosDriver(
             self._framework.master,
             self._framework.info,
             heard=lambda event: self._heard(driver, event),
@@ -240,11 +249,13 @@ class MesosBackend:
             driver.stop(failover=True)
             driver.join()
 
-    def _serve(self, driver: Driver) -> str:
+    def _serve(self, driver: MesosDriver) -> str:
         agents_at = self._clock() + AGENTS_AGAIN_S
         while not self._closing.is_set():
             with self._lock:
-                wake_at = min(self._talk.wake_at or agents_at, agents_at)
+                found = self._talk.wake_at
+                wake_at = agents_at if found is None else min(found, agents_at)
+                self._sleeps_until = wake_at
             try:
                 todo = self._todo.get(timeout=max(wake_at - self._clock(), 0.001))
             except queue.Empty:
@@ -277,19 +288,21 @@ class MesosBackend:
 
     # ---- events ----
 
-    def _heard(self, driver: Driver, event: Mapping[str, Any]) -> None:
+    def _heard(self, driver: MesosDriver, event: Mapping[str, Any]) -> None:
         self._last_event = now = self._clock()
         kind = event.get("type")
         if kind == "SUBSCRIBED":
             beat = event["subscribed"].get("heartbeat_interval_seconds", 15.0)
             self._silent_s = SILENT_BEATS * beat + 5.0
+        listed = None
         if kind in ("SUBSCRIBED", "FAILURE") or self._names_strangers(event):
-            self._look(driver)
+            listed = self._agents(driver)
         with self._lock:
             if kind == "SUBSCRIBED":
                 self._talk.subscribed(now)
-            else:
-                self._talk.heard(event, now)
+            if listed is not None:
+                self._talk.told_agents(listed, now)
+            self._talk.heard(event, now)
             reports = self._taken()
         self._tell(reports)
         if kind == "SUBSCRIBED":
@@ -300,21 +313,30 @@ class MesosBackend:
         found = [offer["agent_id"] for offer in event.get("offers", {}).get("offers", ())]
         if event.get("type") == "UPDATE":
             found.append(event["update"]["status"].get("agent_id", {"value": ""}))
+        if self._clock() < self._looked_at + STRANGERS_AGAIN_S:
+            return False
         with self._lock:
             return any(self._talk.agents.of(one["value"]) is None for one in found if one["value"])
 
-    def _look(self, driver: Driver) -> None:
-        """Ask the master for its agents."""
-        answer = driver.ask({"type": "GET_AGENTS"})
-        listed = answer.get("get_agents", {}).get("agents", [])
+    def _look(self, driver: MesosDriver) -> None:
+        """Ask the master for its agents, and tell of them."""
+        listed = self._agents(driver)
         with self._lock:
             self._talk.told_agents(listed, self._clock())
             reports = self._taken()
         self._tell(reports)
 
+    def _agents(self, driver: MesosDriver) -> list[Any]:
+        self._looked_at = self._clock()
+        answer = driver.ask({"type": "GET_AGENTS"})
+        return [*answer.get("get_agents", {}).get("agents", ())]
+
     def _taken(self) -> list[Envelope]:
-        """Reports to carry away; calls go to the thread that sends. Under the lock."""
+        """Reports to carry away; calls go to the thread that sends, which is also woken where it
+        would sleep beyond what is due next. Under the lock."""
         calls, reports = self._talk.take()
-        if calls:
+        wake_at = self._talk.wake_at
+        if calls or (wake_at is not None and wake_at < self._sleeps_until):
+            self._sleeps_until = 0.0
             self._todo.put(calls)
         return reports

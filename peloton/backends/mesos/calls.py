@@ -1,4 +1,7 @@
-"""Calls of the v1 scheduler API, as JSON. Who sends them adds the id of the framework."""
+"""Calls of the v1 scheduler API, as JSON. Who sends them adds the id of the framework.
+
+Must not know why something is said.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,14 @@ def revive() -> Call:
     return {"type": "REVIVE"}
 
 
-def kill(task: str, agent: str, grace_s: float) -> Call:
+def kill(task: str, agent: str, *, grace_s: float) -> Call:
     """End a task."""
     policy = {"grace_period": {"nanoseconds": int(grace_s * _NANO)}}
     ids = {"task_id": {"value": task}, "agent_id": {"value": agent}}
     return {"type": "KILL", "kill": {**ids, "kill_policy": policy}}
 
 
-def acknowledge(task: str, agent: str, uuid: str) -> Call:
+def acknowledge(task: str, agent: str, *, uuid: str) -> Call:
     """An update is known for good: the next one may come."""
     ids = {"task_id": {"value": task}, "agent_id": {"value": agent}, "uuid": uuid}
     return {"type": "ACKNOWLEDGE", "acknowledge": ids}

@@ -9,9 +9,12 @@ How the promises of `port.py` are kept:
 - *Attempts at least once.* A run is ordered again by its host until it is heard of. The master
   refuses to launch what is there already, by the id of the task, until its end is acknowledged.
 - *Results at most once.* A final update is acknowledged when the host forgets the run, because it
-  has journaled the end then; before, Mesos delivers it again to whoever subscribes next.
-- *Lists.* The master is asked for each run that the host believes in, and for all there are after
-  each subscription. A list is given once all have been answered for.
+  has journaled the end then; before, Mesos delivers it again to whoever subscribes next. What runs
+  on although its end was reported is killed.
+- *Lists.* The master is asked for each run that the host believes in or that we have launched, and
+  for all there are after each subscription. A list is given once all have been answered for.
+- *Hosts come and go.* Nothing is remembered of an agent that has left, nor of runs that waited for
+  an offer when the connection was lost: Mesos and the hosts say again what is true.
 
 An order that finds no offer waits for one, and asks for it (`REVIVE`); after `OFFER_WAIT_S` the run
 ends as lost, without fault of its program, so that its task goes to another host.
@@ -19,21 +22,33 @@ ends as lost, without fault of its program, so that its task goes to another hos
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.backends.check_progress import Verdict
+from peloton.backends.health_news import HealthNews
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
+from peloton.backends.mesos.due_times import DueTimes
+from peloton.backends.mesos.launching import launch
 from peloton.backends.mesos.offer_book import OfferBook
-from peloton.backends.mesos.run_table import Listing, Run, names
-from peloton.backends.mesos.statuses import Phase, is_repeat_of_a_launch, outcome_of, phase_of
-from peloton.backends.mesos.task_info import task_info
-from peloton.backends.mesos.words import Bundle, NotOffered
-from peloton.backends.port import POISON, Order, Report, cannot_be_ordered
+from peloton.backends.mesos.run_table import Listing, Run, names, started
+from peloton.backends.mesos.statuses import (
+    RunAt,
+    is_hearsay,
+    is_repeat_of_a_launch,
+    mesos_outcome,
+    phase_of,
+    tells_start,
+    told_health,
+)
+from peloton.backends.port import Order, Report
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 
@@ -43,23 +58,28 @@ REFUSE_S = 5.0
 """For how long others come first on what we decline; an order asks for it at once."""
 LIST_WAIT_S = 10.0
 """How long a list waits for answers of the master; after it the host is told that nobody knows."""
+HEARSAY_WAIT_S = 5.0
+"""How long we wait for what a run's own executor says of its end, once the master has told it."""
 APPEAR_AGAIN_S = 2.0
 """Between two reports of a host that has not answered."""
 NOT_SUBSCRIBED = "not subscribed at the master"
+LEFT = "its agent is not registered at the master"
+ILL = "the check of Mesos failed"
 
 
 class Conversation:
-    """One framework at the master of one cluster."""
+    """One framework at the master of one cluster. `first_number` as in `HealthNews`."""
 
-    def __init__(self, cluster: str, *, role: str, backend: Key) -> None:
+    def __init__(self, cluster: str, *, role: str, backend: Key, first_number: int = 0) -> None:
         self._backend = backend
         self.agents = Agents(cluster, role)
         self._offers = OfferBook()
+        self._times = DueTimes()
+        self._health = HealthNews(first_number)
         self._calls: list[calls.Call] = []
         self._reports: list[Envelope] = []
         self._away = NOT_SUBSCRIBED
-        self._revived = False  # since the last offers: one call asks for all
-        self._appear_at: float | None = None
+        self._revived = False  # since we got or gave back offers: one call asks for all
 
     def take(self) -> tuple[list[calls.Call], list[Envelope]]:
         """What is to be sent since it was asked last: to the master, and to hosts."""
@@ -71,15 +91,11 @@ class Conversation:
 
     def subscribed(self, now: float) -> None:
         """The master takes us for the framework. All hosts compare, as orders may be lost."""
-        self._away = ""
+        self._away, self._revived = "", False
         self._offers.clear()
         self._calls.append(calls.reconcile_all())
         for agent in self.agents.by_host.values():
-            for run in agent.runs.running():
-                if not run.waits and agent.agent_id:
-                    self._calls += calls.reconcile((run.name,), agent.agent_id)
-            if agent.is_here:
-                self._report(agent, m.BackendUp())
+            self._report(agent.host, m.BackendUp())
 
     def disconnected(self, text: str) -> None:
         """For now nothing is known of any host."""
@@ -88,16 +104,18 @@ class Conversation:
         self._calls.clear()
         for agent in self.agents.by_host.values():
             agent.listing = None
-            self._report(agent, m.BackendDown(text))
+            agent.runs.drop_waiting()
+            self._report(agent.host, m.BackendDown(text))
 
     def told_agents(self, registered: Iterable[Mapping[str, Any]], now: float) -> None:
         """The master's list of agents."""
         changed, left = self.agents.told(registered)
-        for agent in changed:
-            agent.away = ""
-            self._appeared(agent, now)
         for agent in left:
-            self._report(agent, m.HostLeft("its agent is not registered at the master"))
+            for name in agent.runs.runs:
+                self._health.drop(name)
+            self._report(agent.host, m.HostLeft(LEFT))
+        for agent in changed:
+            self._appeared(agent, now)
 
     # ---- events ----
 
@@ -117,113 +135,147 @@ class Conversation:
         self._offers.add(offer, now)
         agent = self.agents.of(offer["agent_id"]["value"])
         if agent is not None:
-            self._launch(agent, now)
+            self._launch(agent)
 
     def _updated(self, status: Mapping[str, Any], now: float) -> None:
         agent = self.agents.of((status.get("agent_id") or {}).get("value", ""))
         if agent is None:
             return  # it comes again once the agent is known: nothing was acknowledged
-        name, uuid = status["task_id"]["value"], status.get("uuid", "")
+        name, phase = status["task_id"]["value"], phase_of(status)
+        if status.get("uuid") and phase is not RunAt.ENDED:
+            self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))
+        if phase is RunAt.UNKNOWN:
+            return
         if is_repeat_of_a_launch(status):
             self._calls += calls.reconcile((name,), agent.agent_id)
             return
-        phase, run = phase_of(status), agent.runs.found(name)
-        if phase is Phase.ENDED:
-            self._ended(agent, run, status)
-        elif run.end is None and phase is not Phase.UNKNOWN:
-            self._goes_on(agent, run, phase, at=status.get("timestamp"))
-        if uuid and phase is not Phase.ENDED:
-            self._calls.append(calls.acknowledge(name, agent.agent_id, uuid))
-        if phase is not Phase.UNKNOWN and agent.listing is not None and agent.listing.heard(name):
-            self._list(agent)
-
-    def _goes_on(self, agent: Agent, run: Run, phase: Phase, *, at: float | None) -> None:
-        agent.runs.sent(run)
-        if phase is not Phase.RUNNING or run.phase is Phase.RUNNING:
+        if is_hearsay(status) and not agent.believes_in(name):
+            return  # the host may have forgotten it just now; if not, its own update comes
+        run = agent.runs.found(name)
+        if phase is not RunAt.ENDED:
+            self._goes_on(agent, run, status=status, now=now)
+        elif run.end is None and is_hearsay(status):
+            if run.hearsay is None:
+                run.hearsay = status
+                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run))
             return
-        run.phase, run.started_at = phase, at
-        times = (at,) if at is not None else ()
-        self._report(agent, m.RunsStarted((run.name,), times))
-        if run.stops:  # the order to end it came before the agent had it
-            self._calls.append(calls.kill(run.name, agent.agent_id, 0.0))
+        else:
+            self._ended(agent, run, status=status)
+        self._answered(agent, name)
 
-    def _ended(self, agent: Agent, run: Run, status: Mapping[str, Any]) -> None:
-        run.uuid = status.get("uuid", run.uuid)
-        end = m.RunEnd(run.name, outcome_of(status), status.get("timestamp"), run.started_at)
+    def _goes_on(self, agent: Agent, run: Run, *, status: Mapping[str, Any], now: float) -> None:
+        if run.end is not None:
+            # If its own executor has said that it is over, this is an old word of the master.
+            if not run.uuid and status["state"] != "TASK_KILLING":
+                self._calls.append(calls.kill(run.name, agent.agent_id, grace_s=0.0))
+            return
+        agent.runs.sent(run)
+        if phase_of(status) is RunAt.RUNNING and run.phase is not RunAt.RUNNING:
+            run.phase, run.started_at = RunAt.RUNNING, status.get("timestamp")
+            run.knows_start = tells_start(status)
+            self._report(agent.host, started([run]))
+            if run.grace_s is not None:  # the order to end it came before the agent had it
+                self._calls.append(calls.kill(run.name, agent.agent_id, grace_s=run.grace_s))
+        well = told_health(status)
+        if well is not None and well != run.healthy and run.grace_s is None:
+            run.healthy = well
+            text = "" if well else status.get("message") or ILL
+            self._health.change(agent.host, run.name, verdict=Verdict(well), text=text, now=now)
+            self._tell_health(now)
+
+    def _ended(self, agent: Agent, run: Run, *, status: Mapping[str, Any]) -> None:
+        run.uuid = status.get("uuid") or run.uuid
+        began = run.started_at if run.knows_start else None
+        end = m.RunEnd(run.name, mesos_outcome(status), status.get("timestamp"), began)
         agent.runs.ended(run, end)
         assert run.end is not None
-        self._report(agent, m.RunsEnded((run.end,)))
+        self._health.drop(run.name)
+        self._report(agent.host, m.RunsEnded((run.end,)))
+
+    def _believe(self, agent: Agent, run: Run, now: float) -> None:
+        """Its executor says nothing more: the end is what the master knows of it."""
+        status, run.hearsay = run.hearsay, None
+        if status is not None and run.end is None and self._knows(agent):
+            self._ended(agent, run, status=status)
+            self._answered(agent, run.name)
 
     # ---- orders ----
 
     def ordered(self, order: Order, now: float) -> None:
         """An order of a host."""
-        agent = self.agents.at(order.host)
-        if isinstance(order, m.ForgetRuns):
-            self._forget(agent, order.runs)
-            return
-        agent.confirmed = True
+        agent = self.agents.by_host.get(order.host)
+        if isinstance(order, HealthNoted):
+            self._health.noted(order.runs, order.number, now=now)
+            self._tell_health(now)
+        elif isinstance(order, m.ForgetRuns):
+            if agent is not None:
+                self._forget(agent, order.runs)
+        elif self._away:
+            self._report(order.host, m.BackendDown(self._away))
+        elif agent is None:
+            self._report(order.host, m.HostLeft(LEFT))
+        else:
+            agent.confirmed = True
+            self._obey(agent, order, now)
+
+    def _obey(self, agent: Agent, order: Order, now: float) -> None:
         if isinstance(order, RemoveVolumes):  # there are none
-            self._report(agent, VolumesRemoved(order.volumes))
-        elif self._away or not agent.is_here:
-            self._report(agent, m.BackendDown(self._away or agent.away or "no agent is registered"))
+            self._report(agent.host, VolumesRemoved(order.volumes))
         elif isinstance(order, m.PingBackend):
-            self._report(agent, m.BackendUp())
+            self._report(agent.host, m.BackendUp())
         elif isinstance(order, m.StartRuns | m.StopRuns | m.ListRuns):
             if order.epoch < agent.epoch:
                 return
             agent.epoch = order.epoch
-            self._obey(agent, order, now)
-
-    def _obey(self, agent: Agent, order: m.StartRuns | m.StopRuns | m.ListRuns, now: float) -> None:
-        if isinstance(order, m.StartRuns):
-            self._start(agent, order.runs, now)
-        elif isinstance(order, m.StopRuns):
-            self._stop(agent, order)
-        else:
-            self._asked(agent, order, now)
+            if isinstance(order, m.StartRuns):
+                self._start(agent, order.runs, now)
+            elif isinstance(order, m.StopRuns):
+                self._stop(agent, order)
+            else:
+                self._asked(agent, order, now)
 
     def _start(self, agent: Agent, orders: Iterable[m.StartRun], now: float) -> None:
-        started, ends = [], []
+        new, running, ends = [], [], []
         for order in orders:
             run = agent.runs.runs.get(order.run)
             if run is None:
-                agent.runs.ordered(order, now)
+                new.append(agent.runs.ordered(order))
             elif run.end is not None:
                 ends.append(run.end)
-            elif run.phase is Phase.RUNNING:
-                started.append(run)
-        if started:
-            self._report(agent, m.RunsStarted(names(started)))
+            elif run.phase is RunAt.RUNNING:
+                running.append(run)
+        if running:
+            self._report(agent.host, started(running))
         if ends:
-            self._report(agent, m.RunsEnded(tuple(ends)))
-        self._launch(agent, now)
+            self._report(agent.host, m.RunsEnded(tuple(ends)))
+        self._launch(agent)
+        if any(run.waits for run in new):
+            self._times.at(now + OFFER_WAIT_S, partial(self._no_offer, agent, new))
 
-    def _launch(self, agent: Agent, now: float) -> None:
+    def _launch(self, agent: Agent) -> None:
         """Launch what waits and fits, in one call."""
-        if not agent.runs.waiting or not agent.is_here:
+        if not agent.runs.waiting:
             return
-        offers = self._offers.of(agent.agent_id)
-        bundle = Bundle(entry for offer in offers for entry in offer["resources"])
-        tasks, refused = [], []
-        for run in [*agent.runs.waiting.values()] if offers else ():
-            assert run.order is not None
-            try:
-                tasks.append(task_info(run.order, agent=agent.agent_id, bundle=bundle))
-                agent.runs.sent(run)
-            except NotOffered:
-                continue
-            except POISON as why:
-                end = cannot_be_ordered(run.name, why, reason="bad order")
-                agent.runs.ended(run, end)
-                refused.append(end)
+        tasks, refused = launch(agent, self._offers.of(agent.agent_id))
         if tasks:
             self._calls.append(calls.accept(self._offers.use(agent.agent_id), tasks))
         if refused:
-            self._report(agent, m.RunsEnded(tuple(refused)))
+            self._report(agent.host, m.RunsEnded(tuple(refused)))
         if agent.runs.waiting and not self._revived:
             self._revived = True
             self._calls.append(calls.revive())
+
+    def _no_offer(self, agent: Agent, runs: Sequence[Run], now: float) -> None:
+        """These have waited long enough, if they still do."""
+        ends = []
+        for run in runs:
+            if agent.runs.waiting.get(run.name) is run and self._knows(agent):
+                text = f"no offer of its host within {OFFER_WAIT_S:g} s"
+                lost = RunOutcome(End.LOST, reason="no offer", message=text, system=True)
+                ends.append(m.RunEnd(run.name, lost))
+                agent.runs.ended(run, ends[-1])
+        if ends:
+            self._report(agent.host, m.RunsEnded(tuple(ends)))
 
     def _stop(self, agent: Agent, order: m.StopRuns) -> None:
         ends, unknown = [], False
@@ -238,18 +290,20 @@ class Conversation:
             if run.end is not None:
                 ends.append(run.end)
                 continue
-            run.stops = True
-            self._calls.append(calls.kill(name, agent.agent_id, order.grace_s))
+            run.grace_s = order.grace_s
+            self._health.drop(name)
+            self._calls.append(calls.kill(name, agent.agent_id, grace_s=order.grace_s))
         if ends:
-            self._report(agent, m.RunsEnded(tuple(ends)))
+            self._report(agent.host, m.RunsEnded(tuple(ends)))
         if unknown:
-            self._report(agent, m.BackendUp())
+            self._report(agent.host, m.BackendUp())
 
     def _forget(self, agent: Agent, runs: Iterable[str]) -> None:
+        """Where the acknowledgement is lost, the end is delivered, reported and forgotten again."""
         for name in runs:
             run = agent.runs.forget(name)
-            if run is not None and run.uuid and agent.agent_id and not self._away:
-                self._calls.append(calls.acknowledge(name, agent.agent_id, run.uuid))
+            if run is not None and run.uuid and not self._away:
+                self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=run.uuid))
 
     # ---- lists ----
 
@@ -258,34 +312,42 @@ class Conversation:
         known = {run.run for run in order.known}
         for some in order.sets:
             known.update(names_of(some.crowd, some.members.raw, run=some.run))
+        known.update(run.name for run in agent.runs.launched())
         runs = agent.runs.runs
         asked = sorted(
             name for name in known if not ((run := runs.get(name)) and (run.end or run.waits))
         )
-        agent.listing = Listing(order.asked_at, set(asked), now + LIST_WAIT_S)
+        agent.listing = listing = Listing(order.asked_at, set(asked))
         self._calls += calls.reconcile(asked, agent.agent_id)
-        if not asked:
-            self._list(agent)
+        if asked:
+            self._times.at(now + LIST_WAIT_S, partial(self._not_listed, agent, listing))
+        else:
+            self._list(agent, listing)
 
-    def _list(self, agent: Agent) -> None:
-        listing = agent.listing
-        assert listing is not None
+    def _answered(self, agent: Agent, name: str) -> None:
+        """It is known how this run is."""
+        if agent.listing is not None and agent.listing.heard(name):
+            self._list(agent, agent.listing)
+
+    def _list(self, agent: Agent, listing: Listing) -> None:
         agent.listing = None
         running = [*agent.runs.running()]
-        started = tuple(run.started_at or 0.0 for run in running)
-        listed = m.RunsListed(names(running), agent.runs.ends(), listing.asked_at, started=started)
-        self._report(agent, listed)
+        times = tuple(run.started_at or 0.0 for run in running)
+        listed = m.RunsListed(names(running), agent.runs.ends(), listing.asked_at, started=times)
+        self._report(agent.host, listed)
+
+    def _not_listed(self, agent: Agent, listing: Listing, now: float) -> None:
+        if agent.listing is listing and self._knows(agent):
+            agent.listing = None
+            text = "the master does not say how its tasks are"
+            self._report(agent.host, m.BackendDown(text))
 
     # ---- times ----
 
     @property
     def wake_at(self) -> float | None:
-        """When `due` has something to do."""
-        times = [self._offers.wake_at, self._appear_at]
-        for agent in self.agents.by_host.values():
-            first = next(iter(agent.runs.waiting.values()), None)
-            times.append(first.since + OFFER_WAIT_S if first is not None else None)
-            times.append(agent.listing.late_at if agent.listing is not None else None)
+        """When `due` has something to do, or would find that it has not."""
+        times = self._offers.wake_at, self._times.wake_at, self._health.wake_at
         return min((at for at in times if at is not None), default=None)
 
     def due(self, now: float) -> None:
@@ -293,32 +355,34 @@ class Conversation:
         unwanted = [*self._offers.due(now)]
         if unwanted:
             self._calls.append(calls.decline(unwanted, REFUSE_S))
-        if self._appear_at is not None and self._appear_at <= now:
-            self._appear_at = None
-            for agent in self.agents.by_host.values():
-                if not agent.confirmed and agent.is_here:
-                    self._appeared(agent, now)
-        for agent in self.agents.by_host.values():
-            self._due_of(agent, now)
+            self._revived = False
+        self._times.do(now)
+        self._tell_health(now)
 
-    def _due_of(self, agent: Agent, now: float) -> None:
-        ends = []
-        for run in agent.runs.overdue(now - OFFER_WAIT_S):
-            text = f"no offer of its host within {OFFER_WAIT_S:g} s"
-            lost = RunOutcome(End.LOST, reason="no offer", message=text, system=True)
-            end = m.RunEnd(run.name, lost)
-            agent.runs.ended(run, end)
-            ends.append(end)
-        if ends:
-            self._report(agent, m.RunsEnded(tuple(ends)))
-        if agent.listing is not None and agent.listing.late_at <= now:
-            agent.listing = None
-            self._report(agent, m.BackendDown("the master does not say how its tasks are"))
+    def _knows(self, agent: Agent) -> bool:
+        """Whether anything may be said of this agent now."""
+        return not self._away and self.agents.is_here(agent)
+
+    def _tell_health(self, now: float) -> None:
+        for host, report in self._health.due(now):
+            self._report(host, report)
 
     def _appeared(self, agent: Agent, now: float) -> None:
         agent.confirmed = False
-        self._appear_at = now + APPEAR_AGAIN_S
-        self._report(agent, agent.appeared(self._backend))
+        self._report(agent.host, agent.appeared(self._backend))
+        self._appear_later(agent, now)
 
-    def _report(self, agent: Agent, report: Report) -> None:
-        self._reports.append(Envelope(agent.host, report, sender=self._backend))
+    def _appear_later(self, agent: Agent, now: float) -> None:
+        agent.appear_at = now + APPEAR_AGAIN_S
+        self._times.at(agent.appear_at, partial(self._appear_again, agent))
+
+    def _appear_again(self, agent: Agent, now: float) -> None:
+        if agent.confirmed or not self.agents.is_here(agent) or now < agent.appear_at:
+            return
+        if self._away:
+            self._appear_later(agent, now)
+        else:
+            self._appeared(agent, now)
+
+    def _report(self, host: Key, report: Report) -> None:
+        self._reports.append(Envelope(host, report, sender=self._backend))

@@ -6,6 +6,7 @@ that ZooKeeper names) and sends calls. What is not as we need it is changed here
 - Its import takes SIGINT for the whole process: the handler before is put back.
 - An error while it reads ends its thread and interrupts the main thread; here it ends the stream,
   and `ended` is called with the reason.
+- It subscribes again without a pause: a driver is over with its stream.
 - It drops calls silently while it is not connected, and its kill and reconcile name no agent:
   `call` sends a whole call, and raises.
 """
@@ -28,21 +29,19 @@ process.thread = types.SimpleNamespace(interrupt_main=lambda: None)
 for _name in ("pymesos.process", "pymesos.scheduler"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # its errors are told by `ended`
 
-YEAR_S = 365 * 86_400.0
 HTTP_TIMEOUT_S = 10.0
+"""How long a call may take, and a connection to begin."""
 
 
 class CallFailed(Exception):
     """A call was not accepted, or it is not known whether it was: the stream is of no use."""
 
 
-class Driver(MesosSchedulerDriver):  # type: ignore[misc]
+class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
     """One subscription. `heard` gets each event, `ended` is told once why there are no more.
 
     Both are called on its own thread. A driver is started once; after its end there is another.
     """
-
-    _timeout = HTTP_TIMEOUT_S
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class Driver(MesosSchedulerDriver):  # type: ignore[misc]
         principal, secret = credential or (None, None)
         super().__init__(
             None, dict(framework), master, implicit_acknowledgements=False,
-            principal=principal, secret=secret, failover=True, timeout=YEAR_S,
+            principal=principal, secret=secret, failover=True, timeout=HTTP_TIMEOUT_S,
         )  # fmt: skip
         self._heard, self._ended, self._why = heard, ended, ""
 
@@ -88,7 +87,10 @@ class Driver(MesosSchedulerDriver):  # type: ignore[misc]
             raise
 
     def on_close(self) -> None:
-        """The stream is over, or a master was not reached: pymesos goes on by itself."""
+        """The stream is over, or a master was not reached. pymesos would subscribe again at once,
+        hundreds of times a second where the master refuses; here this driver is at its end."""
+        self._started = False
+        self._notify()
         self._close()
         self.stream_id = None
         why, self._why = self._why, ""

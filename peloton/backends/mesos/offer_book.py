@@ -24,6 +24,7 @@ class OfferBook:
     def add(self, offer: Mapping[str, Any], now: float) -> None:
         """One that the master has made us."""
         name, agent = offer["id"]["value"], offer["agent_id"]["value"]
+        self.rescinded(name)  # a repeat
         self._offers.setdefault(agent, {})[name] = offer
         self._since[name] = now
         self._agents[name] = agent
@@ -60,6 +61,7 @@ class OfferBook:
 
     def due(self, now: float) -> Iterator[str]:
         """Those held for too long; they are held no more."""
-        for name in [name for name, since in self._since.items() if since + HOLD_S <= now]:
+        while (wake_at := self.wake_at) is not None and wake_at <= now:
+            name = next(iter(self._since))
             self.rescinded(name)
             yield name

@@ -1,5 +1,4 @@
-"""The runs that we know of, by agent: what was ordered, what the last update said, and whether
-that update is acknowledged.
+"""The runs that we know of, by agent: what was ordered, and what the last update said.
 
 A final update is acknowledged only once the host has journaled the end: until then Mesos delivers
 it again to whoever subscribes. Must not speak to anybody.
@@ -7,25 +6,28 @@ it again to whoever subscribes. Must not speak to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from peloton.actors.host.messages import RunEnd, StartRun
-from peloton.backends.mesos.statuses import Phase
+from peloton.actors.host.messages import RunEnd, RunsStarted, StartRun
+from peloton.backends.mesos.statuses import RunAt
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """One run. `order` is kept until it is sent; `uuid` is of the final update, if it has one."""
 
     name: str
     order: StartRun | None = None
-    since: float = 0.0  # when it was ordered
-    phase: Phase = Phase.COMING
+    phase: RunAt = RunAt.COMING
     started_at: float | None = None
+    knows_start: bool = False  # else it was running then, and may have begun earlier
     end: RunEnd | None = None
     uuid: str = ""
-    stops: bool = False
+    hearsay: Mapping[str, Any] | None = None  # of its end, by the master
+    grace_s: float | None = None  # it is to end
+    healthy: bool | None = None  # as its host was told
 
     @property
     def waits(self) -> bool:
@@ -40,10 +42,16 @@ class AgentRuns:
     runs: dict[str, Run] = field(default_factory=dict)
     waiting: dict[str, Run] = field(default_factory=dict)
 
-    def ordered(self, order: StartRun, now: float) -> Run:
+    def ordered(self, order: StartRun) -> Run:
         """A run that is to start; the caller has seen that it is not known."""
-        run = self.runs[order.run] = self.waiting[order.run] = Run(order.run, order, now)
+        run = self.runs[order.run] = self.waiting[order.run] = Run(order.run, order)
         return run
+
+    def drop_waiting(self) -> None:
+        """Their orders are void: hosts give them again."""
+        for name in self.waiting:
+            del self.runs[name]
+        self.waiting.clear()
 
     def sent(self, run: Run) -> None:
         """It is launched: whatever becomes of it, an update says so."""
@@ -60,7 +68,7 @@ class AgentRuns:
     def ended(self, run: Run, end: RunEnd) -> None:
         """It has ended so; a second end changes nothing."""
         self.sent(run)
-        run.phase = Phase.ENDED
+        run.phase = RunAt.ENDED
         run.end = run.end or end
 
     def forget(self, name: str) -> Run | None:
@@ -70,6 +78,10 @@ class AgentRuns:
             return None
         return self.runs.pop(name)
 
+    def launched(self) -> Iterator[Run]:
+        """Those that Mesos has, or may have, and that have not ended."""
+        return (run for run in self.running() if run.order is None)
+
     def running(self) -> Iterator[Run]:
         """Those that are launched, or about to be, and have not ended."""
         return (run for run in self.runs.values() if run.end is None)
@@ -78,15 +90,6 @@ class AgentRuns:
         """Those that wait to be journaled."""
         return tuple(run.end for run in self.runs.values() if run.end is not None)
 
-    def overdue(self, before: float) -> list[Run]:
-        """Those that have waited for an offer since `before` or longer."""
-        found = []
-        for run in self.waiting.values():
-            if run.since > before:
-                break
-            found.append(run)
-        return found
-
 
 @dataclass(slots=True)
 class Listing:
@@ -94,7 +97,6 @@ class Listing:
 
     asked_at: float
     open: set[str]
-    late_at: float
 
     def heard(self, name: str) -> bool:
         """The state of this one is known; whether the list is complete now."""
@@ -105,3 +107,9 @@ class Listing:
 def names(runs: Iterable[Run]) -> tuple[str, ...]:
     """Their names."""
     return tuple(run.name for run in runs)
+
+
+def started(runs: Sequence[Run]) -> RunsStarted:
+    """These run, since when if that is known of all."""
+    times = tuple(run.started_at for run in runs if run.started_at is not None)
+    return RunsStarted(names(runs), times if len(times) == len(runs) else ())

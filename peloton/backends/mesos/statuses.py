@@ -12,6 +12,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
+from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, RunOutcome
 
 _EXITED = re.compile(r"exited with status (\d+)")
@@ -20,7 +21,7 @@ _SIGNALS = {signal.strsignal(each): each.name for each in signal.Signals}
 DUPLICATE = "Task has duplicate ID"
 
 
-class Phase(enum.Enum):
+class RunAt(enum.Enum):
     """Where a run is, by its last update."""
 
     COMING = 1
@@ -30,11 +31,11 @@ class Phase(enum.Enum):
 
 
 _PHASES = {
-    "TASK_STAGING": Phase.COMING,
-    "TASK_STARTING": Phase.COMING,
-    "TASK_RUNNING": Phase.RUNNING,
-    "TASK_KILLING": Phase.RUNNING,
-    "TASK_UNREACHABLE": Phase.UNKNOWN,
+    "TASK_STAGING": RunAt.COMING,
+    "TASK_STARTING": RunAt.COMING,
+    "TASK_RUNNING": RunAt.RUNNING,
+    "TASK_KILLING": RunAt.RUNNING,
+    "TASK_UNREACHABLE": RunAt.UNKNOWN,
 }
 _ENDS = {
     "TASK_FINISHED": End.SUCCEEDED,
@@ -42,23 +43,40 @@ _ENDS = {
     "TASK_ERROR": End.FAILED,
     "TASK_KILLED": End.KILLED,
 }
-
-
-def phase_of(status: Mapping[str, Any]) -> Phase:
-    """Where the run is. A state that we do not know says nothing."""
-    state = status.get("state", "")
-    if state in _PHASES:
-        return _PHASES[state]
-    known = state in _ENDS or state in _LOST
-    return Phase.ENDED if known else Phase.UNKNOWN
-
-
 _LOST = frozenset(
     ("TASK_LOST", "TASK_DROPPED", "TASK_GONE", "TASK_GONE_BY_OPERATOR", "TASK_UNKNOWN")
 )
 
 
-def outcome_of(status: Mapping[str, Any]) -> RunOutcome:
+def phase_of(status: Mapping[str, Any]) -> RunAt:
+    """Where the run is. A state that we do not know says nothing."""
+    state = status.get("state", "")
+    if state in _PHASES:
+        return _PHASES[state]
+    known = state in _ENDS or state in _LOST
+    return RunAt.ENDED if known else RunAt.UNKNOWN
+
+
+def is_hearsay(status: Mapping[str, Any]) -> bool:
+    """Whether the master tells the end of a run whose own update, which says more, is yet to come.
+
+    It is: the master forgets a task once that is acknowledged.
+    """
+    asked = status.get("reason") == "REASON_RECONCILIATION"
+    return asked and status.get("state", "") in _ENDS and not status.get("uuid")
+
+
+def told_health(status: Mapping[str, Any]) -> bool | None:
+    """Whether a run is well that is checked; None where an update does not say it."""
+    return None if phase_of(status) is not RunAt.RUNNING else status.get("healthy")
+
+
+def tells_start(status: Mapping[str, Any]) -> bool:
+    """Whether the time of an update is when the run began; others say that it ran then."""
+    return status.get("source") == "SOURCE_EXECUTOR" and "reason" not in status
+
+
+def mesos_outcome(status: Mapping[str, Any]) -> RunOutcome:
     """How a run ended whose update is final. What the cluster lost was not the program's fault."""
     state, message = status.get("state", ""), status.get("message", "")
     reason = _short(status.get("reason", ""))
@@ -68,15 +86,14 @@ def outcome_of(status: Mapping[str, Any]) -> RunOutcome:
     if end is End.SUCCEEDED:
         return RunOutcome(end, 0, message=message)
     exited, killed = _EXITED.search(message), _SIGNALLED.search(message)
-    name = killed[1] if killed else ""
-    return RunOutcome(
-        end,
-        int(exited[1]) if exited else None,
-        _SIGNALS.get(name, name),
-        reason or ("exited" if exited else "killed" if end is End.KILLED else "failed"),
-        message,
-        system=state == "TASK_ERROR" or status.get("source") == "SOURCE_MASTER",
-    )
+    code, name = int(exited[1]) if exited else None, killed[1] if killed else ""
+    signal_name = _SIGNALS.get(name, name)
+    if status.get("healthy") is False and status.get("source") == "SOURCE_EXECUTOR":
+        # Only its executor says so, and only of what it has killed for its check.
+        text = f"the check of Mesos failed too often in a row: {message}"
+        return RunOutcome(End.FAILED, code, signal_name, UNHEALTHY, text)
+    short = reason or ("exited" if exited else "killed" if end is End.KILLED else "failed")
+    return RunOutcome(end, code, signal_name, short, message)
 
 
 def is_repeat_of_a_launch(status: Mapping[str, Any]) -> bool:

@@ -1,4 +1,7 @@
-"""The task of Mesos that is a run: its command, its resources, how it is checked and ended."""
+"""The task of Mesos that is a run: its command, its resources, how it is checked and ended.
+
+Must not leave out in silence what a run has and Mesos cannot give it.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +55,8 @@ def _check(run: StartRun) -> None:
         raise NotOnMesos("volumes")
     if spec.secrets:
         raise NotOnMesos("secrets")
+    if spec.check is not None and spec.check.readiness is not None:
+        raise NotOnMesos("readiness checks")
 
 
 def _command(run: StartRun, environment: tuple[tuple[str, str], ...]) -> dict[str, Any]:
@@ -61,8 +66,8 @@ def _command(run: StartRun, environment: tuple[tuple[str, str], ...]) -> dict[st
     if spec.value or spec.shell:
         command["value"] = spec.value
     if not spec.shell:
-        # The first argument of Mesos is the program's own name.
-        command["arguments"] = [spec.value, *spec.arguments]
+        # As in a spec, the first argument is the program's own name; Mesos needs one.
+        command["arguments"] = [*(spec.arguments or (spec.value,))]
     if spec.user:
         command["user"] = spec.user
     return command

@@ -34,7 +34,7 @@ def kind_of(entry: Json) -> str | None:
     return _KINDS.get(name)
 
 
-def amounts(entries: Iterable[Json]) -> Resources:
+def sum_of(entries: Iterable[Json]) -> Resources:
     """The sum of these entries."""
     found = dict.fromkeys(Resources.KINDS, 0)
     for entry in entries:
@@ -47,6 +47,12 @@ def amounts(entries: Iterable[Json]) -> Resources:
 def of_others(entries: Iterable[Json], role: str) -> list[Json]:
     """The entries that another role has, or has reserved."""
     return [entry for entry in entries if _owner(entry) not in ("*", role)]
+
+
+def reserved_by(entry: Json) -> str:
+    """The role that has reserved an entry; "*" if none has."""
+    reservations = entry.get("reservations") or ()
+    return str(reservations[-1].get("role", "*") if reservations else entry.get("role", "*"))
 
 
 def ranges(entries: Iterable[Json]) -> list[tuple[int, int]]:
@@ -70,6 +76,13 @@ class Bundle:
     def __init__(self, entries: Iterable[Json]) -> None:
         self._entries = [dict(entry) for entry in entries]
         self._left = [_thousandths(entry) if kind_of(entry) else 0 for entry in self._entries]
+        self._places: dict[str, list[int]] = {}  # of each kind, in the order in which they are used
+        # What is reserved for our role comes first: others cannot use it.
+        for reserved in (True, False):
+            for place, entry in enumerate(self._entries):
+                kind = kind_of(entry)
+                if kind is not None and (reserved_by(entry) != "*") == reserved:
+                    self._places.setdefault(kind, []).append(place)
         self._ports = [
             [[each["begin"], each["end"]] for each in entry["ranges"]["range"]]
             if entry.get("name") == "ports" and entry.get("type") == "RANGES"
@@ -81,20 +94,18 @@ class Bundle:
     def amounts(self) -> Resources:
         """What is left."""
         left = zip(self._entries, self._left, strict=True)
-        return amounts(_scalar(entry, some) for entry, some in left if some)
+        return sum_of(_scalar(entry, some) for entry, some in left if some)
 
     def take(self, need: Resources, ports: Sequence[int]) -> list[dict[str, Any]]:
         """Entries of a task that needs this; raises `NotOffered`, and nothing is taken then."""
         left, taken = [*self._left], [0] * len(self._left)
         for kind in Resources.KINDS:
             wanted = -(-getattr(need, kind) // _THOUSANDTH)
-            # What is reserved for our role comes first: others cannot use it.
-            for place in sorted(range(len(left)), key=lambda each: not self._reserved(each)):
-                if wanted and kind_of(self._entries[place]) == kind:
-                    some = min(left[place], wanted)
-                    left[place] -= some
-                    taken[place] += some
-                    wanted -= some
+            for place in self._places.get(kind, ()) if wanted else ():
+                some = min(left[place], wanted)
+                left[place] -= some
+                taken[place] += some
+                wanted -= some
             if wanted > 0:
                 raise NotOffered(f"{wanted / 1000:g} {_NAMES[kind]} are missing in the offers")
         found = [
@@ -104,20 +115,17 @@ class Bundle:
         self._left = left
         return found
 
-    def _reserved(self, place: int) -> bool:
-        return _owner(self._entries[place], allocated=False) != "*"
-
     def _take_ports(self, ports: Sequence[int]) -> list[dict[str, Any]]:
-        places: dict[int, list[int]] = {}
+        left, places = [*self._ports], dict[int, list[int]]()
         for port in ports:
-            place = next((k for k, some in enumerate(self._ports) if _has(some, port)), None)
+            place = next((k for k, some in enumerate(left) if _has(some, port)), None)
             if place is None:
                 raise NotOffered(f"port {port} is missing in the offers")
+            left[place] = _without(left[place], port)
             places.setdefault(place, []).append(port)
+        self._ports = left
         found = []
         for place, some in places.items():
-            for port in some:
-                self._ports[place] = _without(self._ports[place], port)
             listed = [{"begin": port, "end": port} for port in sorted(some)]
             found.append({**self._entries[place], "ranges": {"range": listed}})
         return found
@@ -146,13 +154,9 @@ def _scalar(entry: Json, thousandths: int) -> dict[str, Any]:
     return {**entry, "scalar": {"value": thousandths / 1000}}
 
 
-def _owner(entry: Json, *, allocated: bool = True) -> str:
-    """The role that has an entry, or has reserved it."""
-    reservations = entry.get("reservations") or ()
-    if reservations:
-        return str(reservations[-1].get("role", "*"))
-    if entry.get("role", "*") != "*":
-        return str(entry["role"])
-    if allocated:
-        return str((entry.get("allocation_info") or {}).get("role", "*"))
-    return "*"
+def _owner(entry: Json) -> str:
+    """The role that has reserved an entry, or else has it."""
+    reserved = reserved_by(entry)
+    if reserved != "*":
+        return reserved
+    return str((entry.get("allocation_info") or {}).get("role", "*"))
