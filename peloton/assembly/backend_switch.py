@@ -1,17 +1,22 @@
 """Starts the backend of a daemon once and closes it once, from different threads.
 
 It must not decide when: the first messages start it, the assembly closes it. A start that comes
-after the close does nothing.
+after the close does nothing. A backend of this machine that is in trouble makes the daemon not
+ready; one outside, which others may reach, only makes its hosts unreachable, and a note in health.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 
 from peloton.backends.keeper.calling import KeeperUnavailable
 from peloton.backends.keeper_folder import OwnedByAnother
 from peloton.backends.port import Backend
+from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.shells.root import Root
+
+_LOG = logging.getLogger("peloton.backend")
 
 
 class BackendSwitch:
@@ -23,6 +28,19 @@ class BackendSwitch:
         self._lock = threading.Lock()
         self._started = False
         self._closed = False
+        self._troubles: dict[str, str] = {}
+
+    def notes(self) -> tuple[NotReadyReason, ...]:
+        """The troubles of a backend that is outside."""
+        return tuple(NotReadyReason(name, text) for name, text in self._troubles.copy().items())
+
+    def _note(self, name: str, text: str) -> None:
+        if text and self._troubles.get(name) != text:
+            _LOG.warning("%s: %s", name, text)
+        if text:
+            self._troubles[name] = text
+        else:
+            self._troubles.pop(name, None)
 
     def start(self) -> None:
         """Begin to obey orders. A daemon whose backend cannot begin ends, with the reason."""
@@ -30,8 +48,9 @@ class BackendSwitch:
         with self._lock:
             if self._backend is None or self._started or self._closed:
                 return
+            ours = self._backend.prefix == self._backend.key
             try:
-                self._backend.start(region.tell, region.report_problem)
+                self._backend.start(region.tell, region.report_problem if ours else self._note)
             except OSError as error:
                 where = f"{error.filename}: " if error.filename is not None else ""
                 self._root.give_up(f"backend: {where}{error.strerror or error}")

@@ -184,7 +184,8 @@ class Daemon:
             self._refused.add_done_callback(lambda why: root.give_up(why.result()))
         backend = self._furnish()
         self._locks.start()
-        self._backend = BackendSwitch(backend, root)
+        self._backend = switch = BackendSwitch(backend, root)
+        self._listeners.backend_notes = switch.notes
         self._first = first = self._first_messages(backend)
         self._undo += [self._backend.close, first.stop]
         self.greeted = first.ready

@@ -62,6 +62,8 @@ class ClientListeners:
         """What is locked down; set before anything listens."""
         self.vault: SecretVault | None = None
         """Secrets of jobs, if there can be any; set before anything listens."""
+        self.backend_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
+        """The troubles of a backend outside; set before anything listens."""
         self._access: ClientAccess | None = None
         self._tasks = (
             *task_accounts.health_notes(settings, options.names),
@@ -195,7 +197,7 @@ class ClientListeners:
         """What health says besides, and what is no reason against being ready."""
         audit = self._audit.notes() if self._audit is not None else ()
         others = (*self._permissions.notes(), *self._kills.notes(), *lock_notes(self.locks.now))
-        return (*self.access.notes, *self._tasks, *others, *audit)
+        return (*self.access.notes, *self._tasks, *others, *audit, *self.backend_notes())
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

@@ -30,9 +30,14 @@ TASK = task_pb2.TaskState
 
 @pytest.fixture
 def mesos(tmp_path: Path) -> Iterator[Mesos]:
-    found = Mesos.start(tmp_path / "mesos", agents=AGENTS)
-    yield found
-    found.stop()
+    found = Mesos(tmp_path / "mesos", agents=AGENTS)
+    for agent in found.agents:
+        agent.resources = "cpus:8;mem:8192;disk:40000;ports:[31000-32000]"  # for the usual pool
+    try:
+        found.launch()
+        yield found
+    finally:
+        found.stop()
 
 
 class OnMesos(Cluster):
