@@ -16,9 +16,9 @@ TICKS = str(os.sysconf("SC_CLK_TCK"))
 SAY = """
 say() { echo "$1 $PELOTON_INSTANCE_ID $WORD $2" >> NOTES; }
 """
-BEGUN = "say up $(awk '{ print $22 / TICKS }' /proc/$$/stat)"
+BEGUN = "say up $(awk '{ printf \"%.2f\", $22 / TICKS }' /proc/$$/stat)"
 """It is up from when its process began, whenever it gets to say so; in seconds since the machine's
-start."""
+start. To the tick: `print` has six digits, which three hours after that are tenths of a second."""
 TOLD = "read now rest < /proc/uptime; say down $now"
 
 

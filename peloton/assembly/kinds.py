@@ -14,6 +14,7 @@ from peloton.actors.job.messages import NOTIFIER_MESSAGES
 from peloton.actors.job.name import kind as name
 from peloton.actors.job.slice import kind as slice_
 from peloton.actors.job.slice.parking import HoldPolicy
+from peloton.actors.job.version import kind as version
 from peloton.actors.lockdown import kind as lockdown
 from peloton.actors.respool import kind as respool
 from peloton.actors.respool.lot import kind as lot
@@ -66,6 +67,7 @@ def kinds(
         ),
         archive.kind(policy.forget_after_s),
         name.KIND,
+        version.KIND,
         schedule.KIND,
         slice_.kind(holding),
         task.KIND,

@@ -224,11 +224,21 @@ class KeeperRunsListed:
 
 @dataclass(frozen=True, slots=True)
 class HelloAnswered:
-    """`checks`: the keeper is of a version that checks health by commands."""
+    """`checks`: the keeper is of a version that checks health by commands; `removes`: that removes
+    volumes."""
 
     host: str
     epoch: int
     checks: bool = False
+    removes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperVolumesRemoved:
+    """These volumes are gone, or never were there, by their names at the keeper."""
+
+    host: str
+    volumes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +275,7 @@ class KeeperDown:
 
 RunReport = (
     RunStarted | KeeperRunEnded | RunUnknown | KeeperRunsListed | RunChecked
-    | HelloAnswered | HostEpochRefused | KeeperUp | KeeperDown
+    | HelloAnswered | KeeperVolumesRemoved | HostEpochRefused | KeeperUp | KeeperDown
 )  # fmt: skip
 
 
@@ -343,7 +353,10 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
     if answer == "unknown":
         return RunUnknown(host, message["run"])
     if answer == "hello":
-        return HelloAnswered(host, message["epoch"], message.get("checks", False))
+        able = (bool(message.get(what, False)) for what in ("checks", "removes"))
+        return HelloAnswered(host, message["epoch"], *able)
+    if answer == "removed":
+        return KeeperVolumesRemoved(host, tuple(message["volumes"]))
     if answer == "checked":
         ok, text = message["ok"], message["text"]
         return RunChecked(host, message["run"], message["number"], ok, text)

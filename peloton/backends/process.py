@@ -137,6 +137,7 @@ class ProcessBackend:
         self._status_lock = threading.Lock()
         self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
+        self._removes = False  # whether the keeper removes volumes
         self._health = ProcessHealth(self._tell_health, self._check_by_command)
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
@@ -230,9 +231,9 @@ class ProcessBackend:
                     name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
                 )
         elif isinstance(order, RemoveVolumes):
-            gone = volumes.remove(self._folder, name, volumes=order.volumes)
-            if gone:
-                self._report(name, VolumesRemoved(gone))
+            if self._removes:  # an earlier keeper would refuse the request, and others with it
+                names = volumes.names_at_keeper(name, order.volumes)
+                runs.remove(name, order.epoch, volumes=names)
         else:
             self._comparing.pop(name, None)
             self._health.compared(order.checked)
@@ -425,19 +426,26 @@ class ProcessBackend:
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
             self._report(report.host, replace(listed, keeper=keeper, keeper_at=at))
         elif isinstance(report, km.RunUnknown):
-            # The host ordered to kill a run that the keeper does not know. It waits for an end
-            # that nobody will report, until a listing shows that there is no such run. The host
-            # must request it: only it knows which runs it had accepted by then. One request that
-            # is yet to come answers for all such runs.
-            self._not_alive(self._ids.name(report.run_id))
-            if report.host not in self._comparing:
-                self._comparing[report.host] = None
-                self._report(report.host, m.BackendUp())
+            self._unknown(report)
         elif isinstance(report, km.RunChecked):
             self._health.answered(report)
         elif isinstance(report, km.HelloAnswered):
             self._health.keeper_is_able(report.checks)
+            self._removes = report.removes
+        elif isinstance(report, km.KeeperVolumesRemoved) and report.volumes:
+            self._report(report.host, VolumesRemoved(volumes.names_of_host(report.volumes)))
+            volumes.empty_trash(self._folder)
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
+
+    def _unknown(self, report: km.RunUnknown) -> None:
+        """The host ordered to kill a run that the keeper does not know. It waits for an end that
+        nobody will report, until a listing shows that there is no such run. The host must request
+        it: only it knows which runs it had accepted by then. One request that is yet to come
+        answers for all such runs."""
+        self._not_alive(self._ids.name(report.run_id))
+        if report.host not in self._comparing:
+            self._comparing[report.host] = None
+            self._report(report.host, m.BackendUp())
 
     def _end(self, report: km.KeeperRunEnded) -> m.RunEnd:
         signal = _signal_name(report.signal) if report.signal else ""

@@ -212,6 +212,10 @@ class ProcessRuns:
         ask = {"command": check.command, "unshared": check.unshared, "timeout_s": check.timeout_s}
         self._ask({"q": "check", "host": host, "run": run_id, "number": number, **ask})
 
+    def remove(self, host: str, epoch: int, *, volumes: Sequence[str]) -> None:
+        """Remove these, by their names at the keeper; not repeated if it is lost."""
+        self._ask({"q": "remove", "host": host, "epoch": epoch, "volumes": [*volumes]})
+
     def ack(self, run_ids: Iterable[str]) -> None:
         """Acknowledge ends that are journaled. If this is lost, they are listed again."""
         self._ask({"q": "ack", "runs": list(run_ids)})

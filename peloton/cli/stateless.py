@@ -163,11 +163,11 @@ def create(
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-@click.option("--jobversion", "version", default="", help="Only the spec, if it is this version.")
+@click.option("--jobversion", "version", default="", help="Only the spec, as of this version.")
 @click.option("--summaryonly", "summary_only", is_flag=True, help="Only what a listing says.")
 def get(job: str, version: str, summary_only: bool) -> None:
     """Print JOB: its spec, its status and its newest workflow; or with --jobversion only its spec,
-    if that is of this version.
+    as it was at this version.
 
     \b
     peloton job stateless get web

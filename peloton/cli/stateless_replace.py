@@ -110,7 +110,7 @@ def rollback(
 ) -> int:
     """Give JOB the spec that it had at ENTITYVERSION, BATCH-SIZE pods at a time.
 
-    Only the present spec is kept: for an earlier one, `replace` takes its file.
+    That begins an update with a new version. The last 20 specs before the present one are kept.
 
     \b
     peloton job stateless rollback web 2 1-1-1

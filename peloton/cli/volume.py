@@ -64,7 +64,7 @@ def list_(job: str) -> None:
 @click.command(cls=PelotonCommand)
 @click.argument("name", metavar="VOLUME")
 def get(name: str) -> None:
-    """Show one volume; its name is JOB-INSTANCE.
+    """Show one volume; its name is JOB-INSTANCE, that of an orphan JOB-INSTANCE@HOST.
 
     \b
     peloton volume get JOB-0
@@ -77,7 +77,8 @@ def get(name: str) -> None:
 @click.command(cls=PelotonCommand)
 @click.argument("name", metavar="VOLUME")
 def delete(name: str) -> None:
-    """Delete a volume for ever. Its instance has to be stopped before.
+    """Delete a volume for ever. Its instance has to be stopped before, unless it is an orphan's
+    name, JOB-INSTANCE@HOST.
 
     \b
     peloton task stop JOB 0

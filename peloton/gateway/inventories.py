@@ -58,13 +58,14 @@ def _asked(cluster_client: ClusterClient, query: ListHosts, *, context: Context)
 
 
 def with_runs(
-    cluster_client: ClusterClient, hosts: Iterable[Key], *, context: Context
+    cluster_client: ClusterClient, hosts: Iterable[Key], *, context: Context, removed: bool = False
 ) -> Iterator[tuple[Key, HostAnswer]]:
-    """The hosts with the runs in their ledgers, in order; those that do not exist are left out."""
+    """The hosts with the runs in their ledgers, in order; those that do not exist are left out, and
+    unless `removed`, those that are no part of the cluster any more."""
     keys = [*hosts]
     answers = cluster_client.each(((key, GetHost()) for key in keys), context)
     for key, answer in zip(keys, answers, strict=True):
-        if isinstance(answer, HostAnswer) and not answer.removed:
+        if isinstance(answer, HostAnswer) and (removed or not answer.removed):
             yield key, answer
 
 

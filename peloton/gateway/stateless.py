@@ -46,6 +46,7 @@ from peloton.gateway.opaque_data import opaque_of
 from peloton.gateway.pod_query import query_pods, stream_pods
 from peloton.gateway.requests import request_of
 from peloton.gateway.rollouts import events_of, instances_with_events, rollouts_of, wire_events
+from peloton.gateway.spec_versions import config_at
 from peloton.gateway.stateless_create import ServiceCreation
 from peloton.gateway.stateless_diff import replace_diff
 from peloton.gateway.stateless_patch import patched
@@ -240,19 +241,16 @@ class StatelessJobs:
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
         if sent.summary_only:
             return svc.GetJobResponse(summary=stateless_summary(view))
-        known = view.spec.config_version
-        if asked is not None and asked.config != known:
-            text = f"version {asked.config} of the spec is not kept, only {known} is"
-            end(context, Code.NOT_FOUND, text=text)
+        version = view.spec.config_version if asked is None else asked.config
+        config = config_at(self._cluster_client, view, version=version, context=context)
         info = stateless.JobInfo(
-            job_id={"value": client_name(view.summary.job)},
-            spec=job_spec_of(whole_config(self._cluster_client, view, context=context)),
-            status=job_status_of(view) if asked is None else None,
+            job_id={"value": client_name(view.summary.job)}, spec=job_spec_of(config)
         )
-        found = svc.GetJobResponse(job_info=info)
-        if asked is None:
-            found.secrets.extend(secrets_v1(view))
-        if asked is None and view.workflows:
+        if asked is not None:
+            return svc.GetJobResponse(job_info=info)
+        info.status.CopyFrom(job_status_of(view))
+        found = svc.GetJobResponse(job_info=info, secrets=secrets_v1(view))
+        if view.workflows:
             rollouts = rollouts_of(self._cluster_client, view, context=context)
             found.workflow_info.CopyFrom(workflow_info(view, view.workflows[0], rollouts=rollouts))
             current = found.workflow_info.status.instances_current

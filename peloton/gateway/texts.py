@@ -85,4 +85,4 @@ def pod_parts(name: str) -> tuple[str, str]:
 
 def job_of_volume(volume: str) -> str:
     """The id of the job of a volume; "" where no volume has this name."""
-    return job_of_update(volume)  # both are named by their job and a number there
+    return job_of_update(volume.partition("@")[0])  # both are named by their job and a number

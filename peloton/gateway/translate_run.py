@@ -109,12 +109,13 @@ class Translator:
         return self._wrap(view, runtime)
 
     def _base(self, view: InstanceView, run: int) -> task.RuntimeInfo:
+        ran_by = _version_of(view, run)
         found = task.RuntimeInfo(
             mesosTaskId=self._run_id(view, run),
             desiredMesosTaskId=self._run_id(view, run),
             goalState=_wire_goal(view, run),
-            configVersion=view.config_version,
-            desiredConfigVersion=view.config_version,
+            configVersion=ran_by,
+            desiredConfigVersion=_wanted_version(view, run, ran_by=ran_by),
             healthy=health_name(TaskHealth.INVALID if run < view.run else health_of(view)),
         )
         if run > 1:
@@ -227,14 +228,14 @@ class Translator:
     def _event(
         self, view: InstanceView, run: int, *, at_s: float | None, state: str, **rest: str
     ) -> task.PodEvent:
-        host = client_name(Key(rest.get("host", "")))
+        host, ran_by = client_name(Key(rest.get("host", ""))), _version_of(view, run)
         return task.PodEvent(
             taskId=self._run_id(view, run),
             actualState=state,
             goalState=view.goal.name,
             timestamp=rfc3339(at_s),
-            configVersion=view.config_version,
-            desiredConfigVersion=view.config_version,
+            configVersion=ran_by,
+            desiredConfigVersion=_wanted_version(view, run, ran_by=ran_by),
             agentID=host,
             hostname=host,
             message=rest.get("text", ""),
@@ -242,6 +243,19 @@ class Translator:
             healthy=rest.get("healthy") or _first_health(view),
             desriedTaskId=self._run_id(view, run),
         )
+
+
+def _version_of(view: InstanceView, run: int) -> int:
+    """The config version by which a run ran; instances of batch jobs never get another one."""
+    if run == view.run:
+        return view.ran_by or view.config_version
+    known = next((past.config_version for past in view.runs if past.run == run), 0)
+    return known or view.config_version
+
+
+def _wanted_version(view: InstanceView, run: int, *, ran_by: int) -> int:
+    """What the instance was to have then; of earlier runs nobody knows more than what they had."""
+    return (view.coming or view.config_version) if run == view.run else ran_by
 
 
 def _dropped_until(view: InstanceView, run: int) -> float | None:

@@ -1,13 +1,15 @@
 """VolumeService of both generations: the volumes of services, found, and deleted once unwanted.
 
 Turns the ledgers of hosts into volumes. Those of a job are looked for on the hosts that its slices
-name; where there is no such job, or its slices know nothing, on every host. It must not delete a
+name, also where these were forgotten, and on every other host: it may have lost instances, or all.
+A single one is looked for where its slice says first. One that is not where its instance has its
+home, while there is such a home, is an orphan, named `JOB-INSTANCE@HOST`. It must not delete a
 volume that an instance is to come back to: the slice is asked first, then the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from peloton.actors.host.volume_messages import (
@@ -17,15 +19,16 @@ from peloton.actors.host.volume_messages import (
     HostVolume,
     crowd_of_owner,
     instance_with,
+    volume_name,
 )
-from peloton.actors.job.slice.messages import slice_key, slices_of
+from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.job.slice.volume_messages import (
     LeaveVolume,
     ListVolumeHomes,
     VolumeHomesListed,
     VolumeLeft,
 )
-from peloton.actors.task.messages import slice_of_crowd
+from peloton.actors.task.messages import crowd_key, slice_of_crowd
 from peloton.gateway.calls import is_hidden
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.inventories import all_hosts, with_runs
@@ -59,7 +62,7 @@ class VolumeService:
         if job_id is None:
             end(context, Code.INVALID_ARGUMENT, text="jobID is not valid UUID")
         found = self._svc.ListVolumesResponse()
-        for one in self._of_job(job_id, context):
+        for one in self._of_job(job_id, context, everywhere=True):
             found.volumes[one[0]].CopyFrom(self._info(one))
         return found
 
@@ -71,9 +74,14 @@ class VolumeService:
     def DeleteVolume(self, sent: Any, context: Context) -> Any:
         """Remove a volume for ever; refused while its instance runs, or is to run again."""
         name = self._named(sent)
+        name, _, where = name.partition("@")
         owner = instance_with(name)
         if owner is None:
             end(context, Code.NOT_FOUND, text=VOLUME_NOT_FOUND)
+        if where:
+            _, host, _ = self._known(f"{name}@{where}", context)
+            self._ask(host, DeleteVolume(name), context=context)
+            return self._svc.DeleteVolumeResponse()
         crowd, member = crowd_of_owner(*owner)
         left = self._ask(slice_of_crowd(crowd), LeaveVolume(member), context=context)
         known = left.host if isinstance(left, VolumeLeft) else ""
@@ -98,43 +106,40 @@ class VolumeService:
 
     def _known(self, name: str, context: Context) -> FoundVolume:
         job_id = job_of_volume(name)
-        found = [*self._of_job(job_id, context)]
-        known = next((one for one in found if one[0] == name), None)
-        if known is None and found:
-            # Its slice forgets it before its host does, and a call may end in between.
-            everywhere = self._everywhere(job_id, context)
-            known = next((one for one in everywhere if one[0] == name), None)
+        looked = (self._of_job(job_id, context, everywhere=all_) for all_ in (False, True))
+        known = next((one for found in looked for one in found if one[0] == name), None)
         if known is None:
             end(context, Code.NOT_FOUND, text=VOLUME_NOT_FOUND)
         return known
 
-    def _of_job(self, job_id: str, context: Context) -> Iterator[FoundVolume]:
-        """By instance; first on the hosts that are known to have some, else on all of them."""
+    def _of_job(self, job_id: str, context: Context, *, everywhere: bool) -> list[FoundVolume]:
+        """By instance; without `everywhere`, on the hosts that its slices name."""
         if known_job(job_id) is None or is_hidden(context):
-            return
-        found = self._on(self._homes(job_id, context), job_id, context=context)
-        if not found:
-            found = self._everywhere(job_id, context)
-        yield from sorted(found, key=lambda one: (len(one[0]), one[0]))
+            return []
+        homes = self._homes(job_id, context)
+        hosts = dict.fromkeys(homes.values())
+        if everywhere:
+            views = all_hosts(self._cluster_client, context)
+            hosts |= dict.fromkeys(view.summary.host for view in views)
+        return _told_apart(self._on([*hosts], job_id, context=context), homes)
 
-    def _everywhere(self, job_id: str, context: Context) -> list[FoundVolume]:
-        hosts = [view.summary.host for view in all_hosts(self._cluster_client, context)]
-        return self._on(hosts, job_id, context=context)
-
-    def _homes(self, job_id: str, context: Context) -> list[Key]:
+    def _homes(self, job_id: str, context: Context) -> dict[str, Key]:
+        """The hosts where instances of a job have their volumes, by the names of these."""
         job = self._cluster_client.job(known_job(job_id), context)
-        numbers = range(slices_of(job.spec.instances) if job is not None else 0)
+        numbers = range(job.slices if job is not None else 0)
         asks = ((slice_key(job_id, number), ListVolumeHomes()) for number in numbers)
-        found: dict[Key, None] = {}
-        for answer in self._cluster_client.each(asks, context):
+        found: dict[str, Key] = {}
+        for number, answer in enumerate(self._cluster_client.each(asks, context)):
             if isinstance(answer, VolumeHomesListed):
-                found |= dict.fromkeys(answer.hosts)
-        return [*found]
+                crowd = crowd_key(job_id, number)
+                found |= {volume_name(crowd, member): host for member, host in answer.members}
+        return found
 
     def _on(self, hosts: list[Key], job_id: str, *, context: Context) -> list[FoundVolume]:
+        answers = with_runs(self._cluster_client, hosts, context=context, removed=True)
         return [
             (name, host, one)
-            for host, answer in with_runs(self._cluster_client, hosts, context=context)
+            for host, answer in answers
             for name, one in answer.volumes.items()
             if job_of_volume(name) == job_id
         ]
@@ -144,7 +149,7 @@ class VolumeService:
         states = self._volume.VolumeState
         prefix = "" if self._first else "VOLUME_STATE_"
         made = rfc3339(one.made_at)
-        job_id, instance = instance_with(name) or ("", 0)
+        job_id, instance = instance_with(name.partition("@")[0]) or ("", 0)
         created = states.Value(f"{prefix}CREATED")
         wanted = states.Value(f"{prefix}DELETED") if one.deleting else created
         if self._first:
@@ -171,3 +176,18 @@ class VolumeService:
             create_time=made,
             update_time=made,
         )
+
+
+def _told_apart(found: list[FoundVolume], homes: Mapping[str, Key]) -> list[FoundVolume]:
+    """By instance. Of several with one name the one at home keeps it, or else the newest."""
+
+    def before(one: FoundVolume) -> tuple[int, str, bool, float, Key]:
+        name, host, volume = one
+        return len(name), name, homes.get(name, host) != host, -volume.made_at, host
+
+    told: dict[str, FoundVolume] = {}
+    for name, host, volume in sorted(found, key=before):
+        orphan = name in told or homes.get(name, host) != host
+        shown = f"{name}@{client_name(host)}" if orphan else name
+        told[shown] = (shown, host, volume)
+    return [*told.values()]

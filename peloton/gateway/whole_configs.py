@@ -19,7 +19,7 @@ def whole_config(
     found = job_config_of(view)
     if view.spec.own_configs:
         default = view.spec.default.raw
-        for instance in cluster_client.instances(view, context=context):
+        for instance in cluster_client.instances(view, context=context, stop=view.spec.instances):
             if instance.config.raw != default:
                 found.instanceConfig[instance.instance].ParseFromString(instance.config.raw)
     return found

@@ -325,8 +325,8 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     names the column that takes the values of a message, one for each member. `resolve` completes a
     message from the parent's state: message class → function of (parent's state, message, `spec` of
     the member) → message. `archive` is for facts that move values between a member's columns:
-    function of (state before, read a column) → {column: value}. `upcasters` names columns changed
-    with the kind's schema: column → {older schema: step of one value to the next schema};
+    function of (state before, fact, read: a column) → {column: value}. `upcasters` names columns
+    changed with the kind's schema: column → {older schema: step of one value to the next schema};
     `downcasters` has the ways back: column → {schema: step of one value to the schema before}.
     """
 
@@ -335,7 +335,7 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     parent: Callable[[Key], Key]
     per_member: Mapping[type, str] = {}
     resolve: Mapping[type, Callable[[Any, Any, Any], Message]] = {}
-    archive: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {}
+    archive: Mapping[type, Callable[..., Mapping[str, Any]]] = {}
     upcasters: Mapping[str, Mapping[int, Upcast]] = {}
     downcasters: Mapping[str, Mapping[int, Downcast]] = {}
 

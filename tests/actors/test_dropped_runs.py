@@ -18,7 +18,7 @@ class Cells:
     def drop(self, run: int, now: float) -> None:
         """The events of a run are dropped at a time."""
         fact = f.RunEventsDropped(run)
-        self.values |= ARCHIVE[type(fact)](None, self.values.get)  # type: ignore[arg-type]
+        self.values |= ARCHIVE[type(fact)](None, fact, read=self.values.get)
         self.values |= WRITE[type(fact)](fact, now)
 
     @property

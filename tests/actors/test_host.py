@@ -142,7 +142,10 @@ def test_runs_that_are_alike_are_one_record_in_the_ledger() -> None:
         (RunPhase.STARTED, t.Started(1)),
         (RunPhase.KILLING, t.Accepted(1)),
         (RunPhase.ENDED, t.Ended(1, DONE)),
-        (RunPhase.REFUSED, t.RunRefused(1, "insufficient resources on the host: cpu")),
+        (
+            RunPhase.REFUSED,
+            t.RunRefused(1, "insufficient resources on the host: cpu", None, Bits()),
+        ),
     ],
 )
 def test_a_repeated_launch_is_answered_from_the_ledger(phase: RunPhase, answer: Message) -> None:
@@ -158,7 +161,7 @@ def test_a_repeated_launch_is_answered_from_the_ledger(phase: RunPhase, answer: 
         (RunPhase.KILLING, RunPhase.KILLING, [], True),
         (RunPhase.ENDED, RunPhase.ENDED, [(t.Ended(1, DONE), [0])], False),
         (RunPhase.REFUSED, RunPhase.REFUSED,
-         [(t.RunRefused(1, "insufficient resources on the host: cpu"), [0])], False),
+         [(t.RunRefused(1, "insufficient resources on the host: cpu", None, Bits()), [0])], False),
     ],
 )  # fmt: skip
 def test_a_kill_is_answered_from_every_phase(

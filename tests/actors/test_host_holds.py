@@ -247,7 +247,8 @@ def test_a_launch_uses_the_hold() -> None:
 
 def test_a_launch_that_comes_after_the_time_of_its_hold_is_refused() -> None:
     late = receive(held(), launch("t-1"), now=9.1 + HOLD_S)
-    assert refusal(late)[0] == hm.NO_HOLD and not h.orders(late)
+    assert isinstance(late.reply, Refused) and late.reply.code == hm.NO_HOLD
+    assert not h.orders(late) and late.facts == (f.HoldEnded("one", "expired"),)
 
 
 def test_a_hold_is_used_up_by_its_first_launch() -> None:

@@ -6,11 +6,19 @@ from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.decide import owed
+from peloton.actors.host.goals import HostNotes, pursue, recall_s
 from peloton.actors.host.granting import VOLUMES_TOO_EARLY
 from peloton.actors.host.kind import SINCE
-from peloton.actors.host.volume_messages import VolumeConfig, VolumeDeleted
+from peloton.actors.host.state import Host
+from peloton.actors.host.volume_messages import DeleteVolume, VolumeConfig, VolumeDeleted
+from peloton.actors.job.slice import facts as sf
+from peloton.actors.job.slice.messages import HostRefused
+from peloton.actors.job.slice.volume_homes import VOLUME_EVOLVE, VolumeHomes, refused_at
+from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
-from tests.actors.test_devices import CPU, receive, up
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send
+from tests.actors.test_devices import CPU, HOST, ended, receive, up
 
 SPEC = replace(CPU, volume=VolumeConfig("data", 0))
 
@@ -28,3 +36,64 @@ def test_a_host_makes_no_volume_that_others_would_not_know() -> None:
 def test_what_says_something_of_volumes_needs_their_level() -> None:
     for cls in (f.VolumesGiven, f.VolumeDeleting, f.VolumesGone, VolumeDeleted):
         assert SINCE[cls] == t.LEVEL_SERVICES
+
+
+def refusals(sends: tuple[Send, ...]) -> list[Bits | None]:
+    return [one.message.volumes for one in sends if isinstance(one.message, t.RunRefused)]
+
+
+def test_a_host_that_refuses_says_whose_volumes_it_has() -> None:
+    host = receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES).state
+    huge = m.Launch(2, replace(SPEC, resources=Resources(100 * UNIT)))
+    turn = receive(host, huge, 0, 1, level=t.LEVEL_SERVICES)
+    assert refusals(turn.sends) == [Bits.of(0)]
+    again = receive(turn.state, huge, 0, 1, level=t.LEVEL_SERVICES)
+    assert refusals(again.sends) == refusals(owed(turn.state)) == [Bits.of(0)]
+
+
+def test_an_instance_leaves_its_home_only_if_that_says_that_it_has_no_volume() -> None:
+    homes = VolumeHomes()
+    given = sf.VolumeHomesGiven(Bits.of(0, 1), (HOST, HOST))
+    for _ in range(2):  # the first launch was lost, the second is refused
+        homes = VOLUME_EVOLVE[type(given)](homes, given)
+    some, other = Bits.of(0, 1), Key("host/other")
+    assert refused_at(homes, HostRefused("full", None, HOST), members=some) == ()
+    assert refused_at(homes, HostRefused("full", None, other, Bits()), members=some) == ()
+    assert refused_at(homes, HostRefused("full", None, HOST, Bits.of(0)), members=some) == (
+        sf.VolumeHomesLeft(Bits.of(1)),
+    )
+
+
+def test_a_host_with_volumes_alone_asks_its_backend_for_nothing() -> None:
+    host = receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES).state
+    idle = ended_and_seen(host)
+    assert idle.volumes and not idle.runs
+    assert recalled(idle) is None
+    name = next(iter(idle.volumes))
+    deleting = receive(idle, DeleteVolume(name), level=t.LEVEL_SERVICES)
+    assert recalled(deleting.state) is not None
+
+
+def ended_and_seen(host: Host) -> Host:
+    return receive(ended(host, 0), m.RunSeen(1), 0).state  # type: ignore[no-any-return]
+
+
+def recalled(host: Host) -> float | None:
+    """When a host that is idle since long wants to be woken."""
+    notes: HostNotes | None = None
+    for now in (1e3, 2e3, 3e3):
+        at = At(now=now, key=HOST, members=None, epoch=3, level=t.LEVEL_SERVICES, notes=notes)
+        step = pursue(host, at)
+        if isinstance(step, Decision) and step.notes is not None:
+            notes = step.notes
+    return recall_s(notes) if notes is not None else None
+
+
+def test_a_run_is_started_with_the_size_that_its_volume_was_made_with() -> None:
+    """Room was taken for that, and no config changes it."""
+    host = receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES).state
+    larger = replace(SPEC, volume=VolumeConfig("other", 9))
+    turn = receive(ended_and_seen(host), m.Launch(2, larger), 0, level=t.LEVEL_SERVICES)
+    (order,) = [one.message for one in turn.sends if isinstance(one.message, m.StartRuns)]
+    volumes = [run.spec.volume for run in order.runs]
+    assert volumes == [VolumeConfig("other", 0)]

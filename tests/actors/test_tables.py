@@ -20,6 +20,7 @@ from peloton.actors.job import goals as job
 from peloton.actors.job.messages import JobGoals, JobStates
 from peloton.actors.job.name import goals as name_
 from peloton.actors.job.slice import goals as slice_
+from peloton.actors.job.version import goals as version
 from peloton.actors.job.workflow import goals as workflow
 from peloton.actors.job.workflow.messages import WorkflowStates
 from peloton.actors.lockdown import goals as lockdown
@@ -40,6 +41,7 @@ TABLES: Mapping[str, tuple[Any, type[enum.Enum], type[enum.Enum]]] = {
     "slice": (slice_.TABLE, slice_.SliceStates, TaskGoals),
     "task": (task.TABLE, TaskStates, TaskGoals),
     "name": (name_.TABLE, name_.HolderStates, name_.NameGoals),
+    "version": (version.TABLE, version.VersionStates, version.VersionGoals),
     "schedule": (schedule.TABLE, schedule.ScheduleStates, schedule.ScheduleGoals),
     "respool": (respool.TABLE, respool.PoolStates, respool.PoolGoals),
     "lot": (lot.TABLE, lot.LotStates, lot.LotGoals),

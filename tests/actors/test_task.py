@@ -448,7 +448,7 @@ def test_the_seconds_of_all_runs_are_kept_though_the_runs_are_not() -> None:
     columns: dict[str, Any] = {"host": "host/h", "started_at": 10.0, "ended_at": 12.5}
     for run in range(1, 31):
         task = msgspec.structs.replace(running(), run=run, state=TaskStates.FAILED)
-        columns |= KIND.crowd.archive[f.TaskRetried](task, columns.get)
+        columns |= KIND.crowd.archive[f.TaskRetried](task, f.TaskRetried(), read=columns.get)
     assert columns["ran_s"] == 75.0
     assert [past.run for past in columns["runs"]] == [*range(21, 31)]
 

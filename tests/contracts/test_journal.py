@@ -473,6 +473,22 @@ def test_of_ended_rows_the_highest_position_counts(rig: JournalRig) -> None:
     assert journal.read_ended(OTHER, kind="k", key="x") is None
 
 
+@pytest.mark.parametrize("size", [0, FRAME_PART_BYTES_MAX + 5, 5 * 1024 * 1024])
+def test_a_final_state_of_any_size_comes_back_whole(rig: JournalRig, size: int) -> None:
+    """Such as the spec of a job with the own configs of its instances."""
+    journal = rig.open()
+    epoch = claim(journal).epoch
+    row = EndedRow("k", "x", 1, bytes(n % 251 for n in range(size)))
+    work = Work(SHARD, epoch, Frame(1, b""), ended=(row, EndedRow("k", "y", 1, b"small")))
+    assert one(journal, work) == Committed()
+    heir = rig.open()
+    assert heir.read_ended(SHARD, kind="k", key="x") == row
+    gone = EndedRow("k", "x", 2, b"", deleted=True)
+    assert one(journal, Work(SHARD, epoch, Frame(2, b""), ended=(gone,))) == Committed()
+    assert heir.read_ended(SHARD, kind="k", key="x") is None
+    assert heir.read_ended(SHARD, kind="k", key="y") is not None
+
+
 def test_a_deleted_key_is_gone_until_it_ends_again(rig: JournalRig) -> None:
     journal = rig.open()
     epoch = claim(journal).epoch

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import grpc
 import pytest
 
+from peloton.actors.host.messages import Launch, RunSpec
+from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.job.slice.volume_messages import LeaveVolume
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task.messages import crowd_key
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.volume import volume_pb2 as volume
@@ -19,6 +24,8 @@ from peloton.api.v1alpha.volume import volume_pb2 as volume_v1
 from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as svc_v1
 from peloton.api.v1alpha.volume.svc import volume_svc_pb2_grpc as volume_svc_v1_pb2_grpc
 from peloton.gateway.pod_specs import pod_spec_of, to_task
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.vocabulary import Bits, key
 from tests.gateway.fleet_fixture import Deployment, default_config, named, refused
 
 CODE = grpc.StatusCode
@@ -55,7 +62,9 @@ def volumes(deployment: Deployment) -> Any:
 
 
 def listed(deployment: Deployment, job: str) -> dict[str, Any]:
-    return dict(volumes(deployment).ListVolumes(svc.ListVolumesRequest(jobId=named(job))).volumes)
+    """By name; a map on the wire has no order."""
+    answer = volumes(deployment).ListVolumes(svc.ListVolumesRequest(jobId=named(job)))
+    return dict(sorted(answer.volumes.items()))
 
 
 def test_the_volumes_of_a_job_are_listed_in_both_generations(deployment: Deployment) -> None:
@@ -121,7 +130,49 @@ def test_volumes_outlive_their_job(deployment: Deployment) -> None:
     deployment.until(lambda: not listed(deployment, job))
 
 
-@pytest.mark.parametrize("name", ["", "x", f"{NOBODY}-x", f"{NOBODY}-0", f"{NOBODY}-01"])
+def test_volumes_of_removed_instances_are_listed(deployment: Deployment) -> None:
+    """Another one of the job has its home on one host only, which is not all that there is."""
+    request = deployment.request(2, defaultConfig=config(), name="db")
+    request.config.type = job_pb2.SERVICE
+    request.config.placementStrategy = job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB
+    job = deployment.create(request)
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == 2)
+    stop(deployment, job)
+    deployment.region.ask(slice_key(job, 0), LeaveVolume(1)).result(60.0)  # as if it had forgotten
+    assert [*listed(deployment, job)] == [f"{job}-0", f"{job}-1"]
+    for instance in (0, 1):
+        sent = svc.DeleteVolumeRequest(id={"value": f"{job}-{instance}"})
+        volumes(deployment).DeleteVolume(sent)
+
+
+def test_a_volume_on_another_host_than_its_home_is_an_orphan(deployment: Deployment) -> None:
+    """It is listed by its host, and deleted by that name, while its instance runs elsewhere."""
+    job = service(deployment, 1)
+    home = listed(deployment, job)[f"{job}-0"].hostname
+    other = next(name for name in ("a", "b", "c") if name != home)
+    stray = f"{job}-0@{other}"
+    spec = RunSpec(Resources(UNIT), "true", volume=VolumeConfig("/data", 5))
+    launch = Launch(9, spec)
+    lost = Envelope(key("host", other), launch, sender=crowd_key(job, 0), origin=Bits.of(0).raw)
+    deployment.region.tell([lost])
+    deployment.until(lambda: [*listed(deployment, job)] == [f"{job}-0", stray])
+    found = listed(deployment, job)
+    assert found[f"{job}-0"].hostname == home and found[stray].hostname == other
+    deleted = svc.DeleteVolumeRequest(id={"value": stray})
+
+    def is_deleted() -> bool:
+        """Once its run there, which nobody wants, has ended."""
+        with contextlib.suppress(grpc.RpcError):
+            volumes(deployment).DeleteVolume(deleted)
+            return True
+        return False
+
+    deployment.until(is_deleted)
+    deployment.until(lambda: [*listed(deployment, job)] == [f"{job}-0"])
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job)))
+
+
+@pytest.mark.parametrize("name", ["", "x", *(f"{NOBODY}-{end}" for end in ("x", "0", "0@a", "01"))])
 def test_there_is_no_such_volume(deployment: Deployment, name: str) -> None:
     stub = volumes(deployment)
     assert refused(stub.GetVolume, svc.GetVolumeRequest(id={"value": name})) == NOT_FOUND
@@ -154,6 +205,19 @@ def test_a_volume_has_a_path_and_a_size(
     request = deployment.request(1, defaultConfig=wrong)
     request.config.type = job_pb2.SERVICE
     assert text in answer_of(deployment, request)
+
+
+@pytest.mark.parametrize("path", ["preempted", "/checkpointed/x", "web.stdout", "/log.stderr/deep"])
+def test_no_volume_is_where_a_run_has_a_file(deployment: Deployment, path: str) -> None:
+    """Also of one container of several, which have logs of their own."""
+    spec = pod.PodSpec(volume={"container_path": path, "size_mb": 5})
+    for name in ("web", "log"):
+        one = spec.containers.add(name=name)
+        one.command.value = "true"
+    request = deployment.request(1, defaultConfig=to_task(spec, "spec"))
+    request.config.type = job_pb2.SERVICE
+    text = answer_of(deployment, request)
+    assert "config.defaultConfig.volume" in text and f"the path '{path}' of the volume" in text
 
 
 def test_only_services_have_volumes(deployment: Deployment) -> None:

@@ -184,7 +184,7 @@ BULB = Kind(
         },
         parent=lambda name: panel(rest(name)),
         per_member={w.Wired: "meter"},
-        archive={w.Darkened: lambda old, read: {"last": read("meter")}},
+        archive={w.Darkened: lambda old, fact, *, read: {"last": read("meter")}},
         resolve={w.Draw: lambda parent, message, spec: replace(message, watts=parent.watts[spec])},
     ),
 )

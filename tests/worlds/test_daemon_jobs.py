@@ -351,6 +351,7 @@ def test_an_update_reaches_every_host(batch: int) -> None:
     cluster.run_until(lambda: cluster.job(job).workflows[0].state.name == "SUCCEEDED", within_s=120)
     everywhere(cluster, job, *cluster.hosts[1:], new)
     assert {view.config.labels for view in views(cluster, job)} == {(("v", "2"),)}
+    assert {run.config_version for view in views(cluster, job) for run in view.runs} == {1}
 
 
 def down(cluster: CheckedCluster, host: Key) -> None:

@@ -87,6 +87,13 @@ NOT_SENT = {
         "jobs leave memory after a day: test_archive has deaths at each step of it",
     ),
     **dict.fromkeys(
+        [
+            *(("job", "SpecStored"), ("job", "SpecDropped")),
+            *(("version", "StoreSpec"), ("version", "DropSpec")),
+        ],
+        "of its job, in its own shard",
+    ),
+    **dict.fromkeys(
         [("inventory", name) for name in ("MakeHostPool", "DropHostPool", "AssignHost")],
         "a client's",
     ),

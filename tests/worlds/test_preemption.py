@@ -8,9 +8,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.actors.job.slice import evicting
-from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.spec import SERVICE, JobSpec
 from peloton.actors.respool import giving
 from peloton.actors.respool.lot.messages import (
     LEVEL_DISPLACEMENT,
@@ -21,7 +22,7 @@ from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.actors.respool.proving import NOT_TOGETHER
 from peloton.actors.respool.reclaiming import NOT_PREEMPTIBLE
 from peloton.actors.respool.reclaims import PreemptionPolicy
-from peloton.actors.task.messages import LEVEL_GANGS, PREEMPTED, crowd_key
+from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, PREEMPTED, crowd_key
 from peloton.actors.task.state import TaskStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import (
@@ -96,6 +97,23 @@ def test_the_other_pool_gets_its_half_back() -> None:
     cluster.run_for(10 * SUSTAINED_S)
     assert past_runs(cluster, lent) == ALL // 2, "their new tickets move nobody"
     assert past_runs(cluster, asked) == 0
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_an_instance_with_a_volume_is_never_preempted(stateful: bool) -> None:
+    """Though its job is preemptible: its data cannot go with it."""
+    cluster, q = cluster_of(level=LEVEL_SERVICES)
+    lent = spec(ALL, job_type=SERVICE)
+    if stateful:
+        volume = VolumeConfig("data", 1)
+        lent = msgspec.structs.replace(
+            lent, default=msgspec.structs.replace(lent.default, volume=volume)
+        )
+    job = cluster.create_job(lent, "a")
+    run_all(cluster, job, ALL)
+    asked = cluster.create_job(spec(ALL, q), "b")
+    cluster.run_for(10 * SUSTAINED_S)
+    assert (running(cluster, asked), past_runs(cluster, job)) == ((0, 0) if stateful else (6, 6))
 
 
 @pytest.mark.parametrize("size", [1, 2])

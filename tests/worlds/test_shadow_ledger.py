@@ -18,8 +18,10 @@ import pytest
 from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import LedgerRun, RunPhase, ledger_of
 from peloton.actors.host.messages import RunEnd, RunSpec
+from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import JobCreated, StopJob
+from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import facts as pf
@@ -28,7 +30,7 @@ from peloton.actors.respool.lot.messages import LotShape, lot_key
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.task import facts as tf
-from peloton.actors.task.messages import Policy, TaskGoals, crowd_key
+from peloton.actors.task.messages import Policy, TaskGoals, crowd_key, slice_of_crowd
 from peloton.actors.task.state import Admission, TaskStates
 from peloton.assembly.kinds import kinds
 from peloton.chaos.cluster import checks, journaled
@@ -75,6 +77,7 @@ def accepted(run: int = 1, members: Bits = ONE) -> hf.RunsAccepted:
     return hf.RunsAccepted(CROWD, members, run, SPEC, 0.0)
 
 
+SLICE, VOLUME = slice_of_crowd(CROWD), VolumeConfig("data", 0)
 CREATED = tf.TaskCreated(TaskGoals.SUCCEEDED, Policy(), 0, LOT)
 LAUNCHING, ENDED = tf.TaskLaunching(), tf.RunEnded(SUCCESS)
 CONFIGURED = hf.HostConfigured(NEED, (), MACHINE_BACKEND, (1, 2), 60.0)
@@ -97,6 +100,14 @@ ON_GPUS = RunSpec(Resources(gpu=UNIT), "x")
 GPUS = [
     entry(HOST, hf.HostConfigured(Resources(gpu=2 * UNIT), (), MACHINE_BACKEND, (1, 2), 60.0)),
     *(entry(HOST, hf.RunsAccepted(CROWD, ONE, run, ON_GPUS, 0.0)) for run in (1, 2)),
+]
+
+
+AT_HOME = [
+    entry(SLICE, sf.VolumeHomesGiven(ONE, (HOST,))),
+    entry(HOST, CONFIGURED),
+    entry(OTHER, CONFIGURED),
+    entry(HOST, hf.VolumesGiven(CROWD, ONE, VOLUME, 0.0)),
 ]
 
 
@@ -137,6 +148,16 @@ JOURNALS: dict[str, tuple[str, list[Entry]]] = {
     "a set ends twice": ("R13", [*HELD, *(entry(HOST, hf.SetEnded(CROWD, ONE, 1, SUCCESS)),) * 2]),
     "forgotten while held": ("R11", [*HELD, entry(HOST, hf.RunsForgotten((f"{JOB}-0-1",)))]),
     "a set forgotten while held": ("R11", [*HELD, entry(HOST, hf.SetForgotten(CROWD, ONE, 1))]),
+    "a volume on two hosts": (
+        "R36", [*AT_HOME[1:], entry(OTHER, hf.VolumesGiven(CROWD, ONE, VOLUME, 0.0))],
+    ),
+    "another home": ("R36", [*AT_HOME, entry(SLICE, sf.VolumeHomesGiven(ONE, (OTHER,)))]),
+    "a volume deleted that nobody has left": (
+        "R36", [*AT_HOME, entry(HOST, hf.VolumeDeleting(f"{JOB}-0"))],
+    ),
+    "a volume left by one that is to run": (
+        "R36", [tasks(CREATED), *AT_HOME, entry(SLICE, sf.VolumeHomesLeft(ONE))],
+    ),
     "made twice": ("R1", [entry(JOB_KEY, MADE), entry(JOB_KEY, MADE)]),
     "a request with two effects": (
         "R1", [entry(JOB_KEY, STOPPED, ASKED), entry(JOB_KEY, STOPPED, ASKED)],
@@ -206,6 +227,26 @@ def test_what_is_started_and_was_not_accepted_is_found() -> None:
     ledger.step()
     ledger._machines.started[f"{JOB}-1-1"] = HOST
     with pytest.raises(Contradiction, match="^R9"):
+        ledger.step()
+
+
+def test_a_volume_may_be_left_where_none_was_made_or_by_one_that_is_stopped() -> None:
+    left = entry(SLICE, sf.VolumeHomesLeft(ONE))
+    elsewhere = entry(SLICE, sf.VolumeHomesGiven(ONE, (OTHER,)))
+    told([tasks(CREATED), *AT_HOME[:-1], left, elsewhere])
+    stopped = tasks(tf.TaskGoalSet(TaskGoals.KILLED))
+    deleted = entry(HOST, hf.VolumeDeleting(f"{JOB}-0"))
+    told([tasks(CREATED), *AT_HOME, stopped, left, deleted, elsewhere])
+    told([*AT_HOME, entry(JOB_KEY, jf.JobForgotten()), deleted])
+
+
+def test_a_run_elsewhere_than_its_volume_is_found() -> None:
+    ledger = told([*AT_HOME, entry(OTHER, accepted())])
+    ledger._machines.started[f"{JOB}-0-1"] = OTHER
+    ledger.step()  # its config has no volume any more
+    ledger._started = 0
+    ledger._machines.volumes[OTHER, f"{JOB}-0"] = [f"{JOB}-0-1"]
+    with pytest.raises(Contradiction, match="^R36"):
         ledger.step()
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host.messages import (
+    BackendUp,
     CompleteMaintenance,
     ConfigureHost,
     HostGone,
@@ -25,6 +26,7 @@ from peloton.actors.host.volume_messages import (
 )
 from peloton.actors.job.messages import JobStates, ReplaceJob, StartJob, StopJob
 from peloton.actors.job.slice.messages import InstanceView, slice_key
+from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.job.slice.volume_messages import (
     LeaveVolume,
     ListVolumeHomes,
@@ -110,8 +112,9 @@ def test_a_run_that_ends_is_followed_by_one_with_the_same_volume() -> None:
     all_run(cluster, job)
     assert one(cluster, job).run == 3
     assert writers(cluster, job) == {home: 3}
+    other = where(cluster, job, 1)
     assert cluster.ask(the_slice(job), ListVolumeHomes()) == VolumeHomesListed(
-        tuple(sorted({home, where(cluster, job, 1)}))
+        tuple(sorted({home, other})), ((0, home), (1, other))
     )
     stopped(cluster, job)
     cluster.check_quiet()
@@ -239,16 +242,89 @@ def test_another_host_is_tried_where_the_first_has_no_room_for_it() -> None:
     assert one(cluster, waiting).state == "PENDING"
 
 
-def test_a_removed_host_gives_its_volumes_up_and_the_instance_waits_for_a_person() -> None:
-    cluster = cluster_of()
-    job = started(cluster, stateful(1))
+def removed(cluster: CheckedCluster, job: Key) -> Key:
+    """The home of an instance of a job of one, which is removed; the machine is switched off."""
     home = where(cluster, job)
+    cluster.machines.vanish(home)
+    cluster.cut(home)
     cluster.tell(home, HostGone())
     cluster.run_for(60.0)
-    assert not cluster.cells("host")[home].volumes
     assert one(cluster, job).state == "PENDING"
+    assert cluster.cells("host")[home].volumes
+    return home
+
+
+def back(cluster: CheckedCluster, home: Key) -> None:
+    """The machine comes back, with what is on its disk."""
+    cluster.mend(home)
+    cluster.tell(home, ConfigureHost(HOST_CAPACITY, (), MACHINE_BACKEND))
+    cluster.tell(home, BackendUp())
+    cluster.run_until(lambda: cluster.cells("host")[home].state == HostStates.UP, within_s=600)
+
+
+def test_a_removed_host_that_comes_back_has_its_volumes() -> None:
+    cluster = cluster_of()
+    job = started(cluster, stateful(1))
+    home = removed(cluster, job)
+    back(cluster, home)
+    all_run(cluster, job, 1)
+    assert writers(cluster, job) == {home: 2}
+    assert [*cluster.cells("host")[home].volumes] == [volume_of(job)]
+    stopped(cluster, job)
+    cluster.check_quiet()
+
+
+def test_what_was_deleted_while_its_host_was_removed_is_gone_when_it_comes_back() -> None:
+    cluster = cluster_of()
+    job = started(cluster, stateful(1))
+    home, name = removed(cluster, job), volume_of(job)
     stopped(cluster, job)
     assert left(cluster, job) == VolumeLeft(home)
+    assert cluster.ask(home, DeleteVolume(name), keyed=False) == VolumeDeleted(name)
+    cluster.ask(job, StartJob())
+    all_run(cluster, job, 1)
+    elsewhere = where(cluster, job)
+    assert writers(cluster, job) == {home: 1, elsewhere: 1} and elsewhere != home
+    back(cluster, home)
+    cluster.run_until(lambda: not cluster.cells("host")[home].volumes, within_s=5)
+    assert writers(cluster, job) == {elsewhere: 1}
+    stopped(cluster, job)
+    cluster.check_quiet()
+
+
+def test_a_volume_is_not_removed_while_a_lost_machine_may_still_write_into_it() -> None:
+    """The ledger has ended its run; the machine runs it on, until it is reached and compared."""
+    cluster = cluster_of()
+    job = started(cluster, stateful(1))
+    home, name = where(cluster, job), volume_of(job)
+    cluster.cut(home)
+    cluster.run_until(lambda: cluster.cells("host")[home].state == HostStates.LOST, within_s=600)
+    stopped(cluster, job)
+    left(cluster, job)
+    assert home in cluster.machines.cut_off and cluster.machines.used(home).cpu
+    del cluster.machines.cut_off[home]
+    assert cluster.ask(home, DeleteVolume(name), keyed=False) == VolumeDeleted(name)
+    cluster.run_until(lambda: not cluster.cells("host")[home].volumes, within_s=600)
+    assert writers(cluster, job) == {} and not cluster.machines.running
+    cluster.check_quiet()
+
+
+def test_a_home_that_has_made_no_volume_is_none_once_it_says_so() -> None:
+    """It is journaled where the volume is to be, and none is: the first launch was lost."""
+    cluster = cluster_of()
+    size = VolumeConfig("/data", int(0.6 * HOST_CAPACITY.disk / UNIT))
+    home, *others = cluster.cells("host")
+    for host in others:
+        cluster.ask(host, StartMaintenance())
+    cluster.drop_shard(home)
+    job = cluster.create_job(stateful(1, volume=size), "s")
+    cluster.run_until(lambda: one(cluster, job).host == home, within_s=60)
+    stopped(cluster, job)
+    assert cluster.ask(the_slice(job), ListVolumeHomes()).hosts == (home,)
+    assert not cluster.cells("host")[home].volumes
+    started(cluster, stateful(1, volume=size), "big")
+    for host in others:
+        cluster.ask(host, CompleteMaintenance())
     cluster.ask(job, StartJob())
     all_run(cluster, job, 1)
     assert where(cluster, job) != home
@@ -271,6 +347,36 @@ def test_an_update_keeps_the_volume_and_may_not_resize_it(size_mb: int) -> None:
     all_run(cluster, job)
     assert writers(cluster, job) == {home: 2}
     assert cluster.cells("host")[home].volumes[volume_of(job)].config == volume
+
+
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [
+        ({0: 7}, ""),
+        ({0: 7, 1: SIZE_MB, 2: 3}, ""),
+        ({0: 8}, "config.instanceConfig[0].volume"),
+        ({}, "config.instanceConfig[0].volume"),
+        ({0: 7, 1: 9}, "config.instanceConfig[1].volume"),
+    ],
+)
+def test_an_instance_with_a_volume_of_its_own_size_keeps_that(
+    own: dict[int, int], refused: str
+) -> None:
+    cluster = cluster_of()
+    spec = stateful()
+    first = (own_volume(0, 7),)
+    job = cluster.create_job(msgspec.structs.replace(spec, own_configs=1), "s", overrides=first)
+    all_run(cluster, job)
+    given = tuple(own_volume(*each) for each in own.items())
+    wanted = msgspec.structs.replace(stateful(3), own_configs=len(given))
+    answer = cluster.ask(job, ReplaceJob(wanted, ((0, given),) if given else (), WorkflowOptions()))
+    assert (answer.field if isinstance(answer, Refused) else "") == refused
+    if not refused:
+        cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 3}, within_s=200)
+
+
+def own_volume(instance: int, size_mb: int) -> Override:
+    return Override(instance, TaskConfig(volume=VolumeConfig("/data", size_mb)))
 
 
 def test_an_instance_that_is_to_have_no_volume_any_more_is_tied_to_no_host() -> None:

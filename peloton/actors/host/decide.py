@@ -77,7 +77,7 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
     for some in host.runs.of(at.sender, message.run):
         hit, do = some.members & at.members, step(some, event)
         if hit and do == RunStep.ANSWER:
-            sends.append(run_reply(at.sender, some, members=hit))
+            sends.append(run_reply(host, some, crowd=at.sender, members=hit))
         elif hit and do == RunStep.START_HELD:
             begun.append(replace(some, members=hit))
         fresh -= hit
@@ -96,7 +96,7 @@ def _start_again(host: Host, some: RunSet, *, at: At) -> Send:
     assert at.sender is not None and some.spec is not None
     told = devices_told(host, some.resources, devices=some.devices, level=at.level)
     starts = tuple(
-        m.StartRun(name, some.spec, some.ports, told)
+        m.StartRun(name, volumes.as_made(host, some.spec, run=name), some.ports, told)
         for name in names_of(at.sender, some.members.raw, run=some.run)
     )
     return Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
@@ -134,7 +134,9 @@ def _grant(
         # The summary is as of the end of this turn, so what was granted in it is not free.
         tasks = at.level >= m.LEVEL_TASK_LABELS
         summary = folded(host, facts).summary(at.key, tasks=tasks)
-        sends = (*sends, Send(SENDER, t.RunRefused(message.run, reason, summary), refused))
+        there = volumes.volumes_there(host, refused, crowd=at.sender)
+        refusal = t.RunRefused(message.run, reason, summary, there)
+        sends = (*sends, Send(SENDER, refusal, refused))
     return facts, sends, reason if refused else ""
 
 
@@ -143,7 +145,12 @@ def _starts(host: Host, message: m.Launch, *, at: At, found: Granted) -> tuple[m
     assert spec is not None and at.sender is not None
     none = devices_told(host, spec.resources, level=at.level)
     return tuple(
-        m.StartRun(name, spec, ports[one] if ports else (), devices[one] if devices else none)
+        m.StartRun(
+            name,
+            volumes.as_made(host, spec, run=name),
+            ports[one] if ports else (),
+            devices[one] if devices else none,
+        )
         for one, name in enumerate(names_of(at.sender, members.raw, run=message.run))
     )
 
@@ -162,7 +169,7 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
         unknown -= hit
         names = names_of(at.sender, hit.raw, run=message.run)
         if do == RunStep.ANSWER:
-            sends.append(run_reply(at.sender, some, members=hit))
+            sends.append(run_reply(host, some, crowd=at.sender, members=hit))
         elif do == RunStep.RELEASE:
             released |= hit
         elif do in (RunStep.KILL, RunStep.KILL_AGAIN):
@@ -192,18 +199,18 @@ def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
     return Decision(facts=(f.RunsForgotten(tuple(names)),)) if names else Decision()
 
 
-def run_reply(crowd: Key, some: RunSet, *, members: Bits) -> Send:
+def run_reply(host: Host, some: RunSet, *, crowd: Key, members: Bits) -> Send:
     """The answer to tasks about their runs in the ledger, which are some of a set."""
-    return Send(crowd, phase_message(some), members)
+    if some.phase == RunPhase.REFUSED:
+        there = volumes.volumes_there(host, members, crowd=crowd)
+        return Send(crowd, t.RunRefused(some.run, some.reason, None, there), members)
+    return Send(crowd, _phase_message(some), members)
 
 
-def phase_message(run: RunSet) -> Message:
-    """The message that reports the phase of runs."""
+def _phase_message(run: RunSet) -> Message:
     if run.phase == RunPhase.ENDED:
         assert run.outcome is not None
         return t.Ended(run.run, run.outcome, run.ended_at, run.started_at)
-    if run.phase == RunPhase.REFUSED:
-        return t.RunRefused(run.run, run.reason)
     if run.phase == RunPhase.STARTED:
         return t.Started(run.run, run.started_at)
     if run.phase == RunPhase.HELD:
@@ -215,7 +222,7 @@ def owed(host: Host) -> tuple[Send, ...]:
     """Ends and refusals, which are sent until the tasks have seen them; that runs are held, until
     their tasks start or cancel them; a move's request; and what slices are asked to end."""
     ends = (
-        run_reply(crowd, some, members=some.members)
+        run_reply(host, some, crowd=crowd, members=some.members)
         for crowd, some in host.runs.sets()
         if some.phase in (RunPhase.ENDED, RunPhase.REFUSED)
     )

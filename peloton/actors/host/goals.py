@@ -24,7 +24,7 @@ from peloton.actors.host.reports import list_runs
 from peloton.actors.host.slack import slack_short, take_slack_back
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.task_holds import next_over, over
-from peloton.actors.host.volumes import removals
+from peloton.actors.host.volumes import is_removing
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
 
 
@@ -110,7 +110,7 @@ def pursue(host: Host, at: At) -> Decision | Rest:
         if isinstance(step, Decision):
             return step
     idle = host.removed or (
-        host.state == HostStates.UP and not (host.runs or host.task_holds or host.volumes)
+        host.state == HostStates.UP and not (host.runs or host.task_holds or is_removing(host))
     )
     notes: HostNotes | None = at.notes
     next_s = 0.0 if idle else at.now + poll_every_s(host)
@@ -122,8 +122,7 @@ def pursue(host: Host, at: At) -> Decision | Rest:
             return Decision(notes=HostNotes(host.state, next_s))
     elif at.now >= notes.poll_at and not host.removed:
         # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
-        sends = (_poll(host, at), *removals(host, at))
-        return Decision(sends=sends, notes=HostNotes(host.state, next_s))
+        return Decision(sends=(_poll(host, at),), notes=HostNotes(host.state, next_s))
     return step
 
 

@@ -63,7 +63,7 @@ from peloton.actors.host.ledger import (
     step,
 )
 from peloton.actors.host.state import Host, HostStates, lost_outcome
-from peloton.actors.host.volumes import removals
+from peloton.actors.host.volumes import as_made, is_removing, removals
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send, counted
 
@@ -99,7 +99,8 @@ def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     forget = Send(host.backend, m.ForgetRuns(at.key, tuple(end.run for end in message.ends)))
     ends = held_ends(host, message.ends, at)
     # A run that keeps the host from being up may have ended: compare again.
-    poll = (list_runs(host, at),) if host.state == HostStates.RECONCILING else ()
+    waits = host.state == HostStates.RECONCILING or (host.removed and is_removing(host))
+    poll = (list_runs(host, at),) if waits else ()
     if not ends:
         return Decision(sends=(forget, *poll), because="ends that are known already")
     return Decision(
@@ -140,6 +141,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     if message.ends:
         forget = tuple(end.run for end in message.ends)
         orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, forget)))
+    orders = (*orders, *(removals(host, at) if not orphans else ()))
     killed = counted(len(orphans), "unowned run is killed", many="unowned runs are killed")
     because = f"{killed} first" if orphans else "reconciled"
     return Decision(facts=facts, sends=(*sends, *orders), because=because)
@@ -258,12 +260,14 @@ def _unowned(host: Host, running: NamedRuns) -> list[str]:
 
 
 def _clean_up(host: Host, message: m.RunsListed, at: At) -> tuple[Send, ...]:
-    """End, and have forgotten, whatever a removed machine still runs."""
+    """End, and have forgotten, whatever a removed machine still runs; and volumes to be deleted."""
     running, strange = _running(message)
     names = [
         name for (crowd, run), raw in running.items() for name in names_of(crowd, raw, run=run)
     ]
     stops = _orders(host, at, again=[], stops=(*names, *strange))
+    if not (names or strange):
+        stops = removals(host, at)
     ended = tuple(end.run for end in message.ends)
     return (*stops, Send(host.backend, m.ForgetRuns(at.key, ended))) if ended else stops
 
@@ -287,8 +291,7 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     if host.removed:
         return recheck_backend(host, m.RecheckBackend(), at)
     facts = (f.HostReachable(),) if host.state != HostStates.RECONCILING else ()
-    sends = (list_runs(host, at), *removals(host, at))
-    return Decision(facts=facts, sends=sends, because="backend is up")
+    return Decision(facts=facts, sends=(list_runs(host, at),), because="backend is up")
 
 
 def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
@@ -372,7 +375,7 @@ def _orders(
         starts = tuple(
             m.StartRun(
                 name,
-                some.spec,
+                as_made(host, some.spec, run=name),
                 some.ports,
                 devices_told(host, some.resources, devices=some.devices, level=at.level),
             )

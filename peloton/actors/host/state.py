@@ -449,8 +449,8 @@ def _removed(host: Host, fact: f.HostRemoved) -> Host:
     # A person gave the runs up, so if it comes back any keeper may have its next ones.
     host = replace(_lost(host, f.HostLost(fact.reason)), removed=True)
     host = replace(host, keeper="", keeper_at="", maintenance=Maintenance.NONE, moving="")
-    host = replace(host, trouble=(), quarantine=None)
-    return _volumes(host, f.VolumesGone(tuple(sorted(host.volumes))))
+    # Its volumes are on the machine, wherever that is, and here again if it comes back.
+    return replace(host, trouble=(), quarantine=None)
 
 
 def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:

@@ -8,6 +8,8 @@ for its slice to choose: a host that has not its volume makes an empty one.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host import volume_messages as vm
@@ -38,6 +40,15 @@ def with_volumes(
     return len(members), ""
 
 
+def as_made(host: Host, spec: m.RunSpec, *, run: str) -> m.RunSpec:
+    """The spec for the backend: a volume has the size that it was made with, for which there is
+    room, whatever a later config says."""
+    known = host.volumes.get(run.rpartition("-")[0]) if spec.volume is not None else None
+    if spec.volume is None or known is None or known.config.size_mb == spec.volume.size_mb:
+        return spec
+    return replace(spec, volume=replace(spec.volume, size_mb=known.config.size_mb))
+
+
 def volumes_given(
     host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, at: At
 ) -> tuple[Fact, ...]:
@@ -50,6 +61,13 @@ def volumes_given(
     return (f.VolumesGiven(crowd, members, spec.volume, at.now),)
 
 
+def volumes_there(host: Host, members: Bits, *, crowd: Key) -> Bits:
+    """Those of the members that have a volume here, also one that is being deleted."""
+    if not host.volumes:
+        return Bits()
+    return Bits.of(*(one for one in members if vm.volume_name(crowd, one) in host.volumes))
+
+
 def delete(host: Host, message: vm.DeleteVolume, at: At) -> Decision:
     """Remove a volume, unless a run has it; a repeat is answered in the same way."""
     known = host.volumes.get(message.volume)
@@ -59,9 +77,11 @@ def delete(host: Host, message: vm.DeleteVolume, at: At) -> Decision:
         text = f"a run on {at.key.partition('/')[2]} has the volume {message.volume}"
         return Decision(reply=Refused(vm.VOLUME_HELD, text, "id", again=True), because=text)
     facts = () if known.deleting else (f.VolumeDeleting(message.volume),)
-    order = vm.RemoveVolumes(at.key, at.epoch, (message.volume,))
+    order = Send(host.backend, vm.RemoveVolumes(at.key, at.epoch, (message.volume,)))
     reply = vm.VolumeDeleted(message.volume)
-    return Decision(facts, (Send(host.backend, order),), reply, because="the volume is deleted")
+    # A machine that was lost may still run what its ledger has ended: it is compared first.
+    sends = (order,) if host.state == HostStates.UP else ()
+    return Decision(facts, sends, reply, because="the volume is deleted")
 
 
 def _is_held(host: Host, volume: vm.HostVolume) -> bool:
@@ -85,9 +105,12 @@ def removed(host: Host, message: vm.VolumesRemoved, at: At) -> Decision:
     return Decision(facts=(f.VolumesGone(gone),) if gone else ())
 
 
+def is_removing(host: Host) -> bool:
+    """Whether the backend is to say of a volume that it is gone."""
+    return any(one.deleting for one in host.volumes.values())
+
+
 def removals(host: Host, at: At) -> tuple[Send, ...]:
     """Orders for the backend that it may not have received."""
-    if not host.volumes or host.state == HostStates.UNREACHABLE:
-        return ()
     names = tuple(sorted(name for name, one in host.volumes.items() if one.deleting))
     return (Send(host.backend, vm.RemoveVolumes(at.key, at.epoch, names)),) if names else ()

@@ -10,6 +10,7 @@ from peloton.actors.archive.messages import ArchiveJob, DropJob, JobGoing, perio
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.orders import evolve, goals_of
+from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import summary
@@ -51,7 +52,11 @@ def forget(job: Job, message: m.ForgetJob, at: At) -> Decision:
     folded = evolve(job, fact)
     return Decision(
         facts=(fact,),
-        sends=(*goals_of(folded, Bits.span(0, folded.slices)), Send(at.sender, JobGoing())),
+        sends=(
+            *goals_of(folded, Bits.span(0, folded.slices)),
+            *newly_owed(at.key, before=job.versions, after=folded.versions),
+            Send(at.sender, JobGoing()),
+        ),
         because="it ended so long ago that the policy deletes it",
     )
 

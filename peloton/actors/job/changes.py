@@ -38,9 +38,10 @@ from peloton.actors.job.spec import (
     updated,
 )
 from peloton.actors.job.spec_levels import check_slack
+from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
-from peloton.actors.task.messages import LEVEL_CHANGES, SLICE_SIZE
+from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_SERVICES, SLICE_SIZE
 from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Fact, Refused, Send
 
 TERMINATED, BUSY = "TERMINATED", "BUSY"
@@ -139,7 +140,9 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
     if not given and all(getattr(spec, name) == getattr(known, name) for name in CHANGEABLE):
         return Decision(reply=m.JobUpdated(0, known.config_version), because="nothing new")
     added = spec.instances - known.instances
-    facts: tuple[Fact, ...] = (f.JobChanged(spec, tuple(pieces.items()), at.now, at.who),)
+    keeps = at.level >= LEVEL_SERVICES
+    changed = f.JobChanged(spec, tuple(pieces.items()), at.now, at.who, keeps)
+    facts: tuple[Fact, ...] = (changed,)
     reply = m.JobUpdated(added, spec.config_version)
     return _ordered(job, facts, reply=reply, because=f"updated: {added} more instances", now=at.now)
 
@@ -164,7 +167,9 @@ def _ordered(
     ordered = evolved_by(job, facts)
     raised, folded, _ = raise_grants(ordered, now=now)
     slices = Bits.span(0, folded.slices) - folded.confirmed
-    sends = goals_of(folded, slices)
+    sends = goals_of(folded, slices) + newly_owed(
+        job.key, before=job.versions, after=folded.versions
+    )
     return Decision(facts=(*facts, *raised), sends=sends, reply=reply, because=because)
 
 

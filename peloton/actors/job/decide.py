@@ -12,7 +12,7 @@ from typing import Any
 import immutables
 from msgspec.structs import replace
 
-from peloton.actors.job import archiving, changes, waiting
+from peloton.actors.job import archiving, changes, keeping, waiting
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import metered
@@ -33,12 +33,9 @@ from peloton.actors.job.orders import (
 )
 from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
-from peloton.actors.job.spec import (
-    check_instances,
-    check_spec,
-    check_waits,
-)
+from peloton.actors.job.spec import check_instances, check_spec, check_waits
 from peloton.actors.job.spec_levels import check_gang, check_secrets, check_service, check_slack
+from peloton.actors.job.spec_versions import newly_owed, owed_to_specs
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import decide as workflows
@@ -128,7 +125,11 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
         moved, folded = go_on(folded, now=at.now)
     return Decision(
         facts=(*facts, made, *raised, *moved),
-        sends=(*goals_of(folded, Bits.span(0, folded.slices)), *asked_first(folded)),
+        sends=(
+            *goals_of(folded, Bits.span(0, folded.slices)),
+            *asked_first(folded),
+            *(owed_to_specs(at.key, folded.versions) if folded.versions.keeping else ()),
+        ),
         reply=m.JobCreated(at.key),
     )
 
@@ -213,6 +214,7 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
         sends=(
             *goals_of(folded, Bits.span(0, folded.slices)),
             *archiving.dropped(job),
+            *newly_owed(at.key, before=job.versions, after=folded.versions),
             *said_at_end(folded),
         ),
         reply=m.JobDeleted(),
@@ -336,6 +338,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.RestartJob: workflows.restart_job,
     m.ControlWorkflow: workflows.control,
     m.SpareAsked: spare_asked,
+    m.SpecStored: keeping.stored,
+    m.SpecDropped: keeping.dropped,
     Due: due,
 }
 
@@ -369,6 +373,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RestartJob: missing,
     m.ControlWorkflow: missing,
     m.SpareAsked: _nothing,
+    m.SpecStored: keeping.stored_for_nobody,
+    m.SpecDropped: _nothing,
     Due: _nothing,
 }
 
@@ -380,7 +386,9 @@ def owed(job: Job) -> tuple[Send, ...]:
         return ()
     done = job.gone if job.goal == m.JobGoals.DELETED else job.confirmed
     goals = goals_of(job, Bits.span(0, job.slices) - done)
-    return (*goals, *waiting.owed_to_others(job))
+    versions = job.versions
+    specs = owed_to_specs(job.key, versions) if versions.keeping or versions.leaving else ()
+    return (*goals, *specs, *waiting.owed_to_others(job))
 
 
 def _members(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...]) -> Bits:

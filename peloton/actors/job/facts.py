@@ -120,6 +120,7 @@ class JobChanged(Fact, frozen=True, gc=False, array_like=True):
     overrides: tuple[tuple[int, tuple[Override, ...]], ...]
     at: float
     who: str = ""
+    keeps: bool = False  # the spec before is kept
 
 
 class ChangePieceGiven(Fact, frozen=True, gc=False, array_like=True):
@@ -198,6 +199,18 @@ class SpareHeard(Fact, frozen=True, gc=False, array_like=True):
     asks: int
 
 
+class SpecConfirmed(Fact, frozen=True, gc=False, array_like=True):
+    """An earlier spec is kept by its owner."""
+
+    number: int
+
+
+class SpecGone(Fact, frozen=True, gc=False, array_like=True):
+    """An earlier spec is not kept any more."""
+
+    number: int
+
+
 FACTS: dict[int, type] = {
     1: OverridesGiven,
     2: JobMade,
@@ -227,4 +240,6 @@ FACTS: dict[int, type] = {
     26: OpaqueChanged,
     27: BudgetShared,
     28: SpareHeard,
+    29: SpecConfirmed,
+    30: SpecGone,
 }

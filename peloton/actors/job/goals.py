@@ -27,8 +27,9 @@ def settle(job: Job) -> Decision | Rest:
 
 
 def finish_deletion(job: Job) -> Decision | Rest:
-    """Forget the job once no slice is left, and nobody waits for its end or its name."""
-    if len(job.gone) < job.slices or job.waits.keeps:
+    """Forget the job once no slice is left, nobody waits for its end or its name, and no earlier
+    spec is kept."""
+    if len(job.gone) < job.slices or job.waits.keeps or job.versions.owes:
         return WAITING
     return Decision(facts=(JobForgotten(),), because="deleted")
 

@@ -26,6 +26,8 @@ from peloton.actors.job.facts import (
     OtherNoted,
     SliceConfirmed,
     SpareHeard,
+    SpecConfirmed,
+    SpecGone,
     WaiterNoted,
     WaiterTold,
     WorkflowBegun,
@@ -59,7 +61,8 @@ def _ended(job: Job, index: object) -> bool:
     # A service that was stopped is to be started again some day, and no policy deletes it.
     spec, ended = job.spec, job.state in TERMINAL_JOB_STATES
     ended = ended and spec is not None and not spec.is_service
-    return ended and confirmed and not job.waits.keeps
+    owes = job.versions.keeping or job.versions.leaving
+    return ended and confirmed and not (job.waits.keeps or owes)
 
 
 KIND = Kind(
@@ -134,6 +137,8 @@ KIND = Kind(
                 OpaqueChanged,
                 BudgetShared,
                 SpareHeard,
+                SpecConfirmed,
+                SpecGone,
             ),
             LEVEL_SERVICES,
         ),

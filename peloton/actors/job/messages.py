@@ -20,6 +20,9 @@ from peloton.actors.job.spec import JobSpec as JobSpec
 from peloton.actors.job.spec import Override as Override
 from peloton.actors.job.stages import JobGoals as JobGoals
 from peloton.actors.job.stages import JobStates as JobStates
+from peloton.actors.job.version_messages import KeptSpec as KeptSpec
+from peloton.actors.job.version_messages import SpecDropped as SpecDropped
+from peloton.actors.job.version_messages import SpecStored as SpecStored
 from peloton.actors.job.workflow.messages import ControlWorkflow as ControlWorkflow
 from peloton.actors.job.workflow.messages import ReplaceJob as ReplaceJob
 from peloton.actors.job.workflow.messages import RestartJob as RestartJob
@@ -304,8 +307,9 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     next_start_at: float | None = None  # of an instance that waits for the throttle
     version: EntityVersion = EntityVersion(1, 1, 1)
     workflows: tuple[WorkflowView, ...] = ()  # the newest first; all but that one are over
-
     span: int = 0  # one past the highest instance there may be, where the spec says less
+    since: int = 0  # the config version with which the spec began; 0: this one
+    past: tuple[KeptSpec, ...] = ()  # earlier specs, the newest last
 
     @property
     def reach(self) -> int:
@@ -344,6 +348,8 @@ MESSAGES: dict[int, type] = {
     27: RestartJob,
     28: ControlWorkflow,
     29: SpareAsked,
+    30: SpecStored,
+    31: SpecDropped,
 }
 ANSWERS: dict[int, type] = {
     1: JobCreated,

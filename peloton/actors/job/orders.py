@@ -19,6 +19,7 @@ from peloton.actors.job.record import Share, known_use, version_of
 from peloton.actors.job.slice.budget_messages import SpareAsked
 from peloton.actors.job.slice.messages import HostsOf, SetSliceGoal, SliceOpening, slice_key
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.state import EVOLVE, Job, known_uses
 from peloton.actors.job.throttle import to_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -77,6 +78,7 @@ def tallied_by(job: Job, facts: tuple[Fact, ...], *, now: float) -> Decision:
         moved, folded = (*moved, shared), evolve(folded, shared)
     if moved:
         sends = goals_of(folded, touched_by(before, folded) | touched)
+        sends += newly_owed(job.key, before=job.versions, after=folded.versions)
         because = _moved(folded) if shared is None else "other slices may have instances down"
         return Decision(facts=(*facts, *raised, *moved), sends=sends, because=because)
     if not raised:

@@ -13,8 +13,10 @@ from peloton.actors.job.grants import Use, count_of, metered, use_of
 from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import SERVICE, JobSpec, Override
+from peloton.actors.job.spec_versions import SpecVersions
 from peloton.actors.job.throttle import Throttled
 from peloton.actors.job.totals import total
+from peloton.actors.job.volume_sizes import VolumeSizes
 from peloton.actors.job.waits import Waits
 from peloton.actors.job.workflow.record import Workflow
 from peloton.actors.task.messages import SLICE_SIZE
@@ -88,6 +90,8 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     shares: immutables.Map[int, Share] = immutables.Map()  # of how many may be down, by slice
     span: int = 0  # instances there may be yet, where they are more than the spec says
     opened: int = 0  # slices there are, where they are more than it needs
+    versions: SpecVersions = SpecVersions()
+    volume_sizes: VolumeSizes = immutables.Map()  # that differ from the default's
 
     @property
     def held(self) -> bool:

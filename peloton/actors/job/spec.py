@@ -337,6 +337,12 @@ def _check_config(
     return None
 
 
+LOGS = ("stdout", "stderr")
+"""Files of every sandbox; of several containers each has its own, behind its name and a dot."""
+NOTICES = ("preempted", "checkpointed")
+"""What a run is told before it ends, and what it tells then."""
+
+
 def _no_volume(spec: JobSpec, config: TaskConfig) -> str:
     """Why an instance of the job cannot have a volume; empty if it can.
 
@@ -347,17 +353,12 @@ def _no_volume(spec: JobSpec, config: TaskConfig) -> str:
     if spec.revocable:
         return "a revocable job cannot have volumes"
     assert config.volume is not None
+    first = next((part for part in config.volume.path.split("/") if part), "")
+    logs = {f"{one.name}.{log}" for one in config.containers for log in LOGS}
+    if first in {*LOGS, *NOTICES, *logs}:
+        return f"the path {config.volume.path!r} of the volume meets the file {first} of the run"
     why = clash([config.volume.path, *(one.path for one in config.secrets)])
     return f"paths of the volume and of secrets: {why}" if why else ""
-
-
-def resized(known: JobSpec, wanted: JobSpec) -> Refused | None:
-    """A volume keeps the size it was made with."""
-    before, after = known.default.volume, wanted.default.volume
-    if before is None or after is None or before.size_mb == after.size_mb:
-        return None
-    text = f"the volumes of the job have {before.size_mb} MB, and keep that size"
-    return _invalid(f"{DEFAULT}.volume", text)
 
 
 def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:

@@ -9,6 +9,7 @@ import immutables
 from msgspec.structs import replace
 
 from peloton.actors.job import facts as f
+from peloton.actors.job import spec_versions as v
 from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.budget import reshared, spare_heard
@@ -30,6 +31,7 @@ from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, began, job_state_of
+from peloton.actors.job.volume_sizes import configs_of, sizes_with
 from peloton.actors.job.workflow.folds import (
     WORKFLOW_EVOLVE,
     with_creation,
@@ -61,6 +63,11 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         waits=w.first_waits(fact.spec, fact.at),
         throttled=t.first_starts(fact.spec),
     )
+    if job.overrides:
+        began = v.began(job.versions, fact.spec, overrides=job.overrides.items())
+        made = replace(made, versions=began)
+    own = configs_of(sorted(job.overrides.items()))
+    made = replace(made, volume_sizes=sizes_with(job.volume_sizes, fact.spec, own=own))
     if fact.spec.inventories:
         made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
@@ -99,6 +106,7 @@ def _delete(job: Job, fact: f.DeletionOrdered) -> Job:
     return replace(
         job,
         goal=JobGoals.DELETED,
+        versions=v.deleted(job.versions),
         version=job.version + 1,
         desired_state_version=job.desired_state_version + 1,
         confirmed=Bits(),
@@ -253,6 +261,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
     for number, more in fact.overrides:
         overrides = overrides.set(number, (*overrides.get(number, ()), *more))
     grants, uses, lower = _regranted(job, spec, grown=grown)
+    versions = v.replaced(job.versions, known) if fact.keeps else job.versions
     awaited = dict.fromkeys((*grown, *lower), version)
     touched = [*grown, *lower]
     if (limited(known), known.max_running_time_s) != (limited(spec), spec.max_running_time_s):
@@ -272,6 +281,8 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
+        versions=v.began(versions, spec),
+        volume_sizes=sizes_with(job.volume_sizes, spec, own=configs_of(fact.overrides)),
     )
     return reshared(job, changed)
 
@@ -331,6 +342,14 @@ def _archived(job: Job, fact: f.ArchivedIn) -> Job:
     return replace(job, period=fact.period, archived_end=fact.completed_at)
 
 
+def _confirmed_spec(job: Job, fact: f.SpecConfirmed) -> Job:
+    return replace(job, versions=v.stored(job.versions, fact.number))
+
+
+def _gone_spec(job: Job, fact: f.SpecGone) -> Job:
+    return replace(job, versions=v.dropped(job.versions, fact.number))
+
+
 def _waits(fold: Callable[[w.Waits, Any], w.Waits]) -> Callable[[Any, Any], Job]:
     """The fold of a fact that changes nothing else."""
     return lambda job, fact: replace(job, waits=fold(job.waits, fact))
@@ -364,5 +383,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.WaiterTold: _waits(lambda waits, fact: w.told(waits, fact.waiter)),
     f.NameSettled: _waits(_name),
     f.NoticeSettled: _waits(lambda waits, fact: w.told_outside(waits, fact.number)),
+    f.SpecConfirmed: _confirmed_spec,
+    f.SpecGone: _gone_spec,
     **WORKFLOW_EVOLVE,
 }

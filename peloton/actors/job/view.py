@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from msgspec.structs import replace
+
 from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary, JobView
 from peloton.actors.job.record import version_of
 from peloton.actors.job.spec import JobSpec, TaskConfig
@@ -98,7 +100,14 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         version=version_of(job),
         workflows=_workflows(job),
         span=job.span,
+        since=job.versions.since,
+        past=job.versions.past,
     )
+
+
+def of_spec(view: JobView, spec: JobSpec) -> JobView:
+    """The same of an earlier spec."""
+    return replace(view, spec=spec)
 
 
 def _workflows(job: Job) -> tuple[WorkflowView, ...]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from peloton.actors.task import facts as f
 from peloton.actors.task.messages import PastRun, RunOutcome
-from peloton.actors.task.state import RUNS_KEPT_MAX, Task, dropped_runs
+from peloton.actors.task.state import RUNS_KEPT_MAX, Task, TaskStates, dropped_runs
+from peloton.runtime.vocabulary import Fact
 
 COLUMNS: Mapping[str, Any] = {
     "spec": int,
@@ -28,6 +29,8 @@ COLUMNS: Mapping[str, Any] = {
     "dropped_run": tuple[int, float] | None,  # of which single run they are not, and until when
     "dropped_before": tuple[tuple[int, float], ...] | None,  # other single runs, by number
     "health": tuple[str, float] | None,  # what the check found at the last change, and when
+    "version": int | None,  # of its config, of an instance of a service
+    "ran_by": int | None,  # by which the present run ran, that has ended, where it is another one
 }
 
 _FRESH = {"launched_at": None, "started_at": None, "ended_at": None, "outcome": None, "host": None}
@@ -37,8 +40,18 @@ def _time_of(fact: f.TaskStarted | f.RunEnded, now: float) -> float:
     return now if fact.at is None else min(fact.at, now)
 
 
+def _created(fact: f.TaskCreated, now: float) -> Mapping[str, Any]:
+    columns = {"spec": fact.spec, "lot": fact.lot, "created_at": now}
+    return {**columns, "version": fact.config_version} if fact.config_version else columns
+
+
+def _renewed(fact: f.TaskRenewed, now: float) -> Mapping[str, Any]:
+    renewal = fact.renewal
+    return {"spec": renewal.spec, "lot": renewal.lot, "version": renewal.config_version}
+
+
 WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
-    f.TaskCreated: lambda fact, now: {"spec": fact.spec, "lot": fact.lot, "created_at": now},
+    f.TaskCreated: _created,
     f.TaskLaunching: lambda fact, now: {"launched_at": now},
     f.HeldLaunching: lambda fact, now: {"launched_at": now},
     f.TaskStarted: lambda fact, now: {"started_at": _time_of(fact, now)},
@@ -50,28 +63,41 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.EventsDropped: lambda fact, now: {"dropped": (fact.run, now)},
     f.RunEventsDropped: lambda fact, now: {"dropped_run": (fact.run, now)},
     f.HealthTold: lambda fact, now: {"health": (fact.text, now)},
-    f.TaskRenewed: lambda fact, now: {"spec": fact.renewal.spec, "lot": fact.renewal.lot},
+    f.TaskRenewed: _renewed,
 }
 
 
-def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+def _archive_run(task: Task, fact: Fact, *, read: Callable[[str], Any]) -> Mapping[str, Any]:
     outcome = read("outcome")
     started_at, ended_at = read("started_at"), read("ended_at")
     times = read("begun_at"), read("launched_at")
-    past = PastRun(task.run, read("host"), started_at, ended_at, outcome, *times)
-    kept = {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
+    version = read("ran_by") or read("version") or 0
+    past = PastRun(task.run, read("host"), started_at, ended_at, outcome, *times, version)
+    kept: dict[str, Any] = {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
+    if read("ran_by"):
+        kept["ran_by"] = None
     if started_at is None or ended_at is None:
         return kept
     return {**kept, "ran_s": (read("ran_s") or 0.0) + max(ended_at - started_at, 0.0)}
 
 
-def _archive_dropped(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+def _archive_version(
+    task: Task, fact: f.TaskRenewed, *, read: Callable[[str], Any]
+) -> Mapping[str, Any]:
+    """By which config a run ran that has ended: the next one has another."""
+    if not fact.runs or task.state == TaskStates.WAITING:
+        return {}
+    return {"ran_by": read("ran_by") or read("version")}
+
+
+def _archive_dropped(task: Task, fact: Fact, *, read: Callable[[str], Any]) -> Mapping[str, Any]:
     found = dropped_runs(read)
     return {"dropped_before": found} if found else {}
 
 
-ARCHIVE: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {
+ARCHIVE: Mapping[type, Callable[..., Mapping[str, Any]]] = {
     f.TaskRetried: _archive_run,
     f.TaskRestarted: _archive_run,
     f.RunEventsDropped: _archive_dropped,
+    f.TaskRenewed: _archive_version,
 }

@@ -36,7 +36,7 @@ from peloton.actors.task.state import (
     TaskStates,
     waits_for_gang,
 )
-from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Send
+from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Key, Send
 
 LAUNCH_TIMEOUT_S = 1200.0
 """In which a host has to answer a launch; it has longer to start the run."""
@@ -90,7 +90,7 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
     if message.goal == m.TaskGoals.DELETED:
         return Decision(because="deleted before it was created")
     created = message.goal, message.policy, message.spec, message.lot, message.past
-    return Decision(facts=(f.TaskCreated(*created),))
+    return Decision(facts=(f.TaskCreated(*created, message.config_version),))
 
 
 def place(task: Task, message: m.AssignHosts, at: At) -> Decision:
@@ -179,7 +179,8 @@ def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="refusal of another run")
-    report = Send(PARENT, HostRefused(message.reason, message.summary))
+    host = at.sender or Key("")  # none where several hosts say the same: the next one says it anew
+    report = Send(PARENT, HostRefused(message.reason, message.summary, host, message.volumes))
     fact = f.LaunchRefused(message.reason)
     return Decision(facts=(fact,), sends=(*seen, report), because=message.reason)
 

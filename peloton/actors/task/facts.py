@@ -18,6 +18,7 @@ class TaskCreated(Fact, frozen=True, gc=False, array_like=True):
     spec: int
     lot: Key
     past: int = 0
+    config_version: int = 0
 
 
 class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):

@@ -11,7 +11,7 @@ import re
 from typing import ClassVar
 
 from peloton.placement.messages import HostSummary
-from peloton.runtime.vocabulary import Delivery, Goal, Key, Message, Value, key
+from peloton.runtime.vocabulary import Bits, Delivery, Goal, Key, Message, Value, key
 
 SLICE_SIZE = 1000
 """Instances a slice holds: slice k has the instances SLICE_SIZE·k and following."""
@@ -24,13 +24,10 @@ LEVEL_DROPPED_EVENTS = 4
 LEVEL_GANGS = 6
 """Feature level from which instances are admitted and placed as a gang: hosts of an earlier version
 would start a run that is only to be held."""
-
 LEVEL_SLACK = 6
 """Feature level from which jobs run on slack: hosts of an earlier version would not count it."""
-
 LEVEL_PARKING = 6
 """Feature level from which tasks without a host give their allocation back and keep their place."""
-
 LEVEL_SERVICES = 7
 """Feature level from which there are services: jobs whose instances are to run for ever."""
 
@@ -115,6 +112,7 @@ class PastRun(Value, frozen=True, gc=False, array_like=True):
     outcome: RunOutcome | None
     begun_at: float | None = None  # when it began to wait for its pool; None of the first run
     launched_at: float | None = None
+    config_version: int = 0  # by which it ran; 0: that of its instance
 
 
 class Policy(Value, frozen=True, gc=False, array_like=True):
@@ -148,6 +146,7 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     restart: int = 0
     fresh: bool = False
     past: int = 0
+    config_version: int = 0  # of that config, where it may change
 
 
 class Renewal(Value, frozen=True, gc=False, array_like=True):
@@ -158,6 +157,7 @@ class Renewal(Value, frozen=True, gc=False, array_like=True):
     spec: int  # index into the slice's table of configs
     lot: Key
     because: str
+    config_version: int = 0
 
 
 class Renew(Message, frozen=True, gc=False, array_like=True):
@@ -313,6 +313,7 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
     run: int
     reason: str
     summary: HostSummary | None = None  # what the host has free as of the refusal
+    volumes: Bits | None = None  # the tasks that have one on this host; None: it does not say
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):

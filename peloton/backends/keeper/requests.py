@@ -12,9 +12,12 @@ from .ends import RunExit
 from .engine import container_of
 from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
+from .notices import NOTICE, SAVED
 from .pods import parts_of
 from .secret_files import RunSecret, below, path_problem
 from .volumes import volume_of
+
+LOGS = ("stdout", "stderr")
 
 
 class BadRequest(Exception):
@@ -58,9 +61,17 @@ def run_of(host: str, request: Record) -> KeeperRun:
         outcome, reason, message = map(str, secrets["refusal"])
         command["refusal"] = RunExit(outcome, reason, message)
     run.volume = volume
+    if volume and below(volume["path"]).partition("/")[0] in _own_files(run):
+        raise BadRequest(f"the path {volume['path']!r} of the volume is that of a file of the run")
     if volume and any(_meet(one.path, volume["path"]) for one in run.secrets):
         raise BadRequest("a secret and the volume have paths of which one lies below the other")
     return run
+
+
+def _own_files(run: KeeperRun) -> set[str]:
+    """What its sandbox has of ours."""
+    logs = {f"{name}.{log}" for name, _ in run.pod for log in LOGS}
+    return {*LOGS, NOTICE, SAVED, *logs}
 
 
 def _meet(path: str, other: str) -> bool:

@@ -146,6 +146,12 @@ class Runs:
         else:
             self.events.append((host, checked_event(run_id, asked, ok=None, text="not running")))
 
+    def remove_volumes(self, host: str, names: Iterable[str]) -> None:
+        """Remove volumes that no run has; tells which are gone."""
+        having = {run.volume["name"] for run in self.memory.runs.values() if _has_volume(run)}
+        gone = self._volumes.remove(name for name in names if name not in having)
+        self.events.append((host, {"a": "removed", "volumes": gone}))
+
     def ack(self, run_ids: Iterable[str]) -> None:
         """Delete ended runs; their folders stay, so their ids stay taken. A run without one stays:
         its id could start again. An acknowledgement that is lost, or has no effect, is repeated
@@ -550,3 +556,7 @@ class Runs:
             self.signal_group(run.pid, number)
             if number == signal.SIGKILL:
                 self.limits.kill(run)
+
+
+def _has_volume(run: KeeperRun) -> bool:
+    return bool(run.volume) and run.end is None

@@ -26,6 +26,8 @@ SOCKET_NAME = "socket"
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 # Adopted runs are no children: no SIGCHLD reports their end.
 ADOPTED_ROUND_S = 0.2
+ABLE = {"checks": True, "removes": True}
+"""What not every keeper can do, for its daemon."""
 _READ_BYTES = 262144
 _LISTEN_BACKLOG = 16
 
@@ -218,7 +220,7 @@ class Service:
             return
         self._owners[host] = connection
         if request == "hello":
-            answer = {"a": "hello", "host": host, "epoch": epoch, "checks": True}
+            answer = {"a": "hello", "host": host, "epoch": epoch, **ABLE}
             self._send(connection, answer)
         elif request == "launch":
             self._runs.launch(host, message["runs"])
@@ -228,6 +230,8 @@ class Service:
                 self._runs.kill(host, run_id, grace_s=grace_s, notice=notice)
         elif request == "check":
             self._runs.check(host, message["run"], asked=read_request(message))
+        elif request == "remove":
+            self._runs.remove_volumes(host, message["volumes"])
         elif request == "list":
             listed = {"runs": self._runs.listing(host), "keeper": self._identity}
             self._send(connection, {"a": "listed", "host": host, "at": time.time(), **listed})

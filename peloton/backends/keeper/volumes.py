@@ -1,22 +1,27 @@
 """The directories of volumes: `volumes/HOST/NAME` in the keeper's folder, outside of all sandboxes.
 
 Turns what a request says of a volume into a directory of the run's account, and a link to it below
-its sandbox. A directory outlives every run that has it, and the keeper. It must never remove one:
-the daemon does, on the order of the host, once no run has it.
+its sandbox. A directory outlives every run that has it, and the keeper. It is removed here and
+nowhere else, on the order of the host: so an order of a former owner, whom the keeper refuses,
+cannot remove what the present one has promised. At once it only gets another name, so that a later
+volume of the same instance begins empty. It must not remove one that a run has.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
+from collections.abc import Iterable
 from typing import Any
 
 from .accounts import Account
 from .disk import DISK, Disk, make_folder, sync_folder
 from .kinds import KeeperRun, Record
 
-FOLDER = "volumes"
+FOLDER, REMOVED = "volumes", ".removed"
+"""The second is within the first."""
 VARIABLE = "PELOTON_VOLUME"
 """Tells a task where its volume is."""
 _NAME = re.compile(r"[A-Za-z0-9%][A-Za-z0-9%._-]{0,250}/[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -66,6 +71,31 @@ class VolumeFolders:
             os.chown(folder_of(run), account.uid, account.gid, follow_symlinks=False)
         if not run.container:
             self._link(run, sandbox, account=account)
+
+    def remove(self, names: Iterable[str]) -> list[str]:
+        """Put these away; returns those that are gone. For the others the order is repeated."""
+        gone = []
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"not the name of a volume: {name!r}")
+            try:
+                self._put_away(name)
+            except OSError:
+                continue
+            gone.append(name)
+        return gone
+
+    def _put_away(self, name: str) -> None:
+        volume, trash = f"{FOLDER}/{name}", f"{FOLDER}/{REMOVED}"
+        if not os.path.lexists(volume):
+            return
+        make_folder(trash, self._disk)
+        places = (f"{trash}/{os.path.basename(name)}.{number}" for number in itertools.count())
+        place = next(one for one in places if not os.path.lexists(one))
+        if not os.access(volume, os.W_OK):  # its run has closed it, and only root may move that
+            self._disk.chmod(volume, 0o700)
+        self._disk.rename(volume, place)
+        sync_folder(os.path.dirname(volume), self._disk)
 
     def _link(self, run: KeeperRun, sandbox: str, *, account: Account | None) -> None:
         """Below the sandbox, which is not given away yet."""

@@ -293,6 +293,8 @@ def nobody_waits_who_fits(view: ClusterView) -> None:
             row = slice_.specs[spec or 0]
             if shape_depends_on_tasks(row.shape) or row.shape.constraint or row.config.ports:
                 continue  # only a placer can tell whether it fits
+            if row.config.volume is not None:
+                continue  # it may wait for its home
             fits = [key for key, amount in free.items() if row.run.resources.within(amount)]
             if fits:
                 text = f"{members_of(members)[:5]} wait for a host, and fit on {fits[:3]}"

@@ -33,6 +33,7 @@ from peloton.chaos.cluster import (
     scheduling,
     servicing,
     sparing,
+    stateful,
     workload,
 )
 from peloton.chaos.cluster.cluster import SimulatedCluster
@@ -176,5 +177,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
     **gpu_work.WORK, **overcommit.WORK, **displacing.WORK, **servicing.WORK, **rolling.WORK,
-    **sparing.WORK, **everywhere.WORK, **rolling.RESIZES,
+    **sparing.WORK, **everywhere.WORK, **rolling.RESIZES, **stateful.WORK,
 }  # fmt: skip

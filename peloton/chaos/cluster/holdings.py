@@ -85,16 +85,13 @@ class HostHoldings:
         wanted = self.runs[pod].resources.gpu
         return "" if len(devices) * UNIT == wanted else f"{pod} {len(devices)} gpus for {wanted}"
 
-    def keep(self, fact: VolumesGiven) -> list[str]:
-        """Runs that were accepted have their volumes here; returns the names of those made now."""
-        names = [
-            f"{pod.rpartition('-')[0]}" for pod in names_of(fact.crowd, fact.members.raw, run=0)
-        ]
-        made = [name for name in names if name not in self.volumes]
-        for name in made:
-            self.volumes[name] = Resources(disk=fact.config.size_mb * UNIT)
-            self.used = self.used + self.volumes[name]
-        return made
+    def keep(self, fact: VolumesGiven) -> None:
+        """Runs that were accepted have their volumes here, which may have been there before."""
+        for pod in names_of(fact.crowd, fact.members.raw, run=0):
+            name = pod.rpartition("-")[0]
+            if name not in self.volumes:
+                self.volumes[name] = Resources(disk=fact.config.size_mb * UNIT)
+                self.used = self.used + self.volumes[name]
 
     def remove(self, volumes: Sequence[str]) -> None:
         """The directories of these volumes are gone."""

@@ -16,7 +16,8 @@ released by turns. So what concerns two shards is checked once all were applied 
     R10  every launched run has a charge as long as it is intended; no pool over its limit
     R11  a deleted instance has no charge left
     R13  nothing happens to a run after its end
-    R36  the volume of an instance is on one host
+    R36  the volume of an instance is on one host, where alone it runs, and is removed only once the
+         instance has left it
 """
 
 from __future__ import annotations
@@ -119,7 +120,15 @@ class ShadowLedger:
                 if self.accepted.get(run) != host:
                     text = f"{run} was started on {host}, accepted by {self.accepted.get(run)}"
                     raise Contradiction(f"R9 {text}")
+                self._has_its_volume(run, host)
             self._started = len(started)
+
+    def _has_its_volume(self, run: str, host: Key) -> None:
+        name = run.rpartition("-")[0]
+        if run in self._machines.volumes.get((host, name), ()):
+            home = self.volumes.get(name, host)
+            if home != host:
+                raise Contradiction(f"R36 {run} was started on {host}, its volume is on {home}")
 
     # ---- tasks ----
 
@@ -258,23 +267,43 @@ class ShadowLedger:
             raise Contradiction(f"R9 {entry.key} gives {wrong}")
 
     def lost_for_good(self, entry: Entry, fact: hf.HostRemoved) -> None:
-        """A host is given up with all that it has."""
-        host = self.hosts[entry.key]
-        host.remove([*host.volumes])
-        host.clear()
+        """A host is given up with its runs; its volumes are there if it comes back."""
+        self.hosts[entry.key].clear()
 
     def volumes_given(self, entry: Entry, fact: hf.VolumesGiven) -> None:
         """Instances have their volumes on this host; R36 on no other, unless they left it."""
-        for name in self.hosts[entry.key].keep(fact):
+        self.hosts[entry.key].keep(fact)
+        for pod in names_of(fact.crowd, fact.members.raw, run=0):
+            name = pod.rpartition("-")[0]
             home = self.volumes.setdefault(name, entry.key)
             if home != entry.key:
                 raise Contradiction(f"R36 {entry.key} makes the volume {name}, which {home} has")
 
-    def volumes_left(self, entry: Entry, fact: sf.VolumeHomesLeft) -> None:
-        """Instances are to have volumes anywhere: theirs were never made, or are to be deleted."""
+    def volumes_home(self, entry: Entry, fact: sf.VolumeHomesGiven) -> None:
+        """A slice has chosen where instances are to have volumes."""
         crowd = Key("task" + entry.key[len("slice") :])
+        pods = names_of(crowd, fact.members.raw, run=0)
+        for pod, host in zip(pods, fact.hosts, strict=True):
+            home = self.volumes.setdefault(pod.rpartition("-")[0], host)
+            if home != host:
+                raise Contradiction(f"R36 {entry.key} sends {pod} to {host}, its home is {home}")
+
+    def volume_deleting(self, entry: Entry, fact: hf.VolumeDeleting) -> None:
+        """A volume is to be removed, whose instance has left it."""
+        if self.volumes.get(fact.volume) == entry.key:
+            raise Contradiction(f"R36 {entry.key} deletes {fact.volume}, which nobody has left")
+
+    def volumes_left(self, entry: Entry, fact: sf.VolumeHomesLeft) -> None:
+        """Instances are to have volumes anywhere: theirs were never made; or are to be deleted, and
+        they are not to run then."""
+        crowd = Key("task" + entry.key[len("slice") :])
+        to_run = Bits(fact.members.raw & ~self.tasks.setdefault(crowd, SliceHoldings()).stopping)
+        running = names_of(crowd, to_run.raw, run=0)
         for pod in names_of(crowd, fact.members.raw, run=0):
-            self.volumes.pop(pod.rpartition("-")[0], None)
+            name = pod.rpartition("-")[0]
+            home = self.volumes.pop(name, None)
+            if home and pod in running and name in self.hosts[home].volumes:
+                raise Contradiction(f"R36 {entry.key} leaves {name} on {home}, and is to run")
 
     def stopped(self, entry: Entry, fact: hf.ProcessesEnded | hf.SetEnded) -> None:
         """Runs ended, each once."""
@@ -373,6 +402,10 @@ class ShadowLedger:
         """The job is deleted, and the answers to its requests with it."""
         self.deleted[entry.key] = self.deleted_ever[entry.key] = None
         self._forget_requests(entry.key)
+        name = entry.key.partition("/")[2]  # its volumes outlive it, and are nobody's home
+        of_it = [each for each in self.volumes if each.rpartition("-")[0] == name]
+        for volume in of_it:
+            del self.volumes[volume]
 
     def _forget_requests(self, key: Key) -> None:
         for request in [each for each in self.requests if each[0] == key]:
@@ -457,6 +490,8 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     lf.LotParked: ShadowLedger.left,
     jf.JobMade: ShadowLedger.make,
     jf.JobForgotten: ShadowLedger.unmake,
+    hf.VolumeDeleting: ShadowLedger.volume_deleting,
+    sf.VolumeHomesGiven: ShadowLedger.volumes_home,
     sf.VolumeHomesLeft: ShadowLedger.volumes_left,
     RequestAnswered: ShadowLedger.request,
 }
@@ -474,7 +509,8 @@ NOT_APPLIED = (
     tf.AdmissionRequested, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskUnschedulable,
     tf.AdmissionGranted, tf.AdmissionQueued, tf.TaskThrottled, tf.EventsDropped, tf.RunLimitSet,
     tf.GangJoined, lf.LotGangSet, hf.SlackTaken, tf.AdmissionParking, tf.AdmissionParked,
-    tf.RenewalOrdered, tf.TaskRenewed, hf.VolumeDeleting,
+    tf.RenewalOrdered, tf.TaskRenewed, tf.HealthTold,
+    tf.RunEventsDropped, hf.DaemonsEnding, jf.BudgetShared, jf.SpareHeard,
     jf.WorkflowBegun, jf.WorkflowMoved, jf.WorkflowUndone, jf.LeavesRaised, jf.OpaqueChanged,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""

@@ -43,6 +43,7 @@ from peloton.chaos.cluster import (
     scheduling,
     servicing,
     sparing,
+    stateful,
     tiny,
     workload,
 )
@@ -93,7 +94,7 @@ LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
-    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED,
+    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED, stateful.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -105,6 +106,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(servicing.WORK, servicing.LEVEL),
     **dict.fromkeys((*rolling.WORK, *rolling.RESIZES, *sparing.WORK), servicing.LEVEL),
     **dict.fromkeys(everywhere.WORK, everywhere.LEVEL),
+    **dict.fromkeys(stateful.WORK, stateful.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")

@@ -190,7 +190,8 @@ class Crowd:
             if archive is not None:
                 so_far = [*writes]
                 for member in members_of(raw):
-                    kept = archive(change.old, functools.partial(self._read, member, writes=so_far))
+                    read = functools.partial(self._read, member, writes=so_far)
+                    kept = archive(change.old, fact, read=read)
                     writes += [(name, 1 << member, (value,)) for name, value in kept.items()]
             write = crowd_kind.write.get(type(fact))
             if write is not None:

@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.containers import Container
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumeConfig, VolumesRemoved
 from peloton.actors.task.messages import End
 from peloton.backends import volumes as volume_folders
@@ -24,8 +25,10 @@ from peloton.backends.keeper.requests import MALFORMED, BadRequest, run_of
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import (
     EARLIER_VOLUMES,
+    PodPart,
     RunContainer,
     RunLimits,
+    RunPod,
     RunRequest,
     RunVolume,
     wire_form,
@@ -86,18 +89,70 @@ def test_an_older_owner_removes_nothing(machine: Machine, folder: Path) -> None:
     assert (folder / "volumes" / "a" / "j-0").exists()
 
 
-def test_what_cannot_be_removed_is_not_said_to_be_gone(tmp_path: Path) -> None:
+def test_an_order_on_its_way_from_a_former_owner_removes_nothing(
+    machine: Machine, folder: Path
+) -> None:
+    """It does not know that it is no owner any more: the keeper does."""
+    ran(machine, "j-0-1")
+    successor = Machine(folder)
+    try:
+        successor.order(m.ListRuns(HOST, 2))
+        successor.hosts.next_report(m.RunsListed)
+        machine.order(RemoveVolumes(HOST, 1, ("j-0",)), m.ListRuns(OTHER, 1))
+        machine.hosts.next_report(m.RunsListed, to=OTHER)
+        assert (folder / "volumes" / "a" / "j-0").exists()
+    finally:
+        successor.backend.close()
+
+
+def test_a_volume_that_a_run_has_is_not_removed(machine: Machine, folder: Path) -> None:
+    machine.order(m.StartRuns(HOST, 1, (with_volume("j-0-1", "exec sleep 600"),)))
+    machine.hosts.next_report(m.RunsStarted)
+    machine.order(RemoveVolumes(HOST, 1, ("j-0", "j-1")))
+    assert machine.hosts.next_report(VolumesRemoved).volumes == ("j-1",)
+    assert (folder / "volumes" / "a" / "j-0").exists()
+    machine.order(m.StopRuns(HOST, 1, ("j-0-1",), 5.0))
+    machine.hosts.next_report(m.RunsEnded)
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> volumes.VolumeFolders:
+    """Of a keeper, which works in its folder."""
+    monkeypatch.chdir(tmp_path)
+    return volumes.VolumeFolders(str(tmp_path))
+
+
+def test_what_cannot_be_removed_is_not_said_to_be_gone(
+    tmp_path: Path, folders: volumes.VolumeFolders
+) -> None:
     (tmp_path / "volumes" / "a" / "j-0").mkdir(parents=True)
     (tmp_path / "volumes" / ".removed").touch()
-    assert volume_folders.remove(tmp_path, "a", volumes=["j-0", "j-1"]) == ("j-1",)
+    assert folders.remove(["a/j-0", "a/j-1"]) == ["a/j-1"]
 
 
-def test_a_volume_that_its_run_has_closed_is_removed(tmp_path: Path) -> None:
+def test_a_volume_that_its_run_has_closed_is_removed(
+    tmp_path: Path, folders: volumes.VolumeFolders
+) -> None:
     closed = tmp_path / "volumes" / "a" / "j-0"
     closed.mkdir(parents=True)
     closed.chmod(0o500)
-    assert volume_folders.remove(tmp_path, "a", volumes=["j-0"]) == ("j-0",)
+    assert folders.remove(["a/j-0"]) == ["a/j-0"]
     assert not closed.exists()
+
+
+@pytest.mark.parametrize("name", ["../runs", ".removed/j-0.0", "a/..", "a", "/a/b"])
+def test_nothing_else_is_removed(folders: volumes.VolumeFolders, name: str) -> None:
+    with pytest.raises(ValueError, match="not the name of a volume"):
+        folders.remove([name])
+
+
+def test_every_host_has_a_folder_of_its_own() -> None:
+    """Whatever its name is, the keeper takes it for the name of a folder."""
+    hosts = ["a", "_a", "-a", ".", "..", ".removed", "~a", "a~", "a/b", "%2E", "a b", "ä"]
+    found = [name for host in hosts for name in volume_folders.names_at_keeper(host, ["j-0"])]
+    assert len({*found}) == len(hosts)
+    for name in found:
+        assert volumes.volume_of({"name": name, "path": "x", "mb": 1})["name"] == name
 
 
 def test_what_an_earlier_daemon_has_put_away_is_deleted(folder: Path) -> None:
@@ -139,6 +194,32 @@ def test_a_request_is_read_as_it_was_written() -> None:
     memory = Memory("boot")
     memory.fold([launch_record(run)])
     assert memory.runs["r-0-1"].volume == run.volume
+
+
+@pytest.mark.parametrize("path", ["stdout", "/preempted", "checkpointed/x", "web.stdout/x"])
+def test_a_volume_is_no_file_of_its_run(path: str) -> None:
+    pod = RunPod((PodPart("web", "true"), PodPart("log", "true")))
+    run = replace_run(REQUEST, container=None, pod=pod, volume=RunVolume("h/r-0", path, 1.0))
+    with pytest.raises(BadRequest, match="is that of a file of the run"):
+        run_of("h", wire_form(run)[0])
+
+
+def test_a_pod_has_one_volume_for_all_its_containers(machine: Machine, folder: Path) -> None:
+    """Each finds it in its sandbox and by its variable; the next run has what they left."""
+    one = with_volume("j-0-1")
+    words = 'echo {0} >> deep/data/{0}; test -e "$PELOTON_VOLUME/{0}"'
+    parts = (
+        Container("first", words.format("first"), init=True),
+        *(Container(name, words.format(name)) for name in ("web", "log")),
+    )
+    spec = replace(one.spec, containers=parts)
+    for run in ("j-0-1", "j-0-2"):
+        machine.order(m.StartRuns(HOST, 1, (replace(one, run=run, spec=spec),)))
+        (end,) = machine.hosts.next_report(m.RunsEnded).ends
+        assert end.outcome.end == End.SUCCEEDED, end
+    volume = folder / "volumes" / "a" / "j-0"
+    found = {name.name: name.read_text() for name in volume.iterdir()}
+    assert found == {name: f"{name}\n" * 2 for name in ("first", "web", "log")}
 
 
 def test_a_keeper_that_knows_secrets_and_no_volumes_refuses_the_run() -> None:

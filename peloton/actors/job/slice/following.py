@@ -93,15 +93,13 @@ def _is_over(task: Task) -> bool:
 
 
 def _created(slice_: Slice, some: Bits) -> list[Send]:
-    return [
-        Send(
-            _crowd(slice_),
-            SetTaskGoal(slice_.version, slice_.goal, row.policy, spec, row.lot),
-            group & some,
-        )
-        for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=False))
-        if group & some
-    ]
+    sends = []
+    for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=False)):
+        if group & some:
+            first = slice_.version, slice_.goal, row.policy, spec, row.lot
+            task = SetTaskGoal(*first, config_version=row.config_version)
+            sends.append(Send(_crowd(slice_), task, group & some))
+    return sends
 
 
 def _run(slice_: Slice, some: Bits) -> list[Send]:

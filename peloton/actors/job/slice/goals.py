@@ -197,15 +197,14 @@ def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[
     if not some:
         return []
     crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
-    return [
-        Send(
-            crowd,
-            SetTaskGoal(version, goal, row.policy, spec, row.lot, past=slice_.past),
-            group & some,
-        )
-        for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True))
-        if group & some
-    ]
+    sends = []
+    for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True)):
+        if group & some:
+            numbered = row.config_version if row.run.asks else 0  # else it is the row's for good
+            first = version, goal, row.policy, spec, row.lot
+            task = SetTaskGoal(*first, past=slice_.past, config_version=numbered)
+            sends.append(Send(crowd, task, group & some))
+    return sends
 
 
 def restart(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:

@@ -124,10 +124,14 @@ class ProveGang(Message, frozen=True, gc=False, array_like=True):
 
 
 class HostRefused(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to their slice: a host refused, why, and what it has free as of that refusal."""
+    """Tasks to their slice: a host refused, why, and what it has free as of that refusal.
+
+    `host` says that of the tasks `volumes` have a volume there; None: it does not say."""
 
     reason: str
     summary: HostSummary | None = None
+    host: Key = Key("")
+    volumes: Bits | None = None
 
 
 class StartsUsed(Value, frozen=True, gc=False, array_like=True):
@@ -249,6 +253,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     health: TaskHealth = TaskHealth.DISABLED
     checked: tuple[str, float] | None = None  # what the check found at the last change, and when
     ready: TaskHealth = TaskHealth.DISABLED
+    ran_by: int = 0  # the config version of the present run, where that is another one
+    coming: int = 0  # that of the next run, where that is another one
 
 
 class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):

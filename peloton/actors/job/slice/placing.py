@@ -160,7 +160,7 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
         )
     facts: tuple[Fact, ...] = ()
     if slice_.volumes is not None:
-        facts = refused_at(slice_.volumes, members, specs=slice_.specs, at=at)
+        facts = refused_at(slice_.volumes, message, members=members)
     return Decision(facts, because=message.reason, notes=after)
 
 

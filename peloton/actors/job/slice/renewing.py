@@ -374,7 +374,7 @@ def _renew(slice_: Slice, place: int, *, members: Bits, runs: bool) -> Send:
     row, rollout = slice_.specs[place], slice_.rollout
     assert rollout is not None
     order = rollout.order
-    renewal = Renewal(order.number, row.policy, place, row.lot, order.because)
+    renewal = Renewal(order.number, row.policy, place, row.lot, order.because, row.config_version)
     return Send(_crowd(slice_), Renew(renewal, runs), members)
 
 

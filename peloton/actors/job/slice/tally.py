@@ -145,6 +145,8 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         health=task.health,
         checked=checked,
         ready=task.ready,
+        ran_by=read("ran_by") or 0,
+        coming=task.renewal.config_version if task.renewal is not None else 0,
     )
 
 

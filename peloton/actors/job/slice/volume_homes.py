@@ -1,7 +1,7 @@
 """Where the volumes of a slice's members are, and what follows for their hosts.
 
 A member that is launched to have a volume has its home there from then on, and is placed nowhere
-else: it waits for that host. Only where its first launch is refused, so that no volume was made,
+else: it waits for that host. Only where that host refuses it and says that it has no volume of it,
 or once its volume is deleted, it may have another home. What a host has is for the host to know.
 """
 
@@ -15,6 +15,7 @@ import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.configs import SpecRow
+from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.job.slice.volume_messages import (
     LeaveVolume,
     ListVolumeHomes,
@@ -32,23 +33,21 @@ STOP_FIRST = "the instance is to run: stop it first, then delete its volume"
 
 
 class VolumeHomes(Value, frozen=True, gc=False, array_like=True):
-    """The hosts of members with volumes. `fresh`: of these, those launched there only once yet."""
+    """The hosts of members that have volumes there, or may have."""
 
     hosts: immutables.Map[int, Key] = immutables.Map()
-    fresh: Bits = Bits()
 
 
 def _given(homes: VolumeHomes, fact: f.VolumeHomesGiven) -> VolumeHomes:
     pairs = dict(zip(fact.members, fact.hosts, strict=True))
-    again = Bits.of(*(member for member in pairs if member in homes.hosts))
-    return VolumeHomes(homes.hosts.update(pairs), (homes.fresh | fact.members) - again)
+    return VolumeHomes(homes.hosts.update(pairs))
 
 
 def _left(homes: VolumeHomes, fact: f.VolumeHomesLeft) -> VolumeHomes:
     hosts = homes.hosts
     for member in fact.members:
         hosts = hosts.delete(member)
-    return VolumeHomes(hosts, homes.fresh - fact.members)
+    return VolumeHomes(hosts)
 
 
 VOLUME_EVOLVE: Mapping[type, Callable[[Any, Any], VolumeHomes]] = {
@@ -79,19 +78,20 @@ def launched_at(
     some = {
         member: host
         for member, host in placed
-        if (member not in homes.hosts or member in homes.fresh) and _has_volume(member, specs, at)
+        if member not in homes.hosts and _has_volume(member, specs, at)
     }
     if not some:
         return ()
     return (f.VolumeHomesGiven(Bits.of(*some), tuple(some.values())),)
 
 
-def refused_at(
-    homes: VolumeHomes, members: Bits, *, specs: tuple[SpecRow, ...], at: At
-) -> tuple[Fact, ...]:
-    """What is to be journaled when hosts have refused these members: no volume was made. A run
-    without one says nothing of a volume that there may be."""
-    left = Bits.of(*(one for one in members & homes.fresh if _has_volume(one, specs, at)))
+def refused_at(homes: VolumeHomes, message: HostRefused, *, members: Bits) -> tuple[Fact, ...]:
+    """What is to be journaled when their home has refused these members and says that they have no
+    volume there. A host that does not say it, or is not their home, changes nothing."""
+    if message.volumes is None:
+        return ()
+    free = members - message.volumes
+    left = Bits.of(*(one for one in free if homes.hosts.get(one) == message.host))
     return (f.VolumeHomesLeft(left),) if left else ()
 
 
@@ -135,8 +135,8 @@ def left_already(message: LeaveVolume, at: At) -> Decision:
 def list_homes(slice_: Any, query: ListVolumeHomes, at: At) -> VolumeHomesListed:
     """The hosts with volumes of its members."""
     homes: VolumeHomes | None = slice_.volumes
-    known = homes.hosts.values() if homes is not None else ()
-    return VolumeHomesListed(tuple(sorted(dict.fromkeys(known))))
+    known = sorted(homes.hosts.items()) if homes is not None else []
+    return VolumeHomesListed(tuple(sorted({host: None for _, host in known})), tuple(known))
 
 
 def _is_to_run(task: Task) -> bool:

@@ -28,6 +28,7 @@ class ListVolumeHomes(Query, frozen=True, gc=False, array_like=True):
 
 
 class VolumeHomesListed(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `ListVolumeHomes`: each host once."""
+    """Answer to `ListVolumeHomes`: each host once, and the members that have a home, with it."""
 
     hosts: tuple[Key, ...]
+    members: tuple[tuple[int, Key], ...] = ()

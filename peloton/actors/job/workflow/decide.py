@@ -29,11 +29,12 @@ from peloton.actors.job.spec import (
     Override,
     check_instances,
     check_spec,
-    resized,
 )
 from peloton.actors.job.spec_levels import check_service, check_slack
+from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
+from peloton.actors.job.volume_sizes import resized
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow import messages as m
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
@@ -77,7 +78,8 @@ def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
     same = _same_again(job, message, digest=digest, at=at)
     if same is not None:
         return same
-    wrong = _wrong(known, spec, given=given, level=at.level)
+    wrong = resized(known, spec, own=given, sizes=job.volume_sizes)
+    wrong = wrong or _wrong(known, spec, given=given, level=at.level)
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     fact = f.WorkflowBegun(
@@ -181,7 +183,10 @@ def _ordered(job: Job, fact: Fact, *, at: At, because: str) -> Decision:
     number = folded.workflow.first
     return Decision(
         facts=(fact, *more),
-        sends=goals_of(folded, touched_by(job, folded)),
+        sends=(
+            *goals_of(folded, touched_by(job, folded)),
+            *newly_owed(job.key, before=job.versions, after=folded.versions),
+        ),
         reply=m.WorkflowOrdered(version_of(folded), number),
         because=because,
     )
@@ -249,8 +254,7 @@ def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override], level: int) 
             text = f"peloton.{name}: it holds from the creation of a job on"
             return Refused(INVALID, text, "config.labels")
     return (
-        resized(known, spec)
-        or check_spec(spec)
+        check_spec(spec)
         or check_instances(spec, given, own=len(given))
         or check_slack(spec, given, level=level)
     )

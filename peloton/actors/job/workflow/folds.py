@@ -8,6 +8,7 @@ from typing import Any
 import immutables
 from msgspec.structs import replace
 
+from peloton.actors.job import spec_versions as v
 from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.budget import reshared
@@ -18,6 +19,7 @@ from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.volume_sizes import configs_of, sizes_with
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow.leaves import bounds_of, progress_of
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
@@ -58,6 +60,10 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         before=None if restarts else known,
     )
     first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
+    versions = v.same_spec(job.versions, known)
+    if not restarts:
+        versions = v.replaced(job.versions, known)
+        versions = v.began(versions, spec, overrides=fact.overrides)
     begun = replace(
         _resized(job, spec, version=version),
         version=version,
@@ -69,6 +75,8 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         waits=w.timed(job.waits, fact.at),
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
+        versions=versions,
+        volume_sizes=sizes_with(job.volume_sizes, spec, own=configs_of(fact.overrides)),
     )
     job = reshared(job, begun)
     return _started(job, members, at=fact.at) if fact.options.starts else job
@@ -220,6 +228,9 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         confirmed=Bits(),
         waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
+        versions=v.gone_back(
+            v.replaced(job.versions, spec), version, to=workflow.before.config_version
+        ),
     )
     return reshared(job, undone)
 

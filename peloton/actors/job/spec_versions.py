@@ -1,0 +1,138 @@
+"""Which earlier specs of a job are kept, as facts leave it, and what is owed to their owners.
+
+A spec is stored when the next one takes its place, or as it begins where single instances have
+configs of their own: only then does the job know these. A new run of the same spec has another
+config version, but is no other spec. Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.version.messages import DropSpec, StoreSpec, version_key
+from peloton.actors.job.version_messages import KeptSpec
+from peloton.runtime.vocabulary import Key, Send, Value
+
+SPECS_KEPT_MAX = 20
+"""Specs before the present one that a job keeps, the last ones."""
+OWN_BYTES_KEPT_MAX = 2 * 1024 * 1024
+"""Own configs of instances that are kept with a spec; one that has more of them is not kept."""
+
+Overrides = Iterable[tuple[int, tuple[Override, ...]]]
+
+
+class Unstored(Value, frozen=True, gc=False, array_like=True):
+    """A spec that its owner has not confirmed yet; it does so in the same frame, if it can."""
+
+    number: int
+    spec: JobSpec
+    overrides: tuple[Override, ...] = ()
+
+
+class SpecVersions(Value, frozen=True, gc=False, array_like=True):
+    """`since` is the config version with which the present spec began, 0 if that is not known;
+    `stored` the number under which that is stored, 0 while it is not. `past` are the specs before
+    it, the newest last. `leaving` are stored ones that are not wanted any more."""
+
+    since: int = 0
+    stored: int = 0
+    past: tuple[KeptSpec, ...] = ()
+    keeping: tuple[Unstored, ...] = ()
+    leaving: tuple[int, ...] = ()
+
+    @property
+    def owes(self) -> bool:
+        """Whether an owner has to do something yet."""
+        return bool(self.keeping or self.leaving)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All that are stored and wanted, ascending."""
+        found = {self.stored, *(each.stored for each in self.past)}
+        return tuple(sorted(found - {0}))
+
+
+def began(versions: SpecVersions, spec: JobSpec, *, overrides: Overrides = ()) -> SpecVersions:
+    """The present spec is this one from now on. That of a service is stored with its own configs:
+    those of batch jobs never change, so that their instances have them."""
+    versions = replace(versions, since=spec.config_version, stored=0)
+    own = tuple(override for _, some in overrides for override in some)
+    if not (own and spec.is_service):
+        return versions
+    if sum(len(override.config.raw) for override in own) > OWN_BYTES_KEPT_MAX:
+        return versions
+    number = spec.config_version
+    return replace(
+        versions, stored=number, keeping=(*versions.keeping, Unstored(number, spec, own))
+    )
+
+
+def replaced(versions: SpecVersions, known: JobSpec) -> SpecVersions:
+    """Another spec takes the place of this one, which is one of the past from now on."""
+    since, stored = versions.since or known.config_version, versions.stored
+    keeping: tuple[Unstored, ...] = ()
+    if not stored and not (known.is_service and known.own_configs):
+        stored, keeping = since, (Unstored(since, known),)
+    past = (*versions.past, KeptSpec(since, known.config_version, stored))
+    return _bounded(replace(versions, past=past, stored=0, keeping=(*versions.keeping, *keeping)))
+
+
+def gone_back(versions: SpecVersions, version: int, *, to: int) -> SpecVersions:
+    """The present spec is that of an earlier version once more, as this version."""
+    same = next((each.stored for each in versions.past if each.first <= to <= each.last), 0)
+    return replace(versions, since=version, stored=same)
+
+
+def same_spec(versions: SpecVersions, known: JobSpec) -> SpecVersions:
+    """The config version rises, and the spec stays."""
+    return versions if versions.since else replace(versions, since=known.config_version)
+
+
+def deleted(versions: SpecVersions) -> SpecVersions:
+    """The job is deleted: no spec of it is to stay."""
+    return SpecVersions(leaving=(*versions.leaving, *versions.numbers))
+
+
+def stored(versions: SpecVersions, number: int) -> SpecVersions:
+    """The owner has this one."""
+    return replace(versions, keeping=tuple(one for one in versions.keeping if one.number != number))
+
+
+def dropped(versions: SpecVersions, number: int) -> SpecVersions:
+    """The owner has this one no more."""
+    return replace(versions, leaving=tuple(one for one in versions.leaving if one != number))
+
+
+def owed_to_specs(job: Key, versions: SpecVersions) -> tuple[Send, ...]:
+    """What owners of specs are sent until they answer. They are told to go one after the other:
+    each comes back into memory for it."""
+    kept = (
+        Send(version_key(job, one.number), StoreSpec(one.number, one.spec, one.overrides))
+        for one in versions.keeping
+    )
+    gone = (Send(version_key(job, number), DropSpec(number)) for number in versions.leaving[:1])
+    return (*kept, *gone)
+
+
+def newly_owed(job: Key, *, before: SpecVersions, after: SpecVersions) -> tuple[Send, ...]:
+    """What of that was not owed before."""
+    if after is before or not after.owes:
+        return ()
+    known = owed_to_specs(job, before)
+    return tuple(send for send in owed_to_specs(job, after) if send not in known)
+
+
+def _bounded(versions: SpecVersions) -> SpecVersions:
+    past = versions.past[-SPECS_KEPT_MAX:]
+    if len(past) == len(versions.past):
+        return versions
+    after = replace(versions, past=past)
+    gone = tuple(number for number in versions.numbers if number not in after.numbers)
+    return replace(
+        after,
+        keeping=tuple(one for one in after.keeping if one.number not in gone),
+        leaving=(*after.leaving, *gone),
+    )

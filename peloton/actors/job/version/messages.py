@@ -1,0 +1,51 @@
+"""Messages the owner of an earlier spec receives from its job, and what may be asked of it.
+
+Its key is made of the job and of the config version with which that spec began. It is in the shard
+of its job, so that both commit together. No message may ask for a change of the spec.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from peloton.actors.job.messages import JobSpec, Override
+from peloton.runtime.vocabulary import Delivery, Key, Message, Query, Value, key
+
+
+class StoreSpec(Message, frozen=True, gc=False, array_like=True):
+    """Job: keep this spec, and the configs that single instances have by it."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    number: int
+    spec: JobSpec
+    overrides: tuple[Override, ...] = ()
+
+
+class DropSpec(Message, frozen=True, gc=False, array_like=True):
+    """Job: the spec of this number is not to be kept any more."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    number: int
+
+
+class GetSpec(Query, frozen=True, gc=False, array_like=True):
+    """The spec, as `SpecView`."""
+
+
+class SpecView(Value, frozen=True, gc=False, array_like=True):
+    """An earlier spec, with the own configs of the instances of a service."""
+
+    spec: JobSpec
+    overrides: tuple[Override, ...] = ()
+
+
+MESSAGES: dict[int, type] = {1: StoreSpec, 2: DropSpec}
+QUERIES: dict[int, type] = {501: GetSpec}
+ANSWERS: dict[int, type] = {501: SpecView}
+
+
+def version_key(job: Key, number: int) -> Key:
+    """The owner of the spec of a job that began with this config version."""
+    return key("version", job.partition("/")[2], number)

@@ -1,0 +1,56 @@
+"""The sizes of the volumes of a job: each keeps the one that it was made with.
+
+Those of the default config are its own; of instances with a config of their own the job remembers
+the sizes that differ from it, also of instances that were removed, as their volumes are there yet.
+Must not ask a host: it keeps the size in any case, and a new one would hold for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import immutables
+
+from peloton.actors.job.spec import DEFAULT, INVALID, JobSpec, Override, effective
+from peloton.runtime.vocabulary import Refused
+
+VolumeSizes = immutables.Map[int, int]
+"""In MB, by instance."""
+
+
+def configs_of(pieces: Iterable[tuple[int, tuple[Override, ...]]]) -> Iterator[Override]:
+    """Those of all slices."""
+    return (override for _, overrides in pieces for override in overrides)
+
+
+def sizes_with(known: VolumeSizes, spec: JobSpec, *, own: Iterable[Override]) -> VolumeSizes:
+    """The sizes that differ from the default's, with these configs of instances."""
+    if not spec.is_service:
+        return known
+    default = spec.default.volume
+    for override in own:
+        volume = effective(spec.default, override.config).volume
+        if volume is not None and (default is None or volume.size_mb != default.size_mb):
+            known = known.set(override.instance, volume.size_mb)
+    return known
+
+
+def resized(
+    known: JobSpec, wanted: JobSpec, *, own: Iterable[Override], sizes: Mapping[int, int]
+) -> Refused | None:
+    """The first volume that another size is wanted for; `sizes` are those that differ."""
+    before, after = known.default.volume, wanted.default.volume
+    if before is not None and after is not None and before.size_mb != after.size_mb:
+        text = f"the volumes of the job have {before.size_mb} MB, and keep that size"
+        return Refused(INVALID, text, f"config.{DEFAULT}.volume")
+    configs = {override.instance: override.config for override in own}
+    for instance in sorted({*configs, *sizes}):
+        volume = effective(wanted.default, configs.get(instance)).volume
+        size = sizes.get(instance)
+        if size is None and before is not None and instance < known.instances:
+            size = before.size_mb
+        if volume is None or size in (None, volume.size_mb) or instance >= wanted.instances:
+            continue
+        text = f"the volume of instance {instance} has {size} MB, and keeps that size"
+        return Refused(INVALID, text, f"config.instanceConfig[{instance}].volume")
+    return None

@@ -1,0 +1,127 @@
+"""Services with volumes during a storm: R36, an instance runs where its volume is, or waits.
+
+Turns actions of a plan into stateful services that end, fail, are stopped, started, restarted and
+replaced as others are, and into volumes that are deleted as the gateway does it: the slice first,
+then the host, and now and then the slice alone, as if the call had been cut off. That each volume
+is on one host, is removed only once it was given up, and no run has another, is judged by the
+ledger of facts after each step. It must not delete a volume by the host alone: nobody does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from peloton.actors.host.volume_messages import DeleteVolume, VolumeConfig, volume_name
+from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
+from peloton.actors.job.slice.messages import slice_key
+from peloton.actors.job.slice.volume_messages import LeaveVolume, VolumeLeft
+from peloton.actors.job.spec import SERVICE, Command, JobSpec, Override, TaskConfig
+from peloton.actors.task.messages import LEVEL_SERVICES, crowd_key
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL
+from peloton.chaos.cluster.drawing import ActionDraw, by_weight
+from peloton.chaos.cluster.workload import client_of, cluster_of, create_job
+from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.storms import Storm
+from peloton.runtime.vocabulary import Key
+
+LEVEL = LEVEL_SERVICES
+SHARE = 0.2
+ACTIONS = (3, 8)
+SIZES = (1, 2, 3)
+VOLUME, OF_ITS_OWN = VolumeConfig("data", 40), VolumeConfig("data", 7)
+"""So small that hosts have room for all that a storm makes."""
+STOPPED_S = 4.0
+"""So long after the order to stop it an instance has mostly ended."""
+
+
+def create_stateful(storm: Storm, action: StormAction) -> None:
+    """A service of instances with volumes; the last one's may have a size of its own."""
+    storm.strike(action.name)
+    cluster = cluster_of(storm)
+    last = Override(max(1, action.count) - 1, TaskConfig(volume=OF_ITS_OWN))
+    own = () if action.other % 2 else ((0, (last,)),)
+    check = cluster.machines.check
+    default = TaskConfig(
+        command=Command("x"), resources=NEED, health_check=check is not None, check=check,
+        volume=VOLUME,
+    )  # fmt: skip
+    spec = JobSpec(
+        "stateful", "me", STORM_POOL, last.instance + 1, default,
+        job_type=SERVICE, own_configs=len(own),
+    )  # fmt: skip
+    create_job(cluster, action, message=CreateJob(spec, own))
+
+
+def start_stateful(storm: Storm, action: StormAction) -> None:
+    """Start one, stopped or not; or give its instances new runs."""
+    job = stateful_of(storm, action)
+    if job is None:
+        return
+    storm.strike(action.name, job)
+    message = StartJob() if action.other % 3 else StartInstances(again=True)
+    cluster_of(storm).clients.change(client_of(action), job, message=message)
+
+
+def stop_stateful(storm: Storm, action: StormAction) -> None:
+    """Stop one, or a part of it."""
+    job, clients = stateful_of(storm, action), cluster_of(storm).clients
+    if job is None:
+        return
+    storm.strike(action.name, job)
+    if action.other % 2:
+        clients.stop(client_of(action), job)
+    else:
+        clients.stop_some(client_of(action), job, ranges=((0, 1),))
+
+
+def delete_volume(storm: Storm, action: StormAction) -> None:
+    """Stop an instance, delete its volume a while later, and mostly start it again.
+
+    It is refused where the instance is to run by then.
+    """
+    job, clients = stateful_of(storm, action), cluster_of(storm).clients
+    if job is None:
+        return
+    storm.strike(action.name, job)
+    name, client, member = job.partition("/")[2], client_of(action), action.other % max(SIZES)
+
+    def left(answer: Any) -> None:
+        if isinstance(answer, VolumeLeft) and answer.host:
+            storm.strike(f"{action.name}: left", job)
+            if action.which % 4:
+                order = DeleteVolume(volume_name(crowd_key(name, 0), member))
+                clients.command(client, answer.host, message=order, keyed=False)
+            if action.other % 4:
+                clients.change(client, job, message=StartJob())
+
+    def ask() -> None:
+        at = slice_key(name, 0)
+        clients.command(client, at, message=LeaveVolume(member), answered=left, keyed=False)
+
+    clients.stop_some(client, job, ranges=((member, member + 1),))
+    world = cluster_of(storm).world
+    world.later.at(world.now + STOPPED_S, ask)
+
+
+def stateful_of(storm: Storm, action: StormAction) -> Key | None:
+    """One of the stateful services that clients wanted."""
+    wanted = dict.fromkeys(
+        each.operation.job
+        for each in cluster_of(storm).clients.requests
+        if isinstance(each.message, CreateJob) and each.message.spec.default.volume is not None
+    )
+    return [*wanted][action.which % len(wanted)] if wanted else None
+
+
+WORK: dict[str, Callable[[Storm, StormAction], None]] = {
+    "create stateful": create_stateful,
+    "start stateful": start_stateful,
+    "stop stateful": stop_stateful,
+    "delete volume": delete_volume,
+}
+WEIGHTS = {"create stateful": 5, "start stateful": 3, "stop stateful": 3, "delete volume": 3}
+
+DRAWN = ActionDraw(
+    "stateful", SHARE, ACTIONS, by_weight(WEIGHTS), lambda chance: chance.choice(SIZES)
+)
