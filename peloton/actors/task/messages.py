@@ -22,8 +22,7 @@ LEVEL_CHANGES = 2
 LEVEL_DROPPED_EVENTS = 4
 """Feature level from which the events of an instance may be deleted."""
 LEVEL_GANGS = 6
-"""Feature level from which instances are admitted and placed as a gang: hosts of an earlier version
-would start a run that is only to be held."""
+"""Feature level from which there are gangs: earlier hosts would start a run that is to be held."""
 LEVEL_SLACK = 6
 """Feature level from which jobs run on slack: hosts of an earlier version would not count it."""
 LEVEL_PARKING = 6

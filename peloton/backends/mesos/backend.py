@@ -6,7 +6,7 @@ either brings goes through the conversation under a lock, and the reports go to 
 Every daemon with hosts has such a link, and one of them is subscribed: that of the daemon that owns
 the actor `backend/<cluster>`, through which all orders come. A link asks this actor for each
 subscription, and begins it when the number of it is journaled (`actors/backend`). The master ends
-the subscription of whoever was overtaken, and refuses its calls.
+the subscription of whoever was overtaken, and refuses its calls. It must not know what is said.
 """
 
 from __future__ import annotations
