@@ -119,6 +119,7 @@ class MesosBackend:
         self._may_ask = True
         """Whether the actor has said, since we asked last, that its owner is here."""
         self._live = False
+        """Whether a subscription was granted, and has not ended."""
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Wait for a subscription. Hosts are announced by what the master says."""
@@ -136,7 +137,9 @@ class MesosBackend:
             for envelope in envelopes:
                 order: Any = envelope.message
                 if isinstance(order, Subscribe):
-                    self._granted.set()
+                    if not self._live:  # else it would be kept, and used when its time is over
+                        self._live = True
+                        self._granted.set()
                     continue
                 self._may_ask = True
                 if isinstance(order, BackendHere):
@@ -193,8 +196,6 @@ class MesosBackend:
             self._granted.wait()
             self._granted.clear()
             began = self._clock()
-            with self._lock:
-                self._live = True
             why = "closing" if self._closing.is_set() else self._subscription()
             if self._closing.is_set():
                 return
@@ -209,7 +210,7 @@ class MesosBackend:
         """Ask for the next subscription; one that was overtaken waits until the owner is here."""
         with self._lock:
             self._live = False
-            asks = not (overtaken or self._removed or self._granted.is_set())
+            asks = not (overtaken or self._removed)
             self._may_ask = self._may_ask and not asks
         if asks:
             self._tell([Envelope(self.key, AskSubscription(), sender=self.prefix)])
@@ -226,6 +227,9 @@ class MesosBackend:
         with self._lock:
             self._talk.disconnected(why)
             reports = self._taken()
+        if why == OVERTAKEN:  # hosts are told by the other link, which may have been quicker
+            self._trouble(f"mesos {framework.cluster}", "")
+            return
         self._tell(reports)
         self._trouble(f"mesos {framework.cluster}", why)
 
