@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from peloton.actors.job.messages import JobView, KeptSpec
 from peloton.actors.job.spec_versions import OWN_BYTES_KEPT_MAX, SPECS_KEPT_MAX
-from peloton.actors.job.version.messages import GetSpec, SpecView, version_key
 from peloton.actors.job.view import of_spec
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.translate_job import job_config_of
-from peloton.gateway.whole_configs import whole_config
+from peloton.gateway.whole_configs import kept_spec, put_own, whole_config
 
 TOO_LARGE = f"its instances had configs of their own of more than {OWN_BYTES_KEPT_MAX} bytes in all"
 
@@ -37,16 +36,14 @@ def _earlier(
     kept = next((one for one in view.past if one.first <= version <= one.last), None)
     if kept is None or not kept.stored:
         end(context, Code.NOT_FOUND, text=why_not(view, version, kept=kept))
-    owner = version_key(view.summary.job, kept.stored)
-    stored = cluster_client.ask(owner, GetSpec(), context=context)
-    if not isinstance(stored, SpecView):  # it has gone since the job was asked
+    stored = kept_spec(cluster_client, view, number=kept.stored, context=context)
+    if stored is None:  # it has gone since the job was asked
         end(context, Code.NOT_FOUND, text=f"version {version} of the spec is not kept any more")
     then = of_spec(view, stored.spec)
     if not stored.spec.is_service:
         return whole_config(cluster_client, then, context=context)
     found = job_config_of(then)
-    for own in stored.overrides:
-        found.instanceConfig[own.instance].ParseFromString(own.config.raw)
+    put_own(found, stored)
     return found
 
 

@@ -11,14 +11,20 @@ from peloton.actors.host.goals import HostNotes, pursue, recall_s
 from peloton.actors.host.granting import VOLUMES_TOO_EARLY
 from peloton.actors.host.kind import SINCE
 from peloton.actors.host.state import Host
-from peloton.actors.host.volume_messages import DeleteVolume, VolumeConfig, VolumeDeleted
+from peloton.actors.host.volume_messages import (
+    DeleteVolume,
+    RemoveVolumes,
+    VolumeConfig,
+    VolumeDeleted,
+    VolumesRemoved,
+)
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.job.slice.volume_homes import VOLUME_EVOLVE, VolumeHomes, refused_at
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send
-from tests.actors.test_devices import CPU, HOST, ended, receive, up
+from tests.actors.test_devices import BACKEND, CPU, HOST, ended, receive, up
 
 SPEC = replace(CPU, volume=VolumeConfig("data", 0))
 
@@ -72,6 +78,23 @@ def test_a_host_with_volumes_alone_asks_its_backend_for_nothing() -> None:
     name = next(iter(idle.volumes))
     deleting = receive(idle, DeleteVolume(name), level=t.LEVEL_SERVICES)
     assert recalled(deleting.state) is not None
+
+
+def test_a_volume_of_a_removed_host_is_removed_where_its_machine_answers() -> None:
+    """A virtual host exists beyond its removal, and nothing else would ask it."""
+    host = ended_and_seen(receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES).state)
+    host = receive(host, m.HostGone(False)).state
+    assert recalled(host) is None
+    (name,) = host.volumes
+    turn = receive(host, DeleteVolume(name), level=t.LEVEL_SERVICES)
+    assert [one.message for one in turn.sends] == [m.PingBackend(HOST)]
+    assert recalled(turn.state) is not None, "the question may be lost"
+    asked = receive(turn.state, m.BackendUp(), crowd=BACKEND)
+    assert [type(one.message) for one in asked.sends] == [m.ListRuns]
+    listed = receive(asked.state, m.RunsListed(()), crowd=BACKEND)
+    assert [one.message for one in listed.sends] == [RemoveVolumes(HOST, 3, (name,))]
+    removed = receive(listed.state, VolumesRemoved((name,)), crowd=BACKEND).state
+    assert not removed.volumes and recalled(removed) is None
 
 
 def ended_and_seen(host: Host) -> Host:

@@ -212,3 +212,8 @@ def test_of_a_batch_job_the_spec_before_is_stored_from_the_level_on() -> None:
         talk.receive(m.UpdateJob(spec("one", 3, **batch)))
         assert talk.stored == stored and len(talk.past) == len(stored)
         assert talk.job is not None and talk.job.versions.since == 2
+
+
+def test_a_job_that_has_left_memory_is_read_before_it_answers_a_repeat() -> None:
+    """Else it would be taken for a job that is deleted, and the spec would have to go."""
+    assert m.SpecStored in KIND.lookup

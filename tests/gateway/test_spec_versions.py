@@ -89,6 +89,33 @@ def test_each_version_has_its_spec(deployment: Deployment, jobs: Any) -> None:
     assert refused(jobs.GetJob, asked) == (CODE.NOT_FOUND, "job not found")
 
 
+def test_a_spec_that_is_yet_to_come_is_read_as_it_was_written(
+    deployment: Deployment, jobs: Any
+) -> None:
+    """Instances whose turn is yet to come have the configs of the spec before, own or not."""
+    spec = described("one", deployment.pool, instance_spec={0: pod_spec(700.0)})
+    spec.instance_count = 3
+    job = jobs.CreateJob(creation(spec)).job_id.value
+    all_run(deployment, job, 1, count=3)
+    spec = described("two", deployment.pool, instance_spec={0: pod_spec(800.0)})
+    spec.default_spec.CopyFrom(pod_spec(900.0))
+    spec.instance_count = 3
+    sent = svc.ReplaceJobRequest(job_id={"value": job}, spec=spec)
+    sent.version.value = now(jobs, job)
+    sent.update_spec.start_paused = True
+    patch = svc.PatchJobRequest(job_id={"value": job}, spec={"description": "three"})
+    patch.version.value = jobs.ReplaceJob(sent).version.value
+    patch.update_spec.start_paused = True
+    jobs.PatchJob(patch)
+    whole = jobs.GetJob(svc.GetJobRequest(job_id={"value": job})).job_info.spec
+    for found in (whole, at(jobs, job, 2).spec, at(jobs, job, 3).spec):
+        (own,) = found.instance_spec.values()
+        for one, wanted in ((own, 800.0), (found.default_spec, 900.0)):
+            (container,) = one.containers
+            assert container.environment == pod_spec(wanted).containers[0].environment
+    gone(jobs, job)
+
+
 def test_what_is_kept_outlives_the_daemon(tmp_path: Path) -> None:
     with running(tmp_path) as deployment:
         jobs = stub(deployment)

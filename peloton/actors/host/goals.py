@@ -109,7 +109,8 @@ def pursue(host: Host, at: At) -> Decision | Rest:
         step = down_or_moved(host, TABLE[host.state][goal_of(host)](host))
         if isinstance(step, Decision):
             return step
-    idle = host.removed or (
+    silent = host.removed and not is_removing(host)
+    idle = silent or (
         host.state == HostStates.UP and not (host.runs or host.task_holds or is_removing(host))
     )
     notes: HostNotes | None = at.notes
@@ -120,7 +121,7 @@ def pursue(host: Host, at: At) -> Decision | Rest:
     if notes is None or not known or notes.poll_at > next_s > 0.0:
         if not idle:
             return Decision(notes=HostNotes(host.state, next_s))
-    elif at.now >= notes.poll_at and not host.removed:
+    elif at.now >= notes.poll_at and not silent:
         # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
         return Decision(sends=(_poll(host, at),), notes=HostNotes(host.state, next_s))
     return step

@@ -77,11 +77,17 @@ def delete(host: Host, message: vm.DeleteVolume, at: At) -> Decision:
         text = f"a run on {at.key.partition('/')[2]} has the volume {message.volume}"
         return Decision(reply=Refused(vm.VOLUME_HELD, text, "id", again=True), because=text)
     facts = () if known.deleting else (f.VolumeDeleting(message.volume),)
-    order = Send(host.backend, vm.RemoveVolumes(at.key, at.epoch, (message.volume,)))
     reply = vm.VolumeDeleted(message.volume)
-    # A machine that was lost may still run what its ledger has ended: it is compared first.
-    sends = (order,) if host.state == HostStates.UP else ()
+    sends = _ordered(host, message.volume, at)
     return Decision(facts, sends, reply, because="the volume is deleted")
+
+
+def _ordered(host: Host, volume: str, at: At) -> tuple[Send, ...]:
+    """A machine that was lost may still run what its ledger has ended: it is compared first, which
+    one that was removed is only if it answers."""
+    if host.state == HostStates.UP:
+        return (Send(host.backend, vm.RemoveVolumes(at.key, at.epoch, (volume,))),)
+    return (Send(host.backend, m.PingBackend(at.key)),) if host.removed else ()
 
 
 def _is_held(host: Host, volume: vm.HostVolume) -> bool:

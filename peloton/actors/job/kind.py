@@ -109,6 +109,7 @@ KIND = Kind(
             m.ForgetJob,
             m.AwaitEnd,
             m.MakeJob,
+            m.SpecStored,
         )
     ),  # fmt: skip
     fresh=lambda message: isinstance(message, m.CreateJob) and message.drawn,

@@ -310,6 +310,7 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     span: int = 0  # one past the highest instance there may be, where the spec says less
     since: int = 0  # the config version with which the spec began; 0: this one
     past: tuple[KeptSpec, ...] = ()  # earlier specs, the newest last
+    stored: int = 0  # the number under which this spec is kept as it was written; 0: it is not
 
     @property
     def reach(self) -> int:

@@ -102,6 +102,7 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         span=job.span,
         since=job.versions.since,
         past=job.versions.past,
+        stored=job.versions.stored,
     )
 
 

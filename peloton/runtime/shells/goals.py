@@ -32,6 +32,8 @@ class Goals:
             core.rest(self._now.resting, everybody=self._now.everybody)
 
     def _tell(self, order: GoalsRest) -> None:
+        if order == self._now:
+            return  # each shard has heard it, and everybody in it would pursue its goal once more
         self._now = order  # first: who opens meanwhile reads it, or is told
         for ref in [*self._routes.shards.values()]:
             send(ref, order)
