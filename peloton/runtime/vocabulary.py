@@ -132,6 +132,7 @@ class Message(Value, frozen=True, gc=False, array_like=True):
     """What is sent to an actor. Its class has a number per kind, by which it is encoded."""
 
     delivery: ClassVar[Delivery] = Delivery.DROPPABLE
+    of_sender: ClassVar[bool] = False  # says something of it: of several, equal ones stay apart
 
     def replaced(self) -> Message | None:
         """An older message that this one makes pointless, if both are in one frame."""

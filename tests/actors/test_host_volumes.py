@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import immutables
 from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
@@ -23,6 +24,10 @@ from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.job.slice.volume_homes import VOLUME_EVOLVE, VolumeHomes, refused_at
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
+from peloton.actors.task.kind import KIND as TASK
+from peloton.actors.task.state import Task, TaskStates
+from peloton.runtime.core.envelope import Envelope, Outbox
+from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send
 from tests.actors.test_devices import BACKEND, CPU, HOST, ended, receive, up
 
@@ -120,3 +125,23 @@ def test_a_run_is_started_with_the_size_that_its_volume_was_made_with() -> None:
     (order,) = [one.message for one in turn.sends if isinstance(one.message, m.StartRuns)]
     volumes = [run.spec.volume for run in order.runs]
     assert volumes == [VolumeConfig("other", 0)]
+
+
+def test_refusals_of_several_hosts_say_each_whose_it_is() -> None:
+    """What a host repeats after a takeover is equal to what others of its shard do."""
+    huge = m.Launch(2, replace(SPEC, resources=Resources(100 * UNIT)))
+    box, others = Outbox(lambda _: False), (Key("host/a"), Key("host/b"))
+    for member, name in enumerate(others):
+        host = receive(up(), huge, member, level=t.LEVEL_SERVICES).state
+        for send in owed(host):
+            assert isinstance(send.to, str) and send.members is not None
+            box.add(Envelope(Key(send.to), send.message, send.members.raw, sender=name))
+    homes = VolumeHomes(immutables.Map(enumerate(others)))
+    for envelope in box.drain():
+        at = At(now=1.0, key=Key("task/j/0"), sender=envelope.sender)
+        task = Task(t.TaskGoals.RUNNING, TaskStates.LAUNCHING, t.Policy(), run=2)
+        turn = take_turn(TASK, task, message=envelope.message, at=at)
+        (report,) = (s.message for s in turn.sends if isinstance(s.message, HostRefused))
+        for fact in refused_at(homes, report, members=Bits(envelope.members)):
+            homes = VOLUME_EVOLVE[type(fact)](homes, fact)
+    assert not homes.hosts, "each has said that it has no volume"

@@ -179,7 +179,7 @@ def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="refusal of another run")
-    host = at.sender or Key("")  # none where several hosts say the same: the next one says it anew
+    host = at.sender or Key("")  # none where a daemon of an earlier version has merged several
     report = Send(PARENT, HostRefused(message.reason, message.summary, host, message.volumes))
     fact = f.LaunchRefused(message.reason)
     return Decision(facts=(fact,), sends=(*seen, report), because=message.reason)

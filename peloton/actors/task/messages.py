@@ -294,10 +294,7 @@ class Accepted(Message, frozen=True, gc=False, array_like=True):
 
 
 class Held(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: it holds the room for this run, until they start or cancel it.
-
-    Repeated until then: so the host asks whether they still want it.
-    """
+    """Host to tasks: it holds the room for this run, and asks so until they start or cancel it."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -308,6 +305,7 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks: this run will never start here."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
+    of_sender: ClassVar[bool] = True
 
     run: int
     reason: str

@@ -118,7 +118,7 @@ class Outbox:
         if older is not None:
             self._withdraw(envelope, older)
         sender = envelope.sender
-        if envelope.members and not envelope.values and sender is not None and not envelope.origin:
+        if sender is not None and _is_plain(envelope):
             slot = (envelope.to, message)
             waiting = self._mergeable.get(slot)
             if waiting is None:
@@ -133,8 +133,7 @@ class Outbox:
         """All envelopes, merged; the outbox is empty afterwards."""
         out = []
         for envelope in self._order:
-            plain = envelope.members and not envelope.origin and not envelope.values
-            plain = plain and envelope.sender is not None
+            plain = envelope.sender is not None and _is_plain(envelope)
             pairs = self._mergeable[envelope.to, envelope.message] if plain else None
             if pairs is not None:
                 if not pairs:
@@ -153,6 +152,12 @@ class Outbox:
                 for members, sender in pairs
             ]
             pairs[:] = [pair for pair in rest if pair[0]]
+
+
+def _is_plain(envelope: Envelope) -> bool:
+    """Whether it may share an envelope with equal ones of other senders."""
+    alike = envelope.members and not envelope.origin and not envelope.values
+    return bool(alike) and not envelope.message.of_sender
 
 
 def _merged(envelope: Envelope, pairs: list[tuple[int, Key]]) -> Envelope:
