@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from peloton.actors.host.health_messages import HealthReported
@@ -31,6 +31,10 @@ ANSWER_SLACK_S = 10.0
 _LOG = logging.getLogger("peloton.health")
 TellHealth = Callable[[Key, HealthReported], None]
 Outcome = tuple[bool | None, str]
+
+
+class NeverCheckedError(Exception):
+    """Whoever carries out commands carries out none of this run."""
 
 
 class CheckOrder(Protocol):
@@ -82,6 +86,10 @@ class HealthLoop:
         """The outcome of the command of this number."""
         self._soon(self._received, number, outcome)
 
+    def refused(self, number: int, text: str) -> None:
+        """The command of this number is not carried out, nor is any other one of its run."""
+        self._soon(self._received, number, NeverCheckedError(text))
+
     def close(self) -> None:
         """Check nothing any more."""
         self._soon(self._loop.stop)
@@ -126,9 +134,13 @@ class HealthLoop:
         self._news.noted(runs, number, now=time.time())
         self._tell_due()
 
-    def _received(self, number: int, outcome: Outcome) -> None:
+    def _received(self, number: int, outcome: Outcome | NeverCheckedError) -> None:
         awaited = self._awaited.pop(number, None)
-        if awaited is not None and not awaited.done():
+        if awaited is None or awaited.done():
+            return
+        if isinstance(outcome, NeverCheckedError):
+            awaited.set_exception(outcome)
+        else:
             awaited.set_result(outcome)
 
     def _tell_due(self) -> None:
@@ -146,9 +158,21 @@ class HealthLoop:
         """Both at once, each with its own times."""
         async with asyncio.TaskGroup() as both:
             if watched.check.of_health:
-                both.create_task(self._check_health(watched))
+                health = self._check_health(watched)
+                both.create_task(self._if_ever(health, watched, tell=self._news.unchecked))
             if watched.check.readiness is not None:
-                both.create_task(self._check_ready(watched))
+                ready = self._check_ready(watched)
+                both.create_task(self._if_ever(ready, watched, tell=self._news.ungated))
+
+    async def _if_ever(
+        self, checking: Awaitable[None], watched: CheckedRun, *, tell: Callable[..., None]
+    ) -> None:
+        """What is never carried out is not asked for again: that is told instead."""
+        try:
+            await checking
+        except NeverCheckedError as error:
+            tell(watched.host, watched.run, text=f"not checked: {error}", now=time.time())
+            self._tell_due()
 
     async def _check_ready(self, watched: CheckedRun) -> None:
         """Until the run is dropped: whatever is found ends nothing."""

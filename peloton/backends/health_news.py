@@ -59,6 +59,14 @@ class HealthNews:
         change = replace(self._known(run), ready=found, unready_text=unready_text)
         self._put(host, change, now=now)
 
+    def unchecked(self, host: Key, run: str, *, text: str, now: float) -> None:
+        """Nobody checks the health of a run: it is as one without such a check."""
+        self._put(host, replace(self._known(run), text=text, unchecked=True), now=now)
+
+    def ungated(self, host: Key, run: str, *, text: str, now: float) -> None:
+        """Nor its readiness."""
+        self._put(host, replace(self._known(run), unready_text=text, ungated=True), now=now)
+
     def _known(self, run: str) -> RunHealth:
         told = self._last.get(run)
         return told.change if told is not None else RunHealth(run, 0, False, unknown=True)

@@ -57,6 +57,8 @@ EARLIER_VOLUMES = (
 """The same for runs that have volumes."""
 
 
+_NEVER = "not carried out"
+"""What keepers of earlier versions say of a command for a run of which they carry out none."""
 _READ_FIRST = ("limits", "container", "pod")
 
 
@@ -243,13 +245,15 @@ class KeeperVolumesRemoved:
 
 @dataclass(frozen=True, slots=True)
 class RunChecked:
-    """The outcome of a check by a command; None: it was not carried out."""
+    """The outcome of a check by a command; None: it was not carried out, and `never`: none of this
+    run is."""
 
     host: str
     run_id: str
     number: int
     ok: bool | None
     text: str
+    never: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +363,8 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
         return KeeperVolumesRemoved(host, tuple(message["volumes"]))
     if answer == "checked":
         ok, text = message["ok"], message["text"]
-        return RunChecked(host, message["run"], message["number"], ok, text)
+        never = bool(message.get("never", text == _NEVER))
+        return RunChecked(host, message["run"], message["number"], ok, text, never)
     if answer == "refused":
         return HostEpochRefused(host, message["epoch"], message["known"])
     raise wire.BadLine(f"an unknown answer: {answer!r}")

@@ -68,7 +68,11 @@ class ProcessHealth:
 
     def answered(self, report: km.RunChecked) -> None:
         """The outcome of a command."""
-        if self._loop is not None:
+        if self._loop is None:
+            return
+        if report.never:
+            self._loop.refused(report.number, report.text)
+        else:
             self._loop.answered(report.number, (report.ok, report.text))
 
     def keeper_is_able(self, able: bool) -> None:

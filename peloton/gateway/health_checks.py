@@ -102,6 +102,16 @@ def health_of(view: InstanceView) -> TaskHealth:
     return TaskHealth.UNKNOWN
 
 
+def unchecked_text(view: InstanceView) -> str:
+    """Why nobody carries out a check that its run has; empty if somebody does, or may yet."""
+    check, off = view.config.check, TaskHealth.DISABLED
+    if check is None or view.state != "RUNNING" or view.checked is None:
+        return ""
+    unchecked = check.of_health and view.health == off
+    ungated = check.readiness is not None and view.ready == off
+    return view.checked[0] if unchecked or ungated else ""
+
+
 def health_name(health: TaskHealth) -> str:
     """The word of v0."""
     return str(task.HealthState.Name(int(health)))

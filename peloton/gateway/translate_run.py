@@ -29,7 +29,7 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.health_checks import CHANGED, health_name, health_of
+from peloton.gateway.health_checks import CHANGED, health_name, health_of, unchecked_text
 from peloton.gateway.reasons import Reason
 from peloton.gateway.texts import client_name, pod_name, rfc3339, wire_usage
 from peloton.gateway.translate_task import merged
@@ -76,8 +76,9 @@ class Translator:
         runtime.resourceUsage.update(_usage(view, view.ran_s))
         if view.outcome is not None:
             _put_end(runtime, view.outcome, on_request=view.goal == TaskGoals.KILLED)
-        if view.code == "READY":
-            runtime.message = view.because
+        unchecked = unchecked_text(view)
+        if view.code == "READY" or unchecked:
+            runtime.message = unchecked or view.because
         if why is not None:
             runtime.reason, runtime.message = why.code, why.message
         for port in view.config.ports:

@@ -26,7 +26,7 @@ from peloton.actors.task.facts import HealthTold, TaskKilling
 from peloton.actors.task.health import told_of_nobody
 from peloton.actors.task.health_messages import UNHEALTHY, HealthChanged, HealthCheck, TaskHealth
 from peloton.actors.task.messages import End, KillCause, RunOutcome, TaskGoals
-from peloton.actors.task.state import Task, TaskStates, is_well
+from peloton.actors.task.state import Task, TaskStates, is_let_pass, is_well
 from peloton.runtime.core.turn import TurnOutcome as Turn
 from peloton.runtime.vocabulary import At, Bits
 from tests.actors import test_host as hosts
@@ -206,3 +206,25 @@ def test_a_list_is_asked_for_with_what_is_to_be_checked() -> None:
     asked = list_runs(host, At(now=9.0, key=hosts.HOST, epoch=1, level=hm.LEVEL_SETS)).message
     assert isinstance(asked, hm.ListRuns)
     assert [(some.members, some.check) for some in asked.checked] == [(Bits.of(0), CHECK)]
+
+
+@pytest.mark.parametrize("awaits_ready", [False, True])
+def test_a_run_whose_check_nobody_carries_out_is_as_one_without_it(awaits_ready: bool) -> None:
+    """Else no update would get past it. It has two checks, or that of its health."""
+    ready = TaskHealth.UNKNOWN if awaits_ready else TaskHealth.DISABLED
+    task = checked(ready=ready)
+    task = replace(task, policy=replace(task.policy, awaits_ready=awaits_ready))
+    change = HealthChanged(1, 7, False, "not checked", unknown=True, unchecked=True)
+    turn = receive(task, change)
+    assert turn.facts == (HealthTold(TaskHealth.DISABLED, "not checked", ready),)
+    assert is_well(turn.state) != awaits_ready and is_let_pass(turn.state)
+    assert not receive(turn.state, replace(change, number=8)).facts, "it is said once"
+    both = replace(change, number=9, unready_text="not checked", ungated=True)
+    assert is_well(receive(turn.state, both).state)
+
+
+def test_a_host_passes_on_that_nobody_checks() -> None:
+    change = RunHealth(name(0), 5, False, "why", unknown=True, unchecked=True, ungated=True)
+    turn = hosts.receive(started(host_with(0), 0), HealthReported((change,)))
+    (told,) = (send.message for send in turn.sends)
+    assert told == HealthChanged(1, 5, False, "why", unknown=True, unchecked=True, ungated=True)

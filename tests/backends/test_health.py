@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.actors.host.health_messages import HealthReported
+from peloton.actors.host.health_messages import HealthReported, RunHealth
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.backends.check_progress import CheckProgress, ReadyProgress, Verdict
 from peloton.backends.health_loop import CheckedRun, HealthLoop, first_after_s
@@ -222,10 +222,12 @@ class Keeper:
 
     def __init__(self) -> None:
         self.told: Queue[bool] = Queue()
+        self.changes: Queue[RunHealth] = Queue()
         self.orders: Queue[int] = Queue()
 
     def tell(self, host: Key, reported: HealthReported) -> None:
         self.told.put(reported.runs[0].healthy)
+        self.changes.put(reported.runs[0])
 
     def order(self, run: str, number: int, *, check: HealthCheck) -> bool:
         self.orders.put(number)
@@ -252,6 +254,25 @@ def test_the_outcome_of_an_earlier_daemons_check_is_not_taken_for_a_later_ones()
         assert keeper.told.get(timeout=30) is True
     finally:
         second.close()
+
+
+def test_a_command_that_is_never_carried_out_is_told_and_not_asked_for_again() -> None:
+    """Each of the two by itself: the health, and the readiness."""
+    keeper = Keeper()
+    loop = HealthLoop(keeper.tell, keeper.order)
+    check = HealthCheck("x", initial_s=0.0, interval_s=0.001)
+    loop.watch(CheckedRun(HOST, "r", check.beside(check), time.time()))
+    try:
+        numbers = [keeper.orders.get(timeout=30) for _ in range(2)]
+        for number in numbers:
+            loop.refused(number, "no")
+        changes = [keeper.changes.get(timeout=30) for _ in numbers]
+        last = changes[-1]
+        assert [one.unchecked and one.ungated for one in changes] == [False, True]
+        assert last.unknown and last.text == last.unready_text == "not checked: no"
+    finally:
+        loop.close()
+    assert keeper.orders.empty()
 
 
 def test_orders_after_the_close_have_no_effect() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.messages import InstanceView, effective
-from peloton.actors.job.spec import Command, TaskConfig
+from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.actors.task.messages import TaskGoals
@@ -23,6 +23,7 @@ from peloton.gateway.pod_status import pod_status_of
 from peloton.gateway.translate_job import to_spec
 from peloton.gateway.translate_run import Translator
 from peloton.gateway.translate_task import BadConfig, to_config
+from peloton.runtime.vocabulary import Key
 from peloton.sdk import specs
 
 HTTP = {"enabled": True, "type": "HTTP", "httpCheck": {"port": 80}}
@@ -274,3 +275,16 @@ def test_one_that_is_not_ready_says_so_in_its_status_and_events() -> None:
     ready = replace(shown, ready=TaskHealth.HEALTHY, checked=("", 6.0), code="", because="")
     newest, *_ = translator.events(ready, runs_max=1, only=None)
     assert newest.message == "ready"
+
+
+def test_that_a_check_is_not_carried_out_is_said_in_the_status_and_by_one_event() -> None:
+    said, job = "not checked: why", "c92956cf-cd8e-5e45-8242-808ffe31a2fb"
+    shown = view(health=TaskHealth.DISABLED, checked=(said, 4.0))
+    spec = JobSpec(name="j", owner="o", pool=Key("respool/p"), instances=1, default=view().config)
+    found = Translator(job, spec, images_run=True)
+    assert availability(shown) == "AVAILABLE"
+    assert found.info(shown).runtime.message == said
+    texts = [event.message for event in found.events(shown, runs_max=1, only=None)]
+    assert texts.count(said) == 1
+    well = view(health=TaskHealth.HEALTHY, checked=("exit code 0", 4.0))
+    assert found.info(well).runtime.message == ""

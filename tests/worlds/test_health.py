@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from peloton.actors.host.health_messages import HealthReported, RunHealth
 from peloton.actors.job.messages import ReplaceJob
 from peloton.actors.job.slice.messages import Command
 from peloton.actors.job.slice.tally import NOT_READY_YET_TEXT, READY, UNREADY_TEXT
@@ -18,7 +19,7 @@ from peloton.backends.simulated_health import ILL, UNREADY
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.faulty_backend import BackendFaults
-from peloton.chaos.cluster.machines import Fate
+from peloton.chaos.cluster.machines import Fate, machine_report
 from peloton.runtime.vocabulary import Key
 
 COUNT = 4
@@ -143,6 +144,36 @@ def test_an_update_to_what_is_never_well_fails_and_stops_there() -> None:
     assert view.state == WorkflowStates.FAILED and view.failed == 1
     changed = [each.config_version for each in cluster.instances(job, COUNT)].count(2)
     assert changed <= 1 + view.done, "nobody else was touched"
+
+
+def test_an_update_gets_past_runs_whose_check_nobody_carries_out() -> None:
+    cluster = cluster_of()
+    late = msgspec.structs.replace(CHECK, initial_s=36000.0)
+    job = cluster.create_job(service(check=late), "s")
+    told: dict[str, None] = {}
+
+    def tell() -> None:
+        for run, process in cluster.machines.running.items():
+            if run in told or run not in cluster.machines.started:
+                continue
+            told[run] = None
+            change = RunHealth(run, 1, False, "not checked", unknown=True, unchecked=True)
+            report = machine_report(process.host, HealthReported((change,)))
+            cluster.world.living()[0].region.tell((report,))
+
+    cluster.run_until(lambda: up(cluster, job), within_s=60)
+    assert health(cluster, job) == [NEW] * COUNT
+    tell()
+    cluster.run_for(1.0)
+    for found in cluster.instances(job, COUNT):
+        assert found.health == TaskHealth.DISABLED and found.code == ""
+        assert found.checked is not None and found.checked[0] == "not checked"
+    cluster.ask(job, ReplaceJob(service("other", late), options=WorkflowOptions(batch=1)))
+    for _ in range(60):
+        cluster.run_for(5.0)
+        tell()
+    assert cluster.job(job).workflows[0].state == WorkflowStates.SUCCEEDED
+    assert len(told) == 2 * COUNT
 
 
 READINESS = HealthCheck("ready", initial_s=10.0, interval_s=2.0)

@@ -58,6 +58,8 @@ def _told(change: RunHealth, *, run: int) -> HealthChanged:
         change.unknown,
         change.ready,
         change.unready_text,
+        change.unchecked,
+        change.ungated,
     )
 
 

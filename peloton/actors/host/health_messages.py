@@ -21,6 +21,8 @@ class RunHealth(Value, frozen=True, gc=False, array_like=True):
     unknown: bool = False
     ready: TaskHealth = TaskHealth.DISABLED
     unready_text: str = ""
+    unchecked: bool = False
+    ungated: bool = False
 
 
 class HealthReported(Message, frozen=True, gc=False, array_like=True):

@@ -27,8 +27,9 @@ def health_changed(task: Task, message: HealthChanged, at: At) -> Decision:
     if message.run != task.run or task.state != TaskStates.RUNNING:
         return Decision(sends=(seen,), because="health of another run, or of one that is ending")
     health = _health_in(message, task)
-    ready = message.ready if message.ready > TaskHealth.UNKNOWN else task.ready
-    unready = ready == TaskHealth.UNHEALTHY and health != TaskHealth.UNHEALTHY
+    ready = _ready_in(message, task)
+    unready = ready == TaskHealth.UNHEALTHY or message.ungated
+    unready = unready and health != TaskHealth.UNHEALTHY
     text = message.unready_text if unready else message.text
     told = HealthTold(health, text, ready)
     wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
@@ -43,9 +44,17 @@ def health_changed(task: Task, message: HealthChanged, at: At) -> Decision:
 
 
 def _health_in(message: HealthChanged, task: Task) -> TaskHealth:
+    if message.unchecked:
+        return TaskHealth.DISABLED
     if message.unknown:  # whoever checks it has begun anew, or has found out the readiness first
         return task.health
     return TaskHealth.HEALTHY if message.healthy else TaskHealth.UNHEALTHY
+
+
+def _ready_in(message: HealthChanged, task: Task) -> TaskHealth:
+    if message.ungated:
+        return TaskHealth.DISABLED
+    return message.ready if message.ready > TaskHealth.UNKNOWN else task.ready
 
 
 def told_of_nobody(message: HealthChanged, at: At) -> Decision:

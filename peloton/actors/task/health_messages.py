@@ -86,7 +86,8 @@ class HealthChanged(Message, frozen=True, gc=False, array_like=True):
 
     Repeated by the backend until the tasks have answered with the number, `HealthSeen`. `unknown`:
     no check of the health has ended yet, nor of the readiness if `ready` is not one of the two
-    last. Every change says all that is known.
+    last. Every change says all that is known. `unchecked`: nobody carries out the check of its
+    health, and `ungated`: that of its readiness; the texts say why.
     """
 
     run: int
@@ -97,6 +98,8 @@ class HealthChanged(Message, frozen=True, gc=False, array_like=True):
     unknown: bool = False
     ready: TaskHealth = TaskHealth.DISABLED
     unready_text: str = ""  # what the readiness check found, of one that is not ready
+    unchecked: bool = False
+    ungated: bool = False
 
 
 TASK_HEALTH_MESSAGES: dict[int, type] = {43: HealthChanged}

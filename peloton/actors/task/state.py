@@ -117,6 +117,13 @@ def is_well(task: Task) -> bool:
     return task.state == TaskStates.RUNNING and task.health in _WELL and task.ready in _WELL
 
 
+def is_let_pass(task: Task) -> bool:
+    """Whether it runs, and nobody carries out a check that it has: it is as one without that."""
+    unchecked = task.policy.checked and task.health == TaskHealth.DISABLED
+    ungated = task.policy.awaits_ready and task.ready == TaskHealth.DISABLED
+    return task.state == TaskStates.RUNNING and (unchecked or ungated)
+
+
 def may_retry(task: Task) -> bool:
     """Whether an ended batch task gets another run: system failures up to a limit are free."""
     if task.cause in (KillCause.RUN_LIMIT, KillCause.PREEMPTED_FOR_GOOD):

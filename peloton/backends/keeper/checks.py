@@ -35,6 +35,7 @@ PRINTED_BYTES_MAX = 16 * 1024 * 1024
 """What a check may print, looked at in each round: it is in nobody's disk limit."""
 _SANDBOX = "MESOS_SANDBOX"
 _PRINTED = f"killed, as it may print {PRINTED_BYTES_MAX // 1024**2} MB"
+_NOT_DONE = "is not carried out"
 _DEADLINES_MAX = 4 * UNDER_WAY_MAX
 _OUTPUT_BYTES_MAX = 4096
 _TEXT_MAX = 200
@@ -136,8 +137,13 @@ class Checks:
 
     def begin(self, run: KeeperRun, asked: CheckRequest, *, sandbox: str, now: float) -> None:
         """Start it. What keeps it from starting is no outcome of the check."""
-        if not run.checked or len(self._by_pid) >= UNDER_WAY_MAX:
-            self._answer(run, asked, ok=None, text="not carried out")
+        if not run.checked:
+            where = "in a container of its own " if run.container else ""
+            event = checked_event(run.run_id, asked, ok=None, text=f"a command {where}{_NOT_DONE}")
+            self._tell(run.host, {**event, "never": True})
+            return
+        if len(self._by_pid) >= UNDER_WAY_MAX:
+            self._answer(run, asked, ok=None, text=_NOT_DONE)
             return
         folder, gate = f"{FOLDER}/{run.run_id}-{asked.number}", -1
         try:

@@ -26,6 +26,7 @@ from peloton.backends.keeper_messages import (
     RunLimits,
     RunPod,
     RunStarted,
+    read_report,
 )
 from tests.backends.keeper.conftest import HOST, alive, keeper_pid, until
 
@@ -69,6 +70,23 @@ def test_a_command_runs_in_the_sandbox_with_the_variables_of_its_run(
     assert (found.host, found.run_id, found.ok, found.text) == (HOST, "r-0-1", ok, text)
     assert not [*(daemon.runs.folder / "checks").iterdir()], "what it printed is not kept"
     assert daemon.output("r-0-1") == "", "nor is it the run's output"
+
+
+def test_of_a_run_that_is_not_to_be_checked_none_ever_is(daemon: Any) -> None:
+    """Such as one in a container of its own. That it cannot be now is another answer."""
+    begun(daemon)
+    assert not outcome(daemon, "true", 1).never
+    daemon.launch("r-0-2", WAITS)
+    daemon.log.next_report(RunStarted, run_id="r-0-2")
+    daemon.runs.check(HOST, "r-0-2", number=2, check=HealthCheck("true"))
+    found = daemon.log.next_report(RunChecked, number=2)
+    assert (found.ok, found.never, found.text) == (None, True, "a command is not carried out")
+
+
+def test_a_keeper_of_an_earlier_version_says_never_by_its_text() -> None:
+    answer = {"a": "checked", "host": HOST, "run": "r", "number": 1, "ok": None}
+    found = [read_report({**answer, "text": text}) for text in ("not carried out", "not running")]
+    assert [one.never for one in found if isinstance(one, RunChecked)] == [True, False]
 
 
 def test_without_the_environment_of_its_run(daemon: Any) -> None:

@@ -34,6 +34,7 @@ from peloton.actors.task.state import (
     Task,
     TaskStates,
     dropped_runs,
+    is_let_pass,
     is_well,
     waits_for_gang,
 )
@@ -110,7 +111,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         code, because = why(task, at)
     if slice_.homes is not None and code in (HOST, NEVER):
         code, because = _why_at_home(task, member, because=because, notes=notes)
-    known = max(task.health, task.ready) > TaskHealth.UNKNOWN
+    known = max(task.health, task.ready) > TaskHealth.UNKNOWN or is_let_pass(task)
     checked = read("health") if known else None
     if code in (HEALTH, READY) and checked and checked[0]:
         because = f"{because}: {checked[0]}"
