@@ -59,6 +59,10 @@ PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take until it is reported."""
 _ORDERS = m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes
+EARLIER_REMOVAL = (
+    "the keeper is of an earlier version and removes no volumes: end it with SIGTERM, it exits "
+    "once its runs have ended"
+)
 _NOT_REACHED = "keeper: not reached yet"
 _LOG = logging.getLogger("peloton.keeper")
 
@@ -137,7 +141,8 @@ class ProcessBackend:
         self._status_lock = threading.Lock()
         self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
-        self._removes = False  # whether the keeper removes volumes
+        self._removes: bool | None = None  # whether the keeper removes volumes; None: not known yet
+        self._said = False  # that it does not
         self._health = ProcessHealth(self._tell_health, self._check_by_command)
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
@@ -234,6 +239,9 @@ class ProcessBackend:
             if self._removes:  # an earlier keeper would refuse the request, and others with it
                 names = volumes.names_at_keeper(name, order.volumes)
                 runs.remove(name, order.epoch, volumes=names)
+            elif self._removes is not None and not self._said:
+                self._said = True
+                _LOG.warning(EARLIER_REMOVAL)
         else:
             self._comparing.pop(name, None)
             self._health.compared(order.checked)

@@ -25,6 +25,7 @@ from peloton.backends.keeper.requests import MALFORMED, BadRequest, run_of
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import (
     EARLIER_VOLUMES,
+    HelloAnswered,
     PodPart,
     RunContainer,
     RunLimits,
@@ -33,6 +34,7 @@ from peloton.backends.keeper_messages import (
     RunVolume,
     wire_form,
 )
+from peloton.backends.process import EARLIER_REMOVAL
 from tests.backends.keeper.conftest import until
 from tests.backends.keeper.test_backend import HOST, OTHER, Machine, start
 
@@ -81,6 +83,22 @@ def test_a_volume_that_was_removed_begins_empty(machine: Machine, folder: Path) 
     assert [one.name for one in (folder / "volumes" / "a").iterdir()] == ["j-1"]
     ran(machine, "j-0-2")
     assert (folder / "volumes" / "a" / "j-0" / "count").read_text() == "1\n"
+
+
+def test_that_a_keeper_removes_no_volumes_is_said_once(
+    machine: Machine, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Hosts ask again, for as long as it is there."""
+    ran(machine, "j-0-1")
+    machine.backend._received(HelloAnswered("a", 1, checks=True))  # as an earlier one would
+    for _ in range(2):
+        machine.order(RemoveVolumes(HOST, 1, ("j-0",)))
+    assert caplog.messages.count(EARLIER_REMOVAL) == 1
+    assert (folder / "volumes" / "a" / "j-0").exists()
+    machine.backend._received(HelloAnswered("a", 1, checks=True, removes=True))
+    machine.order(RemoveVolumes(HOST, 1, ("j-0",)))
+    assert machine.hosts.next_report(VolumesRemoved).volumes == ("j-0",)
+    assert caplog.messages.count(EARLIER_REMOVAL) == 1
 
 
 def test_an_older_owner_removes_nothing(machine: Machine, folder: Path) -> None:
