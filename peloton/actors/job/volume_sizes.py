@@ -35,6 +35,18 @@ def sizes_with(known: VolumeSizes, spec: JobSpec, *, own: Iterable[Override]) ->
     return known
 
 
+def sizes_of_update(known: VolumeSizes, spec: JobSpec, *, own: Iterable[Override]) -> VolumeSizes:
+    """The same for an update, whose configs are all there are. One that gives an instance no volume
+    lets a later one say any size, as with the default's: what is on a host keeps its own."""
+    given = [*own]
+    configs = {override.instance: override.config for override in given}
+    for instance in sorted(known):
+        config = effective(spec.default, configs.get(instance))
+        if instance < spec.instances and config.volume is None:
+            known = known.delete(instance)
+    return sizes_with(known, spec, own=given)
+
+
 def resized(
     known: JobSpec, wanted: JobSpec, *, own: Iterable[Override], sizes: Mapping[int, int]
 ) -> Refused | None:

@@ -19,7 +19,7 @@ from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
-from peloton.actors.job.volume_sizes import configs_of, sizes_with
+from peloton.actors.job.volume_sizes import VolumeSizes, configs_of, sizes_of_update
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow.leaves import bounds_of, progress_of
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
@@ -58,6 +58,7 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         opaque=fact.opaque,
         digest=fact.digest,
         before=None if restarts else known,
+        sizes=None if restarts else job.volume_sizes,
     )
     first = WorkflowStates.PAUSED if fact.options.paused else WorkflowStates.INITIALIZED
     versions = v.same_spec(job.versions, known)
@@ -76,10 +77,17 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
         throttled=t.grown(job.throttled, spec) if job.throttled is not None else None,
         updated_at=fact.at,
         versions=versions,
-        volume_sizes=sizes_with(job.volume_sizes, spec, own=configs_of(fact.overrides)),
+        volume_sizes=_sizes(job, fact),
     )
     job = reshared(job, begun)
     return _started(job, members, at=fact.at) if fact.options.starts else job
+
+
+def _sizes(job: Job, fact: f.WorkflowBegun) -> VolumeSizes:
+    """What is known of volumes with a workflow; all but updates say nothing of them."""
+    if fact.kind != WorkflowTypes.UPDATE:
+        return job.volume_sizes
+    return sizes_of_update(job.volume_sizes, fact.spec, own=configs_of(fact.overrides))
 
 
 def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
@@ -178,6 +186,7 @@ def _ended(job: Job, workflow: Workflow, *, state: WorkflowStates, at: float) ->
         carried=immutables.Map(),
         members=None,
         before=None,
+        sizes=None,
     )
 
 
@@ -218,6 +227,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         carried=immutables.Map(bounds_of(job)),
         options=replace(workflow.options, starts=False),
         before=None,
+        sizes=None,
         because=fact.because,
     )
     undone = replace(
@@ -228,6 +238,7 @@ def _undone(job: Job, fact: f.WorkflowUndone) -> Job:
         confirmed=Bits(),
         waits=w.timed(job.waits, fact.at),
         updated_at=fact.at,
+        volume_sizes=job.volume_sizes if workflow.sizes is None else workflow.sizes,
         versions=v.gone_back(
             v.replaced(job.versions, spec), version, to=workflow.before.config_version
         ),

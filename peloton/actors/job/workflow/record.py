@@ -6,6 +6,7 @@ import immutables
 
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.volume_sizes import VolumeSizes
 from peloton.actors.job.workflow.messages import (
     WorkflowOptions,
     WorkflowStates,
@@ -89,6 +90,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
     because: str = ""  # why it failed
     first: int = 0
     progressed_at: float = 0.0  # when an instance was last through, or it began to roll
+    sizes: VolumeSizes | None = None  # those of the job as it was before, while it may go back
 
     @property
     def is_over(self) -> bool:
