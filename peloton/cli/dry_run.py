@@ -41,6 +41,18 @@ def host_named(peloton: Client, name: str) -> Any:
     return found
 
 
+def check_ranges(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> None:
+    """Raise OutOfRange where ranges are given that select nothing: calls of the original take that
+    for all instances, which nobody means who has typed a range."""
+    if ranges:
+        _check(ranges, peloton.jobs.get(job).jobInfo.config.instanceCount)
+
+
+def _check(ranges: Sequence[tuple[int, int]], count: int) -> None:
+    if not within(ranges, count):
+        raise OutOfRange(f"the job has instances 0 to {count - 1}", instance_count=count)
+
+
 def instances_text(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> str:
     """Which instances of a job are meant, with their states where that is all of them."""
     info = peloton.jobs.get(job).jobInfo
@@ -48,6 +60,5 @@ def instances_text(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int
     if not ranges:
         return f"all {count} instances of job {job} ({states_text(info.runtime.taskStats)})"
     some = " ".join(map(range_text, ranges))
-    if not within(ranges, count):
-        raise OutOfRange(f"the job has instances 0 to {count - 1}", instance_count=count)
+    _check(ranges, count)
     return f"{within(ranges, count)} of the {count} instances of job {job} ({some})"

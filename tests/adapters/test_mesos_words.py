@@ -17,6 +17,7 @@ from tests.adapters.test_fleet_words import PELOTON, foreground
 from tests.cli.terminal import typed
 from tests.conftest import ROOT
 from tests.house import readme
+from tests.servers import mesos_home
 from tests.servers.mesos import Mesos
 
 EXAMPLE = "examples/mesos.yaml"
@@ -32,6 +33,7 @@ def words() -> list[list[str]]:
 
 @pytest.mark.timeout(180)
 def test_the_first_job_on_mesos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mesos_home.needed_home()
     monkeypatch.chdir(ROOT)
     mesos = Mesos(tmp_path / "mesos", agents=2)
     for agent in mesos.agents:
