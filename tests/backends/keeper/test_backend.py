@@ -19,9 +19,10 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.health_messages import HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.health_messages import HealthCheck, HttpProbe
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import process
 from peloton.backends.gpu_words import gpu_variables
@@ -37,6 +38,7 @@ from peloton.backends.process_runs import KeeperHeartbeat, KeeperSettings
 from peloton.backends.secrets_first import NO_VALUES
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
+from tests.fake_engine import install
 
 HOST, OTHER = Key("host/a"), Key("host/b")
 DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
@@ -458,3 +460,24 @@ def test_the_devices_of_a_container_are_numbered_anew() -> None:
     }
     assert gpu_variables((), contained=True)["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert not gpu_variables(None, contained=False)
+
+
+def test_a_command_for_a_container_is_not_carried_out_which_is_said(
+    folder: Path, tmp_path: Path
+) -> None:
+    """As of a job that was made before images were run; else its health is unknown for ever."""
+    engine, image = install(tmp_path, "podman", "tiny"), "tiny"
+    machine = Machine(folder)
+    machine.backend.limits = process.TaskLimits(images=process.RUN, engine=str(engine))
+    one = start("r-0-1", "sleep 600")
+    check = HealthCheck("true", initial_s=0.001, interval_s=0.01)
+    spec = replace(one.spec, image=image, check=check.beside(HealthCheck(http=HttpProbe(1))))
+    try:
+        machine.order(m.StartRuns(HOST, 1, (replace(one, spec=spec),)))
+        (told,) = machine.hosts.next_report(HealthReported).runs
+        text = "not checked: a command in a container of its own is not carried out"
+        assert (told.run, told.text) == ("r-0-1", text)
+        assert told.unknown and told.unchecked and not told.ungated
+        assert machine.backend.stop_all(DEADLINE_S)
+    finally:
+        machine.backend.close()
