@@ -165,7 +165,7 @@ def test_a_refused_launch_is_a_new_run_under_the_same_ask() -> None:
         Admission.ADMITTED,
         0,
     )
-    assert replies(turn) == [RunSeen(1), HostRefused("insufficient resources")]
+    assert replies(turn) == [RunSeen(1), HostRefused("insufficient resources", None, Key("host/h"))]
 
 
 @pytest.mark.parametrize("goal", [TaskGoals.KILLED, TaskGoals.DELETED])
