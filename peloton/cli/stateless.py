@@ -122,8 +122,8 @@ def show_version(answer: Any, text: str, *, job: str) -> None:
 @workflow_wait.wait_options
 def create(
     respool: str, spec: str, batch: int, wanted_id: str, request_key: str | None, wait: bool,
-    within_s: float | None, secret_path: str, secret_data: str, secret_file: Path | None,
-    **how: Any,
+    within_s: float | None, secret_path: tuple[str, ...], secret_data: tuple[str, ...],
+    secret_file: tuple[Path, ...], **how: Any,
 ) -> int:  # fmt: skip
     """Submit the service in the YAML file SPEC to the pool at the path RESPOOL, BATCH-SIZE pods at
     a time; 0 for all at once.
