@@ -54,7 +54,5 @@ def secrets_given(
         return ()
     from peloton.sdk.jobs import secret
 
-    data = [one.read_bytes() for one in secret_file] or [
-        one.encode() for one in secret_data if one
-    ]
+    data = [one.read_bytes() for one in secret_file] or [one.encode() for one in secret_data if one]
     return tuple(secret(path, one) for path, one in zip(paths, data, strict=True))
