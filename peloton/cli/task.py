@@ -195,10 +195,8 @@ def stop(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> int:
             return exits.OK
         answer = peloton.tasks.stop(job, ranges)
         count = peloton.jobs.get(job).jobInfo.config.instanceCount
-        if ranges and not within(ranges, count):
-            # The server takes a range that is empty for this job, and stops nothing.
-            text = f"the job has instances 0 to {count - 1}"
-            raise OutOfRange(text, instance_count=count)
+        if ranges:
+            refuse_outside(ranges, count=count)
     text = task_texts.stop_text(answer)
     show(OutputForms(answer, text=text, names=lambda: ids(job, answer.stoppedInstanceIds)))
     print_ended(answer, within(ranges or (ALL_INSTANCES,), count))
@@ -219,6 +217,8 @@ def restart(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> None:
         if dry_run:
             would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
             return
+        if ranges:
+            refuse_outside(ranges, count=peloton.jobs.get(job).jobInfo.config.instanceCount)
         answer = peloton.tasks.restart(job, ranges)
     show(OutputForms(answer, text="Job restarted", names=lambda: [job]))
 
@@ -239,6 +239,12 @@ def refresh(job: str, only: InstanceRange, dry_run: bool) -> None:
             return
         answer = peloton.tasks.refresh(job, only)
     show(OutputForms(answer, text="", names=lambda: [job]))
+
+
+def refuse_outside(ranges: tuple[InstanceRange, ...], *, count: int) -> None:
+    """The server takes ranges that are empty for a job, and does nothing."""
+    if not within(ranges, count):
+        raise OutOfRange(f"the job has instances 0 to {count - 1}", instance_count=count)
 
 
 def ids(job: str, instances: Iterable[int]) -> list[str]:

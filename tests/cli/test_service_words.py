@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.test_services import CONFIG, Shell
-from tests.gateway.fleet_fixture import running
+from peloton.api.v0.job import job_pb2
+from tests.cli.test_services import CONFIG, Shell, rows
+from tests.gateway.fleet_fixture import HOSTS, running
 
 VOLUME = "defaultConfig:\n  volume: {containerPath: /data, sizeMB: 5}\n"
 
@@ -52,3 +53,63 @@ def test_who_deletes_a_job_without_volumes_reads_nothing_of_them(shell: Shell) -
     shell.done("task", "stop", "light")
     shell.deployment.ended(job)
     assert shell("job", "delete", "light").err == ""
+
+
+# ---- workflows ----
+
+
+def daemon_job(shell: Shell, name: str, **changes: str) -> str:
+    """The id of a daemon job that runs on all hosts."""
+    changes = {"SERVICE": "DAEMON", "instanceCount: 2\n": "", **changes}
+    found = shell.done(
+        "job", "create", "/work", shell.file(CONFIG, name, **changes), "-o", "name"
+    ).strip()
+    until_all_run(shell, found)
+    return found
+
+
+def until_all_run(shell: Shell, job: str) -> None:
+    stats = shell.deployment.job
+    shell.deployment.until(lambda: stats(job).runtime.taskStats["RUNNING"] == len(HOSTS))
+
+
+def test_a_daemon_job_is_updated_and_goes_back(shell: Shell) -> None:
+    job = daemon_job(shell, "agent")
+    no_count = {"SERVICE": "DAEMON", "instanceCount: 2\n": ""}
+    other = shell.file(CONFIG, "agent", **no_count, **{"memLimitMb: 1": "memLimitMb: 2"})
+    done = shell("update", "create", "agent", other, "1", "/work", "--wait")
+    assert done.code == 0, done
+    counts = {line.partition(" pods done")[0].split()[-1] for line in done.err.splitlines()[1:]}
+    assert counts <= {str(len(HOSTS)), "0"}, done.err
+    back = shell("job", "stateless", "rollback", "agent", "0", "1-1-1", "--wait")
+    assert back.code == 0, back
+    config = shell.deployment.job(job).config
+    assert config.type == job_pb2.DAEMON and config.defaultConfig.resource.memLimitMb == 1
+
+
+def test_a_batch_job_has_nowhere_to_go_back_to(shell: Shell) -> None:
+    made(shell, "batch", 1, SERVICE="BATCH")
+    found = shell("job", "stateless", "rollback", "batch", "0", "1-1-1")
+    assert found.code == 73 and "is a batch job: only services go back" in found.err
+
+
+def test_rolling_stops_and_starts_have_names(shell: Shell) -> None:
+    made(shell, "through")
+    done = shell("job", "rolling-stop", "through", "1", "--wait")
+    assert "ROLLING-STOP to version 2 SUCCEEDED" in done.err
+    shell.done("job", "rolling-start", "through", "1", "--wait")
+    whats = [row[1] for row in rows(shell.done("job", "history", "through"))]
+    assert whats[1:3] == ["rolling-start", "rolling-stop"]
+
+
+def test_a_range_without_instances_is_not_restarted(shell: Shell) -> None:
+    made(shell, "short")
+    found = shell("task", "restart", "short", "-r", "50:60")
+    assert found.code == 66 and "the job has instances 0 to 1" in found.err and not found.out
+
+
+def test_a_new_name_is_told_once_it_is_one(shell: Shell) -> None:
+    shell.service("first")
+    wrong = shell.file(CONFIG, "second")
+    found = shell("job", "stateless", "replace", "first", wrong, "0", "/work")
+    assert found.code == 65 and "from now on" not in found.err
