@@ -139,7 +139,10 @@ def _copy_secrets(data: Path, target: Path) -> list[str]:
 
 
 def _make_empty(target: Path) -> None:
-    private_folder.make(target)
+    try:
+        private_folder.make(target)
+    except OSError as error:  # it may be of another file, that nobody named
+        raise BackupRefused(f"{target} cannot be made: {error.strerror}") from error
     if os.listdir(target):
         left = "" if (target / MANIFEST).exists() else ", such as a backup that was interrupted"
         raise BackupRefused(

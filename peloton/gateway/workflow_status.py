@@ -37,7 +37,8 @@ def remaining(view: JobView, workflow: WorkflowView) -> int:
     left = workflow.total - workflow.done - workflow.failed
     if not view.spec.is_daemon:
         return left
-    return max(min(left, sum(dict(view.summary.counts).values()) - workflow.done), 0)
+    over = workflow.done + workflow.failed
+    return max(min(left, sum(dict(view.summary.counts).values()) - over), 0)
 
 
 def workflow_info(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
+from peloton.actors.job.messages import GetJob, job_key
 from peloton.api.v0.job import job_pb2
+from peloton.gateway.workflow_status import remaining
 from tests.cli.test_services import CONFIG, Shell, rows
 from tests.gateway.fleet_fixture import HOSTS, running
 
@@ -113,3 +116,45 @@ def test_a_new_name_is_told_once_it_is_one(shell: Shell) -> None:
     wrong = shell.file(CONFIG, "second")
     found = shell("job", "stateless", "replace", "first", wrong, "0", "/work")
     assert found.code == 65 and "from now on" not in found.err
+
+
+def test_an_update_of_a_daemon_job_counts_hosts_and_not_numbers(shell: Shell) -> None:
+    job = daemon_job(shell, "counted")
+    shell.done("job", "stateless", "restart", "counted", "--wait")
+    view = shell.deployment.region.ask(job_key(job), GetJob()).result(60)
+    begun = msgspec.structs.replace(view.workflows[0], total=57_001, done=1, failed=0)
+    assert remaining(view, begun) == len(HOSTS) - 1
+
+
+def test_an_update_is_named_by_its_job(shell: Shell) -> None:
+    job = made(shell, "updated")
+    other = shell.file(CONFIG, "updated", **{"memLimitMb: 1": "memLimitMb: 2"})
+    shell.done("update", "create", "updated", other, "0", "/work", "--wait")
+    (name,) = shell.done("update", "list", "updated", "-o", "name").split()[:1]
+    for typed in ("updated", job[:8], job, name, name.replace(job, "updated")):
+        assert shell.done("update", "get", typed, "-o", "name").strip() == name
+    for typed in ("nosuch", f"{job}-77"):
+        assert shell("update", "get", typed).code == 66
+    made(shell, "calm", 1, SERVICE="BATCH")
+    never = shell("update", "rollback", "calm")
+    assert never.code == 66 and "has had no update" in never.err
+
+
+# ---- watches ----
+
+
+@pytest.mark.parametrize("job", ["nosuch", "5b9c6d2e-0000-4000-8000-00000000dead"])
+@pytest.mark.parametrize("what", ["job", "pod"])
+def test_a_watch_of_no_job_ends(shell: Shell, job: str, what: str) -> None:
+    found = shell("watch", what, job)
+    assert found.code == 66 and f"job not found: {job}" in found.err
+
+
+# ---- hosts ----
+
+
+def test_a_host_that_is_up_is_no_unknown_one(shell: Shell) -> None:
+    refused = shell("host", "maintenance", "complete", HOSTS[0])
+    assert refused.code == 73 and "Host is not DOWN" in refused.err
+    for verb in ("start", "complete"):
+        assert shell("host", "maintenance", verb, "nobody").code == 66
