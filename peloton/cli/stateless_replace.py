@@ -6,6 +6,7 @@ Must not choose pods: the service does, a batch at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from peloton.cli import exits, workflow_wait
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
+from peloton.cli.secret_options import secret_options, secrets_given
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
 from peloton.cli.values import COUNT, SPEC_FILE, opaque_option, ranges_option
@@ -55,27 +57,34 @@ def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="Give the pods the spec before, if it fails.",
 )
+@secret_options
 @batch_options
 @workflow_wait.wait_options
 def replace(
     job: str, spec: str, batch: int, respool: str, version: str, override: bool, wait: bool,
-    within_s: float | None, **how: Any,
+    within_s: float | None, secret_path: tuple[str, ...], secret_data: tuple[str, ...],
+    secret_file: tuple[Path, ...], **how: Any,
 ) -> int:  # fmt: skip
     """Give JOB, in the pool at RESPOOL, the spec in the YAML file SPEC, BATCH-SIZE pods at a time;
-    0 for all at once. With an ENTITYVERSION only if that is still its.
+    0 for all at once. With an ENTITYVERSION only if that is still its. Secrets that are not given
+    keep their values.
 
     \b
     peloton job stateless replace web service.yaml 2 /web
     peloton job stateless replace web service.yaml 2 /web --maxInstanceRetries 3 \\
       --maxTolerableInstanceFailures 1 --rollbackOnFailure --wait
     """
+    secrets = secrets_given(
+        secret_path=secret_path, secret_data=secret_data, secret_file=secret_file
+    )
     with connected() as peloton:
         from peloton.sdk.client import BatchOptions
 
+        options = BatchOptions(batch, secrets=secrets, **how)
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
             before = name_of(peloton, job) if is_plain() else ""
             answer = peloton.stateless.replace(
-                job, given, pool=respool, version=version, how=BatchOptions(batch, **how)
+                job, given, pool=respool, version=version, how=options
             )
         if before:
             say_if_renamed(before, given.get("name"))

@@ -10,7 +10,7 @@ import pytest
 from peloton.actors.job.messages import GetJob, job_key
 from peloton.api.v0.job import job_pb2
 from peloton.gateway.workflow_status import remaining
-from tests.cli.test_services import CONFIG, Shell, rows
+from tests.cli.test_services import CONFIG, SPEC, Shell, rows
 from tests.gateway.fleet_fixture import HOSTS, running
 
 VOLUME = "defaultConfig:\n  volume: {containerPath: /data, sizeMB: 5}\n"
@@ -158,3 +158,15 @@ def test_a_host_that_is_up_is_no_unknown_one(shell: Shell) -> None:
     assert refused.code == 73 and "Host is not DOWN" in refused.err
     for verb in ("start", "complete"):
         assert shell("host", "maintenance", verb, "nobody").code == 66
+
+
+# ---- secrets ----
+
+
+def test_a_secret_goes_with_a_replacement(shell: Shell) -> None:
+    """This cluster has no keys for it."""
+    shell.service("hushed")
+    words = ("job", "stateless", "replace", "hushed", shell.file(SPEC, "hushed"), "0", "/work")
+    found = shell(*words, "--secret-path", "token", "--secret-data", "hush")
+    assert found.code == 65 and "secrets not enabled in cluster" in found.err
+    assert shell(*words, "--secret-path", "token").code == 64
