@@ -170,3 +170,11 @@ def test_a_secret_goes_with_a_replacement(shell: Shell) -> None:
     found = shell(*words, "--secret-path", "token", "--secret-data", "hush")
     assert found.code == 65 and "secrets not enabled in cluster" in found.err
     assert shell(*words, "--secret-path", "token").code == 64
+
+
+def test_instances_of_a_daemon_job_are_restarted_by_their_numbers(shell: Shell) -> None:
+    daemon_job(shell, "numbered")
+    number = max(int(row[0]) for row in rows(shell.done("task", "list", "numbered"))[1:])
+    assert number > len(HOSTS)
+    assert shell.done("task", "restart", "numbered", "-r", f"{number}") == "Job restarted\n"
+    assert shell("task", "stop", "numbered", "-r", f"{number}").code == 0
