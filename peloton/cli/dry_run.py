@@ -42,6 +42,13 @@ def host_named(peloton: Client, name: str) -> Any:
     return found
 
 
+def check_ranges(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> None:
+    """Raise OutOfRange where ranges are given that select nothing: calls of the original take that
+    for all instances, which nobody means who has typed a range."""
+    if ranges:
+        meant(peloton, job, ranges)
+
+
 def instances_text(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> str:
     """Which instances of a job are meant, with their states where that is all of them."""
     info = peloton.jobs.get(job).jobInfo

@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from peloton.cli import exits, workflow_wait
-from peloton.cli.dry_run import dry_run_option, instances_text, would
+from peloton.cli.dry_run import check_ranges, dry_run_option, instances_text, would
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected, refusal_texts
@@ -54,6 +54,7 @@ def _command(verb: str) -> click.Command:
                 text = instances_text(peloton, job, ranges=ranges)
                 would(f"would {verb} {text}", names=[job])
                 return exits.OK
+            check_ranges(peloton, job, ranges=ranges)
             how = {"ranges": ranges, "version": version, "batch": batch}
             answer = by_the_newest(lambda: peloton.updates.roll(verb, job, **how), version=version)
             show(OutputForms(answer, default="json", names=lambda: [answer.updateID.value]))

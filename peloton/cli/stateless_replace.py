@@ -176,9 +176,10 @@ def restart(
     peloton job stateless restart web -r 0:10
     """
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
-        from peloton.cli.dry_run import instances_text
+        from peloton.cli.dry_run import check_ranges, instances_text
         from peloton.sdk.client import BatchOptions
 
+        check_ranges(peloton, job, ranges=ranges)
         if dry_run:
             would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
             return exits.OK

@@ -41,14 +41,18 @@ def replace_diff(
     except (BadConfig, BadAmount) as error:
         text = f"invalid job spec: {spec_text(str(error), sent)}"
         end(context, Code.INVALID_ARGUMENT, text=text)
-    now, then = view.spec.instances, sent.instance_count
-    updated, unchanged = [], []
-    for one in cluster_client.instances(view, context=context, stop=min(now, then)):
+    then = sent.instance_count
+    updated, unchanged, removed, there = [], [], [], set()
+    for one in cluster_client.instances(view, context=context):
+        there.add(one.instance)
+        if one.instance >= then:
+            removed.append(one.instance)
+            continue
         same = wanted.is_same(one.instance, one.config)
         (unchanged if same else updated).append(one.instance)
     return svc.GetReplaceJobDiffResponse(
-        instances_added=closed_ranges(range(now, then)),
-        instances_removed=closed_ranges(range(then, now)),
+        instances_added=closed_ranges(k for k in range(then) if k not in there),
+        instances_removed=closed_ranges(removed),
         instances_updated=closed_ranges(updated),
         instances_unchanged=closed_ranges(unchanged),
     )

@@ -449,6 +449,12 @@ def test_an_update_of_v0_is_seen_and_controlled(shell: Shell) -> None:
 
 def test_a_service_of_v0_is_rolled_through(shell: Shell) -> None:
     job = v0_service(shell, "through")
+    for verb in ("rolling-stop", "rolling-restart", "rolling-start"):
+        outside = shell("job", verb, "through", "0", "-r", "50:60")
+        assert outside.code == 66 and "the job has instances 0 to 1" in outside.err
+    outside = shell("job", "stateless", "restart", "through", "-r", "50:60")
+    assert outside.code == 66 and "the job has instances 0 to 1" in outside.err
+    assert shell.deployment.job(job).config.changeLog.version == 1, "nothing was begun"
     would = shell.done("job", "rolling-stop", "through", "1", "-r", "1", "--dry-run")
     assert "would stop " in would
     done = shell("job", "rolling-stop", "through", "1", "-r", "1", "--wait")

@@ -190,6 +190,12 @@ def test_instances_that_an_aborted_update_has_left_are_seen(
     assert [each.pods[0].pod_name.value for each in listed] == names
     queried = jobs.QueryPods(svc.QueryPodsRequest(job_id={"value": job}))
     assert sorted(each.spec.pod_name.value for each in queried.pods) == names
+    for count, removed in ((1, [(1, 2)]), (3, [])):
+        spec.instance_count = count
+        asked = sent("GetReplaceJobDiff", job, version(jobs, job), spec=spec)
+        diff = jobs.GetReplaceJobDiff(asked)
+        found = [(getattr(some, "from"), some.to) for some in diff.instances_removed]
+        assert found == removed and not diff.instances_added
     pods = pod_svc_pb2_grpc.PodServiceStub(deployment.channel)
     last = pods.GetPod(pod_svc_pb2.GetPodRequest(pod_name={"value": names[2]})).current
     assert last.status.state == pod_pb2.POD_STATE_RUNNING
