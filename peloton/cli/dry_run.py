@@ -46,7 +46,7 @@ def check_ranges(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]
     """Raise OutOfRange where ranges are given that select nothing: calls of the original take that
     for all instances, which nobody means who has typed a range."""
     if ranges:
-        meant(peloton, job, ranges)
+        meant(peloton, job, ranges=ranges)
 
 
 def instances_text(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> str:
@@ -56,5 +56,5 @@ def instances_text(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int
     if not ranges:
         return f"all {count} instances of job {job} ({states_text(info.runtime.taskStats)})"
     some = " ".join(map(range_text, ranges))
-    found = meant(peloton, job, ranges)
+    found = meant(peloton, job, ranges=ranges)
     return f"{found.some} of the {found.all_} instances of job {job} ({some})"

@@ -1,5 +1,4 @@
-"""Which instances of a job ranges mean: the server takes ranges that are empty for a job, and does
-nothing.
+"""Which instances of a job ranges mean: the server takes ranges that are empty, and does nothing.
 
 Must not page through the instances of any but a daemon job, whose numbers have gaps.
 """
@@ -23,7 +22,7 @@ class Meant(NamedTuple):
     all_: int
 
 
-def meant(peloton: Client, job: str, ranges: Sequence[tuple[int, int]]) -> Meant:
+def meant(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> Meant:
     """How many instances lie in these ranges, without any in all. Raises OutOfRange for none."""
     from peloton.sdk.render import enum_name
 

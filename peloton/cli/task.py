@@ -193,7 +193,7 @@ def stop(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> int:
             would("would stop " + instances_text(peloton, job, ranges=ranges), names=[job])
             return exits.OK
         answer = peloton.tasks.stop(job, ranges)
-        found = meant(peloton, job, ranges)
+        found = meant(peloton, job, ranges=ranges)
     text = task_texts.stop_text(answer)
     show(OutputForms(answer, text=text, names=lambda: ids(job, answer.stoppedInstanceIds)))
     print_ended(answer, found.some)
@@ -215,7 +215,7 @@ def restart(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> None:
             would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
             return
         if ranges:
-            meant(peloton, job, ranges)
+            meant(peloton, job, ranges=ranges)
         answer = peloton.tasks.restart(job, ranges)
     show(OutputForms(answer, text="Job restarted", names=lambda: [job]))
 
