@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli.meant import meant
 from peloton.cli.output import OutputForms, show
-from peloton.cli.values import range_text, within
-from peloton.sdk.errors import NotFound, OutOfRange
+from peloton.cli.values import range_text
+from peloton.sdk.errors import NotFound
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -45,12 +46,7 @@ def check_ranges(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]
     """Raise OutOfRange where ranges are given that select nothing: calls of the original take that
     for all instances, which nobody means who has typed a range."""
     if ranges:
-        _check(ranges, peloton.jobs.get(job).jobInfo.config.instanceCount)
-
-
-def _check(ranges: Sequence[tuple[int, int]], count: int) -> None:
-    if not within(ranges, count):
-        raise OutOfRange(f"the job has instances 0 to {count - 1}", instance_count=count)
+        meant(peloton, job, ranges=ranges)
 
 
 def instances_text(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> str:
@@ -60,5 +56,5 @@ def instances_text(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int
     if not ranges:
         return f"all {count} instances of job {job} ({states_text(info.runtime.taskStats)})"
     some = " ".join(map(range_text, ranges))
-    _check(ranges, count)
-    return f"{within(ranges, count)} of the {count} instances of job {job} ({some})"
+    found = meant(peloton, job, ranges=ranges)
+    return f"{found.some} of the {found.all_} instances of job {job} ({some})"

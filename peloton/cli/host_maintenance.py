@@ -14,13 +14,15 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected
-from peloton.sdk.errors import Conflict
+from peloton.sdk.errors import Conflict, NotFound
 from peloton.sdk.hosts import state_text
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
 
 HEADER = ("Hostname", "IP", "State", "HostPool")
+NO_HOST = "host is not a Peloton agent"
+NOT_DOWN = "not DOWN"
 
 maintenance = LazyGroup(
     name="maintenance",
@@ -75,7 +77,12 @@ def start(hostname: str, dry_run: bool) -> None:
         if dry_run:
             would_start(peloton, hostname)
             return
-        answer = peloton.hosts.start_maintenance(hostname)
+        try:
+            answer = peloton.hosts.start_maintenance(hostname)
+        except Conflict as error:
+            if NO_HOST in error.message:  # the original's server calls that aborted
+                raise NotFound(f"{hostname}: {error.message}") from error
+            raise
     text = f"Host successfully submitted for maintenance: {hostname}"
     show(OutputForms(answer, text=text, names=lambda: [hostname]))
 
@@ -93,7 +100,12 @@ def complete(hostname: str, dry_run: bool) -> None:
         if dry_run:
             would_complete(peloton, hostname)
             return
-        answer = peloton.hosts.complete_maintenance(hostname)
+        try:
+            answer = peloton.hosts.complete_maintenance(hostname)
+        except NotFound as error:
+            if NOT_DOWN in error.message:  # the original's server calls that not found
+                raise Conflict(f"{hostname}: {error.message}") from error
+            raise
     text = f"Host successfully submitted for maintenance completion: {hostname}"
     show(OutputForms(answer, text=text, names=lambda: [hostname]))
 

@@ -17,6 +17,7 @@ from peloton.cli.output import OutputForms, as_yaml, command, hint, plain, show
 from peloton.cli.secret_options import secret_options, secrets_given
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.values import SPEC_FILE, header_text
+from peloton.cli.volume import may_have_volumes, say_that_volumes_stay
 from peloton.sdk.errors import BadSpec, Conflict, NotFound, Unsupported
 
 if TYPE_CHECKING:
@@ -239,5 +240,8 @@ def delete(job: str, dry_run: bool) -> None:
                 raise Conflict(f"Job is not in a terminal state: {state}")
             would(f"would delete job {job}, which is {state}", names=[job])
             return
+        has_volumes = may_have_volumes(peloton, job)
         answer = peloton.jobs.delete(job)
     show(OutputForms(answer, text=f"Job {job} deleted", names=lambda: [job]))
+    if has_volumes:
+        say_that_volumes_stay(job)

@@ -127,7 +127,8 @@ def in_the_way(reason: Any) -> Iterator[str]:
     yield ""
     yield f"In the way of {who}:"
     yield from blocker_lines(reason.blockers)
-    yield f"  {estimate_text(reason.estimate)}"
+    if reason.HasField("estimate"):
+        yield f"  {estimate_text(reason.estimate)}"
 
 
 def blocker_lines(blockers: Any) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""The options of commands that give a job a secret.
+"""The options of commands that give a job secrets.
 
-Turns what was typed into a secret of a request. It must not print a value.
+Turns what was typed into the secrets of a request. It must not print a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,14 +17,19 @@ Giving = TypeVar("Giving", bound=Callable[..., Any])
 def secret_options(command: Giving) -> Giving:
     """Add the options to a command."""
     options = (
-        click.option("--secret-path", default="", help="Where the tasks find the secret."),
         click.option(
-            "--secret-data", default="", help="The secret, as text; others see it in `ps`."
+            "--secret-path", multiple=True, help="Where the tasks find the secret; repeatable."
+        ),
+        click.option(
+            "--secret-data",
+            multiple=True,
+            help="The secret, as text, one for each path; others see it in `ps`.",
         ),
         click.option(
             "--secret-file",
+            multiple=True,
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A file with the secret, in place of --secret-data.",
+            help="A file with the secret, one for each path, in place of --secret-data.",
         ),
     )
     for option in reversed(options):
@@ -33,16 +38,21 @@ def secret_options(command: Giving) -> Giving:
 
 
 def secrets_given(
-    *, secret_path: str, secret_data: str, secret_file: Path | None
+    *, secret_path: Sequence[str], secret_data: Sequence[str], secret_file: Sequence[Path]
 ) -> tuple[Any, ...]:
-    """The secret, if one was given. Raises click.UsageError."""
-    if secret_data and secret_file is not None:
+    """The secrets that were given, each path with its value. Raises click.UsageError."""
+    if any(secret_data) and secret_file:
         raise click.UsageError("secret-data and secret-file exclude each other")
-    if bool(secret_path) != (bool(secret_data) or secret_file is not None):
+    paths, values = [*filter(None, secret_path)], len(secret_file or [*filter(None, secret_data)])
+    if bool(paths) != bool(values):
         raise click.UsageError("both secret-path and secret-data must be provided")
-    if not secret_path:
+    if len(paths) != values:
+        raise click.UsageError(
+            f"{len(paths)} of --secret-path and {values} values: give one value for each path"
+        )
+    if not paths:
         return ()
     from peloton.sdk.jobs import secret
 
-    data = secret_data.encode() if secret_file is None else secret_file.read_bytes()
-    return (secret(secret_path, data),)
+    data = [one.read_bytes() for one in secret_file] or [one.encode() for one in secret_data if one]
+    return tuple(secret(path, one) for path, one in zip(paths, data, strict=True))

@@ -27,6 +27,7 @@ from peloton.cli.values import (
     opaque_option,
     words,
 )
+from peloton.cli.volume import may_have_volumes, say_that_volumes_stay
 from peloton.cli.watching import watched
 from peloton.sdk.errors import Conflict
 
@@ -122,8 +123,8 @@ def show_version(answer: Any, text: str, *, job: str) -> None:
 @workflow_wait.wait_options
 def create(
     respool: str, spec: str, batch: int, wanted_id: str, request_key: str | None, wait: bool,
-    within_s: float | None, secret_path: str, secret_data: str, secret_file: Path | None,
-    **how: Any,
+    within_s: float | None, secret_path: tuple[str, ...], secret_data: tuple[str, ...],
+    secret_file: tuple[Path, ...], **how: Any,
 ) -> int:  # fmt: skip
     """Submit the service in the YAML file SPEC to the pool at the path RESPOOL, BATCH-SIZE pods at
     a time; 0 for all at once.
@@ -302,6 +303,7 @@ def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
         if dry_run:
             would(f"would delete job {job}, {now_of(peloton, job)}", names=[job])
             return
+        has_volumes = may_have_volumes(peloton, job)
         try:
             answer = peloton.stateless.delete(job, version=version, force=force)
         except Conflict as error:
@@ -309,6 +311,8 @@ def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
                 error.args = (f"{error.message}: stop it first, or use --force",)
             raise
     show(OutputForms(answer, text="Job deleted", names=lambda: [job]))
+    if has_volumes:
+        say_that_volumes_stay(job)
 
 
 def now_of(peloton: Any, job: str) -> str:

@@ -6,7 +6,8 @@ Must not choose pods: the service does, a batch at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +15,14 @@ from peloton.cli import exits, workflow_wait
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
+from peloton.cli.secret_options import secret_options, secrets_given
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
 from peloton.cli.values import COUNT, SPEC_FILE, opaque_option, ranges_option
+from peloton.sdk.errors import Conflict
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
 
 NEW_VERSION = "New EntityVersion: {v}"
 SPEC_TEXTS = {"INVALID_ARGUMENT": "Invalid job spec: {m}", **JOB_TEXTS}
@@ -51,38 +57,49 @@ def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="Give the pods the spec before, if it fails.",
 )
+@secret_options
 @batch_options
 @workflow_wait.wait_options
 def replace(
     job: str, spec: str, batch: int, respool: str, version: str, override: bool, wait: bool,
-    within_s: float | None, **how: Any,
+    within_s: float | None, secret_path: tuple[str, ...], secret_data: tuple[str, ...],
+    secret_file: tuple[Path, ...], **how: Any,
 ) -> int:  # fmt: skip
     """Give JOB, in the pool at RESPOOL, the spec in the YAML file SPEC, BATCH-SIZE pods at a time;
-    0 for all at once. With an ENTITYVERSION only if that is still its.
+    0 for all at once. With an ENTITYVERSION only if that is still its. Secrets that are not given
+    keep their values.
 
     \b
     peloton job stateless replace web service.yaml 2 /web
     peloton job stateless replace web service.yaml 2 /web --maxInstanceRetries 3 \\
       --maxTolerableInstanceFailures 1 --rollbackOnFailure --wait
     """
+    secrets = secrets_given(
+        secret_path=secret_path, secret_data=secret_data, secret_file=secret_file
+    )
     with connected() as peloton:
         from peloton.sdk.client import BatchOptions
 
+        options = BatchOptions(batch, secrets=secrets, **how)
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
-            say_if_renamed(peloton, job, given=given)
+            before = name_of(peloton, job) if is_plain() else ""
             answer = peloton.stateless.replace(
-                job, given, pool=respool, version=version, how=BatchOptions(batch, **how)
+                job, given, pool=respool, version=version, how=options
             )
+        if before:
+            say_if_renamed(before, given.get("name"))
         show_version(answer, NEW_VERSION, job=job)
         return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
 
 
-def say_if_renamed(peloton: Any, job: str, *, given: Any) -> None:
-    """Warn of a spec with another name, which the service then has: the file may be a wrong one."""
-    if is_plain():
-        name, wanted = peloton.stateless.get(job, summary_only=True).summary.name, given.get("name")
-        if wanted and wanted != name:
-            hint(f"warning: the service {name} is called {wanted} from now on, as in the spec")
+def name_of(peloton: Client, job: str) -> str:
+    return str(peloton.stateless.get(job, summary_only=True).summary.name)
+
+
+def say_if_renamed(name: str, wanted: Any) -> None:
+    """Warn of a spec with another name, which the service now has: the file may be a wrong one."""
+    if wanted and wanted != name:
+        hint(f"warning: the service {name} is called {wanted} from now on, as in the spec")
 
 
 @click.command("replace-diff", cls=PelotonCommand)
@@ -111,6 +128,7 @@ def rollback(
     """Give JOB the spec that it had at ENTITYVERSION, BATCH-SIZE pods at a time.
 
     That begins an update with a new version. The last 20 specs before the present one are kept.
+    Daemon jobs go back in the same way.
 
     \b
     peloton job stateless rollback web 2 1-1-1
@@ -118,10 +136,23 @@ def rollback(
     with connected() as peloton:
         from peloton.sdk.client import BatchOptions
 
+        refuse_without_way_back(peloton, job, version=version)
         spec = peloton.stateless.get(job, version=version).job_info.spec
         answer = peloton.stateless.replace(job, spec, how=BatchOptions(batch, **how))
         show_version(answer, NEW_VERSION, job=job)
         return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
+
+
+def refuse_without_way_back(peloton: Client, job: str, *, version: str) -> None:
+    """Raises Conflict for a job without versions, and for the version that it has."""
+    from peloton.sdk.render import enum_name
+
+    if enum_name(peloton.jobs.get(job).jobInfo.config, "type") == "BATCH":
+        raise Conflict(f"job {job} is a batch job: only services go back to earlier specs")
+    status = peloton.stateless.get(job, summary_only=True).summary.status
+    now = status.version.value
+    if version.partition("-")[0] == now.partition("-")[0]:
+        raise Conflict(f"job {job} has this spec already, at version {now}: nothing changes")
 
 
 @click.command(cls=PelotonCommand)

@@ -34,6 +34,9 @@ WORKFLOWS_HEADER = (
     "Type", "State", "From", "To", "Created", "Completed", "Done", "Remaining", "Failed", "Data",
 )  # fmt: skip
 
+ROLLS = {"3": "ROLLING-START", "4": "ROLLING-STOP"}
+"""Workflows of v0 that the contract of v1alpha has no names for."""
+
 
 def enum_text(message: Any, field: str) -> str:
     """The name of a state as the contract has it."""
@@ -45,6 +48,8 @@ def enum_text(message: Any, field: str) -> str:
 def short(message: Any, field: str) -> str:
     """The last words of such a name: `ROLLING_FORWARD` of `WORKFLOW_STATE_ROLLING_FORWARD`."""
     text = enum_text(message, field)
+    if field == "type":
+        text = ROLLS.get(text, text)
     for prefix in ("WORKFLOW_STATE_", "WORKFLOW_TYPE_", "HEALTH_STATE_"):
         text = text.removeprefix(prefix)
     return text

@@ -14,6 +14,7 @@ import click
 from peloton.cli import exits, task_texts
 from peloton.cli.dry_run import dry_run_option, instances_text, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
+from peloton.cli.meant import meant
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
@@ -25,11 +26,9 @@ from peloton.cli.values import (
     from_to,
     range_text,
     ranges_option,
-    within,
     words,
 )
 from peloton.cli.watching import watched
-from peloton.sdk.errors import OutOfRange
 
 InstanceRange = tuple[int, int]
 INSTANCE = click.IntRange(min=0, max=2**32 - 1)
@@ -194,14 +193,10 @@ def stop(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> int:
             would("would stop " + instances_text(peloton, job, ranges=ranges), names=[job])
             return exits.OK
         answer = peloton.tasks.stop(job, ranges)
-        count = peloton.jobs.get(job).jobInfo.config.instanceCount
-        if ranges and not within(ranges, count):
-            # The server takes a range that is empty for this job, and stops nothing.
-            text = f"the job has instances 0 to {count - 1}"
-            raise OutOfRange(text, instance_count=count)
+        found = meant(peloton, job, ranges=ranges)
     text = task_texts.stop_text(answer)
     show(OutputForms(answer, text=text, names=lambda: ids(job, answer.stoppedInstanceIds)))
-    print_ended(answer, within(ranges or (ALL_INSTANCES,), count))
+    print_ended(answer, found.some)
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
 
 
@@ -219,6 +214,8 @@ def restart(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> None:
         if dry_run:
             would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
             return
+        if ranges:
+            meant(peloton, job, ranges=ranges)
         answer = peloton.tasks.restart(job, ranges)
     show(OutputForms(answer, text="Job restarted", names=lambda: [job]))
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peloton.cli import job_checks, workflow_wait
+from peloton.cli import job_checks, names, workflow_wait
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.values import COUNT, SPEC_FILE, opaque_option
 from peloton.cli.watching import watched
-from peloton.sdk.errors import BadSpec, Conflict
+from peloton.sdk.errors import BadSpec, Conflict, NotFound
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -36,12 +36,14 @@ TEXTS = {
 
 update = LazyGroup(
     name="update",
-    help="Updates of services by configs of v0: create, get, list, pause, resume, abort.",
+    help="""Updates of services by configs of v0: create, get, list, pause, resume, abort.
+
+    UPDATE is the id of an update, or a job, by id, name or the beginning of its id: its last.""",
     epilog="""\b
 Examples:
   peloton update create web service.yaml 2 /web --wait
   peloton update list web
-  peloton update pause UPDATE-ID
+  peloton update pause web
 """,
     table={
         "create": LazyCommand(f"{HERE}:create", "Give a service another config."),
@@ -177,17 +179,33 @@ def by_the_newest(send: Callable[[], Any], *, version: int) -> Any:
 
 
 @click.command(cls=PelotonCommand)
-@click.argument("update_id", metavar="UPDATE-ID")
+@click.argument("update_id", metavar="UPDATE")
 @watched
 def get(update_id: str) -> None:
     """How far an update is.
 
     \b
-    peloton update get UPDATE-ID --watch
+    peloton update get web --watch
     """
     with connected() as peloton:
-        answer = peloton.updates.get(update_id)
+        answer = peloton.updates.get(update_named(peloton, update_id))
     show(view(answer, [answer.updateInfo]))
+
+
+def update_named(peloton: Client, typed: str) -> str:
+    """The id of an update, of which its job is enough for the last."""
+    job, _, number = typed.rpartition("-")
+    if names.is_id(job):
+        return typed
+    found = names.id_of(peloton, typed)
+    if names.is_id(found):
+        infos = peloton.updates.list(found, limit=1).updateInfo
+        if not infos:
+            raise NotFound(f"job {typed} has had no update")
+        return str(infos[0].updateId.value)
+    if job and number.isdecimal():
+        return f"{names.id_of(peloton, job)}-{number}"
+    return typed
 
 
 @click.command("list", cls=PelotonCommand)
@@ -201,44 +219,44 @@ def list_(job: str) -> None:
 
 
 @click.command(cls=PelotonCommand)
-@click.argument("update_id", metavar="UPDATE-ID")
+@click.argument("update_id", metavar="UPDATE")
 def cache(update_id: str) -> None:
     """Print an update, and its instances by what became of them."""
     with connected() as peloton:
-        answer = peloton.updates.cache(update_id)
+        answer = peloton.updates.cache(update_named(peloton, update_id))
     show(OutputForms(answer, default="json", names=lambda: [update_id]))
 
 
 @click.command(cls=PelotonCommand)
-@click.argument("update_id", metavar="UPDATE-ID")
+@click.argument("update_id", metavar="UPDATE")
 @opaque_option
 def pause(update_id: str, opaque: str) -> None:
     """Begin with no more instances until it is resumed; those under way go on."""
     with connected() as peloton:
-        peloton.updates.pause(update_id, opaque=opaque)
+        peloton.updates.pause(update_named(peloton, update_id), opaque=opaque)
 
 
 @click.command(cls=PelotonCommand)
-@click.argument("update_id", metavar="UPDATE-ID")
+@click.argument("update_id", metavar="UPDATE")
 @opaque_option
 def resume(update_id: str, opaque: str) -> None:
     """Go on as before the pause."""
     with connected() as peloton:
-        peloton.updates.resume(update_id, opaque=opaque)
+        peloton.updates.resume(update_named(peloton, update_id), opaque=opaque)
 
 
 @click.command(cls=PelotonCommand)
-@click.argument("update_id", metavar="UPDATE-ID")
+@click.argument("update_id", metavar="UPDATE")
 @opaque_option
 def abort(update_id: str, opaque: str) -> None:
     """End an update; what was changed stays so."""
     with connected() as peloton:
-        peloton.updates.abort(update_id, opaque=opaque)
+        peloton.updates.abort(update_named(peloton, update_id), opaque=opaque)
 
 
 @click.command(cls=PelotonCommand)
-@click.argument("update_id", metavar="UPDATE-ID")
+@click.argument("update_id", metavar="UPDATE")
 def rollback(update_id: str) -> None:
     """Give the instances the configs that they had before an update."""
     with connected() as peloton:
-        peloton.updates.rollback(update_id)
+        peloton.updates.rollback(update_named(peloton, update_id))

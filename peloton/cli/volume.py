@@ -5,14 +5,19 @@ Must not stop an instance so that its volume can be deleted.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import names
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
-from peloton.cli.output import OutputForms, show
+from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, refusal_texts
+from peloton.sdk.errors import NotFound, PelotonError
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
 
 HEADER = (
     "VolumeID",
@@ -30,7 +35,10 @@ TEXTS = {"NOT_FOUND": "Volume {name}: not found"}
 
 volume = LazyGroup(
     name="volume",
-    help="The volumes of services: list, get, delete.",
+    help="""The volumes of services: list, get, delete.
+
+    A volume's name is JOB-INSTANCE, where JOB is the id of the job, its name or the beginning of
+    its id; of a job that is deleted, its id.""",
     table={
         "list": LazyCommand(f"{__name__}:list_", "The volumes of a job."),
         "get": LazyCommand(f"{__name__}:get", "One volume."),
@@ -47,6 +55,8 @@ def list_(job: str) -> None:
     \b
     peloton volume list JOB
     """
+    if not names.is_id(job):
+        raise no_job(job)
     with connected() as peloton:
         answer = peloton.volumes.of_job(job)
     found = sorted(answer.volumes.values(), key=lambda one: one.instanceId)
@@ -67,11 +77,12 @@ def get(name: str) -> None:
     """Show one volume; its name is JOB-INSTANCE, that of an orphan JOB-INSTANCE@HOST.
 
     \b
-    peloton volume get JOB-0
+    peloton volume get web-0
     """
     with connected() as peloton, refusal_texts(TEXTS, name=name):
-        found = peloton.volumes.get(name)
-    show(OutputForms(found, header=HEADER, rows=lambda: [_row(found)], names=lambda: [name]))
+        found = peloton.volumes.get(volume_named(peloton, name))
+    ids = [found.id.value]
+    show(OutputForms(found, header=HEADER, rows=lambda: [_row(found)], names=lambda: ids))
 
 
 @click.command(cls=PelotonCommand)
@@ -81,12 +92,46 @@ def delete(name: str) -> None:
     name, JOB-INSTANCE@HOST.
 
     \b
-    peloton task stop JOB 0
-    peloton volume delete JOB-0
+    peloton task stop web 0
+    peloton volume delete web-0
     """
     with connected() as peloton, refusal_texts(TEXTS, name=name):
-        answer = peloton.volumes.delete(name)
-    show(OutputForms(answer, text=f"Volume {name} deleted", names=lambda: [name]))
+        whole = volume_named(peloton, name)
+        answer = peloton.volumes.delete(whole)
+    show(OutputForms(answer, text=f"Volume {whole} deleted", names=lambda: [whole]))
+
+
+def volume_named(peloton: Client, typed: str) -> str:
+    """The name of a volume, whose job was typed by id, name or the beginning of its id."""
+    name, at, host = typed.partition("@")
+    job, _, number = name.rpartition("-")
+    if not job or names.is_id(name):
+        return typed  # the server says what is wrong with it
+    found = names.id_of(peloton, job)
+    if not names.is_id(found):
+        raise no_job(job)
+    return f"{found}-{number}{at}{host}"
+
+
+def no_job(typed: str) -> NotFound:
+    """Nothing of this name; that says nothing of the volumes of a job that is gone."""
+    text = f"there is no job {typed}; the volumes of a deleted job are found by its whole id"
+    return NotFound(text)
+
+
+def may_have_volumes(peloton: Client, job: str) -> bool:
+    """Whether a config of the job, which is there yet, names one."""
+    try:
+        config = peloton.jobs.get(job).jobInfo.config
+    except PelotonError:
+        return False
+    of_some = any(one.HasField("volume") for one in config.instanceConfig.values())
+    return of_some or config.defaultConfig.HasField("volume")
+
+
+def say_that_volumes_stay(job: str) -> None:
+    """Of a job that is deleted: its volumes are not, and cost room."""
+    hint(f"its volumes stay until they are deleted: {command('volume', 'list', job)}")
 
 
 def _row(one: Any) -> tuple[Any, ...]:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import names
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, as_yaml, hint, plain, show
-from peloton.cli.session import connected
+from peloton.cli.session import connected, refusal_texts
+from peloton.sdk.errors import NotFound
 
 if TYPE_CHECKING:
     from peloton.sdk.services import WatchTold
@@ -55,8 +57,10 @@ def job_(jobs: tuple[str, ...], labels: tuple[str, ...], start: int) -> None:
     peloton watch job --labels team:search --start-revision 1
     """
     wanted = [pair(label) for label in labels]
+    refuse_names(jobs)
     with connected() as peloton:
-        print_told(peloton.services.watch_jobs(jobs, labels=wanted, start=start, silent=hint))
+        told = peloton.services.watch_jobs(jobs, labels=wanted, start=start, silent=hint)
+        print_told(found(told, "stateless_jobs_not_found", asked=len(set(jobs))))
 
 
 @click.command(cls=PelotonCommand)
@@ -71,8 +75,13 @@ def pod(job: str, pods: tuple[str, ...], labels: tuple[str, ...], start: int) ->
     peloton watch pod JOB JOB-0 JOB-1
     """
     wanted = [pair(label) for label in labels]
+    refuse_names([job] if job else [])
     with connected() as peloton:
-        print_told(peloton.services.watch_pods(job, pods, labels=wanted, start=start, silent=hint))
+        if job:
+            with refusal_texts({"NOT_FOUND": "job not found: {job}"}, job=job):
+                peloton.stateless.get(job, summary_only=True)
+        told = peloton.services.watch_pods(job, pods, labels=wanted, start=start, silent=hint)
+        print_told(found(told, "pods_not_found", asked=len(set(pods))))
 
 
 @click.command(cls=PelotonCommand)
@@ -82,6 +91,23 @@ def cancel(watch_id: str) -> None:
     with connected() as peloton:
         answer = peloton.services.cancel_watch(watch_id)
     show(OutputForms(answer, default="yaml"))
+
+
+def refuse_names(jobs: Iterable[str]) -> None:
+    """Names have become ids before, if they are of a job."""
+    unknown = [job for job in jobs if not names.is_id(job)]
+    if unknown:
+        raise NotFound(f"job not found: {', '.join(unknown)}")
+
+
+def found(told: Iterable[WatchTold], field: str, *, asked: int) -> Iterator[WatchTold]:
+    """What comes, unless nothing that was asked for is there: then nothing ever would."""
+    for one in told:
+        missing = [each.value for each in getattr(one.message, field)]
+        if asked and len(missing) == asked:
+            kind = "job" if field.startswith("stateless") else "pod"
+            raise NotFound(f"{kind} not found: {', '.join(missing)}")
+        yield one
 
 
 def pair(label: str) -> tuple[str, str]:
@@ -101,8 +127,8 @@ def print_told(told: Iterable[WatchTold] | Iterator[WatchTold]) -> None:
         if message.watch_id == last and not any(getattr(message, field) for field in FIELDS):
             continue
         last = message.watch_id
-        found = plain(message)
-        shown = {name: value for name, value in found.items() if value or name not in FIELDS}
+        fields = plain(message)
+        shown = {name: value for name, value in fields.items() if value or name not in FIELDS}
         if form == "json":
             click.echo(json.dumps(shown, ensure_ascii=False))
         else:

@@ -139,7 +139,7 @@ def _copy_secrets(data: Path, target: Path) -> list[str]:
 
 
 def _make_empty(target: Path) -> None:
-    private_folder.make(target)
+    _make(target, of=target)
     if os.listdir(target):
         left = "" if (target / MANIFEST).exists() else ", such as a backup that was interrupted"
         raise BackupRefused(
@@ -223,7 +223,6 @@ def restore(
     if data.is_symlink() or data.exists() and (not data.is_dir() or os.listdir(data)):
         raise BackupRefused(f"{data} is not empty: name a folder that is empty or does not exist")
     data = data.absolute()
-    data.parent.mkdir(parents=True, exist_ok=True)
     with _beside(data) as draft:
         for file in manifest.files:
             _restore_file(backup, draft, file=file)
@@ -244,11 +243,19 @@ def restore(
     return manifest
 
 
+def _make(folder: Path, *, of: Path) -> None:
+    """Make a folder; where that fails, the one that was named is, and not a draft of it."""
+    try:
+        private_folder.make(folder)
+    except OSError as error:
+        raise BackupRefused(f"{of} cannot be made: {error.strerror}") from error
+
+
 @contextmanager
 def _beside(data: Path) -> Iterator[Path]:
     """An empty folder beside the one to be made, which one process has at a time."""
     draft = data.with_name(f".{data.name}.restoring")
-    private_folder.make(draft)
+    _make(draft, of=data)
     descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         private_folder.secure(draft)

@@ -51,7 +51,7 @@ UNITS = {"memory": " MB", "disk": " MB"}
 
 def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
     """One for each rule that hosts fail, after the proof where none could ever run it."""
-    request = request_text(view.config.resources or Resources())
+    request = request_text(_wanted(view))
     counts = [(rule, hosts) for rule, hosts in view.counts if hosts]
     if waits_for_own_host(view):
         change = "it comes up: `peloton host list` says what it waits for"
@@ -69,6 +69,12 @@ def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
             yield ops.Blocker(code="lockdown", text=view.because, change=unlocking(component))
         else:
             yield blocker_of_rule(rule, hosts, request=request)
+
+
+def _wanted(view: InstanceView) -> Resources:
+    """What an instance wishes for: before its first run also room for its volume."""
+    resources, volume = view.config.resources or Resources(), view.config.volume
+    return resources if volume is None or view.runs else resources + volume.room
 
 
 def waits_for_own_host(view: InstanceView) -> bool:

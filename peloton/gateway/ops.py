@@ -134,7 +134,7 @@ class Ops:
         paused = paused_text(job)
         if paused and not alone and all(one.code != "workflow" for one in reasons):
             reasons.append(ops.Reason(state=state, code="workflow", text=paused))
-        reasons += engine_reasons(self._locks.now, state)
+        reasons = [*engine_reasons(self._locks.now, state), *reasons]
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 
     async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> Any:

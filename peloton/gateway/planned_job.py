@@ -74,10 +74,10 @@ class PlannedJob:
         for number, row, members in self._rows:
             some = members & admitted.get(row.lot, Bits())
             if some and row.lot_shape.gang:
-                parts.append(GangPart(some, row.shape))
+                parts.append(GangPart(some, row.first_shape))
             elif some:
                 slice_ = slice_key(PLAN_ID, number)
-                found.append(Wish(slice_, len(found) + 1, some, row.shape, priority=priority))
+                found.append(Wish(slice_, len(found) + 1, some, row.first_shape, priority=priority))
         if parts:
             first = slice_key(PLAN_ID, 0)
             found.insert(0, GangWish(first, len(found) + 1, tuple(parts), priority=priority))
@@ -127,7 +127,7 @@ class PlannedJob:
             alike[shape] = first, count + len(waits.waiting), row
         for waits, count, row in alike.values():
             text = waits.because or f"queued in pool {waits.path}"
-            behind = [*blockers_of_shape(row.shape, now)]
+            behind = [*blockers_of_shape(row.first_shape, now)]
             yield wire.PlannedWait(
                 instances=count,
                 code=NEVER_RUNS if waits.never else CODE_OF_RULE.get(waits.rule, "pool-queue"),

@@ -74,6 +74,8 @@ def replacing_config(
     except BadConfig as error:
         end(context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {error}")
     config.respoolID.value = client_name(view.spec.pool)
+    if view.spec.is_daemon:  # which specs of v1alpha cannot say
+        config.type = job.DAEMON
     return config
 
 

@@ -27,6 +27,7 @@ from peloton.gateway.opaque_data import opaque_of
 from peloton.gateway.requests import request_of
 from peloton.gateway.rollouts import members, rollouts_of
 from peloton.gateway.texts import canonical, client_name, job_of_update
+from peloton.gateway.workflow_status import remaining
 from peloton.runtime.vocabulary import Refused
 
 UPDATE_NOT_FOUND = "update not found"
@@ -211,7 +212,7 @@ def _info(view: JobView, workflow: WorkflowView) -> update_pb2.UpdateInfo:
         ),
         status=update_pb2.UpdateStatus(
             numTasksDone=workflow.done,
-            numTasksRemaining=workflow.total - workflow.done - workflow.failed,
+            numTasksRemaining=remaining(view, workflow),
             numTasksFailed=workflow.failed,
             state=int(workflow.state),
         ),

@@ -21,7 +21,7 @@ def workflow_status(view: JobView, workflow: WorkflowView) -> stateless.Workflow
         state=int(workflow.state),
         prev_state=int(workflow.previous),
         num_instances_completed=workflow.done,
-        num_instances_remaining=workflow.total - workflow.done - workflow.failed,
+        num_instances_remaining=remaining(view, workflow),
         num_instances_failed=workflow.failed,
         version={"value": f"{workflow.version}-{rest}"},
         prev_version={"value": f"{workflow.previous_version}-{rest}"},
@@ -29,6 +29,16 @@ def workflow_status(view: JobView, workflow: WorkflowView) -> stateless.Workflow
         update_time=rfc3339(workflow.updated_at),
         completion_time=rfc3339(workflow.completed_at or None),
     )
+
+
+def remaining(view: JobView, workflow: WorkflowView) -> int:
+    """How many instances are left. Of a daemon job at most as many as have hosts: an update that
+    has just begun counts all numbers that hosts may get."""
+    left = workflow.total - workflow.done - workflow.failed
+    if not view.spec.is_daemon:
+        return left
+    over = workflow.done + workflow.failed
+    return max(min(left, sum(dict(view.summary.counts).values()) - over), 0)
 
 
 def workflow_info(

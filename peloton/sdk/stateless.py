@@ -36,7 +36,7 @@ _IN_SPEC = re.compile(
 class BatchOptions(NamedTuple):
     """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores.
 
-    `secrets` are files for the pods of a creation (`jobs.secret`).
+    `secrets` are files for the pods of a creation or a replacement (`jobs.secret`).
     """
 
     batch: int = 0
@@ -146,7 +146,8 @@ class StatelessCalls:
     ) -> svc.ReplaceJobResponse:
         """Gives a service another spec, a batch of pods at a time. Without a pool it keeps its own.
 
-        The answer holds its new entity version.
+        Secrets get new values by their paths, the others stay. The answer holds its new entity
+        version.
         """
         request = svc.ReplaceJobRequest(
             job_id=named(job),
@@ -163,6 +164,8 @@ class StatelessCalls:
             ),
             opaque_data={"data": how.opaque},
         )
+        for one in how.secrets:
+            request.secrets.add(path=one.path, value={"data": one.value.data})
         with of_spec(spec):
             return self._call("ReplaceJob", request, how=keyed(None))
 

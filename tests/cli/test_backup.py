@@ -324,3 +324,14 @@ def test_a_long_reader_holds_up_no_commit(data: Path) -> None:
     assert mover.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
     mover.close()
     journal.close()
+
+
+@pytest.mark.parametrize("place", ["/proc/nowhere", "FILE/below"])
+def test_a_place_where_nothing_can_be_made_is_named(data: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    wrong = Path(place.replace("FILE", str(tmp_path / "file")))
+    made = backup(data, wrong)
+    assert made.code == 1 and f"{wrong} cannot be made: " in made.err, made
+    assert backup(data, tmp_path / "good").code == 0
+    restored = restore(tmp_path / "good", wrong)
+    assert restored.code == 1 and f"{wrong} cannot be made: " in restored.err, restored

@@ -51,7 +51,7 @@ def test_a_state_that_is_none_is_refused_with_those_there_are(hosts: Terminal) -
 
 def test_an_unknown_host_is_an_error(hosts: Terminal) -> None:
     refused = hosts("host", "maintenance", "start", "nobody")
-    assert refused.code != 0 and "host is not a Peloton agent" in refused.err
+    assert refused.code == 66 and "host is not a Peloton agent" in refused.err
 
 
 def test_scripts_get_names_and_json(hosts: Terminal) -> None:

@@ -192,6 +192,17 @@ def test_job_create_with_a_secret(peloton: Terminal, spec: Path) -> None:
     assert (secret.path, secret.value.data) == ("/etc/key", b"aHVzaA==")
 
 
+def test_job_create_with_two_secrets(peloton: Terminal, spec: Path) -> None:
+    line = ["job", "create", "/hello", str(spec), "--secret-path", "a", "--secret-path", "b"]
+    printed = peloton(*line, "--secret-data", "hush")
+    assert printed.code == 64
+    assert "2 of --secret-path and 1 values: give one value for each path" in printed.err
+    assert not peloton.cluster.called("Create")
+    assert peloton(*line, "--secret-data", "hush", "--secret-data", "hi").code == 0
+    sent = peloton.cluster.called("Create")[0].request.secrets
+    assert [(one.path, one.value.data) for one in sent] == [("a", b"aHVzaA=="), ("b", b"aGk=")]
+
+
 def test_job_get_and_status(peloton: Terminal) -> None:
     peloton.cluster.add_job("RUNNING", "RUNNING", "PENDING")
     whole = yaml.safe_load(peloton("job", "get", JOB).out)

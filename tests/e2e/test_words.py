@@ -129,9 +129,20 @@ def test_too_big_says_why(cluster: c.Cluster) -> None:
     cluster.cli("task", "stop", job)
 
 
+@pytest.mark.parametrize(("name", "count"), [("daemon_job.yaml", 3), ("stateful_job.yaml", 2)])
+def test_jobs_on_every_host_and_with_volumes(cluster: c.Cluster, name: str, count: int) -> None:
+    made = cluster.cli("--output", "name", "job", "create", "/default", str(c.EXAMPLES / name))
+    job, client = made.stdout.strip(), cluster.client()
+    c.wait_for(lambda: c.counts(client, job)[1] == {"RUNNING": count}, "all of them to run")
+    cluster.cli("task", "stop", job)
+    c.wait_for(lambda: c.counts(client, job)[0] == "KILLED", "its end")
+
+
 def test_every_example_is_run_here() -> None:
     source = (c.ROOT / "tests" / "e2e" / "test_words.py").read_text()
     names = {path.name for path in c.EXAMPLES.iterdir()} - {"hello_world_pool.yaml"}
     names -= {"daemon.yaml"}  # of a fleet: tests/adapters/test_daemon_config.py
+    # Of a fleet on Mesos; and of docs/services.md: tests/sdk/test_specs.py reads them.
+    names -= {"mesos.yaml", "service.yaml", "service_next.yaml"}
     names -= {"clients"}  # tests/e2e/test_clients.py
     assert {name for name in names if name not in source} == set()

@@ -18,6 +18,7 @@ from peloton.api.v0.update.svc import update_svc_pb2 as update
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2_grpc
+from peloton.ops.v1 import ops_pb2
 from tests.cli.terminal import typed
 from tests.gateway.fleet_fixture import Deployment, default_config, named, running
 
@@ -76,6 +77,10 @@ def test_a_new_job_is_kept_and_begins_once_it_may(deployment: Deployment, admin:
     admin.lock()
     job = deployment.create(deployment.request(3))
     stay(deployment, job, {"INITIALIZED": 3})
+    reasons = deployment.ops.Why(ops_pb2.WhyRequest(job_id=job)).reasons
+    assert reasons[0].code == "lockdown" and len(reasons) > 1
+    why = typed("--api", deployment.api, "why", job).out
+    assert "no estimate: \n" not in why, "nothing is said of a time where there is none"
     admin.unlock()
     assert deployment.ended(job).state == "SUCCEEDED"
 

@@ -192,6 +192,25 @@ def test_what_fits_no_host_is_told_of_those_that_request_it(deployment: t.Deploy
     assert "cpu 5" in wait.blockers[1].text
 
 
+def test_a_volume_is_counted_as_it_is_by_why(deployment: t.Deployment) -> None:
+    pool = deployment.make_pool("stateful")
+    large = config(1.0)
+    large.resource.diskLimitMb = 10
+    large.volume.containerPath, large.volume.sizeMB = "/data", 100_000_000
+    request = job_of(deployment, pool, 1, defaultConfig=large, type=job.SERVICE)
+    found = planned(deployment, request)
+    assert (found.verdict, found.placed) == (NEVER, 0)
+    assert "disk 100000010 MB" in found.waits[0].blockers[0].change
+    job_id = deployment.create(request)
+
+    def changes() -> list[str]:
+        why = deployment.ops.Why(ops.WhyRequest(job_id=job_id))
+        return [each.change for reason in why.reasons for each in reason.blockers]
+
+    deployment.until(lambda: any("disk 100000010 MB" in each for each in changes()))
+    deployment.tasks.Stop(task.StopRequest(jobId=t.named(job_id)))
+
+
 def test_what_would_wait_for_its_pool_and_fits_no_host_either_is_told_both(
     deployment: t.Deployment,
 ) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.job.slice.messages import (
     Command,
@@ -36,6 +38,14 @@ class SpecRow(Value, frozen=True, gc=False, array_like=True):
     lot_shape: LotShape  # for the pool
     policy: Policy  # for the task
     config_version: int = 1
+
+    @property
+    def first_shape(self) -> Shape:
+        """What a member wishes for that has no volume yet: room for that besides."""
+        volume = self.config.volume
+        if volume is None:
+            return self.shape
+        return replace(self.shape, resources=self.shape.resources + volume.room)
 
 
 class LotKeys:

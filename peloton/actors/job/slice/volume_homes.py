@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import immutables
-import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.configs import SpecRow
@@ -102,16 +101,14 @@ def wishes_by_home(
     need room for their volumes besides."""
     for spec, raw in at.index.columns.groups("spec", fresh.raw):
         row, members = specs[spec or 0], Bits(raw)
-        volume = row.config.volume
-        if volume is None:
+        if row.config.volume is None:
             yield row, row.shape, members, ()
             continue
         home = Bits.of(*(member for member in members if member in homes.hosts))
         if home:
             yield row, row.shape, home, tuple(homes.hosts[member] for member in home)
         if members - home:
-            room = row.shape.resources + volume.room
-            yield row, msgspec.structs.replace(row.shape, resources=room), members - home, ()
+            yield row, row.first_shape, members - home, ()
 
 
 def leave(slice_: Any, message: LeaveVolume, at: At) -> Decision:
