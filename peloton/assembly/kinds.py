@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from peloton.actors.archive import kind as archive
-from peloton.actors.backend import kind as backend
-from peloton.actors.backend.messages import LINK_MESSAGES
+from peloton.actors.engine import kind as engine
+from peloton.actors.engine.messages import LINK_MESSAGES
 from peloton.actors.host import kind as host
 from peloton.actors.host.inventory import kind as inventory
+from peloton.actors.host.messages import BACKEND_MESSAGES
 from peloton.actors.job import kind as job
 from peloton.actors.job.messages import NOTIFIER_MESSAGES
 from peloton.actors.job.name import kind as name
@@ -29,6 +30,7 @@ from peloton.settings.daemon import DaemonSettings
 
 SERVICE_MESSAGES = {
     "placer": PLACER_MESSAGES,
+    "backend": BACKEND_MESSAGES,
     "link": LINK_MESSAGES,
     "notifier": NOTIFIER_MESSAGES,
 }
@@ -77,7 +79,7 @@ def kinds(
         host.kind(sizes["hostmgr"], quarantine_after=quarantine),
         inventory.KIND,
         lockdown.KIND,
-        backend.KIND,
+        engine.KIND,
     )
     return {kind.name: kind for kind in found}
 

@@ -3,11 +3,11 @@
 Names the messages that cross it and what each of them guarantees. It must not know any backend;
 `tests/contracts/test_backend.py` checks all of them against what is written here.
 
-A backend is the key `backend/<name>`. One that is local to the daemon (processes, simulated runs)
-is an ephemeral service that each daemon with hosts has of its own; its memory is not journaled.
-One that exists once (a subscription to an outside engine) is a kind called "backend" in the group
-hostmgr with `BACKEND_MESSAGES`, and its owner is found like that of any other actor. Hosts cannot
-distinguish the two.
+A backend that is local to the daemon (processes, simulated runs) is an ephemeral service with the
+key `backend/<name>`, which each daemon with hosts has of its own; its memory is not journaled. One
+that exists once (a subscription to an outside engine) is an actor with the key `engine/<name>`, in
+the group hostmgr with `BACKEND_MESSAGES`, and its owner is found like that of any other actor. Hosts
+cannot distinguish the two. The keys differ: what has the kind of an actor goes to its shard.
 
 What a backend must do:
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.archive import goals as archive
-from peloton.actors.backend import goals as backend
+from peloton.actors.engine import goals as engine
 from peloton.actors.host import goals as host
 from peloton.actors.host import ledger
 from peloton.actors.host.inventory import goals as inventory
@@ -49,7 +49,7 @@ TABLES: Mapping[str, tuple[Any, type[enum.Enum], type[enum.Enum]]] = {
     "host": (host.TABLE, HostStates, host.HostGoals),
     "archive": (archive.TABLE, archive.ArchiveStates, archive.ArchiveGoals),
     "inventory": (inventory.TABLE, inventory.InventoryStates, inventory.InventoryGoals),
-    "backend": (backend.TABLE, backend.OutsideStates, backend.OutsideGoals),
+    "engine": (engine.TABLE, engine.OutsideStates, engine.OutsideGoals),
     "lockdown": (lockdown.TABLE, lockdown.LockdownStates, lockdown.LockdownGoals),
 }
 PAIRS = [

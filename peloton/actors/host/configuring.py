@@ -128,7 +128,11 @@ def from_backend(
 
     def checked(host: Host, message: Any, at: At) -> Decision:
         sender = at.sender
-        if sender is not None and kind_of(sender) == "backend" and sender != host.backend:
+        if (
+            sender is not None
+            and kind_of(sender) in ("backend", "engine")
+            and sender != host.backend
+        ):
             return Decision(because=f"a report of {sender}; the backend is {host.backend}")
         return decide(host, message, at)
 

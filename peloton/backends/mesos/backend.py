@@ -4,8 +4,8 @@ One thread sends the calls and keeps the subscription; pymesos has another that 
 either brings goes through the conversation under a lock, and the reports go to the hosts at once.
 
 Every daemon with hosts has such a link, and one of them is subscribed: that of the daemon that owns
-the actor `backend/<cluster>`, through which all orders come. A link asks this actor for each
-subscription, and begins it when the number of it is journaled (`actors/backend`). The master ends
+the actor `engine/<cluster>`, through which all orders come. A link asks this actor for each
+subscription, and begins it when the number of it is journaled (`actors/engine`). The master ends
 the subscription of whoever was overtaken, and refuses its calls. It must not know what is said.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from peloton.actors.backend.messages import (
+from peloton.actors.engine.messages import (
     AskSubscription,
     BackendHere,
     BackendOpen,
@@ -92,7 +92,7 @@ class MesosBackend:
     wake_at: float | None = None
 
     def __init__(self, framework: Framework, clock: Callable[[], float] = time.monotonic) -> None:
-        self.key = key("backend", framework.cluster)
+        self.key = key("engine", framework.cluster)
         self.prefix = link_of(self.key)
         self._framework, self._clock = framework, clock
         self._lock = threading.Lock()

@@ -173,9 +173,7 @@ class SimulatedCluster:
     # ---- inside ----
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:
-        daemon.region.register_service(
-            MACHINE_BACKEND, FaultyBackend(self.backend, daemon), outward=True
-        )
+        daemon.region.register_service("backend", FaultyBackend(self.backend, daemon), outward=True)
         notifier = SimulatedNotifier(self.listener, daemon)
         daemon.region.register_service(NOTIFIER, notifier, outward=True)
         if "placement" in daemon.roles:

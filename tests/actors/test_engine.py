@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.backend import messages as m
-from peloton.actors.backend.decide import owed
-from peloton.actors.backend.kind import KIND
-from peloton.actors.backend.state import OutsideBackend
+from peloton.actors.engine import messages as m
+from peloton.actors.engine.decide import owed
+from peloton.actors.engine.kind import KIND
+from peloton.actors.engine.state import OutsideBackend
 from peloton.actors.host.messages import PingBackend, StopRuns
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Key, Message, Refused, Send
 
-WEST, LINK = Key("backend/west"), Key("link/west")
+WEST, LINK = Key("engine/west"), Key("link/west")
 PING = PingBackend(Key("host/h"))
 
 

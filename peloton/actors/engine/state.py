@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.backend import facts as f
+from peloton.actors.engine import facts as f
 from peloton.runtime.vocabulary import Key, Value
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.backend import facts as f
-from peloton.actors.backend import messages as m
-from peloton.actors.backend.state import OutsideBackend
+from peloton.actors.engine import facts as f
+from peloton.actors.engine import messages as m
+from peloton.actors.engine.state import OutsideBackend
 from peloton.actors.host.messages import BACKEND_MESSAGES
 from peloton.runtime.vocabulary import At, Decision, Refused, Send
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from peloton.actors.backend.state import OutsideBackend
+from peloton.actors.engine.state import OutsideBackend
 from peloton.runtime.vocabulary import SETTLED, At, Decision, Rest
 
 

@@ -1,19 +1,19 @@
-"""The kind "backend", as registered with the runtime: one for each outside engine of the cluster.
+"""The kind "engine", as registered with the runtime: one for each outside engine of the cluster.
 
 It must hold nothing but the table.
 """
 
 from __future__ import annotations
 
-from peloton.actors.backend import messages as m
-from peloton.actors.backend.decide import ABSENT, DECIDE, owed
-from peloton.actors.backend.facts import FACTS
-from peloton.actors.backend.goals import pursue
-from peloton.actors.backend.state import EVOLVE, OutsideBackend
+from peloton.actors.engine import messages as m
+from peloton.actors.engine.decide import ABSENT, DECIDE, owed
+from peloton.actors.engine.facts import FACTS
+from peloton.actors.engine.goals import pursue
+from peloton.actors.engine.state import EVOLVE, OutsideBackend
 from peloton.runtime.vocabulary import Kind
 
 KIND = Kind(
-    name="backend",
+    name="engine",
     group="hostmgr",
     state=OutsideBackend,
     decide=DECIDE,
