@@ -6,8 +6,9 @@ Names the messages that cross it and what each of them guarantees. It must not k
 A backend that is local to the daemon (processes, simulated runs) is an ephemeral service with the
 key `backend/<name>`, which each daemon with hosts has of its own; its memory is not journaled. One
 that exists once (a subscription to an outside engine) is an actor with the key `engine/<name>`, in
-the group hostmgr with `BACKEND_MESSAGES`, and its owner is found like that of any other actor. Hosts
-cannot distinguish the two. The keys differ: what has the kind of an actor goes to its shard.
+the group hostmgr with `BACKEND_MESSAGES`, and its owner is found like that of any other actor.
+Hosts cannot distinguish the two. What has the kind of an actor goes to its shard, so the kinds of
+their keys differ.
 
 What a backend must do:
 

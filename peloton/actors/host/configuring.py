@@ -127,12 +127,8 @@ def from_backend(
     """
 
     def checked(host: Host, message: Any, at: At) -> Decision:
-        sender = at.sender
-        if (
-            sender is not None
-            and kind_of(sender) in ("backend", "engine")
-            and sender != host.backend
-        ):
+        sender = at.sender if at.sender != host.backend else None
+        if sender is not None and kind_of(sender) in ("backend", "engine"):
             return Decision(because=f"a report of {sender}; the backend is {host.backend}")
         return decide(host, message, at)
 
