@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from peloton.actors.engine.messages import LINK_MESSAGES, MESSAGES
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds
 from peloton.chaos.cluster.aftermath import faults_of
 from peloton.chaos.cluster.cluster import SimulatedCluster
@@ -176,6 +177,45 @@ NOT_SENT = {
         "there is no service: test_workflows has one, with lost shards",
     ),
     ("task", "Renew"): "of its slice, in its own shard",
+    **dict.fromkeys(
+        [("task", "GiveWay"), ("slice", "WishToSpare")],
+        "of its slice, or of its tasks, in the shard they share",
+    ),
+    **dict.fromkeys(
+        [("job", "SpareAsked"), ("slice", "AskToEnd")],
+        "no service has a floor: test_floors has some, and storms lose its words",
+    ),
+    ("slice", "RestartIfSpared"): "a client's",
+    **dict.fromkeys(
+        [
+            *(("backend", "HealthNoted"), ("host", "HealthReported")),
+            *(("host", "HealthSeen"), ("task", "HealthChanged")),
+        ],
+        "no run has a check: test_health has some, and storms lose its words",
+    ),
+    **dict.fromkeys(
+        [
+            *(("backend", "RemoveVolumes"), ("host", "VolumesRemoved")),
+            *(("host", "DeleteVolume"), ("slice", "LeaveVolume")),
+        ],
+        "no job has volumes: test_volumes has some, and storms lose its words",
+    ),
+    **dict.fromkeys(
+        [("inventory", "FollowHosts"), ("inventory", "UnfollowHosts"), ("slice", "HostsTold")],
+        "no job follows hosts: test_daemon_jobs has some, and storms lose its words",
+    ),
+    **dict.fromkeys(
+        [("lockdown", "SetLocks"), ("placer", "LaunchesStopped")],
+        "an operator's, and what each daemon makes of it for its own placer",
+    ),
+    **dict.fromkeys(
+        [
+            (prefix, cls.__name__)
+            for prefix, heard in (("engine", MESSAGES), ("link", LINK_MESSAGES))
+            for cls in heard.values()
+        ],
+        "there is no outside engine: test_mesos_fleet has one, with deaths of its owner",
+    ),
 }
 """Messages that do not travel in this history, and why."""
 
