@@ -147,7 +147,7 @@ def _starts(host: Host, message: m.Launch, *, at: At, found: Granted) -> tuple[m
     return tuple(
         m.StartRun(
             name,
-            volumes.as_made(host, spec, run=name),
+            spec if spec.volume is None else volumes.as_made(host, spec, run=name),
             ports[one] if ports else (),
             devices[one] if devices else none,
         )

@@ -113,7 +113,7 @@ def removed(host: Host, message: vm.VolumesRemoved, at: At) -> Decision:
 
 def is_removing(host: Host) -> bool:
     """Whether the backend is to say of a volume that it is gone."""
-    return any(one.deleting for one in host.volumes.values())
+    return bool(host.volumes) and any(one.deleting for one in host.volumes.values())
 
 
 def removals(host: Host, at: At) -> tuple[Send, ...]:

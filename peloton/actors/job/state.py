@@ -66,8 +66,8 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
     if job.overrides:
         began = v.began(job.versions, fact.spec, overrides=job.overrides.items())
         made = replace(made, versions=began)
-    own = configs_of(sorted(job.overrides.items()))
-    made = replace(made, volume_sizes=sizes_with(job.volume_sizes, fact.spec, own=own))
+        own = configs_of(sorted(job.overrides.items()))
+        made = replace(made, volume_sizes=sizes_with(job.volume_sizes, fact.spec, own=own))
     if fact.spec.inventories:
         made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:

@@ -104,7 +104,8 @@ class Outbox:
     def __init__(self, is_local: Callable[[Key], bool]) -> None:
         self._is_local = is_local
         self.local: deque[Envelope] = deque()  # to this very shard: delivered in the same frame
-        self._order: list[Envelope] = []
+        self._order: list[tuple[Envelope, list[tuple[int, Key]] | None]] = []
+        """With who sends the same to whom, where it may share an envelope with equal ones."""
         self._mergeable: dict[tuple[Key, Message], list[tuple[int, Key]]] = {}
         self.replies: list[Reply] = []
 
@@ -118,23 +119,22 @@ class Outbox:
         if older is not None:
             self._withdraw(envelope, older)
         sender = envelope.sender
-        if sender is not None and _is_plain(envelope):
+        own = envelope.origin or envelope.values or message.of_sender
+        if envelope.members and sender is not None and not own:
             slot = (envelope.to, message)
             waiting = self._mergeable.get(slot)
             if waiting is None:
-                self._mergeable[slot] = [(envelope.members, sender)]
-                self._order.append(envelope)
+                pairs = self._mergeable[slot] = [(envelope.members, sender)]
+                self._order.append((envelope, pairs))
             else:
                 waiting.append((envelope.members, sender))
             return
-        self._order.append(envelope)
+        self._order.append((envelope, None))
 
     def drain(self) -> list[Envelope]:
         """All envelopes, merged; the outbox is empty afterwards."""
         out = []
-        for envelope in self._order:
-            plain = envelope.sender is not None and _is_plain(envelope)
-            pairs = self._mergeable[envelope.to, envelope.message] if plain else None
+        for envelope, pairs in self._order:
             if pairs is not None:
                 if not pairs:
                     continue  # withdrawn
@@ -152,12 +152,6 @@ class Outbox:
                 for members, sender in pairs
             ]
             pairs[:] = [pair for pair in rest if pair[0]]
-
-
-def _is_plain(envelope: Envelope) -> bool:
-    """Whether it may share an envelope with equal ones of other senders."""
-    alike = envelope.members and not envelope.origin and not envelope.values
-    return bool(alike) and not envelope.message.of_sender
 
 
 def _merged(envelope: Envelope, pairs: list[tuple[int, Key]]) -> Envelope:

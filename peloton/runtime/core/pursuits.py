@@ -30,8 +30,8 @@ class Pursuits:
         self._at_rest: dict[str, Kind] = {}
 
     def of(self, kind: Kind, key: Key) -> Kind:
-        """The kind with which this entity has a turn now: its own, or as it is at rest."""
-        if not self.resting or kind.at_rest is None:
+        """The kind with which this entity has a turn while goals rest: its own, or as at rest."""
+        if kind.at_rest is None:
             return kind
         self._left_out[key] = None
         found = self._at_rest.get(kind.name)

@@ -476,7 +476,8 @@ class Shard:
         state = self.population.cells.get(key)
         if state is not None:
             # Most parents have nothing to do. Finding that out here, first, spares them a turn.
-            now = self.turns.pursuits.of(kind, key)
+            pursuits = self.turns.pursuits
+            now = pursuits.of(kind, key) if pursuits.resting else kind
             step = attempt_pursue(now, state, self.turns.at(kind, Envelope(key, PURSUE)))
             if not isinstance(step, Rest):
                 if not (self.deferred.is_idle and self.turns.step(kind, key, step=step)):
