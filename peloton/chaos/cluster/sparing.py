@@ -22,7 +22,7 @@ from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
 from peloton.actors.task import facts as tf
 from peloton.actors.task.health_messages import TaskHealth
-from peloton.actors.task.messages import SLICE_SIZE, KillCause, Policy, TaskGoals
+from peloton.actors.task.messages import KillCause, Policy, TaskGoals
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.liveness import reach
@@ -42,8 +42,6 @@ from peloton.runtime.vocabulary import Key, members_of
 SHARE = 0.25
 ACTIONS = (6, 16)
 SIZES = (2, 3, 5)
-WIDE_EVERY = 7
-"""One service of so many has two slices, which share what may be down."""
 BOUNDED_NAME, LASTS_S = "floor", (5.0, 60.0)
 """Runs of such a service last longer than others: most of its instances are up."""
 MAINTAINED_S = 3.0
@@ -193,21 +191,11 @@ def create_bounded(storm: Storm, action: StormAction) -> None:
     """A service of which so many may be down at once, in a pool that others may lend to."""
     storm.strike(action.name)
     cluster, clients = cluster_of(storm), cluster_of(storm).clients
-    wide = action.other % WIDE_EVERY == 0
-    count = 2 if wide else max(2, action.count)
     spec = service_spec(
-        SLICE_SIZE + count if wide else count,
-        bound=1 + action.other % 2,
-        check=cluster.machines.check,
+        max(2, action.count), bound=1 + action.other % 2, check=cluster.machines.check
     )
     job = cluster.draw_job(f"{BOUNDED_NAME}{len(cluster.jobs) + 1}")
-
-    def stop_most(answer: Any) -> None:
-        """Of two slices a few instances each are to run."""
-        clients.stop_some(client_of(action), job, ranges=((count, SLICE_SIZE),))
-
-    answered = stop_most if wide else None
-    clients.create(client_of(action), job, message=CreateJob(spec), answered=answered)
+    clients.create(client_of(action), job, message=CreateJob(spec))
 
 
 def replace_bounded(storm: Storm, action: StormAction) -> None:
