@@ -92,7 +92,7 @@ def delete_volume(storm: Storm, action: StormAction) -> None:
             if action.which % 4:
                 order = DeleteVolume(volume_name(crowd_key(name, 0), member))
                 clients.command(client, answer.host, message=order, keyed=False)
-            if action.other % 4:
+            if action.other % 4 and storm.raging:  # in the calm services are stopped for good
                 clients.change(client, job, message=StartJob())
 
     def ask() -> None:
