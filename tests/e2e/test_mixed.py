@@ -1,9 +1,10 @@
-"""Batch, stateless and daemon jobs on one real cluster, while much is done to it at once.
+"""Batch, stateless, stateful and daemon jobs on one real cluster, while much is done to it at once.
 
 A host drains and returns, services are updated, pools are edited so that one takes back what it is
 entitled to, the daemon and the keeper are killed. The runs' own notes say who was up when, and how
 often an instance succeeded; what the cluster says of itself counts for where it ends. Neither kill
-ends a run, so floors hold all the time. A job with volumes joins as one more `Service`.
+ends a run, so floors hold all the time. Instances with volumes stay on their hosts, whatever is
+done, and find what their runs before have written.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ trap '{TOLD}; exit 0' TERM
 touch well
 sleep 1000 & wait
 """
+KEPT, COUNT = 3, "echo x >> data/runs; exec sleep 1000"
+"""Instances with volumes, and what each run of them leaves there."""
 SUCCEED = "trap '' TERM; echo $PELOTON_INSTANCE_ID >> {notes}"
 """Who has noted it succeeds: nobody can end it between the note and its exit code."""
 
@@ -139,6 +142,19 @@ def hosts_of(client: Client, job: str) -> list[str]:
     return sorted(one.runtime.host for one in found if one.runtime.state == RUNNING)
 
 
+def places_of(client: Client, job: str) -> dict[int, str]:
+    """Where each instance of a job runs."""
+    found = client.tasks.list(job).result.value.items()
+    return {k: one.runtime.host for k, one in found if one.runtime.state == RUNNING}
+
+
+def run_numbers(client: Client, job: str) -> dict[str, int]:
+    """The number of the present run of each instance, by its name."""
+    found = client.tasks.list(job).result.value.values()
+    names = (one.runtime.mesosTaskId.value.rpartition("-") for one in found)
+    return {name: int(run) for name, _, run in names}
+
+
 def host_states(client: Client) -> dict[str, str]:
     return {each.hostname: state_text(each.state) for each in client.hosts.query().host_infos}
 
@@ -180,6 +196,10 @@ class Storm:
         agent = c.job(0, "exec sleep 1000")
         agent.update(name="agent", type="DAEMON")
         self.jobs["agent"] = str(client.jobs.create("/services", agent).jobId.value)
+        resource = {"cpuLimit": SMALL_CPU, "memLimitMb": 1.0, "diskLimitMb": 1.0}
+        volume = {"containerPath": "/data", "sizeMB": 5}
+        kept = c.job(KEPT, COUNT, config={"resource": resource, "volume": volume}, type="SERVICE")
+        self.jobs["kept"] = str(client.jobs.create("/services", kept).jobId.value)
         wait = "while [ ! -e {gate} ]; do sleep 0.5; done; " + SUCCEED
         for name, pool, instances in (
             ("lent", "/team/lent", LENT),
@@ -199,7 +219,17 @@ class Storm:
             all(each.is_well(client) for each in self.services)
             and len(set(hosts_of(client, self.jobs["agent"]))) == HOSTS
             and len(hosts_of(client, self.jobs["lent"])) == LENT
+            and len(places_of(client, self.jobs["kept"])) == KEPT
         )
+
+    def kept_runs(self) -> Counter[str]:
+        """How many runs have written into each volume, by the name of its instance."""
+        files = (self.cluster.folder / "data").glob("**/volumes/**/runs")
+        found = {file: len(file.read_text().split()) for file in files}
+        return Counter({next(filter(self._is_kept, file.parts)): n for file, n in found.items()})
+
+    def _is_kept(self, part: str) -> bool:
+        return part.startswith(self.jobs["kept"])
 
     def edit_pools(self, client: Client) -> None:
         """From now on one of the team's pools is entitled to what the other one has."""
@@ -223,6 +253,7 @@ def test_floors_hold_and_goals_are_reached_whatever_is_done_at_once(tmp_path: Pa
         with cluster.client() as client:
             storm.create(client)
             c.wait_for(lambda: storm.settled(client), "the jobs to run")
+            homes = places_of(client, storm.jobs["kept"])
             storm.create_short(client)
             storm.edit_pools(client)
             drained = hosts_of(client, storm.borrower.job)[0]
@@ -238,7 +269,7 @@ def test_floors_hold_and_goals_are_reached_whatever_is_done_at_once(tmp_path: Pa
         cluster.start()
         with cluster.client() as client:
             go_on(storm, client, drained)
-            finish(storm, client)
+            finish(storm, client, homes)
 
 
 def go_on(storm: Storm, client: Client, drained: str) -> None:
@@ -257,7 +288,7 @@ def go_on(storm: Storm, client: Client, drained: str) -> None:
     client.hosts.complete_maintenance(drained)
 
 
-def finish(storm: Storm, client: Client) -> None:
+def finish(storm: Storm, client: Client, homes: dict[int, str]) -> None:
     """Every goal is reached, and nothing more is charged or runs than what shall run."""
     for name, instances in (("short", SHORT), ("lent", LENT), ("owned", OWNED)):
         found = c.ended(client, storm.jobs[name])
@@ -273,13 +304,17 @@ def finish(storm: Storm, client: Client) -> None:
     agent = storm.jobs["agent"]
     c.wait_for(lambda: len(hosts_of(client, agent)) == HOSTS, "the daemon job to be everywhere")
     assert len(set(hosts_of(client, agent))) == HOSTS
-    roomy = INSTANCES * SMALL_CPU + HOSTS * 0.01
+    kept = storm.jobs["kept"]
+    c.wait_for(lambda: places_of(client, kept) == homes, "the instances with volumes to be home")
+    numbers = run_numbers(client, kept)
+    c.wait_for(lambda: storm.kept_runs() == numbers, f"each run in its volume: {numbers}")
+    roomy = (INSTANCES + KEPT) * SMALL_CPU + HOSTS * 0.01
     borrowed = INSTANCES * CPU
     expected = {
         "/": roomy + borrowed, "/services": roomy, "/team": borrowed, "/team/lent": borrowed,
     }  # fmt: skip
     expected = {path: round(cpus, 3) for path, cpus in expected.items()}
     c.wait_for(lambda: use_of_pools(client) == expected, f"the pools to be charged {expected}")
-    for job in (agent, *(each.job for each in services)):
+    for job in (agent, kept, *(each.job for each in services)):
         client.tasks.stop(job)
     c.wait_for(lambda: not use_of_pools(client), "nothing to be charged any more")
