@@ -70,9 +70,15 @@ CHANGES_MADE = {
     *(f"{SCHEDULES}.{verb}Schedule" for verb in ("Create", "Pause", "Resume", "Delete")),
     f"{JOBS_2}.CreateJob",
     *(f"{SERVICES}.{verb}Job"
-      for verb in ("Create", "Start", "Stop", "Delete", "Restart", "Replace")),
+      for verb in ("Create", "Start", "Stop", "Delete", "Restart", "Replace", "Patch")),
+    *(f"peloton.api.v1alpha.pod.svc.PodService.{name}"
+      for name in ("StartPod", "StopPod", "RestartPod", "DeletePodEvents")),
+    *(f"peloton.api.v1alpha.admin.svc.AdminService.{name}"
+      for name in ("Lockdown", "RemoveLockdown")),
+    *(f"peloton.api.{version}.volume.svc.VolumeService.DeleteVolume"
+      for version in ("v0", "v1alpha")),
     *(f"{SERVICES}.{verb}JobWorkflow" for verb in ("Pause", "Resume", "Abort")),
-    *(f"{UPDATES}.{verb}Update" for verb in ("Create", "Pause", "Resume", "Abort")),
+    *(f"{UPDATES}.{verb}Update" for verb in ("Create", "Pause", "Resume", "Abort", "Rollback")),
     *(f"{pools}.{verb}ResourcePool" for pools in (POOLS_2, POOLS_V1)
       for verb in ("Create", "Delete", "Update")),
     *(f"{hosts}.{verb}Maintenance" for hosts in (HOSTS, HOSTS_V1)
