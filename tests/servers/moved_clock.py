@@ -22,7 +22,9 @@ OWN = (
     "peloton.gateway.ops",
     "peloton.gateway.plans",
     "peloton.gateway.schedules",
+    "peloton.gateway.service_changes",
     "peloton.gateway.stateless_query",
+    "peloton.backends.health_loop",
     "peloton.backends.keeper_folder",
 )
 """The modules of a daemon that read the wall clock for itself."""
@@ -36,6 +38,9 @@ class MovedTime:
 
     def __getattr__(self, name: str) -> object:
         return getattr(time, name)
+
+    def time_ns(self) -> int:
+        return time.time_ns() + int(self._seconds * 1e9)
 
     def time(self) -> float:
         """As in `time`, and so many seconds more."""

@@ -30,6 +30,7 @@ from peloton.actors.engine.messages import (
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
+from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Refused, key
 
@@ -100,7 +101,7 @@ class MesosBackend:
             framework.cluster,
             role=framework.role,
             backend=self.key,
-            first_number=int(time.time() * 1000),
+            first_number=int(SystemClock().now() * 1000),
         )
         self._todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tell: Tell = lambda reports: None
