@@ -70,6 +70,7 @@ class ShadowLedger:
         self.requests_refused: dict[tuple[Key, str], None] = {}
         self.requests_ever: dict[tuple[Key, str], None] = {}
         self.volumes: dict[str, Key] = {}  # by name: where it was made
+        self.left: dict[str, None] = {}  # those whose instances have left them, until one is made
         self._capacity: dict[Key, Resources] = {}  # of the cluster, by inventory
         self._machines = machines
         self._started = 0
@@ -275,6 +276,7 @@ class ShadowLedger:
         self.hosts[entry.key].keep(fact)
         for pod in names_of(fact.crowd, fact.members.raw, run=0):
             name = pod.rpartition("-")[0]
+            self.left.pop(name, None)
             home = self.volumes.setdefault(name, entry.key)
             if home != entry.key:
                 raise Contradiction(f"R36 {entry.key} makes the volume {name}, which {home} has")
@@ -289,8 +291,9 @@ class ShadowLedger:
                 raise Contradiction(f"R36 {entry.key} sends {pod} to {host}, its home is {home}")
 
     def volume_deleting(self, entry: Entry, fact: hf.VolumeDeleting) -> None:
-        """A volume is to be removed, whose instance has left it."""
-        if self.volumes.get(fact.volume) == entry.key:
+        """A volume is to be removed, whose instance has left it; it may have come back to this host
+        since, and is refused there until the volume is gone."""
+        if self.volumes.get(fact.volume) == entry.key and fact.volume not in self.left:
             raise Contradiction(f"R36 {entry.key} deletes {fact.volume}, which nobody has left")
 
     def volumes_left(self, entry: Entry, fact: sf.VolumeHomesLeft) -> None:
@@ -302,6 +305,7 @@ class ShadowLedger:
         for pod in names_of(crowd, fact.members.raw, run=0):
             name = pod.rpartition("-")[0]
             home = self.volumes.pop(name, None)
+            self.left[name] = None
             if home and pod in running and name in self.hosts[home].volumes:
                 raise Contradiction(f"R36 {entry.key} leaves {name} on {home}, and is to run")
 
