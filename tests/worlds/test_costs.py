@@ -188,8 +188,8 @@ def test_a_task_costs_no_more_than_it_did(
         # 5 and 6 % above what they were before jobs could be changed, wait for others, be limited
         # in time and be archived: most of it is the tally and the end of a job. And 5 % above that
         # since pools are entitled to shares and take them back. And half a percent since jobs may
-        # be services: each kind asks itself what of that it has, and batch jobs have none of it. And
-        # one more since jobs keep their earlier specs, and know sizes of volumes.
+        # be services: each kind asks itself what of that it has, and batch jobs have none of it.
+        # And one more since jobs keep their earlier specs, and know sizes of volumes.
         pytest.param(1, 1, Work(18.0, 4850), id="a job of one"),
         pytest.param(100, 1, Work(16.02, 3330), id="100 jobs of one"),
     ],

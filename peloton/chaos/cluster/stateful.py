@@ -76,7 +76,7 @@ def stop_stateful(storm: Storm, action: StormAction) -> None:
 
 
 def delete_volume(storm: Storm, action: StormAction) -> None:
-    """Stop an instance, delete its volume a while later, and mostly start it again.
+    """Stop an instance, and a while later delete its volume, or start it again.
 
     It is refused where the instance is to run by then.
     """
@@ -92,7 +92,7 @@ def delete_volume(storm: Storm, action: StormAction) -> None:
             if action.which % 4:
                 order = DeleteVolume(volume_name(crowd_key(name, 0), member))
                 clients.command(client, answer.host, message=order, keyed=False)
-            if action.other % 4 and storm.raging:  # in the calm services are stopped for good
+            elif action.other % 4 and storm.raging:  # in the calm services are stopped for good
                 clients.change(client, job, message=StartJob())
 
     def ask() -> None:

@@ -94,7 +94,7 @@ LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
-    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED, stateful.DRAWN,
+    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
