@@ -26,7 +26,7 @@ from peloton.settings.daemon import read_settings as read_settings
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 POOLS = ("hello_world_pool.yaml",)
 CLUSTERS = ("minicluster.yaml",)
-DAEMONS = ("daemon.yaml",)
+DAEMONS = ("daemon.yaml", "mesos.yaml")
 SERVICES = ("service.yaml", "service_next.yaml")
 
 GO = """
