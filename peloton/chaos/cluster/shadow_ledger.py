@@ -508,7 +508,7 @@ NOT_APPLIED = (
     jf.ChangePiecesDropped, jf.InstancesStopped, jf.InstancesStarted, jf.ChangePieceGiven,
     jf.DeletionOrdered, jf.OverridesGiven, jf.SliceConfirmed, jf.SliceVanished, jf.NoticeSettled,
     jf.GrantsRaised, jf.StopOrdered, jf.WaiterNoted, jf.NameSettled, jf.ArchivedIn, jf.JobChanged,
-    jf.JobTallied, jf.OtherNoted, jf.OtherEnded, jf.WaiterTold,
+    jf.JobTallied, jf.OtherNoted, jf.OtherEnded, jf.WaiterTold, jf.SpecConfirmed, jf.SpecGone,
     lf.ReclaimOrdered, lf.ReclaimAnswered,
     tf.AdmissionRequested, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskUnschedulable,
     tf.AdmissionGranted, tf.AdmissionQueued, tf.TaskThrottled, tf.EventsDropped, tf.RunLimitSet,
