@@ -13,6 +13,8 @@ from peloton.backends.keeper_folder import KeeperOwner, OwnedByAnother
 class Backend:
     """Counts what it is told; `error` is raised by its start."""
 
+    key = prefix = "backend/counting"
+
     def __init__(self, error: Exception | None = None) -> None:
         self.calls: list[str] = []
         self._error = error
