@@ -180,29 +180,36 @@ class HealthLoop:
         assert check is not None
         watched = watched._replace(check=check)
         progress = ReadyProgress(check.max_failures)
-        await asyncio.sleep(first_after_s(watched, time.time()))
-        while True:
-            ok, text = await self._outcome(watched)
+
+        def judge(ok: bool | None, text: str) -> bool:
             ready = progress.result(ok)
             if ready is not None:
                 host, run, now = watched.host, watched.run, time.time()
                 self._news.ready(host, run, ready=ready, text=text, now=now)
                 self._tell_due()
-            await asyncio.sleep(check.interval_s)
+            return False
+
+        await self._until(watched, judge)
 
     async def _check_health(self, watched: CheckedRun) -> None:
-        check, progress = watched.check, CheckProgress(watched.check.max_failures)
-        await asyncio.sleep(first_after_s(watched, time.time()))
-        while True:
-            ok, text = await self._outcome(watched)
+        progress = CheckProgress(watched.check.max_failures)
+
+        def judge(ok: bool | None, text: str) -> bool:
             verdict = progress.result(ok)
-            if verdict is not None:
-                host, run, now = watched.host, watched.run, time.time()
-                self._news.change(host, run, verdict=verdict, text=text, now=now)
-                self._tell_due()
-                if verdict.over:
-                    return
-            await asyncio.sleep(check.interval_s)
+            if verdict is None:
+                return False
+            host, run, now = watched.host, watched.run, time.time()
+            self._news.change(host, run, verdict=verdict, text=text, now=now)
+            self._tell_due()
+            return verdict.over
+
+        await self._until(watched, judge)
+
+    async def _until(self, watched: CheckedRun, judge: Callable[[bool | None, str], bool]) -> None:
+        """Check at its times until `judge` says of an outcome that it was the last one."""
+        await asyncio.sleep(first_after_s(watched, time.time()))
+        while not judge(*await self._outcome(watched)):
+            await asyncio.sleep(watched.check.interval_s)
 
     async def _outcome(self, watched: CheckedRun) -> Outcome:
         check = watched.check

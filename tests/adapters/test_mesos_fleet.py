@@ -21,7 +21,7 @@ from tests.cli.terminal import typed
 from tests.e2e.cluster import until_there
 from tests.gateway.fleet_fixture import Deployment, default_config, named
 from tests.servers import mesos_home
-from tests.servers.mesos import Mesos, ask
+from tests.servers.mesos import ROOMY, Mesos, ask
 
 __all__ = ["cluster"]
 AGENTS, INSTANCES = 2, 24
@@ -32,9 +32,7 @@ TASK = task_pb2.TaskState
 @pytest.fixture
 def mesos(tmp_path: Path) -> Iterator[Mesos]:
     mesos_home.needed_home()
-    found = Mesos(tmp_path / "mesos", agents=AGENTS)
-    for agent in found.agents:
-        agent.resources = "cpus:8;mem:8192;disk:40000;ports:[31000-32000]"  # for the usual pool
+    found = Mesos(tmp_path / "mesos", agents=AGENTS, resources=ROOMY)
     try:
         found.launch()
         yield found

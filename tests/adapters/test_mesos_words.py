@@ -18,10 +18,9 @@ from tests.cli.terminal import typed
 from tests.conftest import ROOT
 from tests.house import readme
 from tests.servers import mesos_home
-from tests.servers.mesos import Mesos
+from tests.servers.mesos import ROOMY, Mesos
 
 EXAMPLE = "examples/mesos.yaml"
-RESOURCES = "cpus:8;mem:8192;disk:40000;ports:[31000-32000]"
 
 
 def words() -> list[list[str]]:
@@ -35,9 +34,7 @@ def words() -> list[list[str]]:
 def test_the_first_job_on_mesos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mesos_home.needed_home()
     monkeypatch.chdir(ROOT)
-    mesos = Mesos(tmp_path / "mesos", agents=2)
-    for agent in mesos.agents:
-        agent.resources = RESOURCES
+    mesos = Mesos(tmp_path / "mesos", agents=2, resources=ROOMY)
     settings = yaml.safe_load((ROOT / EXAMPLE).read_text())
     settings["listen"] = dict.fromkeys(settings["listen"], "127.0.0.1:0")
     settings["backend"]["mesos"]["master"] = mesos.address

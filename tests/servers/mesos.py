@@ -26,6 +26,8 @@ PROBE_TIMEOUT_S = 5.0
 PING_S, PINGS_MAX = 1, 5
 """An agent that is silent for that long is removed."""
 RESOURCES = "cpus:8;mem:8192;disk:10240;ports:[31000-32000]"
+ROOMY = "cpus:8;mem:8192;disk:40000;ports:[31000-32000]"
+"""Two of these have room for the pools of the examples."""
 # With fewer, a master that waits for ZooKeeper has no thread left that could hear it.
 THREADS = 8
 COMMON = (
@@ -130,8 +132,9 @@ class Mesos:
     """A cluster. Members of `masters` and `agents` are paused, killed and restarted one by one."""
 
     def __init__(
-        self, folder: Path, *, agents: int = 1, masters: int = 1, zookeeper: str = ""
-    ) -> None:
+        self, folder: Path, *, agents: int = 1, masters: int = 1, zookeeper: str = "",
+        resources: str = RESOURCES,
+    ) -> None:  # fmt: skip
         if masters > 1 and not zookeeper:
             raise ValueError("several masters need a ZooKeeper that elects one")
         self.folder = folder.resolve()
@@ -140,12 +143,15 @@ class Mesos:
             Master(self.folder / f"master{at}", zookeeper=path, quorum=masters // 2 + 1)
             for at in range(1, masters + 1)
         ]
+        self.resources = resources
         self.address = path or self.masters[0].address
         self.agents = [self._agent(at) for at in range(1, agents + 1)]
         self._guard: subprocess.Popen[bytes] | None = None
 
     def _agent(self, number: int) -> Agent:
-        return Agent(self.folder / f"agent{number}", master=self.address, number=number)
+        agent = Agent(self.folder / f"agent{number}", master=self.address, number=number)
+        agent.resources = self.resources
+        return agent
 
     @classmethod
     def start(

@@ -108,11 +108,12 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         """Whether no instance is to run, be it that all were stopped one by one."""
         if self.spec is None or not self.is_wanted:
             return True
-        spec, stopped = self.spec, sum(map(len, self.stopped.values()))
-        if self.span > spec.instances:  # some may be beyond those that are to run
-            parts = self.stopped.items()
-            stopped = sum(len(some & Bits.span(0, count_of(spec, k))) for k, some in parts)
-        return stopped >= spec.instances
+        spec, parts = self.spec, self.stopped
+        if self.span <= spec.instances:
+            return sum(map(len, parts.values())) >= spec.instances
+        # Some may be beyond those that are to run.
+        inside = (some & Bits.span(0, count_of(spec, k)) for k, some in parts.items())
+        return sum(map(len, inside)) >= spec.instances
 
     @property
     def reach(self) -> int:

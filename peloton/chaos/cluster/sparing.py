@@ -190,12 +190,12 @@ class FloorCheck:
 def create_bounded(storm: Storm, action: StormAction) -> None:
     """A service of which so many may be down at once, in a pool that others may lend to."""
     storm.strike(action.name)
-    cluster, clients = cluster_of(storm), cluster_of(storm).clients
+    cluster = cluster_of(storm)
     spec = service_spec(
         max(2, action.count), bound=1 + action.other % 2, check=cluster.machines.check
     )
     job = cluster.draw_job(f"{BOUNDED_NAME}{len(cluster.jobs) + 1}")
-    clients.create(client_of(action), job, message=CreateJob(spec))
+    cluster.clients.create(client_of(action), job, message=CreateJob(spec))
 
 
 def replace_bounded(storm: Storm, action: StormAction) -> None:

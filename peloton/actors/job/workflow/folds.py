@@ -100,7 +100,7 @@ def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
     """
     known = job.spec
     assert known is not None
-    most, needed = max(known.instances, job.span), slices_of(spec.instances)
+    most, needed = job.reach, slices_of(spec.instances)
     asked = {*range(needed, job.slices), *filter(lambda each: _is_silent(job, each), range(needed))}
     stopped = job.stopped
     if spec.instances < known.instances:

@@ -64,8 +64,7 @@ def higher_leaves(job: Job) -> tuple[tuple[int, int], ...]:
         return ()
     known, bounds = tallies_of(job), bounds_of(job)
     # Of fewer instances, those that are to be removed are part of it.
-    every = max(spec.instances, job.span)
-    free = (workflow.options.batch or every) - sum(bounds.values())
+    free = (workflow.options.batch or job.reach) - sum(bounds.values())
     free += sum(tally.failed for tally in known.values())
     found: list[tuple[int, int]] = []
     for number in _in_order(job, known):
@@ -99,10 +98,8 @@ def _bound(job: Job, workflow: Workflow, *, number: int, tally: RolloutTally | N
 
 def _assumed(job: Job, number: int) -> int:
     """Members that a slice has to change, at most."""
-    workflow, spec = job.workflow, job.spec
-    assert workflow is not None and spec is not None
+    workflow = job.workflow
+    assert workflow is not None
     if workflow.members is None:
-        most = max(spec.instances, job.span) - number * SLICE_SIZE
-        most = max(most, workflow.carried.get(number, 0))
-        return max(min(most, SLICE_SIZE), 0)
+        return max(job.reach_in(number), min(workflow.carried.get(number, 0), SLICE_SIZE))
     return max(len(workflow.members.get(number, ())), workflow.carried.get(number, 0))
