@@ -15,6 +15,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Answer, Claimed, EndedRow, ShardId, Work
 from peloton.runtime.shells.daemon_context import DaemonContext, DaemonLimits
+from peloton.runtime.shells.goals import Goals
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.round import RoundShell
 from peloton.runtime.shells.shard import ShardShell
@@ -142,6 +143,7 @@ class Stage:
             journal=self.committer.ref,
             round=begun(self.round),
             readers=(self.reader.ref,),
+            goals=Goals(self.region.routes),
             store="store",
             limits=limits,
         )
