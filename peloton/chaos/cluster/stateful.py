@@ -98,7 +98,7 @@ stateful_of = partial(service_of, is_one=is_stateful)
 """One of the stateful services that clients wanted."""
 
 
-def free_homes(cluster: SimulatedCluster, until: float, mine: tuple[Key, ...] = ()) -> None:
+def free_homes(cluster: SimulatedCluster, until: float, *, mine: tuple[Key, ...] = ()) -> None:
     """In a calm: end the quarantine of each host that a stateful service is to run on, by a short
     maintenance, until then. By itself it lasts longer than a calm, and such services wait for it.
 
@@ -114,7 +114,7 @@ def free_homes(cluster: SimulatedCluster, until: float, mine: tuple[Key, ...] = 
         daemon.region.tell([Envelope(each, CompleteMaintenance()) for each in ended])
     again = cluster.world.now + AGAIN_S
     if again < until:
-        cluster.world.later.at(again, lambda: free_homes(cluster, until, mine))
+        cluster.world.later.at(again, lambda: free_homes(cluster, until, mine=mine))
 
 
 def _quarantined_homes(cluster: SimulatedCluster) -> Iterator[Key]:
