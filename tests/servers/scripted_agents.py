@@ -29,7 +29,11 @@ class FakeAgent:
 
     id: str
     hostname: str
-    free: Amounts = field(default_factory=lambda: dict(TOTAL))
+    total: Amounts
+    free: Amounts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.free = dict(self.total)
 
 
 @dataclass
@@ -57,9 +61,11 @@ class FakeOffer:
 class FakeAgents:
     """All agents of a master with one framework."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, total: Amounts = TOTAL) -> None:
         self.master_id = str(uuid.uuid4())
-        self.agents = [FakeAgent(f"{self.master_id}-S{at}", f"h{at + 1}") for at in range(count)]
+        self.agents = [
+            FakeAgent(f"{self.master_id}-S{at}", f"h{at + 1}", total) for at in range(count)
+        ]
         self.offers: dict[str, FakeOffer] = {}
         self.tasks: dict[str, FakeTask] = {}
         self.framework: dict[str, Any] = {}
@@ -94,7 +100,6 @@ class FakeAgents:
             for name, value in offer.amounts.items()
             if value
         ]
-        attributes = {"host": agent.hostname, "rack": agent.hostname.replace("h", "r")}
         address = {"hostname": agent.hostname, "ip": "127.0.0.1", "port": 5051}
         return {
             "id": {"value": offer.id},
@@ -103,11 +108,26 @@ class FakeAgents:
             "hostname": agent.hostname,
             "url": {"scheme": "http", "address": address, "path": "/slave(1)"},
             "resources": resources,
-            "attributes": [
-                {"name": name, "type": "TEXT", "text": {"value": value}}
-                for name, value in attributes.items()
-            ],
+            "attributes": _attributes(agent),
         } | allocation
+
+    def listed(self) -> list[Event]:
+        """The agents as operators are told of them."""
+        return [self._listed(agent) for agent in self.agents]
+
+    def _listed(self, agent: FakeAgent) -> Event:
+        ports = {"range": [{"begin": PORTS[0], "end": PORTS[1]}]}
+        total: list[Event] = [
+            {"name": name, "type": "SCALAR", "scalar": {"value": value}, "role": "*"}
+            for name, value in agent.total.items()
+        ]
+        total.append({"name": "ports", "type": "RANGES", "ranges": ports, "role": "*"})
+        info: Event = {"hostname": agent.hostname, "port": 5051, "id": {"value": agent.id}}
+        info |= {"attributes": _attributes(agent), "checkpoint": True}
+        return {
+            "agent_info": info, "active": True, "deactivated": False, "version": "1.12.0",
+            "pid": "slave(1)@127.0.0.1:5051", "total_resources": total,
+        }  # fmt: skip
 
     def take_back_offers(self) -> None:
         """As when the framework's stream ends: what was offered is free again."""
@@ -160,7 +180,10 @@ class FakeAgents:
         yield from self._at_once(body)
 
     def _launch(self, info: Mapping[str, Any], agent: FakeAgent, left: Amounts) -> Iterator[Event]:
-        wanted = {one["name"]: one["scalar"]["value"] for one in info.get("resources", [])}
+        wanted: Amounts = {}
+        for one in info.get("resources", []):
+            if one["type"] == "SCALAR":
+                wanted[one["name"]] = wanted.get(one["name"], 0.0) + one["scalar"]["value"]
         name = info["task_id"]["value"]
         if any(wanted.get(kind, 0) > left[kind] for kind in TOTAL):
             text = (
@@ -196,8 +219,8 @@ class FakeAgents:
             del self.tasks[task.id]
         elif state == "TASK_STARTING":
             yield from self.go(task.id, "TASK_RUNNING")
-        elif state == "TASK_RUNNING" and not task.command.startswith("sleep "):
-            yield from self.exits(task.id, _status(task.command))
+        elif state == "TASK_RUNNING" and (status := _status(task.command)) is not None:
+            yield from self.exits(task.id, status)
 
     def _kill(self, body: Mapping[str, Any]) -> Iterator[Event]:
         task = self.tasks.get(body["task_id"]["value"])
@@ -296,9 +319,21 @@ def _container(task: FakeTask) -> Event:
     }
 
 
-def _status(command: str) -> int:
-    """The status that a command of a test ends with: `true`, or `exit N`."""
-    return int(command.removeprefix("exit ")) if command.startswith("exit ") else 0
+def _attributes(agent: FakeAgent) -> list[Event]:
+    attributes = {"host": agent.hostname, "rack": agent.hostname.replace("h", "r")}
+    return [
+        {"name": name, "type": "TEXT", "text": {"value": value}}
+        for name, value in attributes.items()
+    ]
+
+
+def _status(command: str) -> int | None:
+    """The status that a command of a test ends with: `true`, `exit N`, or `sleep S; exit N`; None
+    if it goes on, as what sleeps for a second or more does here."""
+    first, _, second = command.partition("; ")
+    if first.startswith("sleep "):
+        return None if float(first.removeprefix("sleep ")) >= 1 else _status(second)
+    return int(first.removeprefix("exit ")) if first.startswith("exit ") else 0
 
 
 def _add(to: Amounts, amounts: Mapping[str, float], sign: int = 1) -> None:
