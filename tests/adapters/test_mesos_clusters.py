@@ -61,7 +61,7 @@ def daemon(
 def up(host: str) -> bool:
     """Whether it is listed, and as one that can be used."""
     rows = [line.split("|") for line in typed("host", "list").out.splitlines()]
-    return [row[0].strip() for row in rows if row[1].strip() == "UP"].count(host) == 1
+    return any([cell.strip() for cell in row[:2]] == [host, "UP"] for row in rows)
 
 
 def noted(daemon: Daemon) -> str:

@@ -15,11 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.servers.mesos_rules import new_uuid
-from tests.servers.scripted_http import Event
+from tests.servers.scripted_http import VERSION, Event
 
 Amounts = dict[str, float]
 TOTAL: Amounts = {"cpus": 8.0, "mem": 8192.0, "disk": 10240.0}
 PORTS = (31000, 32000)
+CAPABILITIES = (
+    "MULTI_ROLE", "HIERARCHICAL_ROLE", "RESERVATION_REFINEMENT", "RESOURCE_PROVIDER",
+    "RESIZE_VOLUME", "AGENT_OPERATION_FEEDBACK", "AGENT_DRAINING", "TASK_RESOURCE_LIMITS",
+)  # fmt: skip
 ENDS = {"TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_LOST", "TASK_ERROR", "TASK_GONE"}
 
 
@@ -118,15 +122,17 @@ class FakeAgents:
     def _listed(self, agent: FakeAgent) -> Event:
         ports = {"range": [{"begin": PORTS[0], "end": PORTS[1]}]}
         total: list[Event] = [
-            {"name": name, "type": "SCALAR", "scalar": {"value": value}, "role": "*"}
+            {"name": name, "type": "SCALAR", "scalar": {"value": value}}
             for name, value in agent.total.items()
         ]
-        total.append({"name": "ports", "type": "RANGES", "ranges": ports, "role": "*"})
+        total.append({"name": "ports", "type": "RANGES", "ranges": ports})
         info: Event = {"hostname": agent.hostname, "port": 5051, "id": {"value": agent.id}}
-        info |= {"attributes": _attributes(agent), "checkpoint": True}
+        info |= {"attributes": _attributes(agent), "checkpoint": True, "resources": total}
         return {
-            "agent_info": info, "active": True, "deactivated": False, "version": "1.12.0",
-            "pid": "slave(1)@127.0.0.1:5051", "total_resources": total,
+            "agent_info": info, "active": True, "deactivated": False, "version": VERSION,
+            "pid": "slave(1)@127.0.0.1:5051", "registered_time": {"nanoseconds": time.time_ns()},
+            "total_resources": [{**entry, "role": "*"} for entry in total],
+            "capabilities": [{"type": name} for name in CAPABILITIES],
         }  # fmt: skip
 
     def take_back_offers(self) -> None:
