@@ -70,6 +70,9 @@ class FakeAgents:
         self.agents = [
             FakeAgent(f"{self.master_id}-S{at}", f"h{at + 1}", total) for at in range(count)
         ]
+        self.away: dict[str, list[FakeTask]] = {}
+        """Of each agent that was lost, by its host name, what goes on there."""
+        self.gone: dict[str, FakeAgent] = {}
         self.offers: dict[str, FakeOffer] = {}
         self.tasks: dict[str, FakeTask] = {}
         self.framework: dict[str, Any] = {}
@@ -265,7 +268,8 @@ class FakeAgents:
 
     def go(self, task_id: str, state: str, message: str = "") -> list[Event]:
         """The task is in another state: an update, sent unless one before it is unacknowledged."""
-        task = self.tasks[task_id]
+        there = task_id in self.tasks
+        task = self.tasks[task_id] if there else self._out_of_reach(task_id)
         task.state = state
         if state in ENDS:
             _add(task.agent.free, task.amounts)
@@ -275,7 +279,10 @@ class FakeAgents:
         status |= {"executor_id": {"value": task.id}, "timestamp": time.time()}
         status |= {"uuid": new_uuid(), "container_status": _container(task)}
         task.owed.append({"type": "UPDATE", "update": {"status": status}})
-        return [task.owed[0]] if len(task.owed) == 1 else []
+        return [task.owed[0]] if there and len(task.owed) == 1 else []
+
+    def _out_of_reach(self, task_id: str) -> FakeTask:
+        return next(task for some in self.away.values() for task in some if task.id == task_id)
 
     def unacknowledged(self) -> list[Event]:
         """The first update of each task that still owes one: an agent sends them again."""
@@ -290,7 +297,9 @@ class FakeAgents:
             del self.offers[offer.id]
             events.append({"type": "RESCIND", "rescind": {"offer_id": {"value": offer.id}}})
         state = "TASK_UNREACHABLE" if self.partition_aware else "TASK_LOST"
-        for task in [task for task in self.tasks.values() if task.agent is agent]:
+        self.gone[hostname] = agent
+        self.away[hostname] = [task for task in self.tasks.values() if task.agent is agent]
+        for task in self.away[hostname]:
             del self.tasks[task.id]
             update = self._of_master(
                 task.id, state, "health check timed out",
@@ -300,6 +309,23 @@ class FakeAgents:
             update["update"]["status"]["unreachable_time"] = {"nanoseconds": now_ns}
             events.append(update)
         return [*events, {"type": "FAILURE", "failure": {"agent_id": {"value": agent.id}}}]
+
+    def return_agent(self, hostname: str) -> list[Event]:
+        """It was only out of reach, and what ran there went on; its framework must be one that
+        knows partitions."""
+        agent, tasks = self.gone.pop(hostname), self.away.pop(hostname)
+        self.agents.append(agent)
+        agent.free = dict(agent.total)
+        events: list[Event] = []
+        for task in tasks:
+            self.tasks[task.id] = task
+            if task.state not in ENDS:
+                _add(agent.free, task.amounts, -1)
+                reason = "REASON_AGENT_REREGISTERED"
+                text = "Agent reregistered"
+                events.append(self._of_master(task.id, task.state, text, reason=reason, task=task))
+            events += [task.owed[0]] if task.owed else []
+        return [*events, *self.offer()]
 
     def _of_master(
         self, name: str, state: str, message: str, *, reason: str = "REASON_RECONCILIATION",
