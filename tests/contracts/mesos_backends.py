@@ -1,4 +1,4 @@
-"""Rigs of the link to Mesos: on a master that is real, and on one that is scripted.
+"""All rigs of backends by their names, and those of the link to Mesos: on a master that is real, and on one that is scripted.
 
 A rig plays the actor `engine/<cluster>` as well: it lets each link subscribe that asks. The suite's
 hosts have names of their own; here they are agents, so a rig writes the one for the other. It must
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from peloton.actors.engine.messages import AskSubscription, BackendOpen, OpenBackend, Subscribe
@@ -24,7 +25,18 @@ from peloton.backends.mesos.conversation import LEFT
 from peloton.backends.port import Backend
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message, key
-from tests.contracts.backends import DEADLINE_S, HOST, OTHER, BackendRig, Exempt, Report, run
+from tests.contracts.backends import (
+    DEADLINE_S,
+    HOST,
+    OTHER,
+    BackendRig,
+    ContainerRig,
+    Exempt,
+    ProcessRig,
+    Report,
+    SimulatedRig,
+    run,
+)
 from tests.e2e.cluster import until_there
 from tests.servers.mesos import Mesos
 from tests.servers.scripted_master import ScriptedMaster
@@ -158,3 +170,13 @@ class RealMesosRig(MesosRig):
 
     def _agent(self, host: Key) -> Any:
         return next(one for one in self.mesos.agents if one.hostname == AGENTS[host])
+
+
+def made_for(name: str, request: pytest.FixtureRequest) -> BackendRig:
+    """The rig of this name, for one test."""
+    if name == "real_mesos":
+        return RealMesosRig(request.getfixturevalue("mesos"))
+    if name in ("process", "container"):
+        folder = request.getfixturevalue("tmp_path").resolve() / "keeper"
+        return ProcessRig(folder) if name == "process" else ContainerRig(folder)
+    return ScriptedMesosRig() if name == "scripted_mesos" else SimulatedRig()

@@ -6,7 +6,6 @@ Must not know what a backend is made of; its rigs do.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -26,38 +25,15 @@ from tests.contracts.backends import (
     NEW,
     OTHER,
     BackendRig,
-    ContainerRig,
     Exempt,
-    ProcessRig,
-    SimulatedRig,
     pod,
     run,
 )
-from tests.contracts.mesos_backends import RealMesosRig, ScriptedMesosRig
-from tests.servers.mesos import Mesos
-from tests.servers.mesos_home import needed_home
+from tests.contracts.mesos_backends import made_for
 
 LABELS = (Label("rack", "r7"),)
 PORTS = (40000, 40010)
 APPEARS = m.AddHost(NEW, CAPACITY, LABELS, PORTS)
-
-
-@pytest.fixture(scope="module")
-def mesos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesos]:
-    """A real master with two agents; each rig is a framework of its own there."""
-    needed_home()
-    cluster = Mesos.start(tmp_path_factory.mktemp("mesos"), agents=2)
-    yield cluster
-    cluster.stop()
-
-
-def made_for(name: str, request: pytest.FixtureRequest) -> BackendRig:
-    if name == "real_mesos":
-        return RealMesosRig(request.getfixturevalue("mesos"))
-    if name in ("process", "container"):
-        folder = request.getfixturevalue("tmp_path").resolve() / "keeper"
-        return ProcessRig(folder) if name == "process" else ContainerRig(folder)
-    return ScriptedMesosRig() if name == "scripted_mesos" else SimulatedRig()
 
 
 @pytest.fixture(params=["simulated", "process", "container", "scripted_mesos", "real_mesos"])
