@@ -1,4 +1,4 @@
-"""All rigs of backends by their names, and those of the link to Mesos: on a master that is real, and on one that is scripted.
+"""All rigs of backends by their names, and those of Mesos, on a real and a scripted master.
 
 A rig plays the actor `engine/<cluster>` as well: it lets each link subscribe that asks. The suite's
 hosts have names of their own; here they are agents, so a rig writes the one for the other. It must
@@ -55,9 +55,7 @@ class MesosRig(BackendRig):
     def __init__(self, master: str) -> None:
         name = f"c{uuid.uuid4().hex[:8]}"  # on a master that others have used
         self.framework = Framework(cluster=name, master=master, framework_id=f"test-{name}")
-        self._hosts = {
-            ours: key("host", f"{name}.{hostname}") for ours, hostname in AGENTS.items()
-        }
+        self._hosts = {ours: key("host", f"{name}.{hostname}") for ours, hostname in AGENTS.items()}
         self._names = {theirs: ours for ours, theirs in self._hosts.items()}
         self._number = 0
         super().__init__()
@@ -113,8 +111,8 @@ class MesosRig(BackendRig):
 class ScriptedMesosRig(MesosRig):
     """A scripted master, whose tasks end when they are told to."""
 
-    def __init__(self) -> None:
-        self.master = ScriptedMaster(agents=2)
+    def __init__(self, master: ScriptedMaster | None = None) -> None:
+        self.master = master or ScriptedMaster(agents=2)
         super().__init__(self.master.address)
 
     def close(self) -> None:

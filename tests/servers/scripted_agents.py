@@ -194,6 +194,12 @@ class FakeAgents:
             if one["type"] == "SCALAR":
                 wanted[one["name"]] = wanted.get(one["name"], 0.0) + one["scalar"]["value"]
         name = info["task_id"]["value"]
+        if name in self.tasks:
+            text = f"Task has duplicate ID: {name}"
+            yield self._of_master(
+                name, "TASK_ERROR", text, reason="REASON_TASK_INVALID", agent_id=agent.id
+            )
+            return
         if any(wanted.get(kind, 0) > left[kind] for kind in TOTAL):
             text = (
                 f"Total resources {self._text(wanted)} required by task and its executor is more "

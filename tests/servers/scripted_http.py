@@ -59,6 +59,7 @@ class Answers(Protocol):
     """What is asked of the master."""
 
     heartbeat_s: float
+    silent: bool
 
     def take(self, body: bytes, headers: dict[str, str]) -> Reply | Subscriber:
         """What a request is answered; for a subscription, its stream."""
@@ -91,6 +92,7 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
+        wbufsize = -1  # an answer goes in one piece, as that of a real one
 
         def do_GET(self) -> None:  # noqa: N802
             if self.path == "/version":
@@ -137,6 +139,7 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
             ):
                 self.send_header(name, value)
             self.end_headers()
+            self.wfile.flush()
             threading.Thread(target=self._watch, args=(subscriber,), daemon=True).start()
             try:
                 self._write_parts(subscriber)
@@ -150,12 +153,16 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
                 try:
                     part = subscriber.parts.get(timeout=master.heartbeat_s)
                 except queue.Empty:
+                    if master.silent:
+                        continue
                     part = record(b'{"type":"HEARTBEAT"}')
                 if part is None:
                     break
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+                self.wfile.flush()
             if not subscriber.cut:
                 self.wfile.write(b"0\r\n\r\n")
+                self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
 
         def _watch(self, subscriber: Subscriber) -> None:

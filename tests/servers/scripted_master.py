@@ -47,6 +47,8 @@ class ScriptedMaster:
         self.agents = FakeAgents(agents, total)
         self.recorded = recorded
         self.heartbeat_s = heartbeat_s
+        self.silent = False
+        """Whether heartbeats stay away."""
         self.calls: list[Got] = []
         self.subscriber: Subscriber | None = None
         self.framework_id: str | None = None
