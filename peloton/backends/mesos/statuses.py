@@ -60,10 +60,11 @@ def phase_of(status: Mapping[str, Any]) -> RunAt:
 def is_hearsay(status: Mapping[str, Any]) -> bool:
     """Whether the master tells the end of a run whose own update, which says more, is yet to come.
 
-    It is: the master forgets a task once that is acknowledged.
+    It is: the master forgets a task once that is acknowledged. It tells such an end where it is
+    asked, and where an agent comes back on which a task has ended meanwhile.
     """
-    asked = status.get("reason") == "REASON_RECONCILIATION"
-    return asked and status.get("state", "") in _ENDS and not status.get("uuid")
+    known = status.get("reason") in ("REASON_RECONCILIATION", "REASON_AGENT_REREGISTERED")
+    return known and status.get("state", "") in _ENDS and not status.get("uuid")
 
 
 def told_health(status: Mapping[str, Any]) -> bool | None:

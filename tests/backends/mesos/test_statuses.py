@@ -103,6 +103,8 @@ def test_what_its_executor_killed_for_its_check_has_failed() -> None:
 @pytest.mark.parametrize("state", ["FINISHED", "FAILED", "KILLED", "ERROR"])
 def test_an_end_that_the_master_was_asked_for_is_hearsay(state: str) -> None:
     assert is_hearsay(reconciled("r", state))
+    back = status("r", state, source=MASTER, reason="REASON_AGENT_REREGISTERED")
+    assert is_hearsay(back), "an agent is back on which it has ended"
     assert not is_hearsay(status("r", state, uuid="u"))
     assert not is_hearsay(status("r", state, source=MASTER, reason="REASON_TASK_INVALID"))
 
