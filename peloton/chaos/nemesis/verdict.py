@@ -87,7 +87,7 @@ def verdict_of(
         except Contradiction as wrong:
             find(str(wrong))
     count = 0
-    noted = with_seen(_noted(notes), seen)
+    noted = with_seen(notes_of(notes), seen)
     for run in noted:
         count += 1
         for text in _wrong(run, ledger):
@@ -199,7 +199,7 @@ class Noted(NamedTuple):
         return max((*self.begun, *self.ended, *seen), default=-math.inf)
 
 
-def _noted(notes: Iterable[tuple[str, Path]]) -> Iterator[Noted]:
+def notes_of(notes: Iterable[tuple[str, Path]]) -> Iterator[Noted]:
     """One of each run, though it noted in several places: then it began more than once."""
     folders: dict[str, list[Path]] = {}
     for run, folder in notes:
