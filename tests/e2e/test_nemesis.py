@@ -21,7 +21,7 @@ from peloton.actors.job.messages import JobCreated, JobDeleted, JobStates, JobVi
 from peloton.chaos.cluster.history import Asked, Operation, faults
 from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.clients import SharedRecord, WantedJob
-from peloton.chaos.nemesis.ground import ENGINE, RUN_ON_MESOS, MesosProcesses, OnMesos
+from peloton.chaos.nemesis.ground import MESOS_ENGINE, RUN_ON_MESOS, MesosProcesses, OnMesos
 from peloton.chaos.nemesis.process_table import SeenAlive
 from peloton.chaos.nemesis.takeovers import Takeovers
 from peloton.chaos.nemesis.timeline import Timeline
@@ -188,9 +188,9 @@ def test_an_owner_is_found_for_what_is_struck() -> None:
     fleet = SimpleNamespace(living=lambda: living)
     sharding = SimpleNamespace(shard_of=lambda key: key)
     takeovers = Takeovers(fleet, None, sharding=sharding)  # type: ignore[arg-type]
-    assert takeovers.owner_of(Key(ENGINE)) is None
-    takeovers._owners[ENGINE] = "host-8-1"  # type: ignore[index]
-    assert takeovers.owner_of(Key(ENGINE)) is living[1]
+    assert takeovers.owner_of(Key(MESOS_ENGINE)) is None
+    takeovers._owners[MESOS_ENGINE] = "host-8-1"  # type: ignore[index]
+    assert takeovers.owner_of(Key(MESOS_ENGINE)) is living[1]
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from peloton.chaos.nemesis.servers import ServerProcess
 
 HOSTS = tuple(f"host{number}" for number in range(4))
 HOST_CPUS = 4.0
-ENGINE = "engine/mesos"
+MESOS_ENGINE = "engine/mesos"
 """The actor through which the hosts of the Mesos get their runs."""
 RUN_ON_MESOS = "PELOTON_POD_ID"
 RAISE_S_MAX, AGAIN_S = 120.0, 2.0

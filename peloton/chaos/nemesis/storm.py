@@ -22,7 +22,7 @@ from peloton.chaos.nemesis.fleet import (
     DaemonProcess,
     NemesisFleet,
 )
-from peloton.chaos.nemesis.ground import ENGINE, OnKeeper, OnMesos
+from peloton.chaos.nemesis.ground import MESOS_ENGINE, OnKeeper, OnMesos
 from peloton.chaos.nemesis.servers import ServerStrikes
 from peloton.chaos.nemesis.takeovers import HAND_OVER
 from peloton.chaos.nemesis.timeline import Timeline
@@ -174,7 +174,7 @@ class NemesisStorm:
     def _act(self, what: str) -> None:
         daemon = self._chance.choice(self._fleet.wanted())
         if what == "engine kill":
-            what, daemon = "kill", self._watcher.owner_of(Key(ENGINE)) or daemon
+            what, daemon = "kill", self._watcher.owner_of(Key(MESOS_ENGINE)) or daemon
         seconds = self._chance.random()
         link = self._chance.choice(LINKS)
         target = what.split()[0] if " " in what else daemon.name
