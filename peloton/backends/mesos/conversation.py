@@ -193,7 +193,8 @@ class Conversation:
     def _ended(self, agent: Agent, run: Run, *, status: Mapping[str, Any]) -> None:
         run.uuid = status.get("uuid") or run.uuid
         began = run.started_at if run.knows_start else None
-        end = m.RunEnd(run.name, mesos_outcome(status), status.get("timestamp"), began)
+        outcome = mesos_outcome(status, began=run.phase is RunAt.RUNNING)
+        end = m.RunEnd(run.name, outcome, status.get("timestamp"), began)
         agent.runs.ended(run, end)
         assert run.end is not None
         self._health.drop(run.name)
