@@ -5,8 +5,9 @@ Values only; whether they fit the other settings is checked there. Must not open
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -85,11 +86,11 @@ class MesosBackendSettings(_Record, frozen=True):
 
 
 class BackendSetting(_Record, frozen=True):
-    """One of them."""
+    """One of them. `mesos` is one cluster, or a list of several."""
 
     process: ProcessBackendSettings | None = None
     simulated: SimulatedBackendSettings | None = None
-    mesos: MesosBackendSettings | None = None
+    mesos: MesosBackendSettings | list[MesosBackendSettings] | None = None
 
     @property
     def given(self) -> list[str]:
@@ -102,15 +103,46 @@ class BackendSetting(_Record, frozen=True):
         return next(iter(self.given), "simulated")
 
     @property
+    def clusters(self) -> dict[str, MesosBackendSettings]:
+        """Those of Mesos, each by the field in which it stands."""
+        found, field = self.mesos, "backend.mesos"
+        if isinstance(found, list):
+            return {f"{field}[{number}]": one for number, one in enumerate(found)}
+        return {field: found} if found is not None else {}
+
+    @property
     def hosts(self) -> list[HostSetting]:
         """The virtual hosts, whatever runs on them; those of Mesos come from the cluster."""
         found = self.process or self.simulated
         return found.hosts if found is not None else []
 
 
-def mesos_problems(found: MesosBackendSettings) -> Iterator[str]:
-    """What is wrong with them."""
-    field = "backend.mesos"
+def mesos_problems(clusters: Mapping[str, MesosBackendSettings]) -> Iterator[str]:
+    """What is wrong with clusters, each by its field."""
+    if not clusters:
+        yield "backend.mesos: must not be empty"
+    for field, found in clusters.items():
+        yield from _problems_of_one(found, field)
+    for field, first in itertools.combinations(reversed([*clusters]), 2):
+        yield from _problems_of_two(clusters, field, first=first)
+
+
+def _problems_of_two(
+    clusters: Mapping[str, MesosBackendSettings], field: str, *, first: str
+) -> Iterator[str]:
+    """No two clusters may have hosts of the same name, nor the same machines."""
+    found, other = clusters[field], clusters[first]
+    ours, theirs = f"{found.name}.", f"{other.name}."
+    if found.name == other.name:
+        yield f"{field}.name: {found.name!r} is {first}.name as well"
+    elif ours.startswith(theirs) or theirs.startswith(ours):
+        text = f"with {first}.name, {other.name!r}, hosts of both could have one name"
+        yield f"{field}.name: {found.name!r}: {text}"
+    if found.master == other.master:
+        yield f"{field}.master: {found.master} is {first}.master as well"
+
+
+def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
     if not _MASTER.fullmatch(found.master):
         yield f"{field}.master: {found.master!r} is neither HOST:PORT nor zk://HOST:PORT,…/PATH"
     for name in ("name", "role", "framework"):

@@ -44,8 +44,8 @@ OPEN_AGAIN_S = 2.0
 """Between two orders to the actor to begin to exist."""
 STRANGERS_AGAIN_S = 1.0
 """Between two questions for agents because something is said of one that we do not know."""
-SILENT_BEATS = 3
-"""Heartbeats that may be missing until the stream counts as dead."""
+SILENT_BEATS, SILENT_MORE_S = 3, 5.0
+"""Heartbeats that may be missing until the stream counts as dead, and how late they may be."""
 CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
 NOT_CONFIGURED = "NOT_CONFIGURED"
 
@@ -298,7 +298,7 @@ class MesosBackend:
         kind = event.get("type")
         if kind == "SUBSCRIBED":
             beat = event["subscribed"].get("heartbeat_interval_seconds", 15.0)
-            self._silent_s = SILENT_BEATS * beat + 5.0
+            self._silent_s = SILENT_BEATS * beat + SILENT_MORE_S
         listed = None
         if kind in ("SUBSCRIBED", "FAILURE") or self._names_strangers(event):
             listed = self._agents(driver)

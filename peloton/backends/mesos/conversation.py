@@ -36,6 +36,7 @@ from peloton.backends.health_news import HealthNews
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
 from peloton.backends.mesos.due_times import DueTimes
+from peloton.backends.mesos.early_updates import EarlyUpdates
 from peloton.backends.mesos.launching import launch
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.run_table import Listing, Run, names, started
@@ -74,6 +75,7 @@ class Conversation:
         self._backend = backend
         self.agents = Agents(cluster, role)
         self._offers = OfferBook()
+        self._early = EarlyUpdates()
         self._times = DueTimes()
         self._health = HealthNews(first_number)
         self._calls: list[calls.Call] = []
@@ -101,6 +103,7 @@ class Conversation:
         """For now nothing is known of any host."""
         self._away = text
         self._offers.clear()
+        self._early.clear()
         self._calls.clear()
         for agent in self.agents.by_host.values():
             agent.listing = None
@@ -116,6 +119,8 @@ class Conversation:
             self._report(agent.host, m.HostLeft(LEFT))
         for agent in changed:
             self._appeared(agent, now)
+            for status in self._early.take(agent.agent_id):
+                self._updated(status, now)
 
     # ---- events ----
 
@@ -138,9 +143,11 @@ class Conversation:
             self._launch(agent)
 
     def _updated(self, status: Mapping[str, Any], now: float) -> None:
-        agent = self.agents.of((status.get("agent_id") or {}).get("value", ""))
+        agent_id = (status.get("agent_id") or {}).get("value", "")
+        agent = self.agents.of(agent_id)
         if agent is None:
-            return  # it comes again once the agent is known: nothing was acknowledged
+            self._early.keep(agent_id, status)
+            return
         name, phase = status["task_id"]["value"], phase_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
             self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))
@@ -186,7 +193,8 @@ class Conversation:
     def _ended(self, agent: Agent, run: Run, *, status: Mapping[str, Any]) -> None:
         run.uuid = status.get("uuid") or run.uuid
         began = run.started_at if run.knows_start else None
-        end = m.RunEnd(run.name, mesos_outcome(status), status.get("timestamp"), began)
+        outcome = mesos_outcome(status, began=run.phase is RunAt.RUNNING)
+        end = m.RunEnd(run.name, outcome, status.get("timestamp"), began)
         agent.runs.ended(run, end)
         assert run.end is not None
         self._health.drop(run.name)
