@@ -18,6 +18,7 @@ from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import HOLDING, Ledger, LedgerRun, RunPhase, RunSet, by_crowd
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
+from peloton.actors.host.use_messages import UseAtBackend
 from peloton.actors.host.volume_folds import HostVolumes, fold_volumes
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLACK_TAKEN, End, RunOutcome
@@ -85,6 +86,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     moving: str = ""  # the pool of hosts that it joins once it is down
     declared: int | None = None  # slack by its configuration, while measured slack is in `capacity`
     volumes: HostVolumes = immutables.Map()  # by name; `used` counts their room
+    use: UseAtBackend = UseAtBackend()  # what its backend is to know of its maintenance
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -551,6 +553,15 @@ def _state(state: HostStates) -> Callable[[Host, Any], Host]:
     )
 
 
+def _use_wanted(host: Host, fact: f.UseWanted) -> Host:
+    use = replace(host.use, wanted=fact.use, number=host.use.number + 1, text="")
+    return replace(host, use=use, version=host.version + 1)
+
+
+def _use_told(host: Host, fact: f.UseTold) -> Host:
+    return replace(host, use=replace(host.use, told=fact.number, text=fact.text))
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostConfigured: _configured,
     f.RunsAccepted: _accepted,
@@ -589,6 +600,8 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostMoving: _moving,
     f.SlackMeasured: _slack_measured,
     f.SlackTaken: _slack_taken,
+    f.UseWanted: _use_wanted,
+    f.UseTold: _use_told,
     **dict.fromkeys((f.VolumesGiven, f.VolumeDeleting, f.VolumesGone), _volumes),
 }
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import NamedRuns, by_crowd, names_of
+from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, over_text
@@ -110,6 +111,8 @@ class Machines:
         elif isinstance(message, m.ForgetRuns):
             for run in message.runs:
                 self.ended.pop(run, None)
+        elif isinstance(message, SetUse):
+            return [machine_report(host, UseSet(message.number))]
         elif isinstance(message, RemoveVolumes):
             self._remove(host, message.volumes)
             return [machine_report(host, VolumesRemoved(message.volumes))]
