@@ -29,6 +29,7 @@ from typing import Any
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import names_of
+from peloton.actors.host.use_messages import SetUse
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.check_progress import Verdict
@@ -48,6 +49,7 @@ from peloton.backends.mesos.statuses import (
     tells_start,
     told_health,
 )
+from peloton.backends.mesos.uses import Uses
 from peloton.backends.port import Order, Report
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key
@@ -76,6 +78,7 @@ class Conversation:
         self._offers = OfferBook()
         self._times = DueTimes()
         self._health = HealthNews(first_number)
+        self.uses = Uses()
         self._calls: list[calls.Call] = []
         self._reports: list[Envelope] = []
         self._away = NOT_SUBSCRIBED
@@ -102,6 +105,7 @@ class Conversation:
         self._away = text
         self._offers.clear()
         self._calls.clear()
+        self.uses.take()
         for agent in self.agents.by_host.values():
             agent.listing = None
             agent.runs.drop_waiting()
@@ -129,6 +133,8 @@ class Conversation:
             self._offers.rescinded(event["rescind"]["offer_id"]["value"])
         elif kind == "UPDATE":
             self._updated(event["update"]["status"], now)
+        elif kind == "INVERSE_OFFERS":
+            self._calls += self.uses.answers(event["inverse_offers"], self.agents)
 
     def _offered(self, offer: Mapping[str, Any], now: float) -> None:
         self._revived = False
@@ -212,6 +218,8 @@ class Conversation:
                 self._forget(agent, order.runs)
         elif self._away:
             self._report(order.host, m.BackendDown(self._away))
+        elif isinstance(order, SetUse):
+            self.uses.ordered(order)
         elif agent is None:
             self._report(order.host, m.HostLeft(LEFT))
         else:
