@@ -22,7 +22,13 @@ from tests.servers import mesos_home
 from tests.servers.mesos import Mesos
 
 LATER_S = 86_400
-HOST = "mesos.h1"
+
+
+def on(agent: str) -> dict[str, Any]:
+    """The constraint that names one agent."""
+    label = {"key": "host", "value": agent}
+    equal = {"kind": "HOST", "condition": "CONDITION_EQUAL", "label": label, "requirement": 1}
+    return {"type": "LABEL_CONSTRAINT", "labelconstraint": equal}
 
 
 def machines(mesos: Mesos) -> tuple[list[str], list[str]]:
@@ -34,11 +40,11 @@ def machines(mesos: Mesos) -> tuple[list[str], list[str]]:
     return sorted(one["hostname"] for one in entered), sorted(one["hostname"] for one in down)
 
 
-def state(host: str = HOST) -> str:
+def state(host: str) -> str:
     """The state of a host as `host query` says it."""
-    rows = [line.split() for line in said("host", "query").splitlines()]
+    rows = [line.replace("|", " ").split() for line in said("host", "query").splitlines()]
     (found,) = [row for row in rows if row and row[0] == host]
-    return found[2]
+    return found[1]
 
 
 def running(job: str, host: str) -> int:
@@ -52,35 +58,42 @@ def test_a_host_is_maintained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     mesos_home.needed_home()
     gate = tmp_path / "gate"
     with on_mesos(tmp_path, monkeypatch) as mesos:
-        theirs: dict[str, Any] = {
-            "machine_ids": [{"hostname": "h2", "ip": "127.0.0.1"}],
-            "unavailability": {"start": {"nanoseconds": int((time.time() + LATER_S) * 1e9)}},
-        }
-        schedule = {"schedule": {"windows": [theirs]}}
-        operated(mesos, "UPDATE_MAINTENANCE_SCHEDULE", schedule)
         said("respool", "create", "/HelloWorldPool", "examples/hello_world_pool.yaml")
         command = f"trap '{until_there(gate)}; exit 1' TERM; {until_there(gate)}"
         stubborn = job_file(tmp_path, command)
         job = said("job", "create", "/HelloWorldPool", stubborn).split()[1]
-        until(lambda: running(job, HOST) + running(job, "mesos.h2") == 4)
-        assert running(job, HOST)
-        said("host", "maintenance", "start", HOST)
+        until(lambda: sum(running(job, f"mesos.{one.hostname}") for one in mesos.agents) == 4)
+        agent, other = sorted(mesos.agents, key=lambda one: -running(job, f"mesos.{one.hostname}"))
+        ours, theirs, host = agent.hostname, other.hostname, f"mesos.{agent.hostname}"
+        schedule = scheduled_later(mesos, theirs)
+        said("host", "maintenance", "start", host)
         until(lambda: machines(mesos) == (["h1", "h2"], []))
-        assert state() == "DRAINING"
+        assert state(host) == "DRAINING"
         gate.touch()
-        until(lambda: state() == "DOWN")
-        assert machines(mesos) == (["h1", "h2"], ["h1"])
-        mesos.wait_gone(mesos.agents[0])
-        said("host", "maintenance", "complete", HOST)
-        until(lambda: machines(mesos) == (["h2"], []))
+        until(lambda: state(host) == "DOWN")
+        assert machines(mesos) == (["h1", "h2"], [ours])
+        mesos.wait_gone(agent)
+        said("host", "maintenance", "complete", host)
+        until(lambda: machines(mesos) == ([theirs], []))
         assert operated(mesos, "GET_MAINTENANCE_SCHEDULE") == schedule, "theirs is as it was"
-        mesos.restart(mesos.agents[0])
-        until(lambda: state() == "UP")
+        agent.kill()  # the master has ended it; this waits for that
+        mesos.restart(agent)
+        until(lambda: state(host) == "UP")
         assert "4 SUCCEEDED" in said("job", "wait", job)
-        there = {"type": 1, "labelConstraint": {"label": {"key": "host", "value": "h1"}}}
-        pinned = job_file(tmp_path, "true", task={"constraint": there})
+        pinned = job_file(tmp_path, "true", task={"constraint": on(ours)})
         job = said("job", "create", "/HelloWorldPool", pinned).split()[1]
         assert "4 SUCCEEDED" in said("job", "wait", job)
+
+
+def scheduled_later(mesos: Mesos, hostname: str) -> dict[str, Any]:
+    """An operator of Mesos has entered a machine; the schedule."""
+    window = {
+        "machine_ids": [{"hostname": hostname, "ip": "127.0.0.1"}],
+        "unavailability": {"start": {"nanoseconds": int((time.time() + LATER_S) * 1e9)}},
+    }
+    schedule = {"schedule": {"windows": [window]}}
+    operated(mesos, "UPDATE_MAINTENANCE_SCHEDULE", schedule)
+    return schedule
 
 
 @pytest.mark.timeout(120)
