@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
+from peloton.actors.host.draining import NOT_OUT_OF_USE, why_not_down
 from peloton.actors.host.facts import UseTold, UseWanted
 from peloton.actors.host.goals import DRAIN_POLL_EVERY_S, HostNotes, pursue
 from peloton.actors.host.kind import SINCE
@@ -74,6 +75,7 @@ def test_a_backend_hears_of_each_step_of_a_maintenance() -> None:
 def test_a_host_is_down_only_when_its_backend_has_put_it_out_of_use() -> None:
     host = receive(drained().state, m.RunSeen(1), 0).state
     assert host.maintenance == Maintenance.DRAINED and not host.runs
+    assert why_not_down((), host.use) == NOT_OUT_OF_USE
     assert answered(host, 1).state == host, "the answer to an earlier order"
     assert answered(host, 2).state.maintenance == Maintenance.DOWN
 
@@ -87,7 +89,7 @@ def test_an_idle_host_is_down_with_the_answer() -> None:
 
 def test_a_backend_that_will_not_holds_up_nobody_and_says_why() -> None:
     host = answered(receive(h.up(), m.StartMaintenance()).state, 2, "not permitted").state
-    assert host.maintenance == Maintenance.DOWN and host.use.text == "not permitted"
+    assert host.maintenance == Maintenance.DOWN and why_not_down((), host.use) == "not permitted"
     assert answered(host, 2, "not permitted").facts == ()
     assert answered(host, 2).state.use.text == "", "it could in the end"
 

@@ -24,7 +24,7 @@ from peloton.actors.host.reports import list_runs
 from peloton.actors.host.slack import slack_short, take_slack_back
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.task_holds import next_over, over
-from peloton.actors.host.use import again, drained
+from peloton.actors.host.use import put_out_of_use, use_again
 from peloton.actors.host.volumes import is_removing
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
 
@@ -109,7 +109,7 @@ def pursue(host: Host, at: At) -> Decision | Rest:
             return last
     step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
     if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
-        step = down_or_moved(host, drained(host, TABLE[host.state][goal_of(host)](host), at))
+        step = down_or_moved(host, put_out_of_use(host, TABLE[host.state][goal_of(host)](host), at))
         if isinstance(step, Decision):
             return step
     told = not (is_removing(host) or host.use.open)
@@ -125,7 +125,7 @@ def pursue(host: Host, at: At) -> Decision | Rest:
             return Decision(notes=HostNotes(host.state, next_s))
     elif at.now >= notes.poll_at and not silent:
         # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
-        sends = (_poll(host, at), *again(host, at))
+        sends = (_poll(host, at), *use_again(host, at))
         return Decision(sends=sends, notes=HostNotes(host.state, next_s))
     return step
 

@@ -15,12 +15,13 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host import use
+from peloton.actors.host.draining import waits_for_slice
 from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.hold_messages import HostHold
 from peloton.actors.host.ledger import RunPhase, RunSet, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
-from peloton.actors.host.state import Host, Maintenance, waits_for_slice
+from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.use import awaits_backend, use_changed
 from peloton.actors.job.slice.budget_messages import AskToEnd
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
 from peloton.placement.messages import DAEMON_LABEL
@@ -47,12 +48,12 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
         phase = m.MaintenanceSet(int(host.maintenance))
         # The operator's order outlives the move for which the host was drained.
         ended = (f.HostMoving(""),) if host.moving else ()
-        facts, sends = use.changed(host, host.maintenance, at)
+        facts, sends = use_changed(host, host.maintenance, at)
         return Decision((*ended, *facts), sends, phase, because="in maintenance already")
     begun = begin(host, at)
     if not begun.facts:
         return begun
-    facts, sends = use.changed(host, Maintenance.DRAINING, at)
+    facts, sends = use_changed(host, Maintenance.DRAINING, at)
     return Decision(
         (*begun.facts, *facts), (*begun.sends, *sends), begun.reply, because=begun.because
     )
@@ -128,7 +129,7 @@ def complete(host: Host, message: m.CompleteMaintenance, at: At) -> Decision:
     if host.maintenance != Maintenance.DOWN:
         # It may be down when the request is repeated.
         return Decision(reply=Refused(m.NOT_DOWN, "Host is not DOWN", again=True))
-    facts, sends = use.changed(host, Maintenance.NONE, at)
+    facts, sends = use_changed(host, Maintenance.NONE, at)
     return Decision(
         facts=(f.MaintenanceCompleted(), *facts),
         sends=sends,
@@ -157,6 +158,6 @@ def drain(host: Host) -> Decision | Rest:
     the machine out of use."""
     if host.maintenance == Maintenance.DRAINING and not held_runs(host):
         return Decision(facts=(f.HostDrained(),), because="all runs have ended")
-    if host.maintenance == Maintenance.DRAINED and not (host.runs or use.is_awaited(host)):
+    if host.maintenance == Maintenance.DRAINED and not (host.runs or awaits_backend(host)):
         return Decision(facts=(f.HostTakenDown(),), because="down for maintenance")
     return SETTLED if host.maintenance == Maintenance.DOWN else WAITING

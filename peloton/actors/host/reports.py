@@ -63,7 +63,7 @@ from peloton.actors.host.ledger import (
     step,
 )
 from peloton.actors.host.state import Host, HostStates, Maintenance, lost_outcome
-from peloton.actors.host.use import again, changed
+from peloton.actors.host.use import use_again, use_changed
 from peloton.actors.host.volumes import as_made, is_removing, removals
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send, counted
@@ -293,7 +293,9 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     if host.removed:
         return recheck_backend(host, m.RecheckBackend(), at)
     facts = (f.HostReachable(),) if host.state != HostStates.RECONCILING else ()
-    return Decision(facts=facts, sends=(list_runs(host, at), *again(host, at)), because=BACKEND_UP)
+    return Decision(
+        facts=facts, sends=(list_runs(host, at), *use_again(host, at)), because=BACKEND_UP
+    )
 
 
 def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
@@ -343,7 +345,7 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
     names = tuple(name for crowd, one in held for name in _names(crowd, one))
     stops = _orders(host, at, again=[], stops=names)
     reports = end_reports(all_ended(held, lost))
-    used, told = changed(host, Maintenance.NONE, at)
+    used, told = use_changed(host, Maintenance.NONE, at)
     facts, sends = (f.HostRemoved(reason), *used), (*reports, *stops, *told)
     return Decision(facts=facts, sends=sends, reply=_count(held), because=reason)
 

@@ -16,7 +16,7 @@ import msgspec
 from peloton.actors.host import facts as f
 from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.hold_messages import HostHold, TaskHold
-from peloton.actors.host.ledger import HOLDING, Ledger, LedgerRun, RunPhase, RunSet, by_crowd
+from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_crowd
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
 from peloton.actors.host.use_messages import UseAtBackend
 from peloton.actors.host.volume_folds import HostVolumes, fold_volumes
@@ -24,12 +24,10 @@ from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLACK_TAKEN, End, RunOutcome
 from peloton.placement.conditions import HOST_POOL
 from peloton.placement.messages import DAEMON_LABEL, HostSummary, Label, ReservedRoom
-from peloton.runtime.vocabulary import Bits, Fact, Key, Value, counted
+from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
 SIGNS_MAX = 64
 """Signs of trouble that a host remembers."""
-JOBS_NAMED_MAX = 3
-"""Jobs that are named as what a drain waits for."""
 replace = msgspec.structs.replace
 
 
@@ -180,25 +178,6 @@ def in_range(host: Host, port: int) -> bool:
     """Whether a port is in the range that the host picks from; a run may name any other."""
     first, end = host.ports
     return first <= port < end
-
-
-def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
-    """What a host that goes down waits for: so many runs of crowds that cannot be spared yet."""
-    counts: dict[str, int] = {}
-    for crowd, count in waiting:
-        job = crowd.split("/")[1]
-        counts[job] = counts.get(job, 0) + count
-    if not counts:
-        return ""
-    runs = counted(sum(counts.values()), "run goes", many="runs go")
-    jobs = ", ".join(sorted(counts)[:JOBS_NAMED_MAX])
-    more = f" and {len(counts) - JOBS_NAMED_MAX} more" if len(counts) > JOBS_NAMED_MAX else ""
-    return f"{runs} on until services can spare them: {jobs}{more}"
-
-
-def waits_for_slice(some: RunSet | LedgerRun) -> bool:
-    """Whether runs of a host that goes down go on until their slice ends them."""
-    return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
 
 
 def _configured(host: Host | None, fact: f.HostConfigured) -> Host:

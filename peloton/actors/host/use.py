@@ -21,7 +21,9 @@ _OF = {
 }
 
 
-def changed(host: Host, phase: Maintenance, at: At) -> tuple[tuple[Fact, ...], tuple[Send, ...]]:
+def use_changed(
+    host: Host, phase: Maintenance, at: At
+) -> tuple[tuple[Fact, ...], tuple[Send, ...]]:
     """What is journaled, and ordered, as the host comes to this phase of a maintenance."""
     use = _OF[phase]
     if host.use.wanted == use or at.level < LEVEL_USE:
@@ -30,24 +32,24 @@ def changed(host: Host, phase: Maintenance, at: At) -> tuple[tuple[Fact, ...], t
     return (f.UseWanted(use),), (Send(host.backend, order),)
 
 
-def drained(host: Host, rest: Decision | Rest, at: At) -> Decision | Rest:
+def put_out_of_use(host: Host, rest: Decision | Rest, at: At) -> Decision | Rest:
     """The step of a maintenance; with the last run the host is out of use, if its backend has been
     told that it drains."""
     if not isinstance(rest, Decision) or host.use.wanted != HostUse.DRAINING:
         return rest
     if not any(isinstance(fact, f.HostDrained) for fact in rest.facts):
         return rest
-    facts, sends = changed(host, Maintenance.DRAINED, at)
+    facts, sends = use_changed(host, Maintenance.DRAINED, at)
     return Decision((*rest.facts, *facts), (*rest.sends, *sends), because=rest.because)
 
 
-def is_awaited(host: Host) -> bool:
+def awaits_backend(host: Host) -> bool:
     """Whether the host is not down before its backend has answered: only where that can be asked,
     as a machine that is lost cannot be put out of use."""
     return host.use.open and host.state == HostStates.UP
 
 
-def again(host: Host, at: At) -> tuple[Send, ...]:
+def use_again(host: Host, at: At) -> tuple[Send, ...]:
     """The order once more, if the backend has not answered, or has to compare."""
     use = host.use
     if not use.open and use.wanted == HostUse.IN_USE:

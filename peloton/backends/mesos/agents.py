@@ -115,7 +115,7 @@ class Agents:
         if agent is None or agent.agent_id != agent_id:
             epoch = 0 if agent is None else agent.epoch
             agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
-            agent.ip = _ip(listed.get("pid", ""))
+            agent.ip = ip_of(listed.get("pid", ""))
         elif (capacity, labels, widest) == (agent.capacity, agent.labels, agent.ports):
             return None
         agent.capacity, agent.labels, agent.ports = capacity, labels, widest
@@ -133,7 +133,7 @@ def _unreserved(entries: Iterable[Mapping[str, Any]], role: str) -> list[Mapping
     return [entry for entry in entries if reserved_by(entry) in ("*", role)]
 
 
-def _ip(pid: str) -> str:
+def ip_of(pid: str) -> str:
     """The address in the name of an agent's process, `slave(1)@127.0.0.1:5051`."""
     return pid.rpartition("@")[2].rpartition(":")[0].strip("[]")
 

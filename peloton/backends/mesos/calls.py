@@ -1,7 +1,6 @@
-"""Calls of the v1 scheduler API, as JSON. Who sends them adds the id of the framework. And those of
-the operators' API with which a machine is maintained.
+"""Calls to a master of Mesos, as JSON: of the v1 scheduler API, and those of its operators.
 
-Must not know why something is said.
+Who sends one of the scheduler API adds the id of the framework. Must not know why one is sent.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ REFUSALS_MAX = 3
 Ask = Callable[[calls.Call], Mapping[str, Any]]
 
 
-class Machine(NamedTuple):
+class MesosMachine(NamedTuple):
     """As the master names a machine: it does so without regard to case."""
 
     hostname: str
@@ -86,15 +86,15 @@ class Maintained(NamedTuple):
     """What the master says: its schedule, and which machines are down."""
 
     windows: Sequence[Mapping[str, Any]]
-    down: Sequence[Machine]
+    down: Sequence[MesosMachine]
 
     @property
-    def scheduled(self) -> list[Machine]:
+    def scheduled(self) -> list[MesosMachine]:
         """All machines of the schedule; those that are down are among them."""
         return [_machine(each) for one in self.windows for each in one.get("machine_ids", ())]
 
 
-class Plan(NamedTuple):
+class MasterPlan(NamedTuple):
     """The next call, if one is needed, and whose order is carried out."""
 
     call: calls.Call | None
@@ -127,13 +127,13 @@ def bring_about(
 def planned(
     orders: Iterable[SetUse], agents: Mapping[Key, tuple[str, str]], *, found: Maintained,
     now: float,
-) -> Plan:  # fmt: skip
+) -> MasterPlan:  # fmt: skip
     """What is to be said to the master next: up first, as that changes the schedule."""
     up, leave, enter, down, done = [], [], [], [], []
     scheduled = found.scheduled
     for order in orders:
         name, ip = agents[order.host]
-        here = Machine(name.lower(), ip)
+        here = MesosMachine(name.lower(), ip)
         is_down = [one for one in found.down if one.hostname == here.hostname]
         waits = [one for one in scheduled if one.hostname == here.hostname and one not in is_down]
         if order.use == HostUse.IN_USE:
@@ -148,15 +148,15 @@ def planned(
         elif is_down or waits:
             done.append(order)
     if up:
-        return Plan(calls.machines_up([one.words for one in up]), done)
+        return MasterPlan(calls.machines_up([one.words for one in up]), done)
     if leave or enter:
         windows = _changed(found.windows, leave=leave, enter=enter, now=now)
-        return Plan(calls.new_schedule(windows), done)
-    return Plan(calls.machines_down([one.words for one in down]) if down else None, done)
+        return MasterPlan(calls.new_schedule(windows), done)
+    return MasterPlan(calls.machines_down([one.words for one in down]) if down else None, done)
 
 
 def _changed(
-    windows: Iterable[Mapping[str, Any]], *, leave: Sequence[Machine], enter: Sequence[Machine],
+    windows: Iterable[Mapping[str, Any]], *, leave: Sequence[MesosMachine], enter: Sequence[MesosMachine],
     now: float,
 ) -> list[Mapping[str, Any]]:  # fmt: skip
     """The schedule without some machines, and with others from now on; all else as it was."""
@@ -179,5 +179,5 @@ def _read(ask: Ask) -> Maintained:
     return Maintained(schedule.get("schedule", {}).get("windows", ()), down)
 
 
-def _machine(words: Mapping[str, Any]) -> Machine:
-    return Machine(words.get("hostname", "").lower(), words.get("ip", ""))
+def _machine(words: Mapping[str, Any]) -> MesosMachine:
+    return MesosMachine(words.get("hostname", "").lower(), words.get("ip", ""))
