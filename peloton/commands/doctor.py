@@ -26,7 +26,7 @@ from peloton.commands.schema import (
 from peloton.settings.config import BadSetting
 
 if TYPE_CHECKING:
-    from peloton.backends.mesos.doctor import Wanted
+    from peloton.backends.mesos.doctor import MesosWanted
 
 
 def command() -> click.Command:
@@ -100,9 +100,9 @@ def look_at_mesos(file: Path) -> None:
     _tell(mesos.findings_of(cluster, wanted), f"{wanted.master}: all that hosts of Mesos need")
 
 
-def _wanted(file: Path) -> Wanted:
+def _wanted(file: Path) -> MesosWanted:
     """What the file says of its cluster."""
-    from peloton.backends.mesos.doctor import Wanted
+    from peloton.backends.mesos.doctor import MesosWanted
     from peloton.settings.access_files import BadSecretFile, read_secret_file
     from peloton.settings.daemon import read_settings
 
@@ -113,7 +113,7 @@ def _wanted(file: Path) -> Wanted:
         secret = read_secret_file(found.secret_file).strip() if found.secret_file else ""
     except (BadSetting, BadSecretFile) as error:
         fail("doctor", error, code=USAGE)
-    return Wanted(
+    return MesosWanted(
         found.master, found.name, found.role, found.framework, found.revocable,
         found.principal, secret,
     )  # fmt: skip

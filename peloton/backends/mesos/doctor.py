@@ -38,7 +38,7 @@ class Unanswered(Exception):
     """The master was not reached, or does not answer."""
 
 
-class Wanted(NamedTuple):
+class MesosWanted(NamedTuple):
     """What the settings say; `framework`: empty if it follows from the journal."""
 
     master: str
@@ -85,7 +85,7 @@ class MesosFinding(NamedTuple):
 # ---- judging ---------------------------------------------------------------------------------
 
 
-def findings_of(reading: MesosReading, wanted: Wanted) -> list[MesosFinding]:
+def findings_of(reading: MesosReading, wanted: MesosWanted) -> list[MesosFinding]:
     """All findings, those of the master first."""
     return [
         *_version(reading),
@@ -115,7 +115,7 @@ def _clock(reading: MesosReading) -> Iterator[MesosFinding]:
         yield MesosFinding(False, text, "set the clocks, best by NTP on all machines")
 
 
-def _framework(reading: MesosReading, wanted: Wanted) -> Iterator[MesosFinding]:
+def _framework(reading: MesosReading, wanted: MesosWanted) -> Iterator[MesosFinding]:
     ours = [one for one in reading.frameworks if wanted.is_ours(_id(one))]
     removed = [one for one in reading.removed if wanted.is_ours(_id(one))]
     if removed and not ours:
@@ -147,7 +147,7 @@ def _framework(reading: MesosReading, wanted: Wanted) -> Iterator[MesosFinding]:
             )
 
 
-def _role(reading: MesosReading, wanted: Wanted) -> Iterator[MesosFinding]:
+def _role(reading: MesosReading, wanted: MesosWanted) -> Iterator[MesosFinding]:
     listed = reading.flags.get("roles", "")
     if listed and wanted.role not in listed.split(","):
         text = f"the master knows no role {wanted.role}: its --roles are {listed}"
@@ -166,7 +166,7 @@ def _role(reading: MesosReading, wanted: Wanted) -> Iterator[MesosFinding]:
                 yield MesosFinding(False, text, "raise the quota's limit, or limit the pools to it")
 
 
-def _agents(reading: MesosReading, wanted: Wanted) -> Iterator[MesosFinding]:
+def _agents(reading: MesosReading, wanted: MesosWanted) -> Iterator[MesosFinding]:
     if not reading.agents:
         yield MesosFinding(True, "no agent is registered: there are no hosts", "start agents")
         return
@@ -226,7 +226,7 @@ def _amount(agent: Json, kind: str) -> float:
     )
 
 
-def role_text(reading: MesosReading, wanted: Wanted) -> str:
+def role_text(reading: MesosReading, wanted: MesosWanted) -> str:
     """A line on the role: its weight, and what is promised to it."""
     weights = [one.get("weight", 1.0) for one in reading.roles if one.get("name") == wanted.role]
     quotas = [one for one in reading.quotas if one.get("role") == wanted.role]
@@ -244,7 +244,7 @@ def role_text(reading: MesosReading, wanted: Wanted) -> str:
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def read_cluster(wanted: Wanted) -> MesosReading:
+def read_cluster(wanted: MesosWanted) -> MesosReading:
     """Ask the master that leads. Raises Unanswered."""
     master = _Master(_leader(wanted.master), wanted)
     version = master.ask("GET_VERSION")["version_info"]["version"]
@@ -268,7 +268,7 @@ def read_cluster(wanted: Wanted) -> MesosReading:
 class _Master:
     """Asks, and follows to the master that leads."""
 
-    def __init__(self, address: str, wanted: Wanted) -> None:
+    def __init__(self, address: str, wanted: MesosWanted) -> None:
         self.address, self._wanted = address, wanted
         self.clock_s: float | None = None
 

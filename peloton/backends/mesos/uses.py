@@ -156,9 +156,12 @@ def planned(
 
 
 def _changed(
-    windows: Iterable[Mapping[str, Any]], *, leave: Sequence[MesosMachine], enter: Sequence[MesosMachine],
+    windows: Iterable[Mapping[str, Any]],
+    *,
+    leave: Sequence[MesosMachine],
+    enter: Sequence[MesosMachine],
     now: float,
-) -> list[Mapping[str, Any]]:  # fmt: skip
+) -> list[Mapping[str, Any]]:
     """The schedule without some machines, and with others from now on; all else as it was."""
     kept: list[Mapping[str, Any]] = []
     for window in windows:

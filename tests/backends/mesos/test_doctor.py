@@ -1,4 +1,4 @@
-"""What the doctor finds of a Mesos cluster: of each precondition, kept and broken, without a master.
+"""What the doctor finds of a Mesos cluster: each precondition, kept and broken.
 
 Must not connect; that a real master says it as read here stands in tests/adapters.
 """
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from peloton.backends.mesos.doctor import MesosReading, Wanted, findings_of, role_text
+from peloton.backends.mesos.doctor import MesosReading, MesosWanted, findings_of, role_text
 from tests.backends.mesos.words import Json, agent, scalar
 
 ID = "peloton-" + "0a" * 16 + "-mesos"
 OTHERS = "peloton-" + "0b" * 16 + "-other"
 ABLE = [{"type": "MULTI_ROLE"}, {"type": "RESERVATION_REFINEMENT"}]
-WANTED = Wanted("m:5050")
+WANTED = MesosWanted("m:5050")
 
 
 def here(hostname: str = "h0", **more: Any) -> Json:
