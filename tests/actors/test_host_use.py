@@ -84,6 +84,7 @@ def test_an_idle_host_is_down_with_the_answer() -> None:
     turn = receive(h.up(), m.StartMaintenance())
     assert told(turn) == [(HostUse.DRAINING, 1), (HostUse.OUT_OF_USE, 2)]
     assert turn.state.maintenance == Maintenance.DRAINED
+    assert answered(turn.state, 1).facts == (), "of an earlier order"
     assert answered(turn.state, 2).state.maintenance == Maintenance.DOWN
 
 

@@ -12,7 +12,6 @@ import concurrent.futures
 import http.client
 import json
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 from peloton.backends.mesos.agents import ip_of
 from peloton.backends.mesos.words import Json
+from peloton.runtime.adapters.system_clock import SystemClock
 
 VERSION_MIN = (1, 4, 0)
 """From which on agents have the capabilities that we rely on."""
@@ -297,7 +297,7 @@ class _Master:
             raise Unanswered(f"no master answers at {self.address}: {error}") from error
         date = answer.getheader("Date")
         if date is not None:
-            self.clock_s = parsedate_to_datetime(date).timestamp() - time.time()
+            self.clock_s = parsedate_to_datetime(date).timestamp() - SystemClock().now()
         return answer
 
 
