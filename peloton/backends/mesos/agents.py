@@ -29,6 +29,7 @@ class Agent:
     capacity: Resources = field(default_factory=Resources)
     labels: tuple[Label, ...] = ()
     ports: tuple[int, int] = (0, 0)
+    ip: str = ""
     epoch: int = 0
     confirmed: bool = False  # the host has given an order since it appeared
     appear_at: float = 0.0  # when it is to be announced again
@@ -55,6 +56,12 @@ class Agents:
     def host_of(self, hostname: str) -> Key:
         """The host that an agent on this machine is: of two clusters none have the same."""
         return key("host", f"{self._cluster}.{hostname}")
+
+    def machine_of(self, host: Key) -> tuple[str, str]:
+        """The name of its machine, and the address, which is empty while no agent is there."""
+        name = host.partition("/")[2].removeprefix(f"{self._cluster}.")
+        agent = self.by_host.get(host)
+        return name, "" if agent is None else agent.ip
 
     def of(self, agent_id: str) -> Agent | None:
         """The agent of this id."""
@@ -108,6 +115,7 @@ class Agents:
         if agent is None or agent.agent_id != agent_id:
             epoch = 0 if agent is None else agent.epoch
             agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
+            agent.ip = ip_of(listed.get("pid", ""))
         elif (capacity, labels, widest) == (agent.capacity, agent.labels, agent.ports):
             return None
         agent.capacity, agent.labels, agent.ports = capacity, labels, widest
@@ -123,6 +131,11 @@ def of_ours(entries: Iterable[Mapping[str, Any]], role: str) -> list[Mapping[str
 def _unreserved(entries: Iterable[Mapping[str, Any]], role: str) -> list[Mapping[str, Any]]:
     """The entries that nobody else has reserved, whoever has got them."""
     return [entry for entry in entries if reserved_by(entry) in ("*", role)]
+
+
+def ip_of(pid: str) -> str:
+    """The address in the name of an agent's process, `slave(1)@127.0.0.1:5051`."""
+    return pid.rpartition("@")[2].rpartition(":")[0].strip("[]")
 
 
 def _labels(attributes: Iterable[Mapping[str, Any]]) -> tuple[Label, ...]:

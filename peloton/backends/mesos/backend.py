@@ -29,6 +29,7 @@ from peloton.actors.engine.messages import (
 )
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
+from peloton.backends.mesos.uses import bring_about
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope, Reply
@@ -274,6 +275,7 @@ class MesosBackend:
             try:
                 for call in todo:
                     driver.call(call)
+                self._tell_uses(driver)
                 if self._clock() >= agents_at:
                     agents_at = self._clock() + AGENTS_AGAIN_S
                     if driver.connected:
@@ -331,6 +333,18 @@ class MesosBackend:
             reports = self._taken()
         self._tell(reports)
 
+    def _tell_uses(self, driver: MesosDriver) -> None:
+        """Tell the master which hosts are in use."""
+        with self._lock:
+            orders = self._talk.uses.take()
+            agents = {one.host: self._talk.agents.machine_of(one.host) for one in orders}
+        if not orders:
+            return
+        answers = bring_about(orders, agents, ask=driver.ask, now=SystemClock().now())
+        with self._lock:
+            self._talk.uses.told(answers)
+        self._tell(Envelope(host, answer, sender=self.key) for host, answer in answers)
+
     def _agents(self, driver: MesosDriver) -> list[Any]:
         self._looked_at = self._clock()
         answer = driver.ask({"type": "GET_AGENTS"})
@@ -341,7 +355,7 @@ class MesosBackend:
         would sleep beyond what is due next. Under the lock."""
         calls, reports = self._talk.take()
         wake_at = self._talk.wake_at
-        if calls or (wake_at is not None and wake_at < self._sleeps_until):
+        if calls or self._talk.uses.open or (wake_at is not None and wake_at < self._sleeps_until):
             self._sleeps_until = 0.0
             self._todo.put(calls)
         return reports
