@@ -10,8 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
+from peloton.backends.mesos.keeper_ends import lacks_executor
+from peloton.backends.mesos.keeper_tasks import NEED, KeeperAt, KeeperProgram
 from peloton.backends.mesos.run_table import AgentRuns, Listing
 from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
 from peloton.placement.messages import Label
@@ -34,6 +38,12 @@ class Agent:
     appear_at: float = 0.0  # when it is to be announced again
     runs: AgentRuns = field(default_factory=AgentRuns)
     listing: Listing | None = None
+    keeper: KeeperAt | None = None  # our own executor there, if batch tasks run by one
+
+    def learn_of_keeper(self, status: Mapping[str, Any]) -> None:
+        """The end of a run may say that our executor is not there any more."""
+        if self.keeper is not None and lacks_executor(status):
+            self.keeper.over()
 
     def believes_in(self, run: str) -> bool:
         """Whether we know this run, or its host has asked how it is."""
@@ -47,8 +57,8 @@ class Agent:
 class Agents:
     """The agents of one cluster, by host and by id. One that has left is not remembered."""
 
-    def __init__(self, cluster: str, role: str) -> None:
-        self._cluster, self._role = cluster, role
+    def __init__(self, cluster: str, role: str, keeper: KeeperProgram | None = None) -> None:
+        self._cluster, self._role, self._keeper = cluster, role, keeper
         self.by_host: dict[Key, Agent] = {}
         self._by_id: dict[str, Agent] = {}
 
@@ -59,6 +69,20 @@ class Agents:
     def of(self, agent_id: str) -> Agent | None:
         """The agent of this id."""
         return self._by_id.get(agent_id)
+
+    def told_executors(self, listed: Iterable[Mapping[str, Any]]) -> None:
+        """By the master's list of executors: those that were there before us."""
+        for each in listed:
+            agent = self._by_id.get(each["agent_id"]["value"])
+            if agent is not None and agent.keeper is not None:
+                agent.keeper.listed(each["executor_info"])
+
+    def heard_failure(self, what: Mapping[str, Any]) -> None:
+        """An agent has left, which its list says as well, or an executor of it has ended."""
+        agent = self._by_id.get((what.get("agent_id") or {}).get("value", ""))
+        executor = (what.get("executor_id") or {}).get("value", "")
+        if agent is not None and agent.keeper is not None and executor:
+            agent.keeper.over(executor)
 
     def told(self, registered: Iterable[Mapping[str, Any]]) -> tuple[list[Agent], list[Agent]]:
         """By the master's list of agents: those that are new or changed, and those that left.
@@ -76,6 +100,13 @@ class Agents:
             if agent.host not in listed:
                 del self.by_host[agent.host]
         return changed, left
+
+    def _for_tasks(self, found: Resources) -> Resources:
+        """What our own executor leaves of it."""
+        if self._keeper is None:
+            return found
+        left = found - NEED
+        return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
 
     def is_here(self, agent: Agent) -> bool:
         """Whether it is still registered."""
@@ -101,13 +132,14 @@ class Agents:
         others = of_others(
             _unreserved(listed.get("allocated_resources") or [], self._role), self._role
         )
-        capacity = sum_of(of_ours(total, self._role)) - sum_of(others)
+        capacity = self._for_tasks(sum_of(of_ours(total, self._role)) - sum_of(others))
         widest = max(ranges(total), key=lambda each: each[1] - each[0], default=(0, 0))
         labels = (*_labels(info.get("attributes") or []), Label(CLUSTER_LABEL, self._cluster))
         agent = self.by_host.get(host)
         if agent is None or agent.agent_id != agent_id:
             epoch = 0 if agent is None else agent.epoch
             agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
+            agent.keeper = None if self._keeper is None else KeeperAt(self._keeper)
         elif (capacity, labels, widest) == (agent.capacity, agent.labels, agent.ports):
             return None
         agent.capacity, agent.labels, agent.ports = capacity, labels, widest

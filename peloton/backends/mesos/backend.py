@@ -29,6 +29,7 @@ from peloton.actors.engine.messages import (
 )
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
+from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope, Reply
@@ -61,6 +62,7 @@ class Framework(NamedTuple):
     principal: str = ""
     secret: str = ""
     revocable: bool = False
+    keeper: KeeperProgram | None = None
     failover_timeout_s: float = 7 * 86_400.0
 
     @property
@@ -86,6 +88,13 @@ class _Ended(NamedTuple):
     why: str
 
 
+class _Listed(NamedTuple):
+    """What the master has, of any framework."""
+
+    agents: Sequence[Any]
+    executors: Sequence[Any] = ()
+
+
 class MesosBackend:
     """The ephemeral service behind `link/<cluster>`; its reports are those of the backend."""
 
@@ -100,6 +109,7 @@ class MesosBackend:
         self._talk = Conversation(
             framework.cluster,
             role=framework.role,
+            keeper=framework.keeper,
             backend=self.key,
             first_number=int(SystemClock().now() * 1000),
         )
@@ -306,7 +316,8 @@ class MesosBackend:
             if kind == "SUBSCRIBED":
                 self._talk.subscribed(now)
             if listed is not None:
-                self._talk.told_agents(listed, now)
+                self._talk.told_agents(listed.agents, now)
+                self._talk.agents.told_executors(listed.executors)
             self._talk.heard(event, now)
             reports = self._taken()
         self._tell(reports)
@@ -327,14 +338,19 @@ class MesosBackend:
         """Ask the master for its agents, and tell of them."""
         listed = self._agents(driver)
         with self._lock:
-            self._talk.told_agents(listed, self._clock())
+            self._talk.told_agents(listed.agents, self._clock())
+            self._talk.agents.told_executors(listed.executors)
             reports = self._taken()
         self._tell(reports)
 
-    def _agents(self, driver: MesosDriver) -> list[Any]:
+    def _agents(self, driver: MesosDriver) -> _Listed:
         self._looked_at = self._clock()
         answer = driver.ask({"type": "GET_AGENTS"})
-        return [*answer.get("get_agents", {}).get("agents", ())]
+        agents = [*answer.get("get_agents", {}).get("agents", ())]
+        if self._framework.keeper is None:
+            return _Listed(agents)
+        answer = driver.ask({"type": "GET_EXECUTORS"})
+        return _Listed(agents, [*answer.get("get_executors", {}).get("executors", ())])
 
     def _taken(self) -> list[Envelope]:
         """Reports to carry away; calls go to the thread that sends, which is also woken where it

@@ -36,6 +36,7 @@ from peloton.backends.health_news import HealthNews
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
 from peloton.backends.mesos.due_times import DueTimes
+from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.mesos.launching import launch
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.run_table import Listing, Run, names, started
@@ -70,9 +71,12 @@ ILL = "the check of Mesos failed"
 class Conversation:
     """One framework at the master of one cluster. `first_number` as in `HealthNews`."""
 
-    def __init__(self, cluster: str, *, role: str, backend: Key, first_number: int = 0) -> None:
+    def __init__(
+        self, cluster: str, *, role: str, backend: Key,
+        first_number: int = 0, keeper: KeeperProgram | None = None,
+    ) -> None:  # fmt: skip
         self._backend = backend
-        self.agents = Agents(cluster, role)
+        self.agents = Agents(cluster, role, keeper)
         self._offers = OfferBook()
         self._times = DueTimes()
         self._health = HealthNews(first_number)
@@ -129,6 +133,8 @@ class Conversation:
             self._offers.rescinded(event["rescind"]["offer_id"]["value"])
         elif kind == "UPDATE":
             self._updated(event["update"]["status"], now)
+        elif kind == "FAILURE":
+            self.agents.heard_failure(event["failure"])
 
     def _offered(self, offer: Mapping[str, Any], now: float) -> None:
         self._revived = False
@@ -187,6 +193,7 @@ class Conversation:
         run.uuid = status.get("uuid") or run.uuid
         began = run.started_at if run.knows_start else None
         end = m.RunEnd(run.name, mesos_outcome(status), status.get("timestamp"), began)
+        agent.learn_of_keeper(status)
         agent.runs.ended(run, end)
         assert run.end is not None
         self._health.drop(run.name)
