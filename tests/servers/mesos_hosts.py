@@ -59,7 +59,7 @@ class MesosHosts:
         self.ends: dict[str, m.RunEnd] = {}
         self.end_counts: Counter[str] = Counter()
         self.launched: dict[str, float] = {}
-        self.problem = ""
+        self.problems: dict[str, str] = {}
         self._backend = MesosBackend(known)
         self._link = self._backend.prefix
         self._mail: queue.SimpleQueue[Envelope | None] = queue.SimpleQueue()
@@ -80,6 +80,11 @@ class MesosHosts:
         self._backend.close()
         self._mail.put(None)
         self._thread.join()
+
+    @property
+    def problem(self) -> str:
+        """What the backend says of itself; empty if all is well."""
+        return "; ".join(text for text in self.problems.values() if text)
 
     # ---- what a test says ----
 
@@ -131,7 +136,9 @@ class MesosHosts:
             self._mail.put(each)
 
     def _told_problem(self, component: str, problem: str) -> None:
-        self.problem = problem
+        with self._changed:
+            self.problems[component] = problem
+            self._changed.notify_all()
 
     def _work(self) -> None:
         while (mail := self._mail.get()) is not None:

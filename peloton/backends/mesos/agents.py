@@ -14,7 +14,7 @@ import msgspec
 
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
-from peloton.backends.mesos.keeper_ends import lacks_executor
+from peloton.backends.mesos.keeper_ends import lacks_executor, speaks
 from peloton.backends.mesos.keeper_tasks import NEED, KeeperAt, KeeperProgram
 from peloton.backends.mesos.run_table import AgentRuns, Listing
 from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
@@ -41,9 +41,11 @@ class Agent:
     keeper: KeeperAt | None = None  # our own executor there, if batch tasks run by one
 
     def learn_of_keeper(self, status: Mapping[str, Any]) -> None:
-        """The end of a run may say that our executor is not there any more."""
+        """An update may say that our executor is there, or that it is not."""
         if self.keeper is not None and lacks_executor(status):
-            self.keeper.over()
+            self.keeper.missing()
+        elif self.keeper is not None and speaks(status):
+            self.keeper.spoke()
 
     def believes_in(self, run: str) -> bool:
         """Whether we know this run, or its host has asked how it is."""
@@ -107,6 +109,18 @@ class Agents:
             return found
         left = found - NEED
         return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
+
+    @property
+    def keeper_problem(self) -> str:
+        """Where our own executor cannot be started; empty if that is nowhere."""
+        hosts = [each.host for each in self.by_host.values() if each.keeper and each.keeper.fails]
+        if not hosts:
+            return ""
+        more = f" and {len(hosts) - 1} more" if len(hosts) > 1 else ""
+        return (
+            f"the executor of batch tasks (backend.mesos.executor) does not start on "
+            f"{hosts[0].partition('/')[2]}{more}: tasks there run by the command executor"
+        )
 
     def is_here(self, agent: Agent) -> bool:
         """Whether it is still registered."""

@@ -320,9 +320,12 @@ class MesosBackend:
                 self._talk.agents.told_executors(listed.executors)
             self._talk.heard(event, now)
             reports = self._taken()
+            executors = self._talk.agents.keeper_problem
         self._tell(reports)
         if kind == "SUBSCRIBED":
             self._trouble(f"mesos {self._framework.cluster}", "")
+        if kind in ("SUBSCRIBED", "FAILURE"):
+            self._trouble(f"mesos {self._framework.cluster} executors", executors)
 
     def _names_strangers(self, event: Mapping[str, Any]) -> bool:
         """Whether an event is of an agent that we do not know yet."""

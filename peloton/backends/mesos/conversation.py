@@ -147,6 +147,7 @@ class Conversation:
         agent = self.agents.of((status.get("agent_id") or {}).get("value", ""))
         if agent is None:
             return  # it comes again once the agent is known: nothing was acknowledged
+        agent.learn_of_keeper(status)
         name, phase = status["task_id"]["value"], phase_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
             self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))
@@ -193,7 +194,6 @@ class Conversation:
         run.uuid = status.get("uuid") or run.uuid
         began = run.started_at if run.knows_start else None
         end = m.RunEnd(run.name, mesos_outcome(status), status.get("timestamp"), began)
-        agent.learn_of_keeper(status)
         agent.runs.ended(run, end)
         assert run.end is not None
         self._health.drop(run.name)

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.backends.mesos.executor.errand import EXECUTOR_LOST
 from peloton.backends.mesos.keeper_tasks import PREFIX
 
-EXECUTOR_LOST = "executor lost"
 _SHORT = "required by task and its executor is more than available"
 """What the master says where an executor is not there any more of which we thought it was."""
 
@@ -23,6 +23,11 @@ _SHORT = "required by task and its executor is more than available"
 def is_keepers(status: Mapping[str, Any]) -> bool:
     """Whether an update is of a task of our own executor."""
     return bool((status.get("executor_id") or {}).get("value", "").startswith(PREFIX))
+
+
+def speaks(status: Mapping[str, Any]) -> bool:
+    """Whether our own executor itself says this."""
+    return is_keepers(status) and status.get("source") == "SOURCE_EXECUTOR"
 
 
 def lacks_executor(status: Mapping[str, Any]) -> bool:
@@ -37,7 +42,7 @@ def keeper_outcome(status: Mapping[str, Any]) -> RunOutcome | None:
         return RunOutcome(End.LOST, reason=EXECUTOR_LOST, message=text, system=True)
     if not is_keepers(status):
         return None
-    if status.get("source") != "SOURCE_EXECUTOR":
+    if not speaks(status):
         return _lost_with(status)
     return _told(status.get("data", ""))
 

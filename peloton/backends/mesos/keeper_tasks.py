@@ -28,9 +28,11 @@ PREFIX = "peloton-keeper-"
 """With which the ids of all our executors begin."""
 NEED = Resources(UNIT // 10, 64 * UNIT)
 """What the executor of an agent takes, beside its tasks."""
-CHOICE = "peloton.mesos.executor"
+CHOICE = "mesos.executor"
 """The label by which a spec chooses, and its values."""
 KEEPER, COMMAND = "keeper", "command"
+FAILED_STARTS_MAX = 2
+"""So often in a row an agent may not start it; then tasks there run by the command executor."""
 _DIGEST_CHARS = 12
 
 
@@ -48,7 +50,7 @@ class KeeperProgram(NamedTuple):
     def runs(self, spec: RunSpec) -> bool:
         """Whether this is one for it: batch tasks are, unless the spec says otherwise. Raises
         NotByKeeper."""
-        chosen = next((label.value for label in spec.labels if label.name == CHOICE), "")
+        chosen = next((label.value for label in spec.labels if label.key == CHOICE), "")
         if chosen not in ("", KEEPER, COMMAND):
             raise NotByKeeper(f"the label {CHOICE} is {KEEPER} or {COMMAND}, not {chosen!r}")
         if chosen == COMMAND:
@@ -85,32 +87,47 @@ class KeeperAt:
     def __init__(self, program: KeeperProgram) -> None:
         self._program = program
         self._info: Mapping[str, Any] | None = None
+        self._spoke = False
+        self._failures = 0
+
+    @property
+    def fails(self) -> bool:
+        """Whether it has ended too often before it said anything: it cannot be started there."""
+        return self._failures >= FAILED_STARTS_MAX
 
     def runs(self, spec: RunSpec) -> bool:
         """Whether it is one for it."""
-        return self._program.runs(spec)
+        return self._program.runs(spec) and not self.fails
 
     def info(self, bundle: Bundle) -> Mapping[str, Any]:
         """Its description; one that is not there yet takes what it needs of the bundle, and is
         there from now on. Raises NotOffered."""
         if self._info is None:
             self._info = executor_info(self._program, bundle.take(NEED, ()))
+            self._spoke = False
         return self._info
 
     def listed(self, info: Mapping[str, Any]) -> None:
         """The master says that there is this one. Others than ours are started no more."""
         if self._info is None and info["executor_id"]["value"].startswith(_base(self._program)):
-            self._info = info
+            self._info, self._spoke = info, True
 
-    def over(self, executor_id: str = "") -> None:
-        """It is not there any more, if it is this one."""
-        if self._info is not None and executor_id in ("", self._info["executor_id"]["value"]):
+    def spoke(self) -> None:
+        """It has said something: it could be started."""
+        self._spoke, self._failures = True, 0
+
+    def over(self, executor_id: str) -> None:
+        """It has ended, if it is this one."""
+        if self._info is not None and executor_id == self._info["executor_id"]["value"]:
+            self._failures += not self._spoke
             self._info = None
 
+    def missing(self) -> None:
+        """It is not there, whatever we thought."""
+        self._info = None
 
-def executor_info(
-    program: KeeperProgram, resources: list[dict[str, Any]]
-) -> dict[str, Any]:
+
+def executor_info(program: KeeperProgram, resources: list[dict[str, Any]]) -> dict[str, Any]:
     """The executor. Its id differs where anything of it does."""
     id_ = f"{_base(program)}-{_digest(resources)}"
     return {

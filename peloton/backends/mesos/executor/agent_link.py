@@ -34,9 +34,7 @@ class _Pipe:
 class AgentLink:
     """To the agent at `endpoint`, `HOST:PORT`; its sockets are in the selector with the pipe."""
 
-    def __init__(
-        self, endpoint: str, selector: selectors.BaseSelector, *, token: str = ""
-    ) -> None:
+    def __init__(self, endpoint: str, selector: selectors.BaseSelector, *, token: str = "") -> None:
         host, _, port = endpoint.rpartition(":")
         self._place = host.strip("[]"), int(port)
         self._endpoint, self._selector, self._token = endpoint, selector, token

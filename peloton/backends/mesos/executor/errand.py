@@ -28,6 +28,7 @@ KILL_GRACE_S = 3.0
 """As Mesos has it where nobody says one."""
 _NANO = 1_000_000_000
 _STATES = {"SUCCEEDED": "TASK_FINISHED", "FAILED": "TASK_FAILED", "KILLED": "TASK_KILLED"}
+EXECUTOR_LOST = "executor lost"
 LOST_STATE = "TASK_DROPPED"
 """Of a run that was not started, without fault of its program."""
 
@@ -52,6 +53,8 @@ class ErrandTask:
     """Those that are open, by uuid, in order."""
     last: str = ""
     """The uuid of the update of its end."""
+    asked: bool = False
+    """Whether the agent has asked to kill it."""
 
 
 class ExecutorTalk:
@@ -70,6 +73,7 @@ class ExecutorTalk:
         self._away_since: float | None = now
         self._idle_since: float | None = now
         self._over = ""
+        self._mute = False
 
     # ---- the connection ----
 
@@ -135,6 +139,7 @@ class ExecutorTalk:
             grace = policy.get("grace_period")
             grace_s = KILL_GRACE_S if grace is None else grace["nanoseconds"] / _NANO
             self.kills.append((name, grace_s))
+            task.asked = True
 
     def _acknowledged(self, name: str, uuid: str, *, now: float) -> None:
         task = self.tasks.get(name)
@@ -154,7 +159,11 @@ class ExecutorTalk:
         self._update(name, "TASK_RUNNING", at=at)
 
     def ended(self, name: str, end: Json, *, at: float) -> None:
-        """It has ended: `end` as the keeper has it, which goes along as it is."""
+        """It has ended: `end` as the keeper has it, which goes along as it is, unless it was
+        killed because the executor ends: then it is lost."""
+        task = self.tasks.get(name)
+        if self._over and task is not None and not task.asked and end["outcome"] == "KILLED":
+            end = {**end, "outcome": "LOST", "reason": EXECUTOR_LOST, "message": self._over}
         state = _STATES.get(end["outcome"], LOST_STATE)
         data = base64.b64encode(json.dumps(end).encode()).decode()
         self._update(name, state, at=at, message=end["message"] or end["reason"], data=data)
@@ -176,7 +185,7 @@ class ExecutorTalk:
         task.updates[uuid] = {"status": status}
         if state != "TASK_RUNNING":
             task.last = uuid
-        if self._subscribed:
+        if self._subscribed and not self._mute:
             self._tell(task.updates[uuid])
 
     def _tell(self, update: Json) -> None:
@@ -211,18 +220,21 @@ class ExecutorTalk:
             yield self._away_since + self._errand.recovery_s
 
     def guardian_gone(self) -> None:
-        """The process that the agent knows was killed: for the agent we are no more."""
-        self._end("the guardian was killed")
+        """The process that the agent knows was killed: for the agent we are no more, and others
+        may run already what we have. It says itself how that ends."""
+        self._mute = True
+        self.calls.clear()
+        self._end("the guardian was killed", grace_s=0.0)
 
     def asked_to_end(self) -> None:
         """By a signal."""
         self._end("a signal said so")
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         if not self._over:
             self._over = why
             live = (name for name, task in self.tasks.items() if not task.last)
-            self.kills += [(name, SHUTDOWN_GRACE_S) for name in live]
+            self.kills += [(name, grace_s) for name in live]
 
     @property
     def over(self) -> str:
@@ -232,5 +244,4 @@ class ExecutorTalk:
     @property
     def has_told_all(self) -> bool:
         """Whether the agent needs nothing more of us."""
-        return not any(task.updates for task in self.tasks.values())
-
+        return self._mute or not any(task.updates for task in self.tasks.values())

@@ -31,7 +31,10 @@ def guard(work: Callable[[int], None]) -> NoReturn:
         status = FAILED_STATUS
         try:
             os.close(writes)
+            # With the guardian an agent kills its session, and tasks would be left.
+            os.setsid()
             work(reads)
+            end_children()
             status = 0
         except BaseException:  # the executor's output is the only place left for the reason
             traceback.print_exc()
