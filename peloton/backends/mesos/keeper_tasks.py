@@ -103,7 +103,7 @@ class KeeperAt:
         """Its description; one that is not there yet takes what it needs of the bundle, and is
         there from now on. Raises NotOffered."""
         if self._info is None:
-            self._info = executor_info(self._program, bundle.take(NEED, ()))
+            self._info = executor_info(self._program, _one_of_each(bundle.take(NEED, ())))
             self._spoke = False
         return self._info
 
@@ -157,6 +157,17 @@ def keeper_data(run: StartRun) -> str:
     except BadRun as bad:
         raise NotByKeeper(str(bad)) from bad
     return base64.b64encode(wire.encode(form)).decode()
+
+
+def _one_of_each(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same amounts, in an order that does not depend on the offers they are taken of."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        kind = json.dumps({**entry, "scalar": {}}, sort_keys=True)
+        known = found.get(kind, {"scalar": {"value": 0.0}})
+        amount = round(known["scalar"]["value"] + entry["scalar"]["value"], 3)
+        found[kind] = {**entry, "scalar": {"value": amount}}
+    return [found[kind] for kind in sorted(found)]
 
 
 def _command(program: KeeperProgram) -> dict[str, Any]:

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 HOST = "mesos"
 """What the keeper calls the host of all runs."""
 SHUTDOWN_GRACE_S = 3.0
-"""What tasks get that end with their executor; the agent waits 5 s for it, unless told otherwise."""
+"""What tasks get that end with their executor: the agent waits 5 s, unless told otherwise."""
 KILL_GRACE_S = 3.0
 """As Mesos has it where nobody says one."""
 _NANO = 1_000_000_000
@@ -103,8 +103,9 @@ class ExecutorTalk:
         if kind == "SUBSCRIBED":
             self._subscribed, self._away_since = True, None
             for task in self.tasks.values():
-                for uuid in task.updates.keys() - self._told:
-                    self._tell(task.updates[uuid])
+                for uuid, update in task.updates.items():
+                    if uuid not in self._told:
+                        self._tell(update)
         elif kind == "LAUNCH":
             self._launch(event["launch"]["task"])
         elif kind == "KILL":
