@@ -18,7 +18,7 @@ from peloton.actors.host.messages import StartRun
 from peloton.actors.resources import UNIT
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.mesos.executor.errand import EXECUTOR_LOST
-from peloton.backends.mesos.keeper_tasks import CHOICE, COMMAND, NEED, PREFIX
+from peloton.backends.mesos.keeper_tasks import CHOICE, COMMAND, EXECUTOR_NEED, PREFIX
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
 from tests.e2e.cluster import until_there
@@ -190,7 +190,10 @@ def test_a_full_host_has_room_for_the_executor(mesos: Mesos, tmp_path: Path) -> 
     with MesosHosts(framework(mesos.address)) as hosts:
         host = hosts.host()
         capacity = hosts.capacity[host]
-        assert capacity.cpu == 8 * UNIT - NEED.cpu and capacity.memory == 8192 * UNIT - NEED.memory
+        assert (
+            capacity.cpu == 8 * UNIT - EXECUTOR_NEED.cpu
+            and capacity.memory == 8192 * UNIT - EXECUTOR_NEED.memory
+        )
         halves = [
             order(until_there(gate), cpus=capacity.cpu / UNIT / 2, memory_mb=4064) for _ in "ab"
         ]

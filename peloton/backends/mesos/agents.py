@@ -15,7 +15,7 @@ import msgspec
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
 from peloton.backends.mesos.keeper_ends import lacks_executor, speaks
-from peloton.backends.mesos.keeper_tasks import NEED, KeeperAt, KeeperProgram
+from peloton.backends.mesos.keeper_tasks import EXECUTOR_NEED, KeeperAt, KeeperProgram
 from peloton.backends.mesos.run_table import AgentRuns, Listing
 from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
 from peloton.placement.messages import Label
@@ -59,7 +59,7 @@ class Agent:
 class Agents:
     """The agents of one cluster, by host and by id. One that has left is not remembered."""
 
-    def __init__(self, cluster: str, role: str, keeper: KeeperProgram | None = None) -> None:
+    def __init__(self, cluster: str, role: str, *, keeper: KeeperProgram | None = None) -> None:
         self._cluster, self._role, self._keeper = cluster, role, keeper
         self.by_host: dict[Key, Agent] = {}
         self._by_id: dict[str, Agent] = {}
@@ -107,7 +107,7 @@ class Agents:
         """What our own executor leaves of it."""
         if self._keeper is None:
             return found
-        left = found - NEED
+        left = found - EXECUTOR_NEED
         return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
 
     @property

@@ -76,7 +76,7 @@ class Conversation:
         first_number: int = 0, keeper: KeeperProgram | None = None,
     ) -> None:  # fmt: skip
         self._backend = backend
-        self.agents = Agents(cluster, role, keeper)
+        self.agents = Agents(cluster, role, keeper=keeper)
         self._offers = OfferBook()
         self._times = DueTimes()
         self._health = HealthNews(first_number)

@@ -26,7 +26,7 @@ from peloton.backends.mesos.words import Bundle
 
 PREFIX = "peloton-keeper-"
 """With which the ids of all our executors begin."""
-NEED = Resources(UNIT // 10, 64 * UNIT)
+EXECUTOR_NEED = Resources(UNIT // 10, 64 * UNIT)
 """What the executor of an agent takes, beside its tasks."""
 CHOICE = "mesos.executor"
 """The label by which a spec chooses, and its values."""
@@ -103,7 +103,7 @@ class KeeperAt:
         """Its description; one that is not there yet takes what it needs of the bundle, and is
         there from now on. Raises NotOffered."""
         if self._info is None:
-            self._info = executor_info(self._program, _one_of_each(bundle.take(NEED, ())))
+            self._info = executor_info(self._program, _one_of_each(bundle.take(EXECUTOR_NEED, ())))
             self._spoke = False
         return self._info
 

@@ -18,9 +18,9 @@ from peloton.backends.mesos.executor.errand import EXECUTOR_LOST, HOST
 from peloton.backends.mesos.keeper_tasks import (
     CHOICE,
     COMMAND,
+    EXECUTOR_NEED,
     FAILED_STARTS_MAX,
     KEEPER,
-    NEED,
     PREFIX,
     KeeperAt,
     KeeperProgram,
@@ -100,7 +100,9 @@ def test_the_first_task_brings_the_executor_and_all_carry_the_same() -> None:
     assert info == second["executor"] and "command" not in first
     assert first["resources"] == second["resources"] == [scalar("cpus", 1.0), scalar("mem", 64.0)]
     assert info["resources"] == [scalar("cpus", 0.1), scalar("mem", 64.0)]
-    assert bundle.amounts == Resources(4 * UNIT, 4096 * UNIT, 100 * UNIT) - ONE - ONE - NEED
+    assert (
+        bundle.amounts == Resources(4 * UNIT, 4096 * UNIT, 100 * UNIT) - ONE - ONE - EXECUTOR_NEED
+    )
     assert info["type"] == "CUSTOM" and info["executor_id"]["value"].startswith(PREFIX)
     command = info["command"]
     assert (command["shell"], command["value"]) == (True, "exec keeper")
@@ -215,7 +217,7 @@ def test_a_host_has_less_room_by_what_the_executor_takes() -> None:
     talk = Talk(keeper=PROGRAM)
     talk.subscribe(agent(), agent("S1", "h1", total_resources=[scalar("cpus", 0.05)]))
     (appeared,) = talk.told(m.HostAppeared)
-    assert appeared.capacity == Resources(4 * UNIT, 4096 * UNIT) - NEED
+    assert appeared.capacity == Resources(4 * UNIT, 4096 * UNIT) - EXECUTOR_NEED
     assert talk.told(m.HostAppeared, Key("host/east.h1"))[0].capacity == Resources()
 
 

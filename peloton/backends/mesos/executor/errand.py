@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-Json = dict[str, Any]
+AgentJson = dict[str, Any]
 HOST = "mesos"
 """What the keeper calls the host of all runs."""
 SHUTDOWN_GRACE_S = 3.0
@@ -49,7 +49,7 @@ class ErrandTask:
 
     info: Mapping[str, Any]
     acknowledged: bool = False
-    updates: dict[str, Json] = field(default_factory=dict)
+    updates: dict[str, AgentJson] = field(default_factory=dict)
     """Those that are open, by uuid, in order."""
     last: str = ""
     """The uuid of the update of its end."""
@@ -63,8 +63,8 @@ class ExecutorTalk:
     def __init__(self, errand: Errand, new_uuid: Callable[[], bytes], *, now: float) -> None:
         self._errand, self._new_uuid = errand, new_uuid
         self.tasks: dict[str, ErrandTask] = {}
-        self.calls: list[Json] = []
-        self.launches: list[Json] = []
+        self.calls: list[AgentJson] = []
+        self.launches: list[AgentJson] = []
         self.kills: list[tuple[str, float]] = []
         self.forgotten: list[str] = []
         self._subscribed = False
@@ -159,7 +159,7 @@ class ExecutorTalk:
         """Its process exists, since then."""
         self._update(name, "TASK_RUNNING", at=at)
 
-    def ended(self, name: str, end: Json, *, at: float) -> None:
+    def ended(self, name: str, end: AgentJson, *, at: float) -> None:
         """It has ended: `end` as the keeper has it, which goes along as it is, unless it was
         killed because the executor ends: then it is lost."""
         task = self.tasks.get(name)
@@ -189,11 +189,11 @@ class ExecutorTalk:
         if self._subscribed and not self._mute:
             self._tell(task.updates[uuid])
 
-    def _tell(self, update: Json) -> None:
+    def _tell(self, update: AgentJson) -> None:
         self._told.add(update["status"]["uuid"])
         self.calls.append(self._call("UPDATE", update))
 
-    def _call(self, kind: str, what: Json) -> Json:
+    def _call(self, kind: str, what: AgentJson) -> AgentJson:
         names = {"framework_id": self._errand.framework, "executor_id": self._errand.executor}
         ids = {name: {"value": value} for name, value in names.items()}
         return {**ids, "type": kind, kind.lower(): what}
