@@ -6,7 +6,9 @@ The tasks' own notes say how often each ran. It must not look into the executor.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from peloton.actors.host.messages import StartRun
 from peloton.actors.resources import UNIT
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.backends.keeper.kinds import OVER_MEMORY
 from peloton.backends.mesos.executor.errand import EXECUTOR_LOST
 from peloton.backends.mesos.keeper_tasks import CHOICE, COMMAND, EXECUTOR_NEED, PREFIX
 from peloton.placement.messages import Label
@@ -128,6 +131,19 @@ def test_a_kill_waits_for_its_grace_and_no_longer(hosts: MesosHosts, tmp_path: P
     obeyed, forced = (end.outcome for end in hosts.wait_ended([good, bad]))
     assert (obeyed.end, obeyed.exit_code, obeyed.signal) == (End.KILLED, 7, "")
     assert (forced.end, forced.exit_code, forced.signal) == (End.KILLED, None, "SIGKILL")
+
+
+def test_a_task_with_too_much_memory_ends_and_its_neighbour_goes_on(
+    hosts: MesosHosts, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    code = "import time; kept = b'x' * (200 << 20); time.sleep(1000)"
+    host, greedy = hosts.host(), f"exec {sys.executable} -S -c {shlex.quote(code)}"
+    names = hosts.start(host, order(greedy), noting(tmp_path, gate, 3))
+    (end,) = hosts.wait_ended(names[:1])
+    assert (end.outcome.end, end.outcome.reason) == (End.FAILED, OVER_MEMORY)
+    gate.touch()
+    assert hosts.wait_ended(names)[1].outcome.exit_code == 3
 
 
 def test_an_agent_that_recovers_loses_and_doubles_no_run(

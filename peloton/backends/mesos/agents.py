@@ -59,8 +59,11 @@ class Agent:
 class Agents:
     """The agents of one cluster, by host and by id. One that has left is not remembered."""
 
-    def __init__(self, cluster: str, role: str, *, keeper: KeeperProgram | None = None) -> None:
-        self._cluster, self._role, self._keeper = cluster, role, keeper
+    keeper: KeeperProgram | None = None
+    """Our own executor, set before there are any; None: all tasks run by those of Mesos."""
+
+    def __init__(self, cluster: str, role: str) -> None:
+        self._cluster, self._role = cluster, role
         self.by_host: dict[Key, Agent] = {}
         self._by_id: dict[str, Agent] = {}
 
@@ -105,7 +108,7 @@ class Agents:
 
     def _for_tasks(self, found: Resources) -> Resources:
         """What our own executor leaves of it."""
-        if self._keeper is None:
+        if self.keeper is None:
             return found
         left = found - EXECUTOR_NEED
         return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
@@ -153,7 +156,7 @@ class Agents:
         if agent is None or agent.agent_id != agent_id:
             epoch = 0 if agent is None else agent.epoch
             agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
-            agent.keeper = None if self._keeper is None else KeeperAt(self._keeper)
+            agent.keeper = None if self.keeper is None else KeeperAt(self.keeper)
         elif (capacity, labels, widest) == (agent.capacity, agent.labels, agent.ports):
             return None
         agent.capacity, agent.labels, agent.ports = capacity, labels, widest

@@ -109,10 +109,10 @@ class MesosBackend:
         self._talk = Conversation(
             framework.cluster,
             role=framework.role,
-            keeper=framework.keeper,
             backend=self.key,
             first_number=int(SystemClock().now() * 1000),
         )
+        self._talk.agents.keeper = framework.keeper
         self._todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tell: Tell = lambda reports: None
         self._trouble: ReportProblem = lambda component, problem: None

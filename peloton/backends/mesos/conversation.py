@@ -36,7 +36,6 @@ from peloton.backends.health_news import HealthNews
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
 from peloton.backends.mesos.due_times import DueTimes
-from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.mesos.launching import launch
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.run_table import Listing, Run, names, started
@@ -71,12 +70,9 @@ ILL = "the check of Mesos failed"
 class Conversation:
     """One framework at the master of one cluster. `first_number` as in `HealthNews`."""
 
-    def __init__(
-        self, cluster: str, *, role: str, backend: Key,
-        first_number: int = 0, keeper: KeeperProgram | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, cluster: str, *, role: str, backend: Key, first_number: int = 0) -> None:
         self._backend = backend
-        self.agents = Agents(cluster, role, keeper=keeper)
+        self.agents = Agents(cluster, role)
         self._offers = OfferBook()
         self._times = DueTimes()
         self._health = HealthNews(first_number)

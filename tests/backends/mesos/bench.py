@@ -38,9 +38,8 @@ class Talk:
 
     def __init__(self, keeper: KeeperProgram | None = None) -> None:
         self.now = 0.0
-        self.it = Conversation(
-            "east", role=ROLE, backend=BACKEND, first_number=FIRST_NUMBER, keeper=keeper
-        )
+        self.it = Conversation("east", role=ROLE, backend=BACKEND, first_number=FIRST_NUMBER)
+        self.it.agents.keeper = keeper
         self.calls: list[Json] = []
         self.reports: list[tuple[Key, Any]] = []
 
