@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.host.messages import StartRun
+from peloton.actors.host.messages import RunEnd, StartRun
 from peloton.actors.resources import UNIT
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.keeper.kinds import OVER_MEMORY
@@ -86,6 +87,16 @@ def executor_processes(mesos: Mesos) -> tuple[int, int]:
 def noting(folder: Path, gate: Path, code: int) -> StartRun:
     """A run that notes itself, waits for the gate, and ends with this code."""
     return order(f"echo $PELOTON_POD_ID >> {folder}/ran; {until_there(gate)}; exit {code}")
+
+
+def placed(hosts: MesosHosts, value: str) -> RunEnd:
+    """The end of a run that is placed anew as long as it is lost with an executor that ends: the
+    master, the agent and we learn of that one behind the other."""
+    while True:
+        (end,) = hosts.wait_ended(hosts.start(hosts.host(), order(value)))
+        if not end.outcome.system:
+            return end
+        assert end.outcome.reason == EXECUTOR_LOST
 
 
 def each_ran_once(folder: Path, names: list[str]) -> None:
@@ -169,6 +180,29 @@ def test_an_agent_that_recovers_loses_and_doubles_no_run(
     each_ran_once(tmp_path, [*early, *late])
 
 
+def test_at_an_agent_that_began_anew_nothing_of_before_runs_on(
+    mesos: Mesos, hosts: MesosHosts, tmp_path: Path
+) -> None:
+    host, agent = hosts.host(), mesos.agents[0]
+    names = hosts.start(host, order(f"echo $$ > {tmp_path}/pid; sleep 1000"))
+    note = tmp_path / "pid"
+    until(lambda: note.exists() and note.read_text() or None, "no note")
+    agent.kill()
+    for part in ("work/meta", "run"):
+        shutil.rmtree(agent.folder / part)
+    mesos.restart(agent)
+    pid = int(note.read_text())
+    until(lambda: not Path(f"/proc/{pid}/exe").exists() or None, "it runs on")
+    assert not hosts.ends.keys() & {*names} or hosts.ends[names[0]].outcome.end is End.LOST
+
+
+def test_a_kill_before_the_executor_is_there_is_no_loss(hosts: MesosHosts) -> None:
+    host = hosts.host()
+    names = hosts.start(host, order("sleep 1000"))
+    hosts.stop(host, *names, grace_s=0.1)
+    assert hosts.wait_ended(names)[0].outcome.end is End.KILLED
+
+
 @pytest.mark.parametrize("which", ["guardian", "executor"])
 def test_what_a_killed_executor_had_is_lost_and_the_next_goes_on(
     mesos: Mesos, hosts: MesosHosts, tmp_path: Path, which: str
@@ -185,18 +219,14 @@ def test_what_a_killed_executor_had_is_lost_and_the_next_goes_on(
         assert end.outcome.reason == EXECUTOR_LOST
     pids = [int(one.read_text()) for one in notes]
     until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids) or None, "it runs on")
-    # What is launched before the agent has cleared up is lost as well, and placed anew.
-    while (end := hosts.wait_ended(hosts.start(host, order("exit 4")))[0]).outcome.system:
-        assert end.outcome.reason == EXECUTOR_LOST
-    assert end.outcome.exit_code == 4
+    assert placed(hosts, "exit 4").outcome.exit_code == 4
     assert not hosts.problem
 
 
 def test_it_is_released_when_it_has_nothing_to_do(mesos: Mesos) -> None:
     with MesosHosts(framework(mesos.address, idle_s=0.5)) as hosts:
         for code in (1, 2):
-            names = hosts.start(hosts.host(), order(f"exit {code}"))
-            assert hosts.wait_ended(names)[0].outcome.exit_code == code
+            assert placed(hosts, f"exit {code}").outcome.exit_code == code
             until(lambda: not executors(mesos) or None, "the executor stays")
         assert not hosts.problem
 

@@ -67,6 +67,8 @@ def _lost_with(status: Mapping[str, Any]) -> RunOutcome | None:
     reason = status.get("reason", "")
     if not reason.startswith(("REASON_EXECUTOR_", "REASON_CONTAINER_")):
         return None
+    if status.get("state") == "TASK_KILLED":
+        return None  # before the executor was there
     words = reason.removeprefix("REASON_").replace("_", " ").lower()
     text = f"{words}: {status.get('message', '')}"
     return RunOutcome(End.LOST, reason=EXECUTOR_LOST, message=text, system=True)

@@ -243,6 +243,16 @@ def test_without_its_guardian_it_ends_at_once_and_says_nothing() -> None:
     assert talk.calls() == [] and talk.it.has_told_all
 
 
+def test_an_agent_that_does_not_know_it_ends_it_at_once() -> None:
+    talk = Spoken()
+    talk.connect()
+    talk.launch(task("a"))
+    talk.it.disconnected(1.0)
+    talk.it.connected()
+    talk.it.refused("400")
+    assert talk.it.over.endswith("400") and talk.it.kills == [("a", 0.0)]
+
+
 def test_an_error_of_the_agent_is_the_end() -> None:
     talk = Spoken()
     talk.connect()

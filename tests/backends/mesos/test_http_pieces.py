@@ -12,6 +12,7 @@ from peloton.backends.mesos.executor.http_pieces import (
     BadAnswer,
     EventReader,
     HttpAnswer,
+    StreamRefused,
 )
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -70,6 +71,13 @@ def test_events_whose_records_and_chunks_have_other_borders(size: int, cut: int)
 def test_what_is_no_stream_of_events(data: bytes, text: str) -> None:
     with pytest.raises(BadAnswer, match=text):
         EventReader().feed(data)
+
+
+def test_an_agent_that_does_not_know_us_says_so_otherwise_than_one_that_recovers() -> None:
+    for status, refused in ((400, True), (503, False)):
+        with pytest.raises(BadAnswer) as raised:
+            EventReader().feed(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status)
+        assert isinstance(raised.value, StreamRefused) == refused
 
 
 def test_an_answer_to_a_call_has_a_length() -> None:

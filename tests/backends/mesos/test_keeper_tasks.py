@@ -190,6 +190,8 @@ def test_the_loss_of_the_executor_is_not_the_fault_of_its_tasks(reason: str) -> 
     more = {"source": "SOURCE_AGENT", "reason": f"REASON_{reason}", "message": "why"}
     found = mesos_outcome(status("r", "FAILED", **OURS, **more))
     assert (found.end, found.system, found.reason) == (End.LOST, True, EXECUTOR_LOST)
+    asked = mesos_outcome(status("r", "KILLED", **OURS, **more))
+    assert (asked.end, asked.system) == (End.KILLED, False)
     others = mesos_outcome(status("r", "FAILED", **more))
     assert (others.end, others.system) == (End.FAILED, False)
 

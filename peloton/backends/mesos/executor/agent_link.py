@@ -12,7 +12,7 @@ import selectors
 import socket
 from typing import Any
 
-from .http_pieces import ACCEPTED, AnswerReader, BadAnswer, EventReader
+from .http_pieces import ACCEPTED, AnswerReader, BadAnswer, EventReader, StreamRefused
 
 CONNECT_S = 2.0
 PATH = "/api/v1/executor"
@@ -21,6 +21,10 @@ _READ_BYTES = 262144
 
 class AgentGone(Exception):
     """There is no connection any more; the text says why."""
+
+
+class AgentRefuses(AgentGone):
+    """The agent does not know us, and will not."""
 
 
 class _Pipe:
@@ -120,6 +124,8 @@ class AgentLink:
             raise AgentGone("the agent has closed the connection")
         try:
             found = pipe.reader.feed(data)
+        except StreamRefused as trouble:
+            raise AgentRefuses(str(trouble)) from trouble
         except BadAnswer as trouble:
             raise AgentGone(str(trouble)) from trouble
         if isinstance(pipe.reader, EventReader):

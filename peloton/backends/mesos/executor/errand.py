@@ -69,7 +69,7 @@ class ExecutorTalk:
         self.forgotten: list[str] = []
         self._subscribed = False
         self._told: set[str] = set()
-        """Updates that this connection has carried."""
+        """Updates that went with the subscription, until that is answered."""
         self._away_since: float | None = now
         self._idle_since: float | None = now
         self._over = ""
@@ -95,6 +95,10 @@ class ExecutorTalk:
         if not self._errand.recovers:
             self._end("the agent has left, and recovers nothing")
 
+    def refused(self, why: str) -> None:
+        """The agent does not know us: it began anew, and nobody asks for what we have any more."""
+        self._end(f"the agent does not know this executor: {why}", grace_s=0.0)
+
     # ---- events of the agent ----
 
     def heard(self, event: Mapping[str, Any], now: float) -> None:
@@ -106,6 +110,7 @@ class ExecutorTalk:
                 for uuid, update in task.updates.items():
                     if uuid not in self._told:
                         self._tell(update)
+            self._told = set()
         elif kind == "LAUNCH":
             self._launch(event["launch"]["task"])
         elif kind == "KILL":
@@ -190,7 +195,6 @@ class ExecutorTalk:
             self._tell(task.updates[uuid])
 
     def _tell(self, update: AgentJson) -> None:
-        self._told.add(update["status"]["uuid"])
         self.calls.append(self._call("UPDATE", update))
 
     def _call(self, kind: str, what: AgentJson) -> AgentJson:

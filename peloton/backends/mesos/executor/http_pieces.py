@@ -11,11 +11,17 @@ from typing import Any, NamedTuple
 
 HEAD_BYTES_MAX = 64 * 1024
 OK, ACCEPTED = 200, 202
+BAD_REQUEST = 400
+"""To who subscribes: no such framework, or executor. While an agent recovers it says 503."""
 _END_OF_HEAD = b"\r\n\r\n"
 
 
 class BadAnswer(Exception):
     """What came is not what an agent sends: the connection is of no use any more."""
+
+
+class StreamRefused(BadAnswer):
+    """The agent has no stream for us, and will have none."""
 
 
 class HttpAnswer(NamedTuple):
@@ -66,7 +72,8 @@ class EventReader:
             status, fields, size = head
             if status != OK or fields.get("transfer-encoding", "").lower() != "chunked":
                 why = bytes(self._data[size:]).decode(errors="replace")
-                raise BadAnswer(f"status {status}: {why[:500]}")
+                kind = StreamRefused if status == BAD_REQUEST else BadAnswer
+                raise kind(f"status {status}: {why[:500]}")
             del self._data[:size]
             self.begun = True
         while self._take_chunk():

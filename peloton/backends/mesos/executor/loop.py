@@ -25,7 +25,7 @@ from peloton.backends.keeper.limits import Limits
 from peloton.backends.keeper.runs import Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
 
-from .agent_link import AgentGone, AgentLink
+from .agent_link import AgentGone, AgentLink, AgentRefuses
 from .errand import HOST, Errand, ExecutorTalk
 from .surroundings import Surroundings
 
@@ -183,6 +183,8 @@ class ExecutorLoop:
             events = self._link.read(pipe)
         except AgentGone as gone:
             self._gone(str(gone))
+            if isinstance(gone, AgentRefuses):
+                self._talk.refused(str(gone))
             return
         now = time.monotonic()
         for event in events:
