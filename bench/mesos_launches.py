@@ -5,7 +5,8 @@
 
 Rounds of the two ways alternate in one run, on one cluster, and ratios are of neighbours: on a
 busy machine a rate alone says little. A task is `true`. The rate is that of tasks that had begun,
-from the order to the last start; CPU is that of master, agents, executors and tasks together, by
+from the order to the last start, with 64 under way on each agent: what master and agent do for one
+grows with those that there are. CPU is that of master, agents, executors and tasks together, by
 task. The backend is the daemon's own, its hosts are not (`tests/servers/mesos_hosts.py`): what a
 daemon costs is measured elsewhere. Each run must succeed once; a figure of lost ones would be worth
 nothing. It needs a Mesos (`tests/servers/mesos_home.py`), and must not gate a test.
@@ -62,14 +63,20 @@ def no_others(mesos: Mesos) -> bool | None:
     return True
 
 
-def measured(mesos: Mesos, hosts: MesosHosts, tasks: int) -> Round:
-    """One round: the tasks go to all agents alike."""
+def measured(mesos: Mesos, hosts: MesosHosts, tasks: int, *, at_once: int) -> Round:
+    """One round: the tasks go to all agents alike, so many at once for each."""
     places = [hosts.host(number + 1) for number in range(len(mesos.agents))]
     orders = [order("true", cpus=CPUS, memory_mb=MEMORY_MB) for _ in range(tasks)]
     before, begun = used_s(mesos), time.monotonic()
-    names = []
-    for number, host in enumerate(places):
-        names += hosts.start(host, *orders[number :: len(places)])
+    names: list[str] = []
+    ended, wave = len(hosts.ends), max(1, at_once // 2)
+    for first in range(0, tasks, wave * len(places)):
+        few = len(names) - (at_once - wave) * len(places)
+        hosts.wait(lambda few=few: len(hosts.ends) - ended >= few)
+        for number, host in enumerate(places):
+            some = orders[first + number * wave : first + (number + 1) * wave]
+            if some:
+                names += hosts.start(host, *some)
     ends = hosts.wait_ended(names)
     took_s = max(hosts.started[name] for name in names) - begun
     if any(end.outcome.end is not End.SUCCEEDED for end in ends) or len({*names}) != tasks:
@@ -91,10 +98,11 @@ def run(asked: argparse.Namespace) -> Iterator[str]:
                 MesosHosts(framework(mesos.address, idle_s=600.0)) as by_keeper,
                 MesosHosts(framework(mesos.address, keeper=False)) as by_command,
             ):
-                measured(mesos, by_keeper, asked.agents)  # the executors begin
+                # The executors begin.
+                measured(mesos, by_keeper, 2 * asked.agents, at_once=2)
                 for _ in range(asked.rounds):
                     for way, hosts in ((KEEPER, by_keeper), (COMMAND, by_command)):
-                        one = measured(mesos, hosts, ways[way])
+                        one = measured(mesos, hosts, ways[way], at_once=asked.at_once)
                         found[way].append(one)
                         text = f"{one.rate:6.1f} launches/s, {one.task_s * 1e3:6.2f} ms of CPU"
                         yield f"{way:<8} {ways[way]:>5} tasks on {asked.agents} agents  {text}"
@@ -111,6 +119,8 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--agents", type=int, default=4, help="[default: %(default)s]")
     parser.add_argument("--rounds", type=int, default=3, help="[default: %(default)s]")
+    text = "tasks of an agent that are under way; %(default)s"
+    parser.add_argument("--at-once", type=int, default=64, help=text)
     parser.add_argument("--tasks", type=int, default=800, help="by the keeper; %(default)s")
     parser.add_argument("--by-command", type=int, default=40, help="by Mesos; %(default)s")
     return parser.parse_args(arguments)
