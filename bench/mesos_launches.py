@@ -26,7 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.parts.measure import cpu_of_children_s, cpu_s, machine, ratio, tree  # noqa: E402
 from peloton.actors.task.messages import End  # noqa: E402
+from tests.servers.cache import NotInstalled  # noqa: E402
 from tests.servers.mesos import Mesos, ask, until  # noqa: E402
+from tests.servers.mesos_home import home  # noqa: E402
 from tests.servers.mesos_hosts import MesosHosts, framework, order  # noqa: E402
 
 CPUS, MEMORY_MB = 0.01, 1
@@ -87,6 +89,11 @@ def measured(mesos: Mesos, hosts: MesosHosts, tasks: int, *, at_once: int) -> Ro
 
 def run(asked: argparse.Namespace) -> Iterator[str]:
     """The lines of the run."""
+    try:
+        home()
+    except NotInstalled as missing:
+        yield f"# {missing}"
+        return
     with tempfile.TemporaryDirectory(prefix="peloton-bench-") as name:
         folder = Path(name)
         yield from machine(folder)

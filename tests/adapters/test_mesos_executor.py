@@ -276,6 +276,14 @@ def test_the_next_subscription_finds_the_executor_that_there_is(
     each_ran_once(tmp_path, [*first, *second])
 
 
+def test_another_framework_has_an_executor_of_its_own(mesos: Mesos) -> None:
+    with MesosHosts(framework(mesos.address)) as ours:
+        assert placed(ours, "exit 1").outcome.exit_code == 1
+        with MesosHosts(framework(mesos.address)) as others:
+            assert placed(others, "exit 2").outcome.exit_code == 2
+            assert len(executors(mesos)) == 2
+
+
 def test_where_it_cannot_be_started_tasks_have_an_executor_of_mesos(mesos: Mesos) -> None:
     with MesosHosts(framework(mesos.address, command="exec /no/such/program")) as hosts:
         host: Key = hosts.host()

@@ -353,7 +353,11 @@ class MesosBackend:
         if self._framework.keeper is None:
             return _Listed(agents)
         answer = driver.ask({"type": "GET_EXECUTORS"})
-        return _Listed(agents, [*answer.get("get_executors", {}).get("executors", ())])
+        every = answer.get("get_executors", {}).get("executors", ())
+        ours = {"value": self._framework.framework_id}
+        return _Listed(
+            agents, [one for one in every if one["executor_info"].get("framework_id") == ours]
+        )
 
     def _taken(self) -> list[Envelope]:
         """Reports to carry away; calls go to the thread that sends, which is also woken where it
