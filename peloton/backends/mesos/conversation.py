@@ -140,6 +140,8 @@ class Conversation:
             self._updated(event["update"]["status"], now)
         elif kind == "INVERSE_OFFERS":
             self._calls += self.uses.answers(event["inverse_offers"], self.agents)
+        elif kind == "FAILURE":
+            self.agents.heard_failure(event["failure"])
 
     def _offered(self, offer: Mapping[str, Any], now: float) -> None:
         self._revived = False
@@ -154,6 +156,7 @@ class Conversation:
         if agent is None:
             self._early.keep(agent_id, status)
             return
+        agent.learn_of_keeper(status)
         name, phase = status["task_id"]["value"], phase_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
             self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))
