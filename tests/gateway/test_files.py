@@ -16,11 +16,12 @@ from peloton.actors.resources import Resources
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.http import OPEN, HttpServer
-from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, NoFile, SandboxFiles
+from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, SandboxFiles
 from peloton.placement.messages import HostSummary
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.core.retention import HeldEnded
+from peloton.runtime.far_files import NoFile
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Query, key
 from peloton.settings.config import Address
