@@ -21,6 +21,7 @@ from peloton.assembly.port_holder import port_holder
 from peloton.assembly.strategies import strategies_of
 from peloton.failures import CannotStart
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
+from peloton.gateway.files_anywhere import FilePlaces
 from peloton.gateway.http import HttpServer
 from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.lockdowns import FollowedLocks, NoLocks, lock_notes
@@ -108,10 +109,9 @@ class ClientListeners:
             server = HttpServer(
                 wanted,
                 region,
-                sandboxes=self._sandboxes,
+                sandboxes=FilePlaces(self._sandboxes, self._far_files),
                 access=self.access.files,
                 notes=self._notes,
-                far=self._far_files,
             )
         except OSError as error:
             raise CannotStart(f"{self._names.http}: {wanted}: {error.strerror}") from error

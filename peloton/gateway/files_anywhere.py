@@ -10,13 +10,21 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from peloton.gateway.sandboxes import CUSTOMARY, LISTED_MAX, SandboxFiles, split
+from peloton.gateway.sandboxes import CUSTOMARY, LISTED_MAX, SandboxFiles, run_and_parts
 from peloton.runtime.far_files import FarEntry, FarFile, FarFiles, FarRun, NoFile
 
 AT = "@"
 PIECE_BYTES = 64 * 1024
+
+
+class FilePlaces(NamedTuple):
+    """Below which folder files are, and who has others."""
+
+    here: Path
+    far: FarFiles | None = None
 
 
 class OpenFile(NamedTuple):
@@ -83,7 +91,7 @@ class FilesAnywhere:
     def _far_run(self, path: str) -> tuple[FarFiles, FarRun, str, list[str]] | None:
         if AT not in path or self._far is None:
             return None
-        first, parts = split(path)
+        first, parts = run_and_parts(path)
         run, separator, host = first.partition(AT)
         if not separator:
             return None

@@ -17,7 +17,6 @@ import time
 import urllib.parse
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton import __version__
@@ -25,7 +24,7 @@ from peloton.gateway.archive_notes import archive_notes
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.endpoints import endpoints_json
 from peloton.gateway.file_links import FileLinks
-from peloton.gateway.files_anywhere import FilesAnywhere
+from peloton.gateway.files_anywhere import FilePlaces, FilesAnywhere
 from peloton.gateway.guard import Guard
 from peloton.gateway.http_transport import BoundedServer, BoundedServer6, LimitedHandler
 from peloton.gateway.metrics import metrics_text
@@ -33,7 +32,7 @@ from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.waiting_hosts import waiting_hosts
 from peloton.printable import escaped
 from peloton.runtime.core.condition import Condition, NotReadyReason
-from peloton.runtime.far_files import FarFiles, FilesAway, FilesRemoved, NoFile
+from peloton.runtime.far_files import FilesAway, FilesRemoved, NoFile
 from peloton.settings.config import Address, is_loopback
 
 CLOSE_POLL_S = 0.05
@@ -68,16 +67,15 @@ class HttpServer:
         address: Address,
         cluster: ClusterPort,
         *,
-        sandboxes: Path,
+        sandboxes: FilePlaces,
         access: HttpAccess,
         notes: Notes = lambda: (),
-        far: FarFiles | None = None,
     ) -> None:
-        """`notes`: what health says besides the condition of the cluster. `far` has the files that
-        are not below `sandboxes`."""
+        """`notes`: what health says besides the condition of the cluster."""
         if not is_loopback(address.host):
             raise OSError(0, f"{address.host} is not a loopback address")
-        boxes = FilesAnywhere(SandboxFiles(sandboxes, (address.host, address.port)), far)
+        here = SandboxFiles(sandboxes.here, (address.host, address.port))
+        boxes = FilesAnywhere(here, sandboxes.far)
 
         class Bound(HttpHandler):
             pass

@@ -91,7 +91,7 @@ class SandboxFiles:
 
         Such a name can be sent in no message and is part of no path that a client can ask for.
         """
-        run, parts = split(path)
+        run, parts = run_and_parts(path)
         with self._folder(run, parts) as (folder, _):
             found = []
             names = sorted(filter(_is_utf8, os.listdir(folder)))
@@ -105,7 +105,7 @@ class SandboxFiles:
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[int]:
         """A descriptor of a regular file."""
-        run, parts = split(path)
+        run, parts = run_and_parts(path)
         if not parts:
             raise NoFile(path)
         with self._folder(run, parts[:-1]) as (folder, owner):
@@ -193,7 +193,7 @@ def _is_utf8(name: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def split(path: str) -> tuple[str, list[str]]:
+def run_and_parts(path: str) -> tuple[str, list[str]]:
     """The run and the parts below its sandbox; raises NoFile for what is no plain path."""
     parts = [part for part in path.split("/") if part]
     strange = any(part in (".", "..") or "\0" in part for part in parts)

@@ -128,6 +128,8 @@ WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
     (MESOS, "backend.mesos.role", "*", r"^backend\.mesos\.role: '\*' is no name"),
     (MESOS, "backend.mesos.framework", "-a", r"^backend\.mesos\.framework: '-a' is no name"),
     (MESOS, "backend.mesos.secret_file", "f", r"^backend\.mesos\.principal: the secret is of one"),
+    (MESOS, "backend.mesos.agent_secret_file", "f", r"^backend\.mesos\.agent_principal: agents"),
+    (MESOS, "backend.mesos.agent_principal", "p", r"^backend\.mesos\.agent_secret_file: agents"),
     (MESOS, "backend.mesos.revocable", "x", r"^backend\.mesos\.revocable: expected "),
     (MESOS, "backend.mesos.rolle", "x", r"^backend\.mesos: unknown field `rolle`, did you mean"),
     (MESOS, "backend.simulated", {"hosts": [{"name": "a"}]}, r"^backend: give one of "),
@@ -309,5 +311,5 @@ def test_the_example_of_mesos_shows_every_default_as_it_is() -> None:
     mesos = shown["backend"]["mesos"]
     assert {*mesos} == {*plain.backend.mesos.__struct_fields__}
     for field in ("principal", "secret_file"):  # there are none by default
-        del mesos[field]
+        del mesos[field], mesos[f"agent_{field}"]
     assert parse(shown, HERE) == plain

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from peloton.sdk.client import Client
+from peloton.sdk.errors import ServiceUnavailable
 from tests.adapters.test_daemon_wiring import until
 from tests.adapters.test_fleet_words import foreground
 from tests.cli.terminal import typed
@@ -160,10 +161,20 @@ def test_files_outlive_their_agent_and_not_what_it_removes(served: Served) -> No
     job = served.ended(served.job("echo here"))
     with Client(served.address) as peloton:
         host = peloton.tasks.get(job, 0).result.runtime.host
+        found = peloton.tasks.browse(job, 0)
     agent = next(one for one in served.mesos.agents if f"mesos.{one.hostname}" == host)
     agent.kill()
     away = typed("task", "logs", job, "0")
     assert away.code != 0 and f"the agent of host {host}" in away.err, away
+    status, said = fetched(found, found.paths[0])
+    assert status == 502 and f"the agent of host {host}".encode() in said
+    with Client(served.address, timeout_s=5) as peloton, pytest.raises(ServiceUnavailable) as why:
+        peloton.pods.browse(f"{job}-0")
+    assert f"the agent of host {host}" in str(why.value)
+    served.mesos.restart(agent)
+    until(lambda: typed("task", "logs", job, "0").out == "here\n")
+    agent.kill()
     served.mesos.restart(agent, recover=False)
     until(lambda: "has no files of run" in typed("task", "logs", job, "0").err)
     assert f"{job}-0-1" in typed("task", "logs", job, "0").err
+    assert fetched(found, found.paths[0])[0] == 410

@@ -17,10 +17,10 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from peloton.backends.mesos.operator_api import (
-    TIMEOUT_S,
+    SILENCE_S_MAX,
     Credential,
-    Door,
     Elsewhere,
+    HttpDoor,
     NoAnswer,
     NotThere,
     OperatorApi,
@@ -44,23 +44,23 @@ class AgentBook:
         credential: Credential,
         *,
         clock: Callable[[], float] = time.monotonic,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = SILENCE_S_MAX,
         zookeeper_s: float = ZOOKEEPER_S,
     ) -> None:
         """`master`: HOST:PORT, or zk://…"""
         self._timeout_s, self._zookeeper_s = timeout_s, zookeeper_s
         self._master, self._credential, self._clock = master, credential, clock
         self._lock = threading.Lock()
-        self._doors: dict[str, Door] = {}
+        self._doors: dict[str, HttpDoor] = {}
         self._asked_at = float("-inf")
-        self._leader: Door | None = None
+        self._leader: HttpDoor | None = None
 
     @property
-    def leader(self) -> Door | None:
+    def leader(self) -> HttpDoor | None:
         """The master that leads, as far as we know."""
         return self._leader
 
-    def door_of(self, hostname: str) -> Door | None:
+    def door_of(self, hostname: str) -> HttpDoor | None:
         """Of its agent; None if the master knows none. Raises `NoAnswer`."""
         with self._lock:
             age_s = self._clock() - self._asked_at
@@ -74,7 +74,7 @@ class AgentBook:
         with self._lock:
             self._asked_at = min(self._asked_at, self._clock() - KNOWN_S)
 
-    def _asked(self) -> dict[str, Door]:
+    def _asked(self) -> dict[str, HttpDoor]:
         door = _leading(self._master, self._zookeeper_s)
         for _ in range(2):
             try:
@@ -88,7 +88,7 @@ class AgentBook:
                 return found
         raise NoAnswer(f"{door} does not lead either")
 
-    def _agents(self, door: Door) -> dict[str, Door]:
+    def _agents(self, door: HttpDoor) -> dict[str, HttpDoor]:
         with contextlib.closing(
             OperatorApi(door, self._credential, timeout_s=self._timeout_s)
         ) as api:
@@ -97,7 +97,7 @@ class AgentBook:
                 listed = answer["get_agents"].get("agents", ())
                 # Of several agents on one machine the first is the host.
                 return {
-                    one["agent_info"]["hostname"]: Door.of(one["pid"].rpartition("@")[2])
+                    one["agent_info"]["hostname"]: HttpDoor.of(one["pid"].rpartition("@")[2])
                     for one in reversed(listed)
                 }
             except NotThere:
@@ -106,10 +106,10 @@ class AgentBook:
                 raise NoAnswer(f"{door} lists its agents in words that we do not know") from None
 
 
-def _leading(master: str, timeout_s: float) -> Door:
+def _leading(master: str, timeout_s: float) -> HttpDoor:
     """Whom to ask first."""
     if not master.startswith(ZOOKEEPER):
-        return Door.of(master)
+        return HttpDoor.of(master)
     servers, _, path = master.removeprefix(ZOOKEEPER).partition("/")
     try:
         return _elected(servers.rpartition("@")[2], f"/{path}", timeout_s=timeout_s)
@@ -118,7 +118,7 @@ def _leading(master: str, timeout_s: float) -> Door:
         raise NoAnswer(f"{text}: {error or type(error).__name__}") from None
 
 
-def _elected(servers: str, path: str, *, timeout_s: float) -> Door:
+def _elected(servers: str, path: str, *, timeout_s: float) -> HttpDoor:
     """The first of those that stand for election there."""
     client = KazooClient(servers, timeout=timeout_s)
     try:
@@ -128,7 +128,7 @@ def _elected(servers: str, path: str, *, timeout_s: float) -> Door:
             raise ValueError(f"none is elected below {path}")
         data, _ = client.get(f"{path}/{min(standing)}")
         address = json.loads(data)["address"]
-        return Door(str(address["ip"]), int(address["port"]))
+        return HttpDoor(str(address["ip"]), int(address["port"]))
     finally:
         client.stop()
         client.close()

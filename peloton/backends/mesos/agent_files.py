@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from peloton.actors.task.messages import parse_pod
 from peloton.backends.mesos.agent_book import AgentBook
 from peloton.backends.mesos.operator_api import (
-    TIMEOUT_S,
+    SILENCE_S_MAX,
     Credential,
     NoAnswer,
     NotAllowed,
@@ -62,7 +62,7 @@ class AgentFiles:
         *,
         framework: str,
         credential: Credential,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = SILENCE_S_MAX,
     ) -> None:
         """`framework`: our id at the master. `credential`: whom agents know us as."""
         self._prefix = f"{cluster}."
@@ -99,7 +99,7 @@ class AgentFiles:
             path = "/".join((root, *parts))
             # Whether it may be read at all, and how far it goes by now.
             _, size = agent.read(path, 0, length=1)
-            yield AgentFile(agent, path, size)
+            yield AgentFile(agent, path, size=size)
 
     @contextlib.contextmanager
     def _agent(self, run: FarRun) -> Iterator[_Agent]:
@@ -116,7 +116,7 @@ class AgentFiles:
         with contextlib.closing(
             OperatorApi(door, self._credential, timeout_s=self._timeout_s)
         ) as api:
-            yield _Agent(api, run.host, self._book)
+            yield _Agent(api, host=run.host, book=self._book)
 
     def _sandbox(self, agent: _Agent, run: FarRun) -> tuple[str, list[FarEntry]]:
         """Where it is, and what is at its top; `FilesRemoved` if there is none."""
@@ -153,7 +153,7 @@ class AgentFiles:
 class _Agent:
     """One agent, for a while; what it does not give becomes a failure of the port."""
 
-    def __init__(self, api: OperatorApi, host: str, book: AgentBook) -> None:
+    def __init__(self, api: OperatorApi, *, host: str, book: AgentBook) -> None:
         self._api, self._host, self._book = api, host, book
 
     def ask(self, call: Mapping[str, Any], read: Callable[[Any], T], *, bytes_max: int) -> T:
@@ -194,7 +194,7 @@ class _Agent:
 class AgentFile:
     """A file that is read piece by piece."""
 
-    def __init__(self, agent: _Agent, path: str, size: int) -> None:
+    def __init__(self, agent: _Agent, path: str, *, size: int) -> None:
         self._agent, self._path, self.size = agent, path, size
 
     def read(self, start: int, length: int) -> bytes:

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 PATH = "/api/v1"
-TIMEOUT_S = 5.0
+SILENCE_S_MAX = 5.0
 """How long nothing may come."""
 ANSWER_S_MAX = 20.0
 """How long a whole answer may take."""
@@ -57,14 +57,14 @@ class Credential(NamedTuple):
         return {"Authorization": f"Basic {both}"}
 
 
-class Door(NamedTuple):
+class HttpDoor(NamedTuple):
     """Where a master or an agent listens."""
 
     host: str
     port: int
 
     @classmethod
-    def of(cls, text: str) -> Door:
+    def of(cls, text: str) -> HttpDoor:
         """HOST:PORT, and [HOST]:PORT."""
         host, _, port = text.rpartition(":")
         return cls(host.strip("[]"), int(port))
@@ -76,7 +76,9 @@ class Door(NamedTuple):
 class OperatorApi:
     """A connection, made when it is needed and kept until `close`. For one thread."""
 
-    def __init__(self, door: Door, credential: Credential, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, door: HttpDoor, credential: Credential, *, timeout_s: float = SILENCE_S_MAX
+    ) -> None:
         self.door = door
         self._headers = {
             "Content-Type": "application/json",
@@ -131,11 +133,11 @@ class Elsewhere(NoAnswer):
         self.location = location
 
     @property
-    def door(self) -> Door | None:
+    def door(self) -> HttpDoor | None:
         """Of the one that leads."""
         try:
             found = urllib.parse.urlsplit(self.location)
-            return Door(found.hostname, found.port) if found.hostname and found.port else None
+            return HttpDoor(found.hostname, found.port) if found.hostname and found.port else None
         except ValueError:
             return None
 

@@ -18,7 +18,7 @@ import pytest
 from peloton.backends.mesos import agent_files, operator_api
 from peloton.backends.mesos.agent_book import AgentBook
 from peloton.backends.mesos.agent_files import AgentFiles
-from peloton.backends.mesos.operator_api import Credential, Door, NoAnswer, OperatorApi
+from peloton.backends.mesos.operator_api import Credential, HttpDoor, NoAnswer, OperatorApi
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.files_anywhere import FilesAnywhere
 from peloton.gateway.sandboxes import SandboxFiles
@@ -262,7 +262,7 @@ def test_the_master_is_asked_once_for_many(agent: ScriptedAgent) -> None:
     agent.hostnames = ["h2"]
     assert book.door_of("h2") is None
     now[0] = 3.0
-    assert book.door_of("h2") == Door("127.0.0.1", agent.port)
+    assert book.door_of("h2") == HttpDoor("127.0.0.1", agent.port)
     assert len(agent.asked) == 2
     now[0] = 40.0
     assert book.door_of("h2") is not None and len(agent.asked) == 3
@@ -277,7 +277,7 @@ def test_no_master_in_zookeeper() -> None:
 
 
 def test_the_api_can_be_asked_again_after_a_failure(agent: ScriptedAgent) -> None:
-    api = OperatorApi(Door("127.0.0.1", agent.port), NOBODY)
+    api = OperatorApi(HttpDoor("127.0.0.1", agent.port), NOBODY)
     agent.broken = lambda call: HEAD
     with pytest.raises(NoAnswer):
         api.ask({"type": "GET_AGENTS"})
