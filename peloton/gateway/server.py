@@ -94,6 +94,7 @@ class ServerOptions(NamedTuple):
     gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed. `watches`:
     how many streams of WatchService may be open. `locks`: what is locked down. `secrets`: those of
     jobs; None: there are none. `far_files`: what has the files of runs on other machines.
+    `uris_fetched`: hosts fetch files for tasks.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -108,6 +109,7 @@ class ServerOptions(NamedTuple):
     locks: FollowedLocks = NoLocks()
     secrets: SecretVault | None = None
     far_files: FarFiles | None = None
+    uris_fetched: bool = False
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -135,6 +137,7 @@ def build_server(
         images_run=options.images_run,
     )
     cluster_client.secrets = options.secrets
+    cluster_client.uris_fetched = options.uris_fetched
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)

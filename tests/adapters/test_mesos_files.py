@@ -7,6 +7,7 @@ what is not to be seen.
 from __future__ import annotations
 
 import json
+import tarfile
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -155,6 +156,24 @@ def test_what_is_browsed_and_what_is_refused(served: Served) -> None:
     for other in (f"{run[:-1]}9@{host}", run, f"{run}@mesos.none", f"../{first}"):
         status, _ = fetched(found, f"{box[: -len(first)]}{other}/stdout")
         assert status == 403, other
+
+
+def test_an_agent_fetches_files_before_a_task_begins(served: Served) -> None:
+    program, packed = served.folder / "program", served.folder / "packed.tgz"
+    program.write_text("#!/bin/sh\necho fetched $1\n")
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(program, "inner")
+    uris = [
+        {"value": str(program), "executable": True, "output_file": "own/name"},
+        {"value": str(packed)},
+        {"value": str(packed), "extract": False, "cache": True, "output_file": "as.tgz"},
+    ]
+    shell = "own/name one; sh inner two; ls as.tgz"
+    job = served.ended(served.job("", command={"shell": True, "value": shell, "uris": uris}))
+    assert typed("task", "logs", job, "0").out == "fetched one\nfetched two\nas.tgz\n"
+    missing = {"value": "true", "uris": [{"value": str(served.folder / "none")}]}
+    job = served.job("", command=missing, restartpolicy={"maxfailures": 0})
+    assert "FAILED" in typed("job", "wait", job).out
 
 
 def test_files_outlive_their_agent_and_not_what_it_removes(served: Served) -> None:
