@@ -174,7 +174,7 @@ class ClientListeners:
             locks=self.locks,
             secrets=self.vault,
             far_files=self._far_files,
-            uris_fetched=self._settings.backend.mesos is not None,
+            outside=self._settings.backend.mesos is not None,
         )
 
     @functools.cached_property

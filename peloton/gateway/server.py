@@ -94,7 +94,7 @@ class ServerOptions(NamedTuple):
     gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed. `watches`:
     how many streams of WatchService may be open. `locks`: what is locked down. `secrets`: those of
     jobs; None: there are none. `far_files`: what has the files of runs on other machines.
-    `uris_fetched`: hosts fetch files for tasks.
+    `outside`: the hosts are of a cluster of another kind, which runs images and fetches files.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -109,7 +109,7 @@ class ServerOptions(NamedTuple):
     locks: FollowedLocks = NoLocks()
     secrets: SecretVault | None = None
     far_files: FarFiles | None = None
-    uris_fetched: bool = False
+    outside: bool = False
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -137,14 +137,15 @@ def build_server(
         images_run=options.images_run,
     )
     cluster_client.secrets = options.secrets
-    cluster_client.uris_fetched = options.uris_fetched
+    cluster_client.uris_fetched = options.outside
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
     server.locked = refusing(options.locks, ACCESS_TABLE)
     kills = options.kills or KillSwitch()
     files = FilesAnywhere(boxes, options.far_files)
-    served = _services(cluster_client, files, feed=feed, images_run=options.images_run, kills=kills)
+    images_run = options.images_run or options.outside
+    served = _services(cluster_client, files, feed=feed, images_run=images_run, kills=kills)
     served += _own_services(cluster_client, feed, options=options)
     names = {*services()}
     for service, servicer in served:

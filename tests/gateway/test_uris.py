@@ -14,7 +14,7 @@ from peloton.gateway.pod_specs import pod_spec_of, to_task
 from peloton.gateway.server import STANDARD_OPTIONS
 from peloton.gateway.translate_task import to_config
 from peloton.gateway.uris import URIS_MAX, BadUri, uris_of
-from tests.gateway.fleet_fixture import default_config, running
+from tests.gateway.fleet_fixture import default_config, named, running
 
 EVERY = {
     "value": "http://x/a.tgz", "executable": True, "extract": False, "cache": True,
@@ -61,11 +61,19 @@ def test_a_pod_says_them_beside_its_container_and_reads_them_back() -> None:
     assert pod_spec_of(config).mesos_spec.uris == sent.mesos_spec.uris
 
 
-def test_a_cluster_that_fetches_takes_them(tmp_path: Path) -> None:
+def test_a_cluster_outside_takes_them(tmp_path: Path) -> None:
     config = default_config()
     config.command.uris.add(value="http://x")
-    fetching = STANDARD_OPTIONS._replace(uris_fetched=True)
+    fetching = STANDARD_OPTIONS._replace(outside=True)
     with running(tmp_path, options=fetching) as deployment:
         made = deployment.create(deployment.request(1, defaultConfig=config))
         assert deployment.task(made).result.config.command.uris == config.command.uris
         deployment.ended(made)
+        # Nor does it say of an image that it is ignored.
+        config.container.type = mesos.ContainerInfo.DOCKER
+        config.container.docker.image = "debian"
+        made = deployment.create(deployment.request(1, defaultConfig=config))
+        deployment.ended(made)
+        asked = task.GetPodEventsRequest(jobId=named(made), instanceId=0)
+        events = deployment.tasks.GetPodEvents(asked).result
+        assert events and not any("ignored" in event.message for event in events)
