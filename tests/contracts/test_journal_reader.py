@@ -247,7 +247,9 @@ def test_beside_a_writer_that_never_pauses_and_after_it_is_killed(tmp_path: Path
     writer.wait()
     before = files(tmp_path)
     assert read_all(tmp_path).register.last_position >= said
-    assert {name: files(tmp_path)[name] for name in before} == before
+    # A writer that is killed in the middle leaves an index that its readers make anew: no data.
+    kept = [name for name in before if not name.endswith("-shm")]
+    assert {name: files(tmp_path)[name] for name in kept} == {name: before[name] for name in kept}
     assert files(tmp_path).keys() == before.keys()
 
 

@@ -713,6 +713,21 @@ def test_slices_that_go_and_come_back() -> None:
     quiet(cluster, job)
 
 
+def test_stopped_instances_are_removed_at_once_after_the_others() -> None:
+    """Nobody misses them: one a turn would be too many steps of one turn for a large service."""
+    cluster = cluster_of()
+    job = running(cluster, 12)
+    cluster.ask(job, StopJob(((2, 12),)))
+    cluster.run_until(lambda: cluster.counts(job) == {"KILLED": 10, "RUNNING": 2}, within_s=60)
+    cluster.ask(job, ReplaceJob(service(1, command="other"), options=WorkflowOptions(batch=1)))
+    cluster.run_until(lambda: workflow(cluster, job).current == 1, within_s=60)
+    assert cluster.counts(job)["KILLED"] == 10, "the removal comes last"
+    finished(cluster, job)
+    cluster.run_for(1.0)
+    assert cluster.counts(job) == {"RUNNING": 1}
+    quiet(cluster, job)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_lost_shards_lose_no_removal(seed: int) -> None:
     chance = random.Random(seed)

@@ -34,6 +34,7 @@ PIDS_FLOOR = 16
 PLACES = "groups"
 LOOK_AGAIN_S = 60.0
 _ROUND_MAX = 256
+_CLOSE_TRIES, _CLOSE_PAUSE_S = 50, 0.01
 _AMOUNT_MAX = 1e15
 """More than any machine has, and far from what a number of bytes or shares overflows at."""
 _MB = 1024 * 1024
@@ -288,8 +289,13 @@ class Limits:
         for name in [*self._leaving]:
             if name in self._of:
                 self._remove(name)
-        for place in self._places:
-            self._tried(ControlGroups(place, self._disk).close)
+        left = [ControlGroups(place, self._disk) for place in self._places]
+        for _ in range(_CLOSE_TRIES):
+            left = [groups for groups in left if self._tried(groups.close) is False]
+            if not left:
+                return
+            # The kernel takes a process out of its group a little after its end was waited for.
+            time.sleep(_CLOSE_PAUSE_S)
 
     def holds_memory(self, run: KeeperRun) -> bool:
         """Whether the kernel watches this run's memory."""

@@ -283,14 +283,12 @@ def _held_hosts(slice_: Slice, members: Bits, at: At) -> list[Send]:
 
 def _remove(slice_: Slice, leaving: Bits, at: At) -> Decision | None:
     """Remove members that have ended and hold no ticket: nothing of them has a higher number."""
-    here = Bits(at.index.present) if at.index is not None else NO_MEMBERS
-    members, past = leaving - here, slice_.past + 1
-    for task, raw in at.index.split((leaving & here).raw) if leaving & here else ():
-        rests = task.goal == TaskGoals.KILLED and task.state in ENDED
-        if rests and task.admission == Admission.NONE:
-            members, past = members | Bits(raw), max(past, task.run, task.ticket)
+    members, past = _resting(leaving, at), slice_.past + 1
     if not members:
         return None
+    here = Bits(at.index.present) if at.index is not None else NO_MEMBERS
+    for task, _ in at.index.split((members & here).raw) if members & here else ():
+        past = max(past, task.run, task.ticket)
     goal = SetTaskGoal(slice_.version, TaskGoals.DELETED, Policy(), 0, Key(""), REMOVED_TEXT)
     because = counted(len(members), "instance is", many="instances are") + " removed"
     return Decision(
@@ -298,6 +296,20 @@ def _remove(slice_: Slice, leaving: Bits, at: At) -> Decision | None:
         sends=(Send(_crowd(slice_), goal, members),),
         because=f"{because}: {REMOVED_TEXT}",
     )
+
+
+def _resting(members: Bits, at: At) -> Bits:
+    """Those that can be removed now: they do not exist, or have ended and hold no ticket."""
+    if at.index is None:
+        return members
+    rest = at.index.where(
+        lambda task: (
+            task.goal == TaskGoals.KILLED
+            and task.state in ENDED
+            and task.admission == Admission.NONE
+        )
+    )
+    return members - Bits(at.index.present) | members & Bits(rest)
 
 
 def woken(slice_: Slice, members: Bits) -> list[Send]:
@@ -333,16 +345,17 @@ def _is_done(task: Task) -> bool:
 
 def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
     """The members that begin now: new ones, then those that are down, then the others; those that
-    are to be removed are the last.
+    are to be removed are the last. Of these, all that rest go at once: nobody misses them.
 
     Whoever is down already is changed first: no other has to go down for it. Of those that are
     available no more are taken than the job can spare, first those that their hosts ask to end.
     """
     found = rollout.added.lowest(room)
+    rest = _resting(rollout.removing, at)
+    going = rollout.removing - rest
     if at.index is None:
-        return found | _highest(rollout.removing, room - len(found))
-    going = rollout.removing
-    waiting = rollout.waiting - rollout.added - going
+        return found | rest if len(found) < room else found
+    waiting = rollout.waiting - rollout.added - rollout.removing
     stopped = Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED))
     up = available_of(slice_, at.index)
     for some in (waiting - stopped - up, waiting & stopped - up):
@@ -351,9 +364,11 @@ def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
     if not rollout.order.stops:
         most = min(most, spare_of(slice_, at.index))
     found = found | _spared_first(slice_, waiting & up, most=max(most, 0))
+    if len(found) == room:
+        return found
     for some in (going - up, going & up):
         found = found | _highest(some, room - len(found))
-    return found
+    return found | rest
 
 
 def _spared_first(slice_: Slice, members: Bits, *, most: int) -> Bits:
