@@ -78,7 +78,7 @@ def test_a_run_among_the_tasks_of_an_executor_has_a_folder_in_its_sandbox(
 ) -> None:
     run = RUN[:-1] + "7"
     agent.executors = [RUN, "one", "many"]
-    agent.folders[agent.sandbox("many") + f"/{run}"] = {"stdout": b"of many"}
+    agent.folders[agent.sandbox("many") + f"/runs/{run}"] = {"stdout": b"of many"}
     found = files(agent)
     assert read(found, "stdout", run=FarRun("west.h1", run)) == b"of many"
     before = len(agent.asked)
