@@ -54,6 +54,7 @@ def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) 
     try:
         # Only where it is wanted: pymesos is an extra.
         from peloton.backends.mesos.backend import Framework, MesosBackend
+        from peloton.backends.mesos.keeper_tasks import KEEPER, KeeperProgram, default_command
     except ImportError as error:
         text = f"{field} needs the extra `mesos` of this distribution: {error}"
         raise CannotStart(text) from error
@@ -63,6 +64,10 @@ def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) 
             secret = read_secret_file(setting.secret_file).strip()
         except BadSecretFile as error:
             raise CannotStart(f"{field}.secret_file: {error}") from error
+    keeper = None
+    if setting.batch_executor == KEEPER:
+        command = setting.executor or default_command()
+        keeper = KeeperProgram(command, setting.user, setting.executor_idle_s)
     identity = f"peloton-{record.cluster_id.hex()}-{setting.name}"
     return MesosBackend(
         Framework(
@@ -74,5 +79,6 @@ def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) 
             principal=setting.principal,
             secret=secret,
             revocable=setting.revocable,
+            keeper=keeper,
         )
     )

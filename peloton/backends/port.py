@@ -39,6 +39,10 @@ What a backend must do:
   is made with the first of its runs and outlives all of them. `RemoveVolumes` removes directories,
   and is answered with `VolumesRemoved` once they are out of reach of later runs, also where there
   are none.
+- **Use.** `SetUse` says whether a host is in use, drains, or is out of use. Whoever shares the
+  machine with us is to know it; where nobody does, `UseSet` answers at once. It is absolute: the
+  backend compares, and answers with the number of the order once it is so, or with a text if it
+  will not be. A machine that is out of use may leave; that is no reason not to answer.
 - **Identity.** A keeper of runs that outlives the daemon names itself in `RunsListed.keeper`. An
   order of `StartRuns` for another keeper is not obeyed, but answered with a list.
 - **Sender.** Every report has the key of its backend as sender: a host ignores reports of another
@@ -69,6 +73,7 @@ from typing import Protocol
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.envelope import Envelope, Reply
@@ -77,7 +82,7 @@ from peloton.runtime.vocabulary import Key
 
 Order = (
     m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend | HealthNoted
-    | RemoveVolumes
+    | RemoveVolumes | SetUse
 )  # fmt: skip
 """What hosts send to a backend."""
 
@@ -86,7 +91,7 @@ HostsOrder = m.AddHost | m.RemoveHost
 
 Report = (
     m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft | SlackReported | HealthReported
-    | m.RunsStarted | m.RunsEnded | m.RunsListed | VolumesRemoved
+    | m.RunsStarted | m.RunsEnded | m.RunsListed | VolumesRemoved | UseSet
 )  # fmt: skip
 """What a backend sends to hosts."""
 

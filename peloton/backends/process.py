@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources, amount
 from peloton.actors.task.health_messages import HealthCheck
@@ -189,6 +190,8 @@ class ProcessBackend:
                     self._runs.ack(self._ids.forget(message.runs))
             elif isinstance(message, HealthNoted):
                 self._health.noted(message)
+            elif isinstance(message, SetUse):  # nobody else has a share of the machine
+                self._send(_to_host(message.host, UseSet(message.number)))
             elif isinstance(message, _ORDERS):
                 self._ordered(message)
         return [*replies, *self._roster.due(now)]

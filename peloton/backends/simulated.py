@@ -18,6 +18,7 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import NamedRuns, names_of
+from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
@@ -108,6 +109,8 @@ class SimulatedBackend:
                     self._ended.pop(run, None)
             elif isinstance(message, HealthNoted):
                 self._health.noted(message.runs, message.number, now=now)
+            elif isinstance(message, SetUse):  # nobody else has a share of it
+                out.append(_report(message.host, UseSet(message.number)))
             elif isinstance(message, _ORDERS):
                 out += self._ordered(message, now)
         out += self._due(now)

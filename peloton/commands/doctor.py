@@ -1,17 +1,32 @@
-"""`peloton doctor`: does the store guarantee what the journal relies on?
+"""`peloton doctor`: are the store, and a Mesos cluster, as we need them?
 
-Turns the findings of the adapter into lines for a person and an exit code for a script: 0 when all
-guarantees hold, 1 when one does not. It must not change anything.
+The store has to guarantee what the journal relies on, a Mesos cluster what its hosts rely on.
+Turns the findings of what it looks at into lines for a person and an exit code for a script: 0 when
+all guarantees hold, 1 when one does not. It must not change anything.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from peloton.commands.schema import CANNOT_REACH, WRONG, fail, of_the_store, store_settings
+from peloton.commands.schema import (
+    CANNOT_REACH,
+    FILE,
+    USAGE,
+    WRONG,
+    fail,
+    of_the_store,
+    store_settings,
+)
+from peloton.settings.config import BadSetting
+
+if TYPE_CHECKING:
+    from peloton.backends.mesos.doctor import MesosWanted
 
 
 def command() -> click.Command:
@@ -21,17 +36,28 @@ def command() -> click.Command:
 
 @click.command()
 @of_the_store
-def doctor(**options: Any) -> None:
+@click.option(
+    "--mesos", "file", type=FILE, metavar="FILE",
+    help="The YAML file of a daemon: look at its Mesos cluster, and not at Cassandra.",
+)  # fmt: skip
+def doctor(file: Path | None, **options: Any) -> None:
     """Check that Cassandra guarantees what the journal needs; list what is wrong.
+
+    With --mesos, check that the Mesos cluster of a daemon is as its hosts need it: versions, clock,
+    framework, role and quota, and agents.
 
     \b
     peloton doctor
     peloton doctor --cassandra 10.0.0.1 --keyspace peloton
+    peloton doctor --mesos /etc/peloton.yaml
 
     \b
     wrong   a guarantee does not hold; the exit code is 1
     weak    all guarantees hold, but with less margin than recommended
     """
+    if file is not None:
+        look_at_mesos(file)
+        return
     settings = store_settings("doctor", options)  # first: it reports a missing package
     from peloton.runtime.adapters import cassandra_doctor, cassandra_session
     from peloton.runtime.ports import Unreachable
@@ -51,10 +77,54 @@ def doctor(**options: Any) -> None:
     for server in cluster.servers:
         click.echo(f"server  {server.address}, {server.data_centre}, version {server.version}")
     findings = cassandra_doctor.findings_of(cluster)
+    _tell(findings, f"keyspace {settings.keyspace}: all that the journal needs")
+
+
+def look_at_mesos(file: Path) -> None:
+    """Check the Mesos cluster of a daemon's file."""
+    from peloton.backends.mesos import doctor as mesos
+
+    wanted = _wanted(file)
+    try:
+        cluster = mesos.read_cluster(wanted)
+    except mesos.Unanswered as error:
+        fail("doctor", error, code=CANNOT_REACH)
+    click.echo(f"master  {cluster.master}, version {cluster.version}")
+    click.echo(f"role    {mesos.role_text(cluster, wanted)}")
+    for one in cluster.frameworks:
+        info = one["framework_info"]
+        if wanted.is_ours(info["id"]["value"]):
+            able = ", ".join(each["type"] for each in info.get("capabilities", ()))
+            click.echo(f"frame   {info['id']['value']}: {able}")
+    click.echo(f"agents  {len(cluster.agents)}")
+    _tell(mesos.findings_of(cluster, wanted), f"{wanted.master}: all that hosts of Mesos need")
+
+
+def _wanted(file: Path) -> MesosWanted:
+    """What the file says of its cluster."""
+    from peloton.backends.mesos.doctor import MesosWanted
+    from peloton.settings.access_files import BadSecretFile, read_secret_file
+    from peloton.settings.daemon import read_settings
+
+    try:
+        found = read_settings(file).backend.mesos
+        if found is None:
+            fail("doctor", f"{file} has no backend.mesos", code=USAGE)
+        secret = read_secret_file(found.secret_file).strip() if found.secret_file else ""
+    except (BadSetting, BadSecretFile) as error:
+        fail("doctor", error, code=USAGE)
+    return MesosWanted(
+        found.master, found.name, found.role, found.framework, found.revocable,
+        found.principal, secret,
+    )  # fmt: skip
+
+
+def _tell(findings: Sequence[Any], well: str) -> None:
+    """One line for what is so, one for its remedy."""
     for finding in findings:
         click.echo(f"{'wrong' if finding.wrong else 'weak '}   {finding.text}")
         click.echo(f"        {finding.remedy}")
     if not findings:
-        click.echo(f"ok      keyspace {settings.keyspace}: all that the journal needs")
+        click.echo(f"ok      {well}")
     if any(finding.wrong for finding in findings):
         sys.exit(WRONG)

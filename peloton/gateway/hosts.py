@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.actors.host.draining import waits_for_slice, why_not_down
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
@@ -17,8 +18,6 @@ from peloton.actors.host.state import (
     HostStates,
     Maintenance,
     room_left,
-    waits_for_slice,
-    why_draining,
 )
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import Resources, amount
@@ -75,9 +74,10 @@ def host_with_runs(
 
 
 def _why(host: HostAnswer) -> str:
-    if host.because or host.maintenance != Maintenance.DRAINING:
+    if host.because or host.maintenance == Maintenance.NONE:
         return host.because or ("held for a caller" if host.hold is not None else "")
-    return why_draining((run.crowd, 1) for run in host.runs.values() if waits_for_slice(run))
+    waiting = ((run.crowd, 1) for run in host.runs.values() if waits_for_slice(run))
+    return why_not_down(waiting, host.use)
 
 
 def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, context: Context) -> Any:

@@ -85,7 +85,7 @@ class PodService:
         return svc.StopPodResponse()
 
     def RestartPod(self, sent: svc.RestartPodRequest, context: Context) -> Any:
-        """A pod begins a new run; one that runs is killed first."""
+        """A pod that nobody stopped begins a new run; one that runs is killed first."""
         place = _place(sent.pod_name.value)
         if isinstance(place, str):
             end(context, Code.INVALID_ARGUMENT, text="invalid pod name")

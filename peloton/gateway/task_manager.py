@@ -132,7 +132,8 @@ class TaskManager:
         return task.StartResponse(startedInstanceIds=started, invalidInstanceIds=invalid)
 
     def Restart(self, sent: task.RestartRequest, context: Context) -> Any:
-        """Instances begin a new run, those that run are killed first; without ranges, all."""
+        """Instances that nobody stopped begin a new run, those that run are killed first; without
+        ranges, all."""
         answer = self._order(sent, again=True, context=context)
         return (
             task.RestartResponse()

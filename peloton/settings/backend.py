@@ -18,6 +18,8 @@ from peloton.settings.sandboxes import SANDBOXES_KEPT, SANDBOXES_KEPT_FOR, SANDB
 LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "run", "refuse")
 _MASTER = re.compile(r"zk://[^\s/]+/\S+|[^\s:/@]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 _WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+BATCH_EXECUTORS = ("keeper", "command")
+EXECUTOR_IDLE_S_MAX = 7 * 86_400.0
 TASK_PIDS, TASK_PIDS_MAX = 4096, 4_194_304
 """Processes and threads of a task: how many, and the most that may be asked for."""
 
@@ -72,7 +74,10 @@ class MesosBackendSettings(_Record, frozen=True):
     the account of tasks that name none. `principal`, and the
     file with its secret: as whom we register. `framework`: the id under which we do, by default one
     that belongs to this Peloton cluster; a new one where the master has removed that.
-    `revocable`: revocable jobs get what the cluster offers as such.
+    `revocable`: revocable jobs get what the cluster offers as such. `batch_executor`: what runs
+    batch tasks on agents, `keeper` (an executor of ours) or `command` (that of Mesos). `executor`:
+    the command that starts ours there, by default with the files of this installation.
+    `executor_idle_s`: how long it stays without tasks.
     """
 
     master: str
@@ -83,6 +88,9 @@ class MesosBackendSettings(_Record, frozen=True):
     secret_file: Path | None = None
     framework: str = ""
     revocable: bool = False
+    batch_executor: str = "keeper"
+    executor: str = ""
+    executor_idle_s: float = 60.0
 
 
 class BackendSetting(_Record, frozen=True):
@@ -149,5 +157,10 @@ def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
         value = getattr(found, name)
         if not _WORD.fullmatch(value) and (value or name != "framework"):
             yield f"{field}.{name}: {value!r} is no name: letters, digits, and . _ - inside"
+    if found.batch_executor not in BATCH_EXECUTORS:
+        known = " or ".join(BATCH_EXECUTORS)
+        yield f"{field}.batch_executor: {found.batch_executor!r} is not {known}"
+    if not 0.0 <= found.executor_idle_s <= EXECUTOR_IDLE_S_MAX:
+        yield f"{field}.executor_idle_s: between 0 and {EXECUTOR_IDLE_S_MAX:g}"
     if found.secret_file is not None and not found.principal:
         yield f"{field}.principal: the secret is of one; name it"

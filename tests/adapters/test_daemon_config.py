@@ -156,6 +156,18 @@ WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
     (MESOS, "backend.mesos.role", "*", r"^backend\.mesos\.role: '\*' is no name"),
     (MESOS, "backend.mesos.framework", "-a", r"^backend\.mesos\.framework: '-a' is no name"),
     (MESOS, "backend.mesos.secret_file", "f", r"^backend\.mesos\.principal: the secret is of one"),
+    (
+        MESOS,
+        "backend.mesos.batch_executor",
+        "own",
+        r"^backend\.mesos\.batch_executor: 'own' is not",
+    ),
+    (
+        MESOS,
+        "backend.mesos.executor_idle_s",
+        -1,
+        r"^backend\.mesos\.executor_idle_s: between 0 and",
+    ),
     (MESOS, "backend.mesos.revocable", "x", r"^backend\.mesos\.revocable: expected "),
     (MESOS, "backend.mesos.rolle", "x", r"^backend\.mesos: unknown field `rolle`, did you mean"),
     (MESOS, "backend.mesos", [], r"^backend\.mesos: must not be empty$"),

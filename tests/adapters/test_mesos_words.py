@@ -40,7 +40,7 @@ def test_the_first_job_on_mesos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     settings["backend"]["mesos"]["master"] = mesos.address
     file = tmp_path / "mesos.yaml"
     file.write_text(yaml.safe_dump(settings))
-    (daemon, *lines) = words()
+    (daemon, *lines, doctor) = words()
     assert daemon == ["daemon", "--config", EXAMPLE] and len(lines) == 3
     try:
         mesos.launch()
@@ -52,5 +52,8 @@ def test_the_first_job_on_mesos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 assert printed.code == 0, (line, printed)
             waited = typed("job", "wait", printed.out.split()[1])
             assert waited.code == 0 and "10 SUCCEEDED" in waited.out
+            assert doctor == ["doctor", "--mesos", EXAMPLE]
+            printed = typed(*doctor[:-1], str(file))
+            assert printed.code == 0 and "ok " in printed.out, printed
     finally:
         mesos.stop()

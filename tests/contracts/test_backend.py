@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.slack_messages import SLACK_MESSAGES
+from peloton.actors.host.use_messages import USE_MESSAGES, HostUse, SetUse, UseSet
 from peloton.actors.host.volume_messages import VOLUME_MESSAGES
 from peloton.actors.task.messages import End
 from peloton.backends import port
@@ -58,7 +59,7 @@ def test_every_message_of_the_port_has_a_number() -> None:
     assert ordered == {*m.BACKEND_MESSAGES.values()}
     reported = {
         *m.MESSAGES.values(), *SLACK_MESSAGES.values(), *HEALTH_MESSAGES.values(),
-        *VOLUME_MESSAGES.values(),
+        *VOLUME_MESSAGES.values(), *USE_MESSAGES.values(),
     }  # fmt: skip
     assert {*get_args(port.Report)} <= reported
 
@@ -71,6 +72,16 @@ def test_every_host_is_told_that_it_can_ask(rig: BackendRig) -> None:
     rig.order(m.PingBackend(HOST), m.PingBackend(OTHER))
     rig.next_report(m.BackendUp)
     rig.next_report(m.BackendUp, OTHER)
+
+
+def test_who_shares_its_machine_with_nobody_says_so_at_once_also_of_one_that_left(
+    rig: BackendRig,
+) -> None:
+    rig.order(SetUse(HOST, 1, HostUse.DRAINING, 1), SetUse(HOST, 1, HostUse.OUT_OF_USE, 2))
+    assert [rig.next_report(UseSet), rig.next_report(UseSet)] == [UseSet(1), UseSet(2)]
+    rig.order(m.RemoveHost(HOST, "unplugged"))
+    rig.order(SetUse(HOST, 1, HostUse.IN_USE, 3))
+    assert rig.next_report(UseSet) == UseSet(3)
 
 
 def test_several_containers_start_and_end_as_one_run(rig: BackendRig) -> None:

@@ -64,6 +64,8 @@ from peloton.actors.host.task_holds import (
     no_task_holds,
     release_task_holds,
 )
+from peloton.actors.host.use import use_set
+from peloton.actors.host.use_messages import UseSet
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
 
@@ -267,6 +269,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     mm.PoolMoveRefused: not_moved,
     vm.DeleteVolume: volumes.delete,
     vm.VolumesRemoved: from_backend(volumes.removed),
+    UseSet: from_backend(use_set),
     Due: due,
 }
 """But for reports that have ends, which `kind.py` watches for signs of trouble."""
@@ -317,5 +320,6 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     mm.PoolMoveRefused: _nothing,
     vm.DeleteVolume: volumes.no_volume,
     vm.VolumesRemoved: _nothing,
+    UseSet: _nothing,
     Due: _nothing,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.messages import RunEnd, RunSpec
+from peloton.actors.host.use_messages import HostUse
 from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
@@ -321,6 +322,19 @@ class VolumesGone(Fact, frozen=True, gc=False, array_like=True):
     volumes: tuple[str, ...]
 
 
+class UseWanted(Fact, frozen=True, gc=False, array_like=True):
+    """The backend is to know that the host is in use, drains, or is out of use: one change more."""
+
+    use: HostUse
+
+
+class UseTold(Fact, frozen=True, gc=False, array_like=True):
+    """The backend has answered the change with this number; `text`: why it could not do it."""
+
+    number: int
+    text: str = ""
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -362,4 +376,6 @@ FACTS: dict[int, type] = {
     117: VolumesGiven,
     118: VolumeDeleting,
     119: VolumesGone,
+    131: UseWanted,
+    132: UseTold,
 }

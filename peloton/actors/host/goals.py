@@ -24,6 +24,7 @@ from peloton.actors.host.reports import list_runs
 from peloton.actors.host.slack import slack_short, take_slack_back
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.task_holds import next_over, over
+from peloton.actors.host.use import put_out_of_use, use_again
 from peloton.actors.host.volumes import is_removing
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
 
@@ -65,14 +66,16 @@ POLL_EVERY_S: Mapping[HostStates, float] = {
 
 
 DRAIN_POLL_EVERY_S = 10.0
-"""While runs are ending: an order to stop them that was lost is repeated after the list."""
+"""While runs are ending, or the backend has not answered what the host is for: an order that was
+lost is repeated."""
 
 
 def poll_every_s(host: Host) -> float:
     """Seconds between polls of the backend."""
-    if host.state == HostStates.UP and host.maintenance == Maintenance.DRAINING:
-        return DRAIN_POLL_EVERY_S
-    return POLL_EVERY_S[host.state]
+    every_s = POLL_EVERY_S[host.state]
+    if host.use.open or (host.state == HostStates.UP and host.maintenance == Maintenance.DRAINING):
+        return min(every_s, DRAIN_POLL_EVERY_S)
+    return every_s
 
 
 class HostNotes(Value, frozen=True, gc=False, array_like=True):
@@ -106,13 +109,12 @@ def pursue(host: Host, at: At) -> Decision | Rest:
             return last
     step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
     if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
-        step = down_or_moved(host, TABLE[host.state][goal_of(host)](host))
+        step = down_or_moved(host, put_out_of_use(host, TABLE[host.state][goal_of(host)](host), at))
         if isinstance(step, Decision):
             return step
-    silent = host.removed and not is_removing(host)
-    idle = silent or (
-        host.state == HostStates.UP and not (host.runs or host.task_holds or is_removing(host))
-    )
+    told = not (is_removing(host) or host.use.open)
+    silent = host.removed and told
+    idle = silent or (told and host.state == HostStates.UP and not (host.runs or host.task_holds))
     notes: HostNotes | None = at.notes
     next_s = 0.0 if idle else at.now + poll_every_s(host)
     if host.task_holds:
@@ -123,7 +125,8 @@ def pursue(host: Host, at: At) -> Decision | Rest:
             return Decision(notes=HostNotes(host.state, next_s))
     elif at.now >= notes.poll_at and not silent:
         # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
-        return Decision(sends=(_poll(host, at),), notes=HostNotes(host.state, next_s))
+        sends = (_poll(host, at), *use_again(host, at))
+        return Decision(sends=sends, notes=HostNotes(host.state, next_s))
     return step
 
 

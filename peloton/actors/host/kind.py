@@ -43,6 +43,8 @@ from peloton.actors.host.facts import (
     TaskHoldsEnded,
     TroubleNoted,
     TroubleOver,
+    UseTold,
+    UseWanted,
     VolumeDeleting,
     VolumesGiven,
     VolumesGone,
@@ -59,6 +61,7 @@ from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.slack_messages import SLACK_MESSAGES
 from peloton.actors.host.state import EVOLVE, Host
+from peloton.actors.host.use_messages import LEVEL_USE, USE_MESSAGES
 from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
 
@@ -69,6 +72,7 @@ MESSAGES: Mapping[int, type] = {
     **SLACK_MESSAGES,
     **HEALTH_MESSAGES,
     **vm.VOLUME_MESSAGES,
+    **USE_MESSAGES,
 }
 SINCE: Mapping[type, int] = {
     **dict.fromkeys(
@@ -95,6 +99,7 @@ SINCE: Mapping[type, int] = {
     **dict.fromkeys((SlackMeasured, SlackTaken), LEVEL_SLACK),
     DaemonsEnding: LEVEL_SERVICES,
     **dict.fromkeys((VolumesGiven, VolumeDeleting, VolumesGone, vm.VolumeDeleted), LEVEL_SERVICES),
+    **dict.fromkeys((UseWanted, UseTold), LEVEL_USE),
 }
 """The feature levels of classes that earlier versions do not know."""
 

@@ -4,8 +4,8 @@ An operator sets the goal; from then on nothing is granted, and every run is end
 ended so uses up no attempt of its task, which gets a new run elsewhere. Instances of services are
 not ended here: their slices are asked to, which know whether the job can spare them now. Those of
 daemon jobs end once no other run is left, and wait for their host. The host is down once all its
-tasks have journaled the ends of their runs, and stays down, whatever becomes of its machine, until
-the operator completes the maintenance.
+tasks have journaled the ends of their runs and its backend has told whoever shares the machine, and
+stays down, whatever becomes of its machine, until the operator completes the maintenance.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.draining import waits_for_slice
 from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.hold_messages import HostHold
 from peloton.actors.host.ledger import RunPhase, RunSet, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
-from peloton.actors.host.state import Host, Maintenance, waits_for_slice
+from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.use import awaits_backend, use_changed
 from peloton.actors.job.slice.budget_messages import AskToEnd
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
 from peloton.placement.messages import DAEMON_LABEL
@@ -39,14 +41,26 @@ DAEMONS_LAST = "only runs of daemon jobs are left"
 
 
 def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
-    """Grant nothing any more and end every run."""
+    """Grant nothing any more and end every run; whoever shares the machine is told."""
     if host.removed:
         return no_host(message, at)
     if host.maintenance != Maintenance.NONE:
         phase = m.MaintenanceSet(int(host.maintenance))
         # The operator's order outlives the move for which the host was drained.
-        facts = (f.HostMoving(""),) if host.moving else ()
-        return Decision(facts=facts, reply=phase, because="in maintenance already")
+        ended = (f.HostMoving(""),) if host.moving else ()
+        facts, sends = use_changed(host, host.maintenance, at)
+        return Decision((*ended, *facts), sends, phase, because="in maintenance already")
+    begun = begin(host, at)
+    if not begun.facts:
+        return begun
+    facts, sends = use_changed(host, Maintenance.DRAINING, at)
+    return Decision(
+        (*begun.facts, *facts), (*begun.sends, *sends), begun.reply, because=begun.because
+    )
+
+
+def begin(host: Host, at: At) -> Decision:
+    """Grant nothing any more and end every run."""
     if at.level < m.LEVEL_MAINTENANCE:
         return too_early("maintenance needs", m.LEVEL_MAINTENANCE, at=at)
     runs = _not_ending(host)
@@ -115,8 +129,10 @@ def complete(host: Host, message: m.CompleteMaintenance, at: At) -> Decision:
     if host.maintenance != Maintenance.DOWN:
         # It may be down when the request is repeated.
         return Decision(reply=Refused(m.NOT_DOWN, "Host is not DOWN", again=True))
+    facts, sends = use_changed(host, Maintenance.NONE, at)
     return Decision(
-        facts=(f.MaintenanceCompleted(),),
+        facts=(f.MaintenanceCompleted(), *facts),
+        sends=sends,
         reply=m.MaintenanceSet(int(Maintenance.NONE)),
         because="maintenance was completed",
     )
@@ -138,9 +154,10 @@ def no_host(message: Any, at: At) -> Decision:
 
 
 def drain(host: Host) -> Decision | Rest:
-    """Go down once no run holds anything and no task waits for word of one."""
+    """Go down once no run holds anything, no task waits for word of one, and the backend has put
+    the machine out of use."""
     if host.maintenance == Maintenance.DRAINING and not held_runs(host):
         return Decision(facts=(f.HostDrained(),), because="all runs have ended")
-    if host.maintenance == Maintenance.DRAINED and not host.runs:
+    if host.maintenance == Maintenance.DRAINED and not (host.runs or awaits_backend(host)):
         return Decision(facts=(f.HostTakenDown(),), because="down for maintenance")
     return SETTLED if host.maintenance == Maintenance.DOWN else WAITING

@@ -18,6 +18,7 @@ from peloton.actors.host.known_runs import KnownRun as KnownRun
 from peloton.actors.host.known_runs import KnownSet as KnownSet
 from peloton.actors.host.secret_refs import SecretRef as SecretRef
 from peloton.actors.host.secret_refs import clash as clash
+from peloton.actors.host.use_messages import SetUse
 from peloton.actors.host.volume_messages import RemoveVolumes
 from peloton.actors.host.volume_messages import VolumeConfig as VolumeConfig
 from peloton.actors.resources import Resources
@@ -360,9 +361,6 @@ class RemoveHost(Message, frozen=True, gc=False, array_like=True):
     text: str = ""
 
 
-# ---- queries ----
-
-
 class GetHost(Query, frozen=True, gc=False, array_like=True):
     """The host's state."""
 
@@ -396,5 +394,6 @@ BACKEND_MESSAGES: dict[int, type] = {
     7: RemoveHost,
     28: HealthNoted,
     88: RemoveVolumes,
+    131: SetUse,
 }
 """Messages backends receive, by number, for backends that are reached through another daemon."""

@@ -12,7 +12,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
 from peloton.actors.host.inventory.messages import POOLS_OWNER, WRONG_SOURCE, MoveHostPool
-from peloton.actors.host.maintenance import no_host, start, too_early
+from peloton.actors.host.maintenance import begin, no_host, too_early
 from peloton.actors.host.state import Host, Maintenance
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.runtime.vocabulary import At, Decision, Refused, Rest, Send
@@ -33,7 +33,7 @@ def move(host: Host, message: mm.MoveToPool, at: At) -> Decision:
     current = host.pool or DEFAULT_HOST_POOL
     if current != message.source:
         return _refused(WRONG_SOURCE, f"the host is in {current}")
-    begun = start(host, m.StartMaintenance(), at)
+    begun = begin(host, at)
     facts = (*begun.facts, f.HostMoving(message.destination))
     return Decision(facts, begun.sends, begun.reply, because="it is to change its pool")
 

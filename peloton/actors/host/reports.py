@@ -62,12 +62,14 @@ from peloton.actors.host.ledger import (
     names_of,
     step,
 )
-from peloton.actors.host.state import Host, HostStates, lost_outcome
+from peloton.actors.host.state import Host, HostStates, Maintenance, lost_outcome
+from peloton.actors.host.use import use_again, use_changed
 from peloton.actors.host.volumes import as_made, is_removing, removals
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send, counted
 
 STOP_GRACE_S = 30.0
+BACKEND_UP = "backend is up"
 
 
 def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
@@ -291,7 +293,9 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     if host.removed:
         return recheck_backend(host, m.RecheckBackend(), at)
     facts = (f.HostReachable(),) if host.state != HostStates.RECONCILING else ()
-    return Decision(facts=facts, sends=(list_runs(host, at),), because="backend is up")
+    return Decision(
+        facts=facts, sends=(list_runs(host, at), *use_again(host, at)), because=BACKEND_UP
+    )
 
 
 def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
@@ -341,7 +345,8 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
     names = tuple(name for crowd, one in held for name in _names(crowd, one))
     stops = _orders(host, at, again=[], stops=names)
     reports = end_reports(all_ended(held, lost))
-    facts, sends = (f.HostRemoved(reason),), (*reports, *stops)
+    used, told = use_changed(host, Maintenance.NONE, at)
+    facts, sends = (f.HostRemoved(reason), *used), (*reports, *stops, *told)
     return Decision(facts=facts, sends=sends, reply=_count(held), because=reason)
 
 

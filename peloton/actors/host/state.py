@@ -16,19 +16,18 @@ import msgspec
 from peloton.actors.host import facts as f
 from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.hold_messages import HostHold, TaskHold
-from peloton.actors.host.ledger import HOLDING, Ledger, LedgerRun, RunPhase, RunSet, by_crowd
+from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_crowd
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
+from peloton.actors.host.use_messages import UseAtBackend
 from peloton.actors.host.volume_folds import HostVolumes, fold_volumes
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLACK_TAKEN, End, RunOutcome
 from peloton.placement.conditions import HOST_POOL
 from peloton.placement.messages import DAEMON_LABEL, HostSummary, Label, ReservedRoom
-from peloton.runtime.vocabulary import Bits, Fact, Key, Value, counted
+from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
 SIGNS_MAX = 64
 """Signs of trouble that a host remembers."""
-JOBS_NAMED_MAX = 3
-"""Jobs that are named as what a drain waits for."""
 replace = msgspec.structs.replace
 
 
@@ -85,6 +84,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     moving: str = ""  # the pool of hosts that it joins once it is down
     declared: int | None = None  # slack by its configuration, while measured slack is in `capacity`
     volumes: HostVolumes = immutables.Map()  # by name; `used` counts their room
+    use: UseAtBackend = UseAtBackend()  # what its backend is to know of its maintenance
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -178,25 +178,6 @@ def in_range(host: Host, port: int) -> bool:
     """Whether a port is in the range that the host picks from; a run may name any other."""
     first, end = host.ports
     return first <= port < end
-
-
-def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
-    """What a host that goes down waits for: so many runs of crowds that cannot be spared yet."""
-    counts: dict[str, int] = {}
-    for crowd, count in waiting:
-        job = crowd.split("/")[1]
-        counts[job] = counts.get(job, 0) + count
-    if not counts:
-        return ""
-    runs = counted(sum(counts.values()), "run goes", many="runs go")
-    jobs = ", ".join(sorted(counts)[:JOBS_NAMED_MAX])
-    more = f" and {len(counts) - JOBS_NAMED_MAX} more" if len(counts) > JOBS_NAMED_MAX else ""
-    return f"{runs} on until services can spare them: {jobs}{more}"
-
-
-def waits_for_slice(some: RunSet | LedgerRun) -> bool:
-    """Whether runs of a host that goes down go on until their slice ends them."""
-    return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
 
 
 def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
@@ -551,6 +532,15 @@ def _state(state: HostStates) -> Callable[[Host, Any], Host]:
     )
 
 
+def _use_wanted(host: Host, fact: f.UseWanted) -> Host:
+    use = replace(host.use, wanted=fact.use, number=host.use.number + 1, text="")
+    return replace(host, use=use, version=host.version + 1)
+
+
+def _use_told(host: Host, fact: f.UseTold) -> Host:
+    return replace(host, use=replace(host.use, told=fact.number, text=fact.text))
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostConfigured: _configured,
     f.RunsAccepted: _accepted,
@@ -589,6 +579,8 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostMoving: _moving,
     f.SlackMeasured: _slack_measured,
     f.SlackTaken: _slack_taken,
+    f.UseWanted: _use_wanted,
+    f.UseTold: _use_told,
     **dict.fromkeys((f.VolumesGiven, f.VolumeDeleting, f.VolumesGone), _volumes),
 }
 

@@ -17,6 +17,7 @@ from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.use_messages import UseAtBackend
 from peloton.actors.host.volume_messages import HostVolume
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import pod_id
@@ -58,6 +59,7 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     moving: str = ""
     declared: int | None = None
     volumes: immutables.Map[str, HostVolume] = immutables.Map()
+    use: UseAtBackend = UseAtBackend()
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

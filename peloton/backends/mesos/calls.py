@@ -1,6 +1,6 @@
-"""Calls of the v1 scheduler API, as JSON. Who sends them adds the id of the framework.
+"""Calls to a master of Mesos, as JSON: of the v1 scheduler API, and those of its operators.
 
-Must not know why something is said.
+Who sends one of the scheduler API adds the id of the framework. Must not know why one is sent.
 """
 
 from __future__ import annotations
@@ -10,8 +10,18 @@ from typing import Any
 
 Call = dict[str, Any]
 _NANO = 1_000_000_000
+INVERSE_AGAIN_S = 30.0
+"""After which the master asks once more whether it may have an agent back."""
 RECONCILE_MAX = 1000
 """Tasks in one call of reconciliation."""
+
+
+class CallFailed(Exception):
+    """A call was not accepted, or it is not known whether it was: the stream is of no use."""
+
+
+class CallRefused(CallFailed):
+    """The master has understood what it was asked as by an operator, and will not do it."""
 
 
 def accept(offers: Sequence[str], tasks: Sequence[Mapping[str, Any]]) -> Call:
@@ -61,6 +71,30 @@ def reconcile(tasks: Iterable[str], agent: str) -> list[Call]:
 def reconcile_all() -> Call:
     """Ask how all tasks of the framework are."""
     return {"type": "RECONCILE", "reconcile": {"tasks": []}}
+
+
+def inverse(offers: Sequence[str], *, accept: bool) -> Call:
+    """Answer whether the master may have the agents of these inverse offers back."""
+    kind = "ACCEPT_INVERSE_OFFERS" if accept else "DECLINE_INVERSE_OFFERS"
+    filters = {"refuse_seconds": INVERSE_AGAIN_S}
+    answer = {"inverse_offer_ids": _ids(offers), "filters": filters}
+    return {"type": kind, kind.lower(): answer}
+
+
+def new_schedule(windows: Iterable[Mapping[str, Any]]) -> Call:
+    """To the operators' API: replace the schedule of maintenance."""
+    schedule = {"schedule": {"windows": [*windows]}}
+    return {"type": "UPDATE_MAINTENANCE_SCHEDULE", "update_maintenance_schedule": schedule}
+
+
+def machines_down(machines: Iterable[Mapping[str, str]]) -> Call:
+    """To the operators' API: these are down, which ends their agents."""
+    return {"type": "START_MAINTENANCE", "start_maintenance": {"machines": [*machines]}}
+
+
+def machines_up(machines: Iterable[Mapping[str, str]]) -> Call:
+    """To the operators' API: these are up again, and no more in the schedule."""
+    return {"type": "STOP_MAINTENANCE", "stop_maintenance": {"machines": [*machines]}}
 
 
 def _ids(offers: Iterable[str]) -> list[dict[str, str]]:

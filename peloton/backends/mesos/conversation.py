@@ -29,6 +29,7 @@ from typing import Any
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import names_of
+from peloton.actors.host.use_messages import SetUse
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.check_progress import Verdict
@@ -49,6 +50,7 @@ from peloton.backends.mesos.statuses import (
     tells_start,
     told_health,
 )
+from peloton.backends.mesos.uses import Uses
 from peloton.backends.port import Order, Report
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key
@@ -78,6 +80,7 @@ class Conversation:
         self._early = EarlyUpdates()
         self._times = DueTimes()
         self._health = HealthNews(first_number)
+        self.uses = Uses()
         self._calls: list[calls.Call] = []
         self._reports: list[Envelope] = []
         self._away = NOT_SUBSCRIBED
@@ -105,6 +108,7 @@ class Conversation:
         self._offers.clear()
         self._early.clear()
         self._calls.clear()
+        self.uses.take()
         for agent in self.agents.by_host.values():
             agent.listing = None
             agent.runs.drop_waiting()
@@ -134,6 +138,10 @@ class Conversation:
             self._offers.rescinded(event["rescind"]["offer_id"]["value"])
         elif kind == "UPDATE":
             self._updated(event["update"]["status"], now)
+        elif kind == "INVERSE_OFFERS":
+            self._calls += self.uses.answers(event["inverse_offers"], self.agents)
+        elif kind == "FAILURE":
+            self.agents.heard_failure(event["failure"])
 
     def _offered(self, offer: Mapping[str, Any], now: float) -> None:
         self._revived = False
@@ -148,6 +156,7 @@ class Conversation:
         if agent is None:
             self._early.keep(agent_id, status)
             return
+        agent.learn_of_keeper(status)
         name, phase = status["task_id"]["value"], phase_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
             self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))
@@ -220,6 +229,8 @@ class Conversation:
                 self._forget(agent, order.runs)
         elif self._away:
             self._report(order.host, m.BackendDown(self._away))
+        elif isinstance(order, SetUse):
+            self.uses.ordered(order)
         elif agent is None:
             self._report(order.host, m.HostLeft(LEFT))
         else:

@@ -15,12 +15,16 @@ that ZooKeeper names) and sends calls. What is not as we need it is changed here
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from peloton.backends.mesos.calls import CallFailed as CallFailed
+from peloton.backends.mesos.calls import CallRefused
 
 _handler = signal.getsignal(signal.SIGINT)
 from pymesos import MesosSchedulerDriver, process  # noqa: E402
@@ -39,6 +43,8 @@ process.thread = types.SimpleNamespace(interrupt_main=_keep_error)
 for _name in ("pymesos.process", "pymesos.scheduler"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # its errors are told by `ended`
 
+_REFUSED = re.compile(r"""Failed to send request (4\d\d): b['"](.*)['"]\n""")
+"""What pymesos raises of an answer that is a refusal: the code, and the text as bytes are shown."""
 HTTP_TIMEOUT_S = 10.0
 """How long a call may take, and a connection to begin."""
 TEXT_MAX = 500
@@ -51,10 +57,6 @@ one that leads."""
 def _said(error: Exception) -> str:
     """What the master said; pymesos adds the call, in which are the variables of tasks."""
     return str(error).partition("\n")[0][:TEXT_MAX]
-
-
-class CallFailed(Exception):
-    """A call was not accepted, or it is not known whether it was: the stream is of no use."""
 
 
 class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
@@ -89,10 +91,14 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
             raise CallFailed(f"{call.get('type')}: {_said(error)}") from error
 
     def ask(self, question: Mapping[str, Any]) -> Any:
-        """Ask the master as an operator does; raises `CallFailed`."""
+        """Ask the master as an operator does; raises `CallRefused`, or `CallFailed`."""
         try:
             return self._send(dict(question), path="/api/v1", headers={})
         except Exception as error:
+            refused = _REFUSED.match(str(error))
+            if refused is not None:
+                text = f"the master refuses {question.get('type')}: {refused[1]} {refused[2]}"
+                raise CallRefused(text.strip()) from error
             raise CallFailed(f"{question.get('type')}: {_said(error)}") from error
 
     def on_event(self, event: Mapping[str, Any]) -> None:

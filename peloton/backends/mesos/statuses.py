@@ -14,6 +14,7 @@ from typing import Any
 
 from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.backends.mesos.keeper_ends import keeper_outcome
 
 _EXITED = re.compile(r"exited with status (\d+)")
 _SIGNALLED = re.compile(r"terminated with signal (.+?)(?: \(core dumped\))?$")
@@ -82,6 +83,9 @@ def mesos_outcome(status: Mapping[str, Any], *, began: bool = True) -> RunOutcom
 
     `began`: whether its program is known to have run.
     """
+    exact = keeper_outcome(status)
+    if exact is not None:
+        return exact
     state, message = status.get("state", ""), status.get("message", "")
     reason = _short(status.get("reason", ""))
     end = _ENDS.get(state)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import NamedRuns, by_crowd, names_of
+from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, over_text
@@ -68,6 +69,7 @@ class Machines:
         self.check: HealthCheck | None = None  # that services of a storm have
         self.ill = 0.0  # share of checked runs whose health check fails, at once or later
         self.unhealthy: dict[str, None] = {}  # every run whose check was told to fail for good
+        self.uses: dict[Key, HostUse] = {}  # what was said of a machine last
         self._health: dict[Key, SimulatedHealth] = {}  # what this owner of the host knows
         self.volumes: dict[tuple[Key, str], list[str]] = {}  # by host and name: who has written
         self._events: list[tuple[float, int, str, RunOutcome | None]] = []
@@ -110,6 +112,9 @@ class Machines:
         elif isinstance(message, m.ForgetRuns):
             for run in message.runs:
                 self.ended.pop(run, None)
+        elif isinstance(message, SetUse):
+            self.uses[host] = message.use
+            return [machine_report(host, UseSet(message.number))]
         elif isinstance(message, RemoveVolumes):
             self._remove(host, message.volumes)
             return [machine_report(host, VolumesRemoved(message.volumes))]

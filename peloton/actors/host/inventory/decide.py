@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from peloton.actors.host.draining import waits_for_slice, why_not_down
 from peloton.actors.host.inventory import pools
 from peloton.actors.host.inventory.facts import InventoryOpened
 from peloton.actors.host.inventory.follow_messages import FollowHosts, UnfollowHosts
@@ -28,7 +29,7 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
-from peloton.actors.host.state import Host, Maintenance, waits_for_slice, why_draining
+from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted
@@ -107,10 +108,10 @@ def _tells_labels(at: At) -> bool:
 
 
 def _why(host: Host) -> str:
-    if host.maintenance == Maintenance.DRAINING:
+    if host.maintenance != Maintenance.NONE:
         sets = host.runs.sets()
         waiting = ((crowd, len(some.members)) for crowd, some in sets if waits_for_slice(some))
-        return host.because or why_draining(waiting)
+        return host.because or why_not_down(waiting, host.use)
     return host.because or (host.quarantine.text if host.quarantine is not None else "")
 
 

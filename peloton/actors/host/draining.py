@@ -1,0 +1,43 @@
+"""What a host that goes down waits for, in words. It must not end anything.
+
+Those are runs of services, which their slices end when they can be spared, and then its backend,
+which tells whoever shares the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.actors.host.ledger import LedgerRun, RunPhase, RunSet
+from peloton.actors.host.use_messages import HostUse, UseAtBackend
+from peloton.runtime.vocabulary import Key, counted
+
+JOBS_NAMED_MAX = 3
+"""Jobs that are named as what a drain waits for."""
+NOT_OUT_OF_USE = "its backend has not put it out of use yet"
+
+
+def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
+    """What a host that goes down waits for: so many runs of crowds that cannot be spared yet."""
+    counts: dict[str, int] = {}
+    for crowd, count in waiting:
+        job = crowd.split("/")[1]
+        counts[job] = counts.get(job, 0) + count
+    if not counts:
+        return ""
+    runs = counted(sum(counts.values()), "run goes", many="runs go")
+    jobs = ", ".join(sorted(counts)[:JOBS_NAMED_MAX])
+    more = f" and {len(counts) - JOBS_NAMED_MAX} more" if len(counts) > JOBS_NAMED_MAX else ""
+    return f"{runs} on until services can spare them: {jobs}{more}"
+
+
+def waits_for_slice(some: RunSet | LedgerRun) -> bool:
+    """Whether runs of a host that goes down go on until their slice ends them."""
+    return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
+
+
+def why_not_down(waiting: Iterable[tuple[Key, int]], use: UseAtBackend) -> str:
+    """The same, and what its backend has not done; or could not, and will not be waited for."""
+    if use.wanted == HostUse.OUT_OF_USE and use.open:
+        return NOT_OUT_OF_USE
+    return why_draining(waiting) or use.text

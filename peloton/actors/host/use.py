@@ -1,0 +1,67 @@
+"""How the backend of a host learns whether the host is in use.
+
+The use that is wanted is journaled with the step of a maintenance that changes it, and the order
+leaves with it. It is repeated with each poll of the backend, until it is answered and as long as
+the host is not in use: so the backend compares after each outage. A host that changes its pool
+drains as well, but stays in use: nobody is to touch its machine. It must not decide about runs.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host import facts as f
+from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.use_messages import LEVEL_USE, HostUse, SetUse, UseSet
+from peloton.runtime.vocabulary import At, Decision, Fact, Rest, Send
+
+_OF = {
+    Maintenance.NONE: HostUse.IN_USE,
+    Maintenance.DRAINING: HostUse.DRAINING,
+    Maintenance.DRAINED: HostUse.OUT_OF_USE,
+    Maintenance.DOWN: HostUse.OUT_OF_USE,
+}
+
+
+def use_changed(
+    host: Host, phase: Maintenance, at: At
+) -> tuple[tuple[Fact, ...], tuple[Send, ...]]:
+    """What is journaled, and ordered, as the host comes to this phase of a maintenance."""
+    use = _OF[phase]
+    if host.use.wanted == use or at.level < LEVEL_USE:
+        return (), ()
+    order = SetUse(at.key, at.epoch, use, host.use.number + 1)
+    return (f.UseWanted(use),), (Send(host.backend, order),)
+
+
+def put_out_of_use(host: Host, rest: Decision | Rest, at: At) -> Decision | Rest:
+    """The step of a maintenance; with the last run the host is out of use, if its backend has been
+    told that it drains."""
+    if not isinstance(rest, Decision) or host.use.wanted != HostUse.DRAINING:
+        return rest
+    if not any(isinstance(fact, f.HostDrained) for fact in rest.facts):
+        return rest
+    facts, sends = use_changed(host, Maintenance.DRAINED, at)
+    return Decision((*rest.facts, *facts), (*rest.sends, *sends), because=rest.because)
+
+
+def awaits_backend(host: Host) -> bool:
+    """Whether the host is not down before its backend has answered: only where that can be asked,
+    as a machine that is lost cannot be put out of use."""
+    return host.use.open and host.state == HostStates.UP
+
+
+def use_again(host: Host, at: At) -> tuple[Send, ...]:
+    """The order once more, if the backend has not answered, or has to compare."""
+    use = host.use
+    if not use.open and use.wanted == HostUse.IN_USE:
+        return ()
+    return (Send(host.backend, SetUse(at.key, at.epoch, use.wanted, use.number)),)
+
+
+def use_set(host: Host, message: UseSet, at: At) -> Decision:
+    """The backend has answered; what it says of an earlier use is old."""
+    use = host.use
+    known = (use.told, use.text) == (message.number, message.text)
+    if message.number != use.number or known:
+        return Decision(because="known already" if known else "the answer to an earlier order")
+    because = message.text or "the backend knows of its use"
+    return Decision(facts=(f.UseTold(message.number, message.text),), because=because)

@@ -1,0 +1,347 @@
+"""What a Mesos cluster must be like for the hosts that it gives us, and what of it is not so.
+
+`read_cluster` asks the master as an operator does, and looks whether the agents can be reached from
+here; `findings_of` turns that into findings, each with its remedy. It must not change anything, nor
+subscribe: a daemon may be running.
+"""
+
+from __future__ import annotations
+
+import base64
+import concurrent.futures
+import http.client
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from peloton.backends.mesos.agents import ip_of
+from peloton.backends.mesos.words import Json
+from peloton.runtime.adapters.system_clock import SystemClock
+
+VERSION_MIN = (1, 4, 0)
+"""From which on agents have the capabilities that we rely on."""
+AGENT_CAPABILITIES = ("MULTI_ROLE", "RESERVATION_REFINEMENT")
+CLOCK_MAX_S = 5.0
+"""Times of Mesos and ours stand beside each other; the answer's date is in whole seconds."""
+TIMEOUT_S = 5.0
+AGENTS_AT_ONCE = 16
+NAMED_MAX = 3
+API = "/api/v1"
+_OURS = re.compile(r"peloton-[0-9a-f]{32}-(.+)")
+
+
+class Unanswered(Exception):
+    """The master was not reached, or does not answer."""
+
+
+class MesosWanted(NamedTuple):
+    """What the settings say; `framework`: empty if it follows from the journal."""
+
+    master: str
+    name: str = "mesos"
+    role: str = "peloton"
+    framework: str = ""
+    revocable: bool = False
+    principal: str = ""
+    secret: str = ""
+
+    def is_ours(self, framework_id: str) -> bool:
+        """Whether this is the id of our framework, or that of a Peloton cluster with this name."""
+        if self.framework:
+            return framework_id == self.framework
+        found = _OURS.fullmatch(framework_id)
+        return found is not None and found[1] == self.name
+
+
+class MesosReading(NamedTuple):
+    """Everything that is judged, as the master says it."""
+
+    master: str
+    version: str
+    frameworks: Sequence[Json]
+    removed: Sequence[Json]
+    agents: Sequence[Json]
+    roles: Sequence[Json]
+    quotas: Sequence[Json]
+    flags: Mapping[str, str]
+    clock_s: float | None
+    """By how much the master's clock is ahead of ours."""
+    unreachable: Sequence[str] = ()
+    """Agents that do not answer from here."""
+
+
+class MesosFinding(NamedTuple):
+    """`wrong`: hosts of this cluster do not work. Otherwise they do, with something amiss."""
+
+    wrong: bool
+    text: str
+    remedy: str
+
+
+# ---- judging ---------------------------------------------------------------------------------
+
+
+def findings_of(reading: MesosReading, wanted: MesosWanted) -> list[MesosFinding]:
+    """All findings, those of the master first."""
+    return [
+        *_version(reading),
+        *_clock(reading),
+        *_framework(reading, wanted),
+        *_role(reading, wanted),
+        *_agents(reading, wanted),
+    ]
+
+
+def _version(reading: MesosReading) -> Iterator[MesosFinding]:
+    if _numbers(reading.version) < VERSION_MIN:
+        least = ".".join(map(str, VERSION_MIN))
+        text = f"the master runs version {reading.version}: we rely on what {least} has brought"
+        yield MesosFinding(True, text, "upgrade Mesos")
+    others = {one.get("version", "") for one in reading.agents} - {reading.version, ""}
+    if others:
+        text = f"the master runs {reading.version}, agents {', '.join(sorted(others))}"
+        yield MesosFinding(False, text, "finish the upgrade of Mesos")
+
+
+def _clock(reading: MesosReading) -> Iterator[MesosFinding]:
+    ahead_s = reading.clock_s
+    if ahead_s is not None and abs(ahead_s) > CLOCK_MAX_S:
+        way = "ahead of" if ahead_s > 0 else "behind"
+        text = f"the master's clock is {abs(ahead_s):.0f} s {way} ours: times of runs are as wrong"
+        yield MesosFinding(False, text, "set the clocks, best by NTP on all machines")
+
+
+def _framework(reading: MesosReading, wanted: MesosWanted) -> Iterator[MesosFinding]:
+    ours = [one for one in reading.frameworks if wanted.is_ours(_id(one))]
+    removed = [one for one in reading.removed if wanted.is_ours(_id(one))]
+    if removed and not ours:
+        text = f"framework {_id(removed[-1])} has been removed: its tasks are gone, its id refused"
+        yield MesosFinding(
+            True, text, "set another `framework` in backend.mesos, and start the daemon"
+        )
+    elif not ours:
+        text = "no framework of ours is registered"
+        yield MesosFinding(
+            False, text, "none is before the first start; else see /health of the daemon"
+        )
+    for one in ours:
+        info = one["framework_info"]
+        if not one.get("connected"):
+            days = info.get("failover_timeout", 0.0) / 86_400
+            text = f"framework {_id(one)} is not subscribed: after {days:g} days it is removed"
+            yield MesosFinding(
+                False, text, "start a daemon with the role hostmgr, or see its /health"
+            )
+        roles = info.get("roles") or [info.get("role", "*")]
+        if wanted.role not in roles:
+            text = f"framework {_id(one)} has the role {', '.join(roles)}, not {wanted.role}"
+            yield MesosFinding(False, text, "restart the daemon: it takes the role of its file")
+        if wanted.principal and info.get("principal", "") != wanted.principal:
+            text = f"framework {_id(one)} has the principal {info.get('principal') or 'none'}"
+            yield MesosFinding(
+                True, text, "a framework keeps its principal: name it, or set `framework`"
+            )
+
+
+def _role(reading: MesosReading, wanted: MesosWanted) -> Iterator[MesosFinding]:
+    listed = reading.flags.get("roles", "")
+    if listed and wanted.role not in listed.split(","):
+        text = f"the master knows no role {wanted.role}: its --roles are {listed}"
+        yield MesosFinding(True, text, f"add {wanted.role} to the master's --roles, or set `role`")
+    for quota in reading.quotas:
+        if quota.get("role") != wanted.role:
+            continue
+        limits = {kind: each.get("value", 0.0) for kind, each in quota.get("limits", {}).items()}
+        for kind, limit in sorted(limits.items()):
+            total = sum(_amount(one, kind) for one in reading.agents)
+            if limit < total:
+                text = (
+                    f"role {wanted.role} may have {limit:g} of {total:g} {kind}: what is placed "
+                    "beyond that finds no offer, and is placed again"
+                )
+                yield MesosFinding(False, text, "raise the quota's limit, or limit the pools to it")
+
+
+def _agents(reading: MesosReading, wanted: MesosWanted) -> Iterator[MesosFinding]:
+    if not reading.agents:
+        yield MesosFinding(True, "no agent is registered: there are no hosts", "start agents")
+        return
+    names = Counter(_hostname(one) for one in reading.agents)
+    double = sorted(name for name, count in names.items() if count > 1)
+    if double:
+        text = f"several agents have one host name, and one of them is a host: {_some(double)}"
+        yield MesosFinding(False, text, "give each agent its --hostname")
+    off = sorted(_hostname(one) for one in reading.agents if one.get("deactivated"))
+    if off:
+        text = f"agents are deactivated or drain at the master, and get no offers: {_some(off)}"
+        yield MesosFinding(False, text, "reactivate them, or `peloton host maintenance start` them")
+    for name in AGENT_CAPABILITIES:
+        old = sorted(_hostname(one) for one in reading.agents if not _can(one, name))
+        if old:
+            text = f"agents have no {name}, so what they have reserved is not known: {_some(old)}"
+            yield MesosFinding(True, text, "upgrade these agents")
+    if reading.unreachable:
+        text = f"agents do not answer from here: {_some(sorted(reading.unreachable))}"
+        yield MesosFinding(
+            False, text, "open their ports to the daemons: files of tasks are read there"
+        )
+    lent = any(
+        "revocable" in each for one in reading.agents for each in one.get("total_resources", ())
+    )
+    if wanted.revocable and not lent:
+        text = "`revocable` is set, and no agent lends anything"
+        yield MesosFinding(False, text, "give the agents a --resource_estimator, or leave it out")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def _id(framework: Json) -> str:
+    return str(framework["framework_info"].get("id", {}).get("value", ""))
+
+
+def _hostname(agent: Json) -> str:
+    return str(agent["agent_info"]["hostname"])
+
+
+def _can(agent: Json, name: str) -> bool:
+    return any(one.get("type") == name for one in agent.get("capabilities", ()))
+
+
+def _amount(agent: Json, kind: str) -> float:
+    return sum(
+        each["scalar"]["value"]
+        for each in agent.get("total_resources", ())
+        if each.get("name") == kind and "scalar" in each and "revocable" not in each
+    )
+
+
+def role_text(reading: MesosReading, wanted: MesosWanted) -> str:
+    """A line on the role: its weight, and what is promised to it."""
+    weights = [one.get("weight", 1.0) for one in reading.roles if one.get("name") == wanted.role]
+    quotas = [one for one in reading.quotas if one.get("role") == wanted.role]
+    promised = "no quota"
+    if quotas:
+        words = [
+            f"{kind} {way} {each['value']:g}"
+            for way, name in (("at least", "guarantees"), ("at most", "limits"))
+            for kind, each in sorted(quotas[0].get(name, {}).items())
+        ]
+        promised = ", ".join(words) or "an empty quota"
+    return f"{wanted.role}: weight {weights[0] if weights else 1.0:g}, {promised}"
+
+
+# ---- reading ---------------------------------------------------------------------------------
+
+
+def read_cluster(wanted: MesosWanted) -> MesosReading:
+    """Ask the master that leads. Raises Unanswered."""
+    master = _Master(_leader(wanted.master), wanted)
+    version = master.ask("GET_VERSION")["version_info"]["version"]
+    told = master.ask("GET_FRAMEWORKS")
+    agents = master.ask("GET_AGENTS").get("agents", [])
+    flags = {one["name"]: one.get("value", "") for one in master.ask("GET_FLAGS").get("flags", ())}
+    return MesosReading(
+        master.address,
+        version,
+        told.get("frameworks", []),
+        told.get("completed_frameworks", []),
+        agents,
+        master.ask("GET_ROLES").get("roles", []),
+        master.ask("GET_QUOTA").get("status", {}).get("configs", []),
+        flags,
+        master.clock_s,
+        _unreachable(agents),
+    )
+
+
+class _Master:
+    """Asks, and follows to the master that leads."""
+
+    def __init__(self, address: str, wanted: MesosWanted) -> None:
+        self.address, self._wanted = address, wanted
+        self.clock_s: float | None = None
+
+    def ask(self, kind: str) -> Any:
+        """The answer to a question without a body."""
+        for _ in range(2):
+            answer = self._post({"type": kind})
+            if answer.status != http.client.TEMPORARY_REDIRECT:
+                break
+            location = urlsplit(answer.getheader("Location") or "")
+            self.address = location.netloc or self.address
+        text = answer.read().decode(errors="replace")
+        if answer.status != http.client.OK:
+            raise Unanswered(f"{self.address} answers {kind} with {answer.status}: {text.strip()}")
+        return json.loads(text).get(kind.lower(), {})
+
+    def _post(self, call: Json) -> http.client.HTTPResponse:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._wanted.secret:
+            headers["Authorization"] = _basic(self._wanted.principal, self._wanted.secret)
+        try:
+            connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT_S)
+            connection.request("POST", API, json.dumps(call), headers)
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise Unanswered(f"no master answers at {self.address}: {error}") from error
+        date = answer.getheader("Date")
+        if date is not None:
+            self.clock_s = parsedate_to_datetime(date).timestamp() - SystemClock().now()
+        return answer
+
+
+def _basic(principal: str, secret: str) -> str:
+    return "Basic " + base64.b64encode(f"{principal}:{secret}".encode()).decode()
+
+
+def _leader(master: str) -> str:
+    """The address of the master, which ZooKeeper may know."""
+    if not master.startswith("zk://"):
+        return master
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import KazooException
+
+    hosts, _, path = master.removeprefix("zk://").partition("/")
+    client = KazooClient(hosts, timeout=TIMEOUT_S, read_only=True)
+    try:
+        client.start(timeout=TIMEOUT_S)
+        names = [one for one in client.get_children(f"/{path}") if one.startswith("json.info_")]
+        if not names:
+            raise Unanswered(f"no master leads at {master}")
+        address = json.loads(client.get(f"/{path}/{min(names)}")[0])["address"]
+    except (KazooException, client.handler.timeout_exception, OSError) as error:
+        raise Unanswered(f"ZooKeeper does not say who leads at {master}: {error}") from error
+    finally:
+        client.stop()
+        client.close()
+    return f"{address['ip']}:{address['port']}"
+
+
+def _unreachable(agents: Sequence[Json]) -> list[str]:
+    with concurrent.futures.ThreadPoolExecutor(AGENTS_AT_ONCE) as pool:
+        found = pool.map(_answers, agents)
+        return [_hostname(one) for one, answers in zip(agents, found, strict=True) if not answers]
+
+
+def _answers(agent: Json) -> bool:
+    """Whether something of HTTP is there: who may read what is another question."""
+    port = str(agent.get("pid", "")).rpartition(":")[2]
+    try:
+        ip = ip_of(agent.get("pid", ""))
+        connection = http.client.HTTPConnection(ip, int(port), timeout=TIMEOUT_S)
+        connection.request("GET", "/version")
+        connection.getresponse().read()
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+    return True
