@@ -291,7 +291,7 @@ def test_files_of_the_secrets_of_agents(tmp_path: Path) -> None:
     from peloton.failures import CannotStart
     from peloton.settings.backend import BackendSetting, MesosBackendSettings
 
-    assert far_files(BackendSetting(), None) is None  # type: ignore[arg-type]
+    assert far_files(BackendSetting(), None) == ()  # type: ignore[arg-type]
     file = tmp_path / "secret"
     setting = MesosBackendSettings(
         master="127.0.0.1:5050", framework="x", agent_principal="p", agent_secret_file=file
@@ -300,6 +300,8 @@ def test_files_of_the_secrets_of_agents(tmp_path: Path) -> None:
         far_files(BackendSetting(mesos=setting), None)  # type: ignore[arg-type]
     file.write_text("s\n")
     file.chmod(0o600)
-    found = far_files(BackendSetting(mesos=setting), None)  # type: ignore[arg-type]
-    assert found is not None and found.has_host("mesos.h1")
+    other = MesosBackendSettings(master="127.0.0.1:5051", name="east", framework="y")
+    found = far_files(BackendSetting(mesos=[setting, other]), None)  # type: ignore[arg-type]
+    assert [each.has_host("mesos.h1") for each in found] == [True, False]
+    assert [each.has_host("east.h1") for each in found] == [False, True]
     assert framework_id(setting, None) == "x"  # type: ignore[arg-type]
