@@ -68,6 +68,7 @@ class KeeperProgram(NamedTuple):
             "a volume": spec.volume,
             "secrets": spec.secrets,
             "a health check": spec.check,
+            "files to fetch": spec.uris,
             "gpus": spec.resources.gpu,
             "revocable cpu": spec.resources.slack,
             "another account": spec.user not in ("", self.user),

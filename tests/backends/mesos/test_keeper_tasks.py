@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.messages import Container, RunSpec, SecretRef, VolumeConfig
+from peloton.actors.host.messages import Container, RunSpec, SecretRef, Uri, VolumeConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import End, RunOutcome
@@ -51,6 +51,7 @@ OBSTACLES: dict[str, dict[str, Any]] = {
     "a volume": {"volume": VolumeConfig("data", 5)},
     "secrets": {"secrets": (SecretRef("s", "token"),)},
     "a health check": {"check": HealthCheck("true")},
+    "files to fetch": {"uris": (Uri("http://x"),)},
     "gpus": {"resources": Resources(UNIT, gpu=UNIT)},
     "revocable cpu": {"resources": Resources(slack=UNIT)},
     "another account": {"user": "bob"},
