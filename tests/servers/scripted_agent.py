@@ -26,6 +26,8 @@ class ScriptedAgent:
         self.folders: dict[str, dict[str, bytes | int]] = {}
         """By path: names with their bytes, or with the mode of what is no regular file."""
         self.executors: list[str] = []
+        self.ended: list[tuple[int, str]] = []
+        """Earlier containers of executors, by number and id."""
         self.hostnames = ["h1"]
         self.authorization = ""
         """What a request must carry."""
@@ -53,6 +55,14 @@ class ScriptedAgent:
         self._server.shutdown()
         self._server.server_close()
 
+    def state(self) -> Json:
+        """`/state`: of those that ended the last one is the newest."""
+        self.asked.append({"type": "state"})
+        ended = [{"id": name, "directory": f"/work/{name}/{at}"} for at, name in self.ended]
+        live = [{"id": name, "directory": self.sandbox(name)} for name in self.executors]
+        ours = {"id": self.framework, "executors": live, "completed_executors": ended}
+        return {"frameworks": [{"id": "other", "executors": [{"id": "x"}]}, ours]}
+
     def answer(self, call: Json) -> tuple[int, Any]:
         """As the real one answers, seen there."""
         self.asked.append(call)
@@ -62,12 +72,6 @@ class ScriptedAgent:
                 for name in self.hostnames
             ]
             return 200, {"get_agents": {"agents": agents}}
-        if call["type"] == "GET_EXECUTORS":
-            ids = {"framework_id": {"value": self.framework}}
-            infos = [
-                {"executor_info": {"executor_id": {"value": e}, **ids}} for e in self.executors
-            ]
-            return 200, {"get_executors": {"executors": infos}}
         if call["type"] == "LIST_FILES":
             return self._listed(call["list_files"]["path"])
         return self._read(**call["read_file"])
@@ -108,6 +112,12 @@ def _handler(agent: ScriptedAgent) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:  # noqa: N802
+            denied = agent.authorization != self.headers.get("Authorization", "")
+            self._send(
+                401 if denied else 200, b"" if denied else json.dumps(agent.state()).encode()
+            )
 
         def do_POST(self) -> None:  # noqa: N802
             call = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -44,8 +44,8 @@ READ_BYTES_MAX = 64 * 1024
 """An agent reads no more at once."""
 ANSWER_BYTES_MAX = 1024 * 1024
 LISTING_BYTES_MAX = 32 * 1024 * 1024
-EXECUTORS_BYTES_MAX = 16 * 1024 * 1024
-EXECUTORS_MAX = 16
+STATE_BYTES_MAX = 64 * 1024 * 1024
+EXECUTORS_MAX = 64
 """In the sandboxes of so many executors a run is looked for."""
 ROOTS_MAX = 4096
 """Of so many runs we remember where their sandboxes are."""
@@ -138,8 +138,9 @@ class AgentFiles:
     def _places(self, agent: _Agent, run: str) -> Iterator[str]:
         """Where the sandbox of a run may be."""
         yield self._of_executor(run)
-        for executor in agent.executors(self._framework):
-            yield f"{self._of_executor(executor)}/{TASKS}/{run}"
+        # Of several executors that had one id each has a sandbox of its own.
+        for directory in agent.directories(self._framework):
+            yield f"{directory}/{TASKS}/{run}"
 
     def _of_executor(self, executor: str) -> str:
         return f"/frameworks/{self._framework}/executors/{executor}/runs/latest"
@@ -160,8 +161,11 @@ class _Agent:
 
     def ask(self, call: Mapping[str, Any], read: Callable[[Any], T], *, bytes_max: int) -> T:
         """What `read` makes of the answer."""
+        return self._read(partial(self._api.ask, call, bytes_max=bytes_max), read)
+
+    def _read(self, ask: Callable[[], Any], read: Callable[[Any], T]) -> T:
         try:
-            return read(self._api.ask(call, bytes_max=bytes_max))
+            return read(ask())
         except NotThere:
             raise NoFile(self._host) from None
         except NotAllowed as error:
@@ -186,10 +190,10 @@ class _Agent:
         data, size = self.ask(call, _part, bytes_max=ANSWER_BYTES_MAX)
         return data[:length], size
 
-    def executors(self, framework: str) -> list[str]:
-        """Those of ours that have other names than runs, those that live first."""
-        call = {"type": "GET_EXECUTORS"}
-        found = self.ask(call, partial(_executors, framework), bytes_max=EXECUTORS_BYTES_MAX)
+    def directories(self, framework: str) -> list[str]:
+        """The sandboxes of our executors that have other names than runs, the newest first."""
+        read = partial(_directories, framework)
+        found = self._read(partial(self._api.state, bytes_max=STATE_BYTES_MAX), read)
         return found[:EXECUTORS_MAX]
 
 
@@ -225,15 +229,12 @@ def _part(answer: Any) -> tuple[bytes, int]:
     return base64.b64decode(found.get("data", ""), validate=True), int(found["size"])
 
 
-def _executors(framework: str, answer: Any) -> list[str]:
-    told = answer["get_executors"]
-    infos = [
-        each["executor_info"]
-        for each in (*told.get("executors", ()), *told.get("completed_executors", ()))
+def _directories(framework: str, answer: Any) -> list[str]:
+    ours = [
+        each
+        for each in (*answer.get("frameworks", ()), *answer.get("completed_frameworks", ()))
+        if each["id"] == framework
     ]
-    names = [
-        str(info["executor_id"]["value"])
-        for info in infos
-        if info.get("framework_id", {}).get("value") == framework
-    ]
-    return [name for name in dict.fromkeys(names) if parse_pod(name) is None]
+    found = [one for each in ours for one in each.get("executors", ())]
+    found += [one for each in ours for one in reversed(each.get("completed_executors", ()))]
+    return [str(one["directory"]) for one in found if parse_pod(str(one["id"])) is None]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-PATH = "/api/v1"
+PATH, STATE = "/api/v1", "/state"
 SILENCE_S_MAX = 5.0
 """How long nothing may come."""
 ANSWER_S_MAX = 20.0
@@ -93,11 +93,18 @@ class OperatorApi:
 
     def ask(self, call: Mapping[str, Any], *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
         """The answer; raises `NotThere`, `NotAllowed`, `NoAnswer`."""
+        return self._answer("POST", PATH, json.dumps(call).encode(), bytes_max=bytes_max)
+
+    def state(self, *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
+        """What an agent says of itself beside these calls; raises as `ask`."""
+        return self._answer("GET", STATE, None, bytes_max=bytes_max)
+
+    def _answer(self, method: str, path: str, body: bytes | None, *, bytes_max: int) -> Any:
         answer = None
         try:
-            self._connection.request("POST", PATH, json.dumps(call).encode(), self._headers)
+            self._connection.request(method, path, body, self._headers)
             answer = self._connection.getresponse()
-            body = _body(answer, bytes_max)
+            said = _body(answer, bytes_max)
         except TimeoutError:
             self.close()
             raise NoAnswer(f"{self.door} does not answer in time") from None
@@ -106,9 +113,9 @@ class OperatorApi:
             text = str(error) if answer is None else f"its answer broke off: {error}"
             raise NoAnswer(f"{self.door}: {text or type(error).__name__}") from None
         if answer.status != HTTPStatus.OK:
-            self._raise(answer, body)
+            self._raise(answer, said)
         try:
-            return json.loads(body)
+            return json.loads(said)
         except ValueError:
             raise NoAnswer(f"{self.door} answers something else than JSON") from None
 

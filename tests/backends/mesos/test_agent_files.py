@@ -84,6 +84,10 @@ def test_a_run_among_the_tasks_of_an_executor_has_a_folder_in_its_sandbox(
     before = len(agent.asked)
     assert read(found, "stdout", run=FarRun("west.h1", run)) == b"of many"
     assert len(agent.asked) == before + 3, "it is remembered where that is"
+    # Of an earlier executor with the same id.
+    agent.ended = [(1, "many"), (2, "many"), (3, RUN)]
+    agent.folders[f"/work/many/1/runs/{RUN[:-1]}8"] = {"stdout": b"earlier"}
+    assert read(found, "stdout", run=FarRun("west.h1", RUN[:-1] + "8")) == b"earlier"
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFDIR, stat.S_IFSOCK, stat.S_IFCHR])
