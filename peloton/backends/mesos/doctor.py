@@ -219,10 +219,12 @@ def _can(agent: Json, name: str) -> bool:
 
 
 def _amount(agent: Json, kind: str) -> float:
-    return sum(
-        each["scalar"]["value"]
-        for each in agent.get("total_resources", ())
-        if each.get("name") == kind and "scalar" in each and "revocable" not in each
+    return float(
+        sum(
+            each["scalar"]["value"]
+            for each in agent.get("total_resources", ())
+            if each.get("name") == kind and "scalar" in each and "revocable" not in each
+        )
     )
 
 
