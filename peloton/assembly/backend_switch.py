@@ -1,4 +1,4 @@
-"""Starts the backend of a daemon once and closes it once, from different threads.
+"""Starts a backend of a daemon once and closes it once, from different threads.
 
 It must not decide when: the first messages start it, the assembly closes it. A start that comes
 after the close does nothing. A backend of this machine that is in trouble makes the daemon not
@@ -20,9 +20,9 @@ _LOG = logging.getLogger("peloton.backend")
 
 
 class BackendSwitch:
-    """The backend of a daemon, or none."""
+    """One backend of a daemon."""
 
-    def __init__(self, backend: Backend | None, root: Root) -> None:
+    def __init__(self, backend: Backend, root: Root) -> None:
         self._backend = backend
         self._root = root
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class BackendSwitch:
         """Begin to obey orders. A daemon whose backend cannot begin ends, with the reason."""
         region = self._root.region
         with self._lock:
-            if self._backend is None or self._started or self._closed:
+            if self._started or self._closed:
                 return
             ours = self._backend.prefix == self._backend.key
             try:
@@ -62,11 +62,11 @@ class BackendSwitch:
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait; returns whether all have ended."""
         with self._lock:
-            return self._backend is None or not self._started or self._backend.stop_all(grace_s)
+            return not self._started or self._backend.stop_all(grace_s)
 
     def close(self) -> None:
         """Release resources; what runs outside of this process runs on."""
         with self._lock:
             self._closed = True
-            if self._backend is not None and self._started:
+            if self._started:
                 self._backend.close()

@@ -15,7 +15,7 @@ from concurrent.futures import TimeoutError as TimesUp
 from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import inventory_key
-from peloton.assembly.backend_switch import BackendSwitch
+from peloton.assembly.backends import Backends
 from peloton.assembly.default_pool import DefaultPool
 from peloton.assembly.first_messages import FirstMessages, apart, configured
 from peloton.assembly.folders import (
@@ -28,9 +28,9 @@ from peloton.assembly.folders import (
 )
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds_of
 from peloton.assembly.listeners import ClientListeners, with_chosen_ports
-from peloton.assembly.lockdowns import GatedBackend, LockFollower, rest_goals, stop_placer
+from peloton.assembly.lockdowns import LockFollower, rest_goals, stop_placer
 from peloton.assembly.machine import process_name
-from peloton.assembly.make_backend import make_backend
+from peloton.assembly.make_backend import make_backends
 from peloton.assembly.notifier import furnish_notifier
 from peloton.assembly.placer_service import placer_service
 from peloton.assembly.process_log import log_line
@@ -40,7 +40,6 @@ from peloton.assembly.servers import open_cassandra, open_zookeeper
 from peloton.assembly.task_accounts import check_accounts
 from peloton.assembly.task_images import check_task_images
 from peloton.assembly.task_limits import check_task_limits
-from peloton.backends.port import Backend
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
@@ -62,7 +61,7 @@ from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.root import Root, assemble
-from peloton.runtime.vocabulary import key
+from peloton.runtime.vocabulary import Key, key
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.start_options import STANDARD_START, StartOptions
 
@@ -141,7 +140,7 @@ class Daemon:
         self._undo.remove(self._stop_root)
         # Only now: no shard sees the ends of its runs and starts others.
         if self._options.stop_tasks:
-            clean = self._backend.stop_all(STOP_TASKS_GRACE_S) and clean
+            clean = self._backends.stop_all(STOP_TASKS_GRACE_S) and clean
         return clean
 
     @property
@@ -171,7 +170,7 @@ class Daemon:
         vault = self._vault = self._listeners.vault = open_vault(settings, keys)
         self._undo += [vault.store.close] if vault is not None else []
         # Who we are comes first: nothing of another cluster may be touched.
-        self._record = record = self._bootstrap(journal)
+        self._record = record = self._listeners.record = self._bootstrap(journal)
         self._take_keeper()
         membership = self._outside.membership if self._outside else self._meet(record)
         outside = ExternalServices(journal, membership)
@@ -182,12 +181,11 @@ class Daemon:
         root.exited.add_done_callback(lambda reason: failed())
         if self._refused is not None:
             self._refused.add_done_callback(lambda why: root.give_up(why.result()))
-        backend = self._furnish()
+        self._backends = backends = self._furnish()
         self._locks.start()
-        self._backend = switch = BackendSwitch(backend, root)
-        self._listeners.backend_notes = switch.notes
-        self._first = first = self._first_messages(backend)
-        self._undo += [self._backend.close, first.stop]
+        self._listeners.backend_notes = backends.notes
+        self._first = first = self._first_messages(backends.of_config)
+        self._undo += [backends.close, first.stop]
         self.greeted = first.ready
         """Done when all our first messages are answered, our hosts are up, every shard of the
         cluster has an owner, and those that are ours take mail."""
@@ -196,11 +194,11 @@ class Daemon:
         if membership is None:
             # All owners are here: each host is configured before it hears of its backend. To a
             # shard that is not claimed yet a message would be lost for a second.
-            first.start_backend = self._backend.start
+            first.start_backend = backends.start
             root.own_all(settings.sizes).add_done_callback(lambda opened: self._opened())
         else:
             first.answered.add_done_callback(lambda answered: self._collector.own())
-            self._backend.start()
+            backends.start()
             first.start()
 
     def _open_journal(self) -> Journal:
@@ -311,8 +309,8 @@ class Daemon:
         drivers.on_broken = root.broken
         return root
 
-    def _furnish(self) -> Backend | None:
-        """The ephemeral services that our roles ask for; the backend, if we have one."""
+    def _furnish(self) -> Backends:
+        """The ephemeral services that our roles ask for; the backends that we have."""
         settings, region = self._settings, self._region
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
         locks = self._locks = self._listeners.locks = LockFollower(region)
@@ -328,18 +326,15 @@ class Daemon:
             self._undo.append(furnish_notifier(settings, region, report=log_line).close)
             self._undo += begin_sweep(self._vault, region, report=log_line)
         if "hostmgr" not in settings.roles:
-            return None
-        backend = make_backend(settings, self._record, engine=self._engine, vault=self._vault)
-        gate = GatedBackend(backend, region.tell)
-        locks.on_change(gate.obey)
-        region.register_service(backend.prefix, gate, outward=True)
-        return backend
+            return Backends((), self._root, locks=locks)
+        found = make_backends(settings, self._record, engine=self._engine, vault=self._vault)
+        return Backends(found, self._root, locks=locks)
 
-    def _first_messages(self, backend: Backend | None) -> FirstMessages:
+    def _first_messages(self, backend: Key | None) -> FirstMessages:
         hosts = {}
         if backend is not None:
             found = self._settings.backend.hosts
-            hosts = {key("host", host.name): configured(host, backend.key) for host in found}
+            hosts = {key("host", host.name): configured(host, backend) for host in found}
             hosts = apart(hosts) if self._settings.backend.process is not None else hosts
         first = FirstMessages(
             self._region,

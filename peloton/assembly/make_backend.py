@@ -1,9 +1,10 @@
-"""The backend that a daemon's settings name, furnished and not started. Must not know a shell."""
+"""The backends that a daemon's settings name, furnished and not started. Must not know a shell."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from peloton.assembly.agent_files import framework_id, secret_of
 from peloton.assembly.folders import keeper_owner
 from peloton.assembly.kept_sandboxes import keeper_settings
 from peloton.assembly.task_accounts import task_accounts
@@ -14,19 +15,21 @@ from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.failures import CannotStart
 from peloton.runtime.ports import ClusterRecord
 from peloton.runtime.shells.secret_vault import SecretVault
-from peloton.settings.access_files import BadSecretFile, read_secret_file
 from peloton.settings.backend import MesosBackendSettings
 from peloton.settings.daemon import DaemonSettings
 
 
-def make_backend(
+def make_backends(
     settings: DaemonSettings,
     record: ClusterRecord,
     *,
     engine: Any,
     vault: SecretVault | None = None,
-) -> Backend:
-    """`engine`: what runs containers here, or None. `vault`: where secrets of jobs are, if any."""
+) -> list[Backend]:
+    """One, but that there may be several clusters of Mesos.
+
+    `engine`: what runs containers here, or None. `vault`: where secrets of jobs are, if any.
+    """
     setting = settings.backend
     names = [host.name for host in setting.hosts]
     if setting.process is not None:
@@ -38,38 +41,36 @@ def make_backend(
         backend.measured_slack_s = EVERY_S if setting.process.measured_slack else None
         if vault is not None:
             backend.secrets.read = vault.read
-        return backend
+        return [backend]
     if setting.mesos is not None:
-        return _mesos(setting.mesos, record)
+        return [_mesos(one, record, field=field) for field, one in setting.clusters.items()]
     assert setting.simulated is not None
     fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
-    return SimulatedBackend(names, fates)
+    return [SimulatedBackend(names, fates)]
 
 
-def _mesos(setting: MesosBackendSettings, record: ClusterRecord) -> Backend:
-    """Its id at the master belongs to this cluster of ours, so it is the same after each start."""
+def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) -> Backend:
     try:
         # Only where it is wanted: pymesos is an extra.
         from peloton.backends.mesos.backend import Framework, MesosBackend
+        from peloton.backends.mesos.keeper_tasks import KEEPER, KeeperProgram, default_command
     except ImportError as error:
-        text = f"backend.mesos needs the extra `mesos` of this distribution: {error}"
+        text = f"{field} needs the extra `mesos` of this distribution: {error}"
         raise CannotStart(text) from error
-    secret = ""
-    if setting.secret_file is not None:
-        try:
-            secret = read_secret_file(setting.secret_file).strip()
-        except BadSecretFile as error:
-            raise CannotStart(f"backend.mesos.secret_file: {error}") from error
-    identity = f"peloton-{record.cluster_id.hex()}-{setting.name}"
+    keeper = None
+    if setting.batch_executor == KEEPER:
+        command = setting.executor or default_command()
+        keeper = KeeperProgram(command, setting.user, setting.executor_idle_s)
     return MesosBackend(
         Framework(
             cluster=setting.name,
             master=setting.master,
-            framework_id=setting.framework or identity,
+            framework_id=framework_id(setting, record),
             role=setting.role,
             user=setting.user,
             principal=setting.principal,
-            secret=secret,
+            secret=secret_of(setting.secret_file, f"{field}.secret_file"),
             revocable=setting.revocable,
+            keeper=keeper,
         )
     )

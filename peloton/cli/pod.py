@@ -163,7 +163,7 @@ def stop(name: str, dry_run: bool) -> None:
 @click.argument("name", metavar="POD")
 @dry_run_option
 def restart(name: str, dry_run: bool) -> None:
-    """Give POD a new run; one that runs is killed first.
+    """Give POD a new run, unless it was stopped; one that runs is killed first.
 
     \b
     peloton pod restart web-0

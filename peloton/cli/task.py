@@ -207,12 +207,16 @@ def stop(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> int:
 def restart(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> None:
     """Run instances of JOB again, with fresh attempts; without a range, all.
 
-    Those that run are killed first.
+    Those that run are killed first. Stopped ones are left as they are: `task start` runs them.
     """
     texts = {**TASK_TEXTS, "NOT_FOUND": "Job {job} was not found: {m}"}
     with connected() as peloton, refusal_texts(texts, job=job, instance=""):
         if dry_run:
-            would("would restart " + instances_text(peloton, job, ranges=ranges), names=[job])
+            would(
+                "would restart those that were not stopped, of "
+                + instances_text(peloton, job, ranges=ranges),
+                names=[job],
+            )
             return
         if ranges:
             meant(peloton, job, ranges=ranges)

@@ -81,10 +81,18 @@ def doctor(file: Path | None, **options: Any) -> None:
 
 
 def look_at_mesos(file: Path) -> None:
-    """Check the Mesos cluster of a daemon's file."""
+    """Check the Mesos clusters of a daemon's file."""
+    findings: list[Any] = []
+    names = []
+    for wanted in _wanted(file):
+        findings += _look_at_one(wanted)
+        names.append(wanted.master)
+    _tell(findings, f"{', '.join(names)}: all that hosts of Mesos need")
+
+
+def _look_at_one(wanted: MesosWanted) -> Sequence[Any]:
     from peloton.backends.mesos import doctor as mesos
 
-    wanted = _wanted(file)
     try:
         cluster = mesos.read_cluster(wanted)
     except mesos.Unanswered as error:
@@ -97,26 +105,29 @@ def look_at_mesos(file: Path) -> None:
             able = ", ".join(each["type"] for each in info.get("capabilities", ()))
             click.echo(f"frame   {info['id']['value']}: {able}")
     click.echo(f"agents  {len(cluster.agents)}")
-    _tell(mesos.findings_of(cluster, wanted), f"{wanted.master}: all that hosts of Mesos need")
+    return mesos.findings_of(cluster, wanted)
 
 
-def _wanted(file: Path) -> MesosWanted:
-    """What the file says of its cluster."""
+def _wanted(file: Path) -> list[MesosWanted]:
+    """What the file says of each of its clusters."""
     from peloton.backends.mesos.doctor import MesosWanted
     from peloton.settings.access_files import BadSecretFile, read_secret_file
     from peloton.settings.daemon import read_settings
 
     try:
-        found = read_settings(file).backend.mesos
-        if found is None:
+        clusters = read_settings(file).backend.clusters
+        if not clusters:
             fail("doctor", f"{file} has no backend.mesos", code=USAGE)
-        secret = read_secret_file(found.secret_file).strip() if found.secret_file else ""
+        return [
+            MesosWanted(
+                found.master, found.name, found.role, found.framework, found.revocable,
+                found.principal,
+                read_secret_file(found.secret_file).strip() if found.secret_file else "",
+            )
+            for found in clusters.values()
+        ]  # fmt: skip
     except (BadSetting, BadSecretFile) as error:
         fail("doctor", error, code=USAGE)
-    return MesosWanted(
-        found.master, found.name, found.role, found.framework, found.revocable,
-        found.principal, secret,
-    )  # fmt: skip
 
 
 def _tell(findings: Sequence[Any], well: str) -> None:

@@ -91,7 +91,7 @@ class Instances:
         return self._cluster_client.ask(job, command, context=context, request=request)
 
     def start(self, job: Key, ranges: Ranges, *, again: bool, sent: Any, context: Context) -> Any:
-        """Begin new runs of stopped instances, or with `again` of all; the answer of the job."""
+        """Begin new runs of stopped instances, or with `again` of others; the answer of the job."""
         command, request = StartInstances(ranges, again), request_of(sent, context)
         return self._cluster_client.ask(job, command, context=context, request=request)
 

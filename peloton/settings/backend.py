@@ -5,8 +5,9 @@ Values only; whether they fit the other settings is checked there. Must not open
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,8 @@ from peloton.settings.sandboxes import SANDBOXES_KEPT, SANDBOXES_KEPT_FOR, SANDB
 LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "run", "refuse")
 _MASTER = re.compile(r"zk://[^\s/]+/\S+|[^\s:/@]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 _WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+BATCH_EXECUTORS = ("keeper", "command")
+EXECUTOR_IDLE_S_MAX = 7 * 86_400.0
 TASK_PIDS, TASK_PIDS_MAX = 4096, 4_194_304
 """Processes and threads of a task: how many, and the most that may be asked for."""
 
@@ -69,9 +72,13 @@ class MesosBackendSettings(_Record, frozen=True):
     `name`: of the cluster, with which the names of its hosts begin. `master`: `HOST:PORT`, or the
     masters' place in ZooKeeper, `zk://HOST:PORT,…/PATH`. `role`: whose resources we get. `user`:
     the account of tasks that name none. `principal`, and the
-    file with its secret: as whom we register. `framework`: the id under which we do, by default one
+    file with its secret: as whom we register; `agent_principal` and its file: as whom we read the
+    files of agents. `framework`: the id under which we do, by default one
     that belongs to this Peloton cluster; a new one where the master has removed that.
-    `revocable`: revocable jobs get what the cluster offers as such.
+    `revocable`: revocable jobs get what the cluster offers as such. `batch_executor`: what runs
+    batch tasks on agents, `keeper` (an executor of ours) or `command` (that of Mesos). `executor`:
+    the command that starts ours there, by default with the files of this installation.
+    `executor_idle_s`: how long it stays without tasks.
     """
 
     master: str
@@ -80,16 +87,21 @@ class MesosBackendSettings(_Record, frozen=True):
     user: str = "root"
     principal: str = ""
     secret_file: Path | None = None
+    agent_principal: str = ""
+    agent_secret_file: Path | None = None
     framework: str = ""
     revocable: bool = False
+    batch_executor: str = "keeper"
+    executor: str = ""
+    executor_idle_s: float = 60.0
 
 
 class BackendSetting(_Record, frozen=True):
-    """One of them."""
+    """One of them. `mesos` is one cluster, or a list of several."""
 
     process: ProcessBackendSettings | None = None
     simulated: SimulatedBackendSettings | None = None
-    mesos: MesosBackendSettings | None = None
+    mesos: MesosBackendSettings | list[MesosBackendSettings] | None = None
 
     @property
     def given(self) -> list[str]:
@@ -102,20 +114,59 @@ class BackendSetting(_Record, frozen=True):
         return next(iter(self.given), "simulated")
 
     @property
+    def clusters(self) -> dict[str, MesosBackendSettings]:
+        """Those of Mesos, each by the field in which it stands."""
+        found, field = self.mesos, "backend.mesos"
+        if isinstance(found, list):
+            return {f"{field}[{number}]": one for number, one in enumerate(found)}
+        return {field: found} if found is not None else {}
+
+    @property
     def hosts(self) -> list[HostSetting]:
         """The virtual hosts, whatever runs on them; those of Mesos come from the cluster."""
         found = self.process or self.simulated
         return found.hosts if found is not None else []
 
 
-def mesos_problems(found: MesosBackendSettings) -> Iterator[str]:
-    """What is wrong with them."""
-    field = "backend.mesos"
+def mesos_problems(clusters: Mapping[str, MesosBackendSettings]) -> Iterator[str]:
+    """What is wrong with clusters, each by its field."""
+    if not clusters:
+        yield "backend.mesos: must not be empty"
+    for field, found in clusters.items():
+        yield from _problems_of_one(found, field)
+    for field, first in itertools.combinations(reversed([*clusters]), 2):
+        yield from _problems_of_two(clusters, field, first=first)
+
+
+def _problems_of_two(
+    clusters: Mapping[str, MesosBackendSettings], field: str, *, first: str
+) -> Iterator[str]:
+    """No two clusters may have hosts of the same name, nor the same machines."""
+    found, other = clusters[field], clusters[first]
+    ours, theirs = f"{found.name}.", f"{other.name}."
+    if found.name == other.name:
+        yield f"{field}.name: {found.name!r} is {first}.name as well"
+    elif ours.startswith(theirs) or theirs.startswith(ours):
+        text = f"with {first}.name, {other.name!r}, hosts of both could have one name"
+        yield f"{field}.name: {found.name!r}: {text}"
+    if found.master == other.master:
+        yield f"{field}.master: {found.master} is {first}.master as well"
+
+
+def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
     if not _MASTER.fullmatch(found.master):
         yield f"{field}.master: {found.master!r} is neither HOST:PORT nor zk://HOST:PORT,…/PATH"
     for name in ("name", "role", "framework"):
         value = getattr(found, name)
         if not _WORD.fullmatch(value) and (value or name != "framework"):
             yield f"{field}.{name}: {value!r} is no name: letters, digits, and . _ - inside"
+    if found.batch_executor not in BATCH_EXECUTORS:
+        known = " or ".join(BATCH_EXECUTORS)
+        yield f"{field}.batch_executor: {found.batch_executor!r} is not {known}"
+    if not 0.0 <= found.executor_idle_s <= EXECUTOR_IDLE_S_MAX:
+        yield f"{field}.executor_idle_s: between 0 and {EXECUTOR_IDLE_S_MAX:g}"
     if found.secret_file is not None and not found.principal:
         yield f"{field}.principal: the secret is of one; name it"
+    if (found.agent_secret_file is None) != (not found.agent_principal):
+        missing = "agent_secret_file" if found.agent_principal else "agent_principal"
+        yield f"{field}.{missing}: agents want a principal and its secret; give both, or none"

@@ -319,7 +319,7 @@ def _backend(found: DaemonSettings) -> Iterator[str]:
     if len(backend.given) > 1:
         yield f"backend: give one of {' and '.join(backend.given)}"
     if backend.mesos is not None:
-        yield from mesos_problems(backend.mesos)
+        yield from mesos_problems(backend.clusters)
     if backend.hosts:
         yield from (f"backend.{backend.name}.{text}" for text in host_problems(backend.hosts))
     elif "hostmgr" in found.roles and backend.mesos is None:

@@ -21,6 +21,7 @@ MISTAKES_MAX = 100
 PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 NAMED = re.compile(r"Object (?:missing required|contains unknown) field `([^`]*)`")
 EXPECTED = re.compile(r"Expected (?:`(\w+)|a path)")
+_NOTHING = msgspec.inspect.NoneType
 GUESSES: dict[str, Any] = {"str": "", "int": 1, "float": 1.0, "bool": False, "path": "x"}
 GUESSES |= {"array": [], "object": {}}
 GOT = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
@@ -109,7 +110,7 @@ def _fields(kind: Any, parts: list[Any]) -> list[str]:
     """The fields of the record at a path."""
     here = msgspec.inspect.type_info(kind)
     for part in parts:
-        here = _record(here)
+        here = _record(here, listed=isinstance(part, int))
         if isinstance(here, msgspec.inspect.StructType):
             of_name = {field.encode_name: field.type for field in here.fields}
             here = of_name.get(part, here)
@@ -121,12 +122,11 @@ def _fields(kind: Any, parts: list[Any]) -> list[str]:
     return [one.encode_name for one in getattr(here, "fields", ())]
 
 
-def _record(kind: Any) -> Any:
-    """Of an optional value the value."""
-    for one in getattr(kind, "types", ()):
-        if not isinstance(one, msgspec.inspect.NoneType):
-            return one
-    return kind
+def _record(kind: Any, *, listed: bool = False) -> Any:
+    """Of an optional value the value; of one that may be a list or not, the one of both."""
+    some = [one for one in getattr(kind, "types", ()) if not isinstance(one, _NOTHING)]
+    lists = [one for one in some if isinstance(one, msgspec.inspect.ListType)]
+    return next(iter(lists if listed and lists else some), kind)
 
 
 def _at(raw: Any, parts: list[Any]) -> Any:

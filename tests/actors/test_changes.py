@@ -121,6 +121,16 @@ def test_what_is_started_is_named_by_the_fewest_ranges(some: list[tuple[int, int
     assert all(stop < start for (_, stop), (start, _) in itertools.pairwise(reply.ranges))
 
 
+def test_who_was_stopped_is_not_restarted() -> None:
+    job = receive(made(1500), m.StopJob(((1, 1400),))).state
+    turn = receive(job, m.StartInstances(again=True))
+    assert turn.reply == InstancesOrdered(((0, 1), (1400, 1500)))
+    assert turn.state.stopped == job.stopped
+    assert receive(job, m.StartInstances(((1, 7),), again=True)).reply == InstancesOrdered(())
+    stopped = receive(job, m.StopJob()).state
+    assert receive(stopped, m.StartInstances(again=True)).reply == InstancesOrdered(())
+
+
 def test_who_was_not_stopped_is_not_started() -> None:
     assert receive(made(3), m.StartInstances()).reply == InstancesOrdered(())
     over = tallied(made(3), 0, FAILED=3)

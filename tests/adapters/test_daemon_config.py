@@ -117,6 +117,34 @@ def test_where_the_audit_log_is() -> None:
 
 MESOS: dict[str, Any] = {**ALONE, "backend": {"mesos": {"master": "127.0.0.1:5050"}}}
 _MASTER = r"^backend\.mesos\.master: .* is neither HOST:PORT nor zk://HOST:PORT,…/PATH$"
+EAST = {"name": "east", "master": "a:5050"}
+WRONG_SECOND: list[tuple[dict[str, str], str]] = [
+    (
+        {"name": "east", "master": "b:5050"},
+        r"^backend\.mesos\[1\]\.name: 'east' is backend\.mesos\[0\]\.name as well$",
+    ),
+    (
+        {"name": "east.x", "master": "b:5050"},
+        r"^backend\.mesos\[1\]\.name: 'east\.x': with backend\.mesos\[0\]\.name, 'east', hosts of",
+    ),
+    (
+        {"name": "west", "master": "a:5050"},
+        r"^backend\.mesos\[1\]\.master: a:5050 is backend\.mesos\[0\]\.master as well$",
+    ),
+    ({"name": "west"}, r"^backend\.mesos\[1\]: missing required field `master`$"),
+    (
+        EAST | {"name": "west", "master": "b"},
+        r"^backend\.mesos\[1\]\.master: 'b' is neither HOST:PORT nor",
+    ),
+    (
+        {"name": "west", "master": "b:1", "rolle": "x"},
+        r"^backend\.mesos\[1\]: unknown field `rolle`, did you mean `role`\?$",
+    ),
+    (
+        {"name": "west", "master": "b:1", "secret_file": "s"},
+        r"^backend\.mesos\[1\]\.principal: the secret is of one",
+    ),
+]
 WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
     (MESOS, "backend.mesos.master", None, r"^backend\.mesos: .*missing required field `master`"),
     (MESOS, "backend.mesos.master", "master", _MASTER),
@@ -128,8 +156,25 @@ WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
     (MESOS, "backend.mesos.role", "*", r"^backend\.mesos\.role: '\*' is no name"),
     (MESOS, "backend.mesos.framework", "-a", r"^backend\.mesos\.framework: '-a' is no name"),
     (MESOS, "backend.mesos.secret_file", "f", r"^backend\.mesos\.principal: the secret is of one"),
+    (
+        MESOS,
+        "backend.mesos.batch_executor",
+        "own",
+        r"^backend\.mesos\.batch_executor: 'own' is not",
+    ),
+    (
+        MESOS,
+        "backend.mesos.executor_idle_s",
+        -1,
+        r"^backend\.mesos\.executor_idle_s: between 0 and",
+    ),
+    (MESOS, "backend.mesos.agent_secret_file", "f", r"^backend\.mesos\.agent_principal: agents"),
+    (MESOS, "backend.mesos.agent_principal", "p", r"^backend\.mesos\.agent_secret_file: agents"),
     (MESOS, "backend.mesos.revocable", "x", r"^backend\.mesos\.revocable: expected "),
     (MESOS, "backend.mesos.rolle", "x", r"^backend\.mesos: unknown field `rolle`, did you mean"),
+    (MESOS, "backend.mesos", [], r"^backend\.mesos: must not be empty$"),
+    (MESOS, "backend.mesos", 5, r"^backend\.mesos: expected keys and values or a list, found 5$"),
+    *((MESOS, "backend.mesos", [EAST, two], text) for two, text in WRONG_SECOND),
     (MESOS, "backend.simulated", {"hosts": [{"name": "a"}]}, r"^backend: give one of "),
 ]
 
@@ -295,6 +340,27 @@ def test_the_masters_of_mesos_may_be_one_or_in_zookeeper(master: str) -> None:
     assert (found.name, found.hosts) == ("mesos", []), "its agents say which hosts there are"
 
 
+def test_clusters_of_mesos_are_one_or_a_list() -> None:
+    west = {"name": "west", "master": "zk://b:2181/mesos", "secret_file": "s", "principal": "p"}
+    found = parse(changed(MESOS, "backend.mesos", [EAST, west]), HERE).backend
+    told = {field: (one.name, one.secret_file) for field, one in found.clusters.items()}
+    assert told == {"backend.mesos[0]": ("east", None), "backend.mesos[1]": ("west", HERE / "s")}
+    assert (found.name, found.hosts) == ("mesos", [])
+    assert [*parse(MESOS, HERE).backend.clusters] == ["backend.mesos"]
+    assert not parse(ALONE, HERE).backend.clusters
+
+
+def test_a_mistake_in_a_list_has_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "daemon.yaml"
+    east, west = "{name: east, master: a:1}", "{name: east, master: b:1}"
+    file.write_text(
+        "cluster: c\njournal:\n  sqlite: {folder: data}\nbackend:\n"
+        f"  mesos:\n  - {east}\n  - {west}\n"
+    )
+    with pytest.raises(BadSetting, match=r"line 7: backend\.mesos\[1\]\.name: 'east' is"):
+        read_settings(file)
+
+
 def test_the_secret_of_mesos_is_a_file_beside_the_settings() -> None:
     mesos = {"master": "a:1", "principal": "peloton", "secret_file": "secret"}
     found = parse(ALONE | {"backend": {"mesos": mesos}}, HERE).backend.mesos
@@ -309,5 +375,5 @@ def test_the_example_of_mesos_shows_every_default_as_it_is() -> None:
     mesos = shown["backend"]["mesos"]
     assert {*mesos} == {*plain.backend.mesos.__struct_fields__}
     for field in ("principal", "secret_file"):  # there are none by default
-        del mesos[field]
+        del mesos[field], mesos[f"agent_{field}"]
     assert parse(shown, HERE) == plain

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from peloton.assembly.backend_switch import BackendSwitch
+from peloton.assembly.backends import Backends
+from peloton.assembly.lockdowns import LockFollower
 from peloton.backends.keeper_folder import KeeperOwner, OwnedByAnother
 
 
@@ -74,10 +76,36 @@ def test_a_daemon_whose_backend_cannot_begin_ends_with_the_reason() -> None:
     assert backend.calls == []
 
 
-def test_a_daemon_without_hosts_has_none() -> None:
-    made = switch(None)
+class Region:
+    """Takes services by their keys."""
+
+    tell = report_problem = staticmethod(list)
+
+    def __init__(self) -> None:
+        self.services: dict[str, Any] = {}
+
+    def register_service(self, prefix: str, service: Any, *, outward: bool) -> None:
+        self.services[prefix] = service
+
+
+def test_several_start_and_close_though_one_of_them_cannot() -> None:
+    root, locks = Root(), LockFollower(None)  # type: ignore[arg-type]
+    root.region = Region()  # type: ignore[assignment]
+    well, ill = Backend(), Backend(OSError(28, "No space left on device"))
+    ill.key = ill.prefix = "backend/ill"
+    made = Backends([ill, well], root, locks=locks)  # type: ignore[arg-type]
     made.start()
-    assert made.stop_all(2.0)
+    assert not made.stop_all(2.0) and made.of_config is None
+    made.close()
+    assert well.calls == ["start", "stop all in 2 s", "close"] and ill.calls == []
+    assert root.reasons == ["backend: No space left on device"]
+    assert {*root.region.services} == {"backend/counting", "backend/ill"}  # type: ignore[attr-defined]
+
+
+def test_a_daemon_without_hosts_has_none() -> None:
+    made = Backends((), Root(), locks=LockFollower(None))  # type: ignore[arg-type]
+    made.start()
+    assert made.stop_all(2.0) and made.notes() == () and made.of_config is None
     made.close()
 
 

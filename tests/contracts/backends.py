@@ -7,6 +7,7 @@ beyond "it was reported in time"; those belong to the tests.
 
 from __future__ import annotations
 
+import enum
 import shutil
 import threading
 from collections.abc import Callable, Iterable
@@ -51,6 +52,14 @@ def pod(name: str, seconds: float, code: int = 0) -> m.StartRun:
     return replace(alone, spec=replace(alone.spec, containers=containers, image=POD_IMAGE))
 
 
+class Exempt(enum.Enum):
+    """What the contract demands and a backend cannot give. The suite says what it does instead."""
+
+    CONFIGURED_HOSTS = "its hosts are in no configuration: the cluster says which there are"
+    READINESS = "its executor checks only what it ends when that fails"
+    PODS = "a task of the cluster is one container"
+
+
 class BackendRig:
     """Time stands still but for `wake`; what really takes time is waited for."""
 
@@ -58,6 +67,13 @@ class BackendRig:
     """Whether it runs images."""
     killed_by = "SIGTERM"
     """The signal in the end of a run that was killed at once."""
+    exempt: frozenset[Exempt] = frozenset()
+    kind = "backend"
+    """Of its key."""
+    left_text = "unplugged"
+    """What a host is told that was taken away."""
+    capacity = CAPACITY
+    """Of a host that was brought back."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -117,6 +133,22 @@ class BackendRig:
         while not ends.keys() >= {*runs}:
             ends |= {end.run: end for end in self.next_report(m.RunsEnded, to).ends}
         return ends
+
+    def take_away(self, host: Key) -> None:
+        """The machine is gone; what runs there may go on."""
+        self.order(m.RemoveHost(host, self.left_text))
+
+    def bring_back(self, host: Key) -> None:
+        """It is there again."""
+        self.order(m.AddHost(host, CAPACITY))
+
+    def gated(self, name: str) -> m.StartRun:
+        """A run that goes on until its gate is opened, also where its machine is away."""
+        raise NotImplementedError
+
+    def open_gate(self, name: str) -> None:
+        """Let it end well."""
+        raise NotImplementedError
 
     def close(self) -> None:
         self.backend.stop_all(DEADLINE_S)

@@ -9,6 +9,8 @@ import pytest
 
 from peloton.runtime.core import segments
 from tests.contracts import journals
+from tests.servers.mesos import Mesos
+from tests.servers.mesos_home import needed_home
 
 
 @pytest.fixture(params=journals.RIGS + journals.SERVED)
@@ -21,3 +23,12 @@ def rig(
     built.open().bootstrap(journals.GROUPS)
     yield built
     built.close()
+
+
+@pytest.fixture(scope="module")
+def mesos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesos]:
+    """A real master with two agents; each rig is a framework of its own there."""
+    needed_home()
+    cluster = Mesos.start(tmp_path_factory.mktemp("mesos"), agents=2)
+    yield cluster
+    cluster.stop()

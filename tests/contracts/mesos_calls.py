@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from tests.servers.scripted_http import OPERATORS
 from tests.servers.v1_client import Answer, Stream, post
 
 Json = dict[str, Any]
@@ -38,6 +39,12 @@ def plain(value: Any, key: str = "") -> Any:
     if isinstance(value, list):
         return [plain(inner) for inner in value]
     return value
+
+
+def agents(port: int) -> Any:
+    """What operators are told of the agents."""
+    answer = post(port, {"type": "GET_AGENTS"}, path=OPERATORS)
+    return plain(json.loads(answer.body))
 
 
 class Run:

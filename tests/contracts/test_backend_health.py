@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -18,8 +17,10 @@ from peloton.actors.host.health_messages import (
     RunHealth,
 )
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
+from peloton.actors.task.messages import End
 from peloton.runtime.vocabulary import Bits, Key
-from tests.contracts.backends import HOST, BackendRig, ProcessRig, SimulatedRig, run
+from tests.contracts.backends import HOST, BackendRig, Exempt, run
+from tests.contracts.mesos_backends import made_for
 
 SOON = HealthCheck(initial_s=0.05, interval_s=0.05, timeout_s=30.0, max_failures=3)
 CROWD, NAME = Key("task/r/0"), "r-0-1"
@@ -44,9 +45,9 @@ def port() -> Iterator[int]:
         server.shutdown()
 
 
-@pytest.fixture(params=["simulated", "process"])
-def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackendRig]:
-    made = ProcessRig(tmp_path.resolve() / "k") if request.param == "process" else SimulatedRig()
+@pytest.fixture(params=["simulated", "process", "real_mesos"])
+def rig(request: pytest.FixtureRequest) -> Iterator[BackendRig]:
+    made = made_for(request.param, request)
     made.next_report(m.BackendUp)
     yield made
     assert made.senders == {made.backend.key}, "a report that does not name its backend"
@@ -108,6 +109,11 @@ def test_a_run_without_a_check_has_no_health(rig: BackendRig, port: int) -> None
 
 def test_readiness_is_told_beside_health_and_ends_nothing(rig: BackendRig, port: int) -> None:
     readiness = by_http(port)
+    if Exempt.READINESS in rig.exempt:
+        rig.order(m.StartRuns(HOST, 1, (checked(HealthCheck(readiness=readiness)),)))
+        refused = rig.ends(NAME)[NAME].outcome
+        assert refused.end == End.FAILED and "readiness checks" in refused.message
+        return
     rig.order(m.StartRuns(HOST, 1, (checked(HealthCheck(readiness=readiness)),)))
     change = told(rig)
     assert (change.unknown, change.over, change.ready) == (True, False, TaskHealth.HEALTHY)

@@ -61,6 +61,11 @@ def test_it_refuses_what_a_master_refuses(master: Rig, request: pytest.FixtureRe
     compare(json.dumps(found, indent=1) + "\n", "refusals.json", request)
 
 
+def test_it_lists_its_agents_as_a_master(master: Rig, request: pytest.FixtureRequest) -> None:
+    found = mesos_calls.agents(master.port)
+    compare(json.dumps(found, indent=1, sort_keys=True) + "\n", "agents.json", request)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_says_what_a_master_says(master: Rig, kind: str, request: pytest.FixtureRequest) -> None:
     info = mesos_calls.framework(*KINDS[kind])

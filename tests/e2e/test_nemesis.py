@@ -21,13 +21,16 @@ from peloton.actors.job.messages import JobCreated, JobDeleted, JobStates, JobVi
 from peloton.chaos.cluster.history import Asked, Operation, faults
 from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.clients import SharedRecord, WantedJob
+from peloton.chaos.nemesis.ground import MESOS_ENGINE, RUN_ON_MESOS, MesosProcesses, OnMesos
 from peloton.chaos.nemesis.process_table import SeenAlive
+from peloton.chaos.nemesis.takeovers import Takeovers
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.chaos.nemesis.verdict import Noted, goals_missed, overlaps, with_seen
-from peloton.runtime.vocabulary import Absent
+from peloton.chaos.nemesis.verdict import Noted, goals_missed, notes_of, overlaps, with_seen
+from peloton.runtime.vocabulary import Absent, Key
 from peloton.sdk.errors import AlreadyExists, NotFound, ServerError, TimedOut
 from tests.e2e.cluster import wait_for
 from tests.e2e.storms import WITHIN_S, left_over, nemesis
+from tests.servers.mesos_home import needed_home
 
 JOB = "6f1f0a1e-7d0b-4b3e-9f0e-0c8d1d9b7c11"
 MINUTES = 1.5
@@ -155,11 +158,49 @@ def test_a_run_notes_its_end_also_when_it_is_killed(tmp_path: Path) -> None:
     assert float(words[3]) - float(words[1]) >= operations.DYING_S
 
 
+def on_mesos(folder: Path) -> OnMesos:
+    """Agents with these files; nobody strikes them."""
+    return OnMesos(MesosProcesses("", None, (), folder))  # type: ignore[arg-type]
+
+
+def test_a_task_of_mesos_that_began_in_two_sandboxes_began_twice(tmp_path: Path) -> None:
+    for agent, container, at in (("agent1", "c1", 1.0), ("agent2", "c2", 3.0)):
+        executor = tmp_path / agent / f"work/slaves/s/frameworks/f/executors/{JOB}-0-1/runs"
+        (executor / container).mkdir(parents=True)
+        (executor / container / operations.MARK).write_text(f"{operations.BEGUN} {at}\n")
+        (executor / "latest").symlink_to(executor / container)
+    assert [*notes_of(on_mesos(tmp_path).notes())] == [Noted(f"{JOB}-0-1", (1.0, 3.0))]
+
+
+def test_a_task_of_mesos_is_known_by_its_variables(tmp_path: Path) -> None:
+    for sandbox, known in ((tmp_path / "agent1" / "x", f"{JOB}-0-1"), ("/elsewhere", None)):
+        variables = {RUN_ON_MESOS: f"{JOB}-0-1", "MESOS_SANDBOX": str(sandbox)}
+        with subprocess.Popen(["/bin/sleep", "600"], env=variables) as process:
+            try:
+                assert on_mesos(tmp_path).run_of(process.pid) == known
+            finally:
+                process.kill()
+    assert on_mesos(tmp_path).run_of(2**22 + 1) is None
+
+
+def test_an_owner_is_found_for_what_is_struck() -> None:
+    living = [SimpleNamespace(name=name, pid=pid) for name, pid in (("d0", 7), ("d1", 8))]
+    fleet = SimpleNamespace(living=lambda: living)
+    sharding = SimpleNamespace(shard_of=lambda key: key)
+    takeovers = Takeovers(fleet, None, sharding=sharding)  # type: ignore[arg-type]
+    assert takeovers.owner_of(Key(MESOS_ENGINE)) is None
+    takeovers._owners[MESOS_ENGINE] = "host-8-1"  # type: ignore[index]
+    assert takeovers.owner_of(Key(MESOS_ENGINE)) is living[1]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(WITHIN_S + 30)
-def test_nothing_is_found_after_a_short_storm(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["process", "mesos"])
+def test_nothing_is_found_after_a_short_storm(root: Path, tmp_path: Path, backend: str) -> None:
     folder = tmp_path / "storm"
-    words = ["--minutes", str(MINUTES), "--seed", str(SEED)]
+    if backend == "mesos":
+        needed_home()
+    words = ["--minutes", str(MINUTES), "--seed", str(SEED), "--backend", backend]
     line = nemesis(root, *words, folder=folder)
     assert line.startswith("nemesis: ") and " 0 lost, 0 findings" in line, line
     operations = re.search(r"(\d+) operations", line)

@@ -133,14 +133,15 @@ class Mesos:
 
     def __init__(
         self, folder: Path, *, agents: int = 1, masters: int = 1, zookeeper: str = "",
-        resources: str = RESOURCES,
+        quorum: int | None = None, resources: str = RESOURCES,
     ) -> None:  # fmt: skip
         if masters > 1 and not zookeeper:
             raise ValueError("several masters need a ZooKeeper that elects one")
         self.folder = folder.resolve()
         path = f"zk://{zookeeper}/mesos-{self.folder.name}" if zookeeper else ""
+        quorum = masters // 2 + 1 if quorum is None else quorum
         self.masters = [
-            Master(self.folder / f"master{at}", zookeeper=path, quorum=masters // 2 + 1)
+            Master(self.folder / f"master{at}", zookeeper=path, quorum=quorum)
             for at in range(1, masters + 1)
         ]
         self.resources = resources

@@ -15,11 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.servers.mesos_rules import new_uuid
-from tests.servers.scripted_http import Event
+from tests.servers.scripted_http import VERSION, Event
 
 Amounts = dict[str, float]
 TOTAL: Amounts = {"cpus": 8.0, "mem": 8192.0, "disk": 10240.0}
 PORTS = (31000, 32000)
+CAPABILITIES = (
+    "MULTI_ROLE", "HIERARCHICAL_ROLE", "RESERVATION_REFINEMENT", "RESOURCE_PROVIDER",
+    "RESIZE_VOLUME", "AGENT_OPERATION_FEEDBACK", "AGENT_DRAINING", "TASK_RESOURCE_LIMITS",
+)  # fmt: skip
 ENDS = {"TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_LOST", "TASK_ERROR", "TASK_GONE"}
 
 
@@ -29,7 +33,11 @@ class FakeAgent:
 
     id: str
     hostname: str
-    free: Amounts = field(default_factory=lambda: dict(TOTAL))
+    total: Amounts
+    free: Amounts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.free = dict(self.total)
 
 
 @dataclass
@@ -57,9 +65,14 @@ class FakeOffer:
 class FakeAgents:
     """All agents of a master with one framework."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, total: Amounts = TOTAL) -> None:
         self.master_id = str(uuid.uuid4())
-        self.agents = [FakeAgent(f"{self.master_id}-S{at}", f"h{at + 1}") for at in range(count)]
+        self.agents = [
+            FakeAgent(f"{self.master_id}-S{at}", f"h{at + 1}", total) for at in range(count)
+        ]
+        self.away: dict[str, list[FakeTask]] = {}
+        """Of each agent that was lost, by its host name, what goes on there."""
+        self.gone: dict[str, FakeAgent] = {}
         self.offers: dict[str, FakeOffer] = {}
         self.tasks: dict[str, FakeTask] = {}
         self.framework: dict[str, Any] = {}
@@ -94,7 +107,6 @@ class FakeAgents:
             for name, value in offer.amounts.items()
             if value
         ]
-        attributes = {"host": agent.hostname, "rack": agent.hostname.replace("h", "r")}
         address = {"hostname": agent.hostname, "ip": "127.0.0.1", "port": 5051}
         return {
             "id": {"value": offer.id},
@@ -103,11 +115,28 @@ class FakeAgents:
             "hostname": agent.hostname,
             "url": {"scheme": "http", "address": address, "path": "/slave(1)"},
             "resources": resources,
-            "attributes": [
-                {"name": name, "type": "TEXT", "text": {"value": value}}
-                for name, value in attributes.items()
-            ],
+            "attributes": _attributes(agent),
         } | allocation
+
+    def listed(self) -> list[Event]:
+        """The agents as operators are told of them."""
+        return [self._listed(agent) for agent in self.agents]
+
+    def _listed(self, agent: FakeAgent) -> Event:
+        ports = {"range": [{"begin": PORTS[0], "end": PORTS[1]}]}
+        total: list[Event] = [
+            {"name": name, "type": "SCALAR", "scalar": {"value": value}}
+            for name, value in agent.total.items()
+        ]
+        total.append({"name": "ports", "type": "RANGES", "ranges": ports})
+        info: Event = {"hostname": agent.hostname, "port": 5051, "id": {"value": agent.id}}
+        info |= {"attributes": _attributes(agent), "checkpoint": True, "resources": total}
+        return {
+            "agent_info": info, "active": True, "deactivated": False, "version": VERSION,
+            "pid": "slave(1)@127.0.0.1:5051", "registered_time": {"nanoseconds": time.time_ns()},
+            "total_resources": [{**entry, "role": "*"} for entry in total],
+            "capabilities": [{"type": name} for name in CAPABILITIES],
+        }  # fmt: skip
 
     def take_back_offers(self) -> None:
         """As when the framework's stream ends: what was offered is free again."""
@@ -160,8 +189,17 @@ class FakeAgents:
         yield from self._at_once(body)
 
     def _launch(self, info: Mapping[str, Any], agent: FakeAgent, left: Amounts) -> Iterator[Event]:
-        wanted = {one["name"]: one["scalar"]["value"] for one in info.get("resources", [])}
+        wanted: Amounts = {}
+        for one in info.get("resources", []):
+            if one["type"] == "SCALAR":
+                wanted[one["name"]] = wanted.get(one["name"], 0.0) + one["scalar"]["value"]
         name = info["task_id"]["value"]
+        if name in self.tasks:
+            text = f"Task has duplicate ID: {name}"
+            yield self._of_master(
+                name, "TASK_ERROR", text, reason="REASON_TASK_INVALID", agent_id=agent.id
+            )
+            return
         if any(wanted.get(kind, 0) > left[kind] for kind in TOTAL):
             text = (
                 f"Total resources {self._text(wanted)} required by task and its executor is more "
@@ -196,8 +234,8 @@ class FakeAgents:
             del self.tasks[task.id]
         elif state == "TASK_STARTING":
             yield from self.go(task.id, "TASK_RUNNING")
-        elif state == "TASK_RUNNING" and not task.command.startswith("sleep "):
-            yield from self.exits(task.id, _status(task.command))
+        elif state == "TASK_RUNNING" and (status := _status(task.command)) is not None:
+            yield from self.exits(task.id, status)
 
     def _kill(self, body: Mapping[str, Any]) -> Iterator[Event]:
         task = self.tasks.get(body["task_id"]["value"])
@@ -236,7 +274,8 @@ class FakeAgents:
 
     def go(self, task_id: str, state: str, message: str = "") -> list[Event]:
         """The task is in another state: an update, sent unless one before it is unacknowledged."""
-        task = self.tasks[task_id]
+        there = task_id in self.tasks
+        task = self.tasks[task_id] if there else self._out_of_reach(task_id)
         task.state = state
         if state in ENDS:
             _add(task.agent.free, task.amounts)
@@ -246,7 +285,10 @@ class FakeAgents:
         status |= {"executor_id": {"value": task.id}, "timestamp": time.time()}
         status |= {"uuid": new_uuid(), "container_status": _container(task)}
         task.owed.append({"type": "UPDATE", "update": {"status": status}})
-        return [task.owed[0]] if len(task.owed) == 1 else []
+        return [task.owed[0]] if there and len(task.owed) == 1 else []
+
+    def _out_of_reach(self, task_id: str) -> FakeTask:
+        return next(task for some in self.away.values() for task in some if task.id == task_id)
 
     def unacknowledged(self) -> list[Event]:
         """The first update of each task that still owes one: an agent sends them again."""
@@ -261,7 +303,9 @@ class FakeAgents:
             del self.offers[offer.id]
             events.append({"type": "RESCIND", "rescind": {"offer_id": {"value": offer.id}}})
         state = "TASK_UNREACHABLE" if self.partition_aware else "TASK_LOST"
-        for task in [task for task in self.tasks.values() if task.agent is agent]:
+        self.gone[hostname] = agent
+        self.away[hostname] = [task for task in self.tasks.values() if task.agent is agent]
+        for task in self.away[hostname]:
             del self.tasks[task.id]
             update = self._of_master(
                 task.id, state, "health check timed out",
@@ -271,6 +315,23 @@ class FakeAgents:
             update["update"]["status"]["unreachable_time"] = {"nanoseconds": now_ns}
             events.append(update)
         return [*events, {"type": "FAILURE", "failure": {"agent_id": {"value": agent.id}}}]
+
+    def return_agent(self, hostname: str) -> list[Event]:
+        """It was only out of reach, and what ran there went on; its framework must be one that
+        knows partitions."""
+        agent, tasks = self.gone.pop(hostname), self.away.pop(hostname)
+        self.agents.append(agent)
+        agent.free = dict(agent.total)
+        events: list[Event] = []
+        for task in tasks:
+            self.tasks[task.id] = task
+            if task.state not in ENDS:
+                _add(agent.free, task.amounts, -1)
+                reason = "REASON_AGENT_REREGISTERED"
+                text = "Agent reregistered"
+                events.append(self._of_master(task.id, task.state, text, reason=reason, task=task))
+            events += [task.owed[0]] if task.owed else []
+        return [*events, *self.offer()]
 
     def _of_master(
         self, name: str, state: str, message: str, *, reason: str = "REASON_RECONCILIATION",
@@ -296,9 +357,21 @@ def _container(task: FakeTask) -> Event:
     }
 
 
-def _status(command: str) -> int:
-    """The status that a command of a test ends with: `true`, or `exit N`."""
-    return int(command.removeprefix("exit ")) if command.startswith("exit ") else 0
+def _attributes(agent: FakeAgent) -> list[Event]:
+    attributes = {"host": agent.hostname, "rack": agent.hostname.replace("h", "r")}
+    return [
+        {"name": name, "type": "TEXT", "text": {"value": value}}
+        for name, value in attributes.items()
+    ]
+
+
+def _status(command: str) -> int | None:
+    """The status that a command of a test ends with: `true`, `exit N`, or `sleep S; exit N`; None
+    if it goes on, as what sleeps for a second or more does here."""
+    first, _, second = command.partition("; ")
+    if first.startswith("sleep "):
+        return None if float(first.removeprefix("sleep ")) >= 1 else _status(second)
+    return int(first.removeprefix("exit ")) if first.startswith("exit ") else 0
 
 
 def _add(to: Amounts, amounts: Mapping[str, float], sign: int = 1) -> None:

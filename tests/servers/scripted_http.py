@@ -17,16 +17,21 @@ from typing import Any, NamedTuple, Protocol
 PATH = "/api/v1/scheduler"
 PATHS = (PATH, f"/master{PATH}")
 """A master that does not lead redirects to the second."""
+OPERATORS = "/api/v1"
 VERSION = "1.12.0"
 Event = dict[str, Any]
 
 
 class Reply(NamedTuple):
-    """What a request is answered instead: a refusal, a redirect, or nothing at all (code 0)."""
+    """What a request is answered instead: a refusal, a redirect, or nothing at all (code 0).
+
+    With a `gate` it is not answered before that is set.
+    """
 
     code: int
     body: str = ""
     location: str = ""
+    gate: threading.Event | None = None
 
 
 class Subscriber:
@@ -54,9 +59,13 @@ class Answers(Protocol):
     """What is asked of the master."""
 
     heartbeat_s: float
+    silent: bool
 
     def take(self, body: bytes, headers: dict[str, str]) -> Reply | Subscriber:
         """What a request is answered; for a subscription, its stream."""
+
+    def told(self, body: bytes) -> Reply:
+        """What a question of an operator is answered."""
 
     def closed(self, subscriber: Subscriber) -> None:
         """A stream has ended."""
@@ -83,6 +92,7 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
+        wbufsize = -1  # an answer goes in one piece, as that of a real one
 
         def do_GET(self) -> None:  # noqa: N802
             if self.path == "/version":
@@ -93,11 +103,14 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:  # noqa: N802
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if self.path not in PATHS:
+            if self.path not in (*PATHS, OPERATORS):
                 self._answer(Reply(404))
                 return
             headers = {name.lower(): value for name, value in self.headers.items()}
-            taken = master.take(body, headers)
+            asked = self.path == OPERATORS
+            taken = master.told(body) if asked else master.take(body, headers)
+            if isinstance(taken, Reply) and taken.gate is not None:
+                taken.gate.wait()
             if isinstance(taken, Subscriber):
                 self._stream(taken)
             elif taken.code:
@@ -110,6 +123,8 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
             self.send_response(reply.code)
             if reply.location:
                 self.send_header("Location", reply.location)
+            if reply.body.startswith("{"):
+                self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(reply.body.encode())))
             self.end_headers()
             self.wfile.write(reply.body.encode())
@@ -124,6 +139,7 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
             ):
                 self.send_header(name, value)
             self.end_headers()
+            self.wfile.flush()
             threading.Thread(target=self._watch, args=(subscriber,), daemon=True).start()
             try:
                 self._write_parts(subscriber)
@@ -137,12 +153,16 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
                 try:
                     part = subscriber.parts.get(timeout=master.heartbeat_s)
                 except queue.Empty:
+                    if master.silent:
+                        continue
                     part = record(b'{"type":"HEARTBEAT"}')
                 if part is None:
                     break
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+                self.wfile.flush()
             if not subscriber.cut:
                 self.wfile.write(b"0\r\n\r\n")
+                self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
 
         def _watch(self, subscriber: Subscriber) -> None:

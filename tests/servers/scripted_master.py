@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tests.servers.mesos_rules import RefusedCall, read_call
-from tests.servers.scripted_agents import Event, FakeAgents
+from tests.servers.scripted_agents import TOTAL, Amounts, Event, FakeAgents
 from tests.servers.scripted_http import VERSION, Reply, ScriptedServer, Subscriber, record
 
 HEARTBEAT_S = 15.0
@@ -41,11 +41,14 @@ class ScriptedMaster:
     """A server on a port of its own; `with` it, or `stop` it."""
 
     def __init__(
-        self, *, agents: int = 1, recorded: Sequence[Event] = (), heartbeat_s: float = HEARTBEAT_S
-    ) -> None:
-        self.agents = FakeAgents(agents)
+        self, *, agents: int = 1, total: Amounts = TOTAL, recorded: Sequence[Event] = (),
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:  # fmt: skip
+        self.agents = FakeAgents(agents, total)
         self.recorded = recorded
         self.heartbeat_s = heartbeat_s
+        self.silent = False
+        """Whether heartbeats stay away."""
         self.calls: list[Got] = []
         self.subscriber: Subscriber | None = None
         self.framework_id: str | None = None
@@ -184,6 +187,20 @@ class ScriptedMaster:
             if reply.code == 202 and call["type"] not in self._ignored and not self.recorded:
                 self._do(call)
             return reply
+
+    def told(self, body: bytes) -> Reply:
+        """Operators ask for the agents; nothing else is asked here."""
+        call = _maybe_json(body)
+        with self._changed:
+            scripted = self._replies.get(call.get("type", ""), [])
+            reply = scripted.pop(0) if scripted else Reply(200)
+            if call.get("type") != "GET_AGENTS":
+                reply = Reply(400, "Failed to validate v1::master::Call")
+            elif reply.code == 200 and not reply.body:
+                listed = {"agents": self.agents.listed(), "recovered_agents": []}
+                answer = {"type": "GET_AGENTS", "get_agents": listed}
+                reply = reply._replace(body=json.dumps(answer))
+            return self._noted(call, {}, reply)
 
     def _noted(self, call: dict[str, Any], headers: dict[str, str], reply: Reply) -> Reply:
         self.calls.append(Got(call, headers, reply.code, reply.body))

@@ -29,12 +29,13 @@ class Answer(NamedTuple):
 
 
 def post(
-    port: int, call: Any, *, stream_id: str | None = None, headers: Mapping[str, str | None] = {}
-) -> Answer:
+    port: int, call: Any, *, stream_id: str | None = None, headers: Mapping[str, str | None] = {},
+    path: str = PATH,
+) -> Answer:  # fmt: skip
     """Send a call; a text or bytes are sent as they are. A header of None is left out."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     try:
-        _send(connection, call, stream_id=stream_id, headers=headers)
+        _send(connection, call, stream_id=stream_id, headers=headers, path=path)
         got = connection.getresponse()
         return Answer(got.status, got.read().decode(), dict(got.getheaders()))
     finally:
@@ -47,12 +48,13 @@ def _send(
     *,
     stream_id: str | None,
     headers: Mapping[str, str | None],
+    path: str = PATH,
 ) -> None:
     body = call if isinstance(call, str | bytes) else json.dumps(call)
     given: dict[str, str | None] = {"Content-Type": JSON, "Accept": JSON}
     given |= {"Mesos-Stream-Id": stream_id} | dict(headers)
     told = {name: value for name, value in given.items() if value is not None}
-    connection.request("POST", PATH, body=body, headers=told)
+    connection.request("POST", path, body=body, headers=told)
 
 
 class Ended(Exception):

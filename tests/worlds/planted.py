@@ -24,7 +24,7 @@ from peloton.actors.host.inventory import following
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job import orders, throttle, waits
-from peloton.actors.job.slice import gang, renewing
+from peloton.actors.job.slice import gang, placing, renewing
 from peloton.actors.job.slice import sparing as slice_sparing
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import UNIT, Resources
@@ -417,6 +417,12 @@ PLANTED: dict[str, Planted] = {
     "a workflow takes down whom it likes": Planted(renewing, "spare_of", _any_number, seed=81020),
     "a drain takes down whom it likes": Planted(slice_sparing, "spare_of", _any_number, seed=81020),
     "a host that joins is not told": Planted(following, "_news", _nothing, seed=72),
+    "an instance forgets its home": Planted(
+        placing, "launched_at", lambda _: lambda *args, **more: (), seed=61005
+    ),
+    "a host forgets its volumes": Planted(
+        _Kind("host"), "evolve", _unfolded(host_facts.VolumesGiven), seed=61007
+    ),
     "a host forgets its pool": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
     ),

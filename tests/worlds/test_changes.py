@@ -266,6 +266,7 @@ def storm(cluster: CheckedCluster, seed: int, *, spec: JobSpec) -> None:
 
         cluster.run_until(passed, within_s=60.0)
     cluster.calm()
+    cluster.ask(job, StartInstances())
     cluster.ask(job, StartInstances(again=True))
 
     def over() -> bool:

@@ -249,7 +249,7 @@ def test_a_job_started_again_after_its_deadline_runs() -> None:
     job = cluster.create_job(wanted(deadline=Deadline("10s", 10.0)))
     cluster.run_until(cluster.over)
     assert state_of(cluster, job) == JobStates.KILLED
-    cluster.ask(job, StartInstances(again=True))
+    cluster.ask(job, StartInstances())
     cluster.run_until(cluster.over)
     assert state_of(cluster, job) == JobStates.SUCCEEDED
 

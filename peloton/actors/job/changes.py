@@ -37,7 +37,7 @@ from peloton.actors.job.spec import (
     check_spec,
     updated,
 )
-from peloton.actors.job.spec_levels import check_slack
+from peloton.actors.job.spec_levels import check_configs
 from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -57,7 +57,7 @@ they may be preempted."""
 
 
 def start(job: Job, message: m.StartInstances, at: At) -> Decision:
-    """Begin new runs: of stopped instances, or with `again` of all."""
+    """Begin new runs: of stopped instances, or with `again` of those that are to run."""
     spec = job.spec
     if spec is None or job.goal == m.JobGoals.DELETED:
         return missing(message, at)
@@ -72,7 +72,8 @@ def start(job: Job, message: m.StartInstances, at: At) -> Decision:
             # It may be restarted, and stopped: then the same request starts it.
             refusal = Refused(TERMINATED, NONE_TO_START, "jobId", again=True)
             return Decision(reply=refusal, because=NONE_TO_START)
-        return Decision(reply=m.InstancesOrdered(()), because="none of them was stopped")
+        because = "all of them were stopped" if message.again else "none of them was stopped"
+        return Decision(reply=m.InstancesOrdered(()), because=because)
     if spec.unique and job.state in TERMINAL_JOB_STATES:
         text = "it has ended, and has given up its name: create the job anew"
         return Decision(reply=Refused(TERMINATED, text, "jobId"), because=text)
@@ -134,7 +135,7 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
     spec = msgspec.structs.replace(spec, own_configs=known.own_configs + len(given))
     wrong = _check_growth(known, spec.instances, given=given) or check_spec(spec)
     wrong = wrong or check_instances(spec, given, own=spec.own_configs)
-    wrong = wrong or check_slack(spec, given, level=at.level)
+    wrong = wrong or check_configs(spec, given, level=at.level)
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     if not given and all(getattr(spec, name) == getattr(known, name) for name in CHANGEABLE):
@@ -186,13 +187,14 @@ def _all_startable(
 
 def _startable(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...], again: bool) -> Bits:
     assert job.spec is not None
-    count = count_of(job.spec, number)
-    if not again and job.goal != m.JobGoals.KILLED:  # who was stopped may be beyond the count
-        count = job.reach_in(number)
-    members = members_in(number, ranges, count=count)
-    if again or job.goal == m.JobGoals.KILLED:
-        return members
-    return members & job.stopped.get(number, Bits())
+    stopped, count = job.stopped.get(number, Bits()), count_of(job.spec, number)
+    killed = job.goal == m.JobGoals.KILLED
+    if again:  # it gives runs to who is to run, and starts nobody
+        return Bits() if killed else members_in(number, ranges, count=count) - stopped
+    if killed:
+        return members_in(number, ranges, count=count)
+    # Who was stopped may be beyond the count.
+    return members_in(number, ranges, count=job.reach_in(number)) & stopped
 
 
 def _ranges(members: Iterable[tuple[int, Bits]]) -> tuple[tuple[int, int], ...]:

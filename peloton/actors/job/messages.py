@@ -91,7 +91,8 @@ class StartJob(Message, frozen=True, gc=False, array_like=True):
 class StartInstances(Message, frozen=True, gc=False, array_like=True):
     """Client to a job: begin a new run with fresh attempts; no range means all. Half-open ranges.
 
-    Only of instances that were stopped; with `again`, of all: those that run are killed first.
+    Only of instances that were stopped; with `again`, only of those that were not, ended or not:
+    those that run are killed first.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()

@@ -10,8 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
+from peloton.backends.mesos.keeper_ends import lacks_executor, speaks
+from peloton.backends.mesos.keeper_tasks import EXECUTOR_NEED, KeeperAt, KeeperProgram
 from peloton.backends.mesos.run_table import AgentRuns, Listing
 from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
 from peloton.placement.messages import Label
@@ -35,6 +39,14 @@ class Agent:
     appear_at: float = 0.0  # when it is to be announced again
     runs: AgentRuns = field(default_factory=AgentRuns)
     listing: Listing | None = None
+    keeper: KeeperAt | None = None  # our own executor there, if batch tasks run by one
+
+    def learn_of_keeper(self, status: Mapping[str, Any]) -> None:
+        """An update may say that our executor is there, or that it is not."""
+        if self.keeper is not None and lacks_executor(status):
+            self.keeper.missing()
+        elif self.keeper is not None and speaks(status):
+            self.keeper.spoke()
 
     def believes_in(self, run: str) -> bool:
         """Whether we know this run, or its host has asked how it is."""
@@ -47,6 +59,9 @@ class Agent:
 
 class Agents:
     """The agents of one cluster, by host and by id. One that has left is not remembered."""
+
+    keeper: KeeperProgram | None = None
+    """Our own executor, set before there are any; None: all tasks run by those of Mesos."""
 
     def __init__(self, cluster: str, role: str) -> None:
         self._cluster, self._role = cluster, role
@@ -67,6 +82,20 @@ class Agents:
         """The agent of this id."""
         return self._by_id.get(agent_id)
 
+    def told_executors(self, listed: Iterable[Mapping[str, Any]]) -> None:
+        """By the master's list of executors: those that were there before us."""
+        for each in listed:
+            agent = self._by_id.get(each["agent_id"]["value"])
+            if agent is not None and agent.keeper is not None:
+                agent.keeper.listed(each["executor_info"])
+
+    def heard_failure(self, what: Mapping[str, Any]) -> None:
+        """An agent has left, which its list says as well, or an executor of it has ended."""
+        agent = self._by_id.get((what.get("agent_id") or {}).get("value", ""))
+        executor = (what.get("executor_id") or {}).get("value", "")
+        if agent is not None and agent.keeper is not None and executor:
+            agent.keeper.over(executor)
+
     def told(self, registered: Iterable[Mapping[str, Any]]) -> tuple[list[Agent], list[Agent]]:
         """By the master's list of agents: those that are new or changed, and those that left.
 
@@ -83,6 +112,25 @@ class Agents:
             if agent.host not in listed:
                 del self.by_host[agent.host]
         return changed, left
+
+    def _for_tasks(self, found: Resources) -> Resources:
+        """What our own executor leaves of it."""
+        if self.keeper is None:
+            return found
+        left = found - EXECUTOR_NEED
+        return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
+
+    @property
+    def keeper_problem(self) -> str:
+        """Where our own executor cannot be started; empty if that is nowhere."""
+        hosts = [each.host for each in self.by_host.values() if each.keeper and each.keeper.fails]
+        if not hosts:
+            return ""
+        more = f" and {len(hosts) - 1} more" if len(hosts) > 1 else ""
+        return (
+            f"the executor of batch tasks (backend.mesos.executor) does not start on "
+            f"{hosts[0].partition('/')[2]}{more}: tasks there run by the command executor"
+        )
 
     def is_here(self, agent: Agent) -> bool:
         """Whether it is still registered."""
@@ -108,7 +156,7 @@ class Agents:
         others = of_others(
             _unreserved(listed.get("allocated_resources") or [], self._role), self._role
         )
-        capacity = sum_of(of_ours(total, self._role)) - sum_of(others)
+        capacity = self._for_tasks(sum_of(of_ours(total, self._role)) - sum_of(others))
         widest = max(ranges(total), key=lambda each: each[1] - each[0], default=(0, 0))
         labels = (*_labels(info.get("attributes") or []), Label(CLUSTER_LABEL, self._cluster))
         agent = self.by_host.get(host)
@@ -116,6 +164,7 @@ class Agents:
             epoch = 0 if agent is None else agent.epoch
             agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
             agent.ip = ip_of(listed.get("pid", ""))
+            agent.keeper = None if self.keeper is None else KeeperAt(self.keeper)
         elif (capacity, labels, widest) == (agent.capacity, agent.labels, agent.ports):
             return None
         agent.capacity, agent.labels, agent.ports = capacity, labels, widest

@@ -29,6 +29,7 @@ from peloton.actors.engine.messages import (
 )
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
+from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.mesos.uses import bring_about
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -45,8 +46,8 @@ OPEN_AGAIN_S = 2.0
 """Between two orders to the actor to begin to exist."""
 STRANGERS_AGAIN_S = 1.0
 """Between two questions for agents because something is said of one that we do not know."""
-SILENT_BEATS = 3
-"""Heartbeats that may be missing until the stream counts as dead."""
+SILENT_BEATS, SILENT_MORE_S = 3, 5.0
+"""Heartbeats that may be missing until the stream counts as dead, and how late they may be."""
 CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
 NOT_CONFIGURED = "NOT_CONFIGURED"
 
@@ -62,6 +63,7 @@ class Framework(NamedTuple):
     principal: str = ""
     secret: str = ""
     revocable: bool = False
+    keeper: KeeperProgram | None = None
     failover_timeout_s: float = 7 * 86_400.0
 
     @property
@@ -87,6 +89,13 @@ class _Ended(NamedTuple):
     why: str
 
 
+class _Listed(NamedTuple):
+    """What the master has, of any framework."""
+
+    agents: Sequence[Any]
+    executors: Sequence[Any] = ()
+
+
 class MesosBackend:
     """The ephemeral service behind `link/<cluster>`; its reports are those of the backend."""
 
@@ -104,6 +113,7 @@ class MesosBackend:
             backend=self.key,
             first_number=int(SystemClock().now() * 1000),
         )
+        self._talk.agents.keeper = framework.keeper
         self._todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tell: Tell = lambda reports: None
         self._trouble: ReportProblem = lambda component, problem: None
@@ -300,7 +310,7 @@ class MesosBackend:
         kind = event.get("type")
         if kind == "SUBSCRIBED":
             beat = event["subscribed"].get("heartbeat_interval_seconds", 15.0)
-            self._silent_s = SILENT_BEATS * beat + 5.0
+            self._silent_s = SILENT_BEATS * beat + SILENT_MORE_S
         listed = None
         if kind in ("SUBSCRIBED", "FAILURE") or self._names_strangers(event):
             listed = self._agents(driver)
@@ -308,12 +318,16 @@ class MesosBackend:
             if kind == "SUBSCRIBED":
                 self._talk.subscribed(now)
             if listed is not None:
-                self._talk.told_agents(listed, now)
+                self._talk.told_agents(listed.agents, now)
+                self._talk.agents.told_executors(listed.executors)
             self._talk.heard(event, now)
             reports = self._taken()
+            executors = self._talk.agents.keeper_problem
         self._tell(reports)
         if kind == "SUBSCRIBED":
             self._trouble(f"mesos {self._framework.cluster}", "")
+        if kind in ("SUBSCRIBED", "FAILURE"):
+            self._trouble(f"mesos {self._framework.cluster} executors", executors)
 
     def _names_strangers(self, event: Mapping[str, Any]) -> bool:
         """Whether an event is of an agent that we do not know yet."""
@@ -329,7 +343,8 @@ class MesosBackend:
         """Ask the master for its agents, and tell of them."""
         listed = self._agents(driver)
         with self._lock:
-            self._talk.told_agents(listed, self._clock())
+            self._talk.told_agents(listed.agents, self._clock())
+            self._talk.agents.told_executors(listed.executors)
             reports = self._taken()
         self._tell(reports)
 
@@ -345,10 +360,18 @@ class MesosBackend:
             self._talk.uses.told(answers)
         self._tell(Envelope(host, answer, sender=self.key) for host, answer in answers)
 
-    def _agents(self, driver: MesosDriver) -> list[Any]:
+    def _agents(self, driver: MesosDriver) -> _Listed:
         self._looked_at = self._clock()
         answer = driver.ask({"type": "GET_AGENTS"})
-        return [*answer.get("get_agents", {}).get("agents", ())]
+        agents = [*answer.get("get_agents", {}).get("agents", ())]
+        if self._framework.keeper is None:
+            return _Listed(agents)
+        answer = driver.ask({"type": "GET_EXECUTORS"})
+        every = answer.get("get_executors", {}).get("executors", ())
+        ours = {"value": self._framework.framework_id}
+        return _Listed(
+            agents, [one for one in every if one["executor_info"].get("framework_id") == ours]
+        )
 
     def _taken(self) -> list[Envelope]:
         """Reports to carry away; calls go to the thread that sends, which is also woken where it

@@ -36,7 +36,9 @@ from peloton.backends.check_progress import Verdict
 from peloton.backends.health_news import HealthNews
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
+from peloton.backends.mesos.announcing import Announcements
 from peloton.backends.mesos.due_times import DueTimes
+from peloton.backends.mesos.early_updates import EarlyUpdates
 from peloton.backends.mesos.launching import launch
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.run_table import Listing, Run, names, started
@@ -62,8 +64,6 @@ LIST_WAIT_S = 10.0
 """How long a list waits for answers of the master; after it the host is told that nobody knows."""
 HEARSAY_WAIT_S = 5.0
 """How long we wait for what a run's own executor says of its end, once the master has told it."""
-APPEAR_AGAIN_S = 2.0
-"""Between two reports of a host that has not answered."""
 NOT_SUBSCRIBED = "not subscribed at the master"
 LEFT = "its agent is not registered at the master"
 ILL = "the check of Mesos failed"
@@ -76,7 +76,12 @@ class Conversation:
         self._backend = backend
         self.agents = Agents(cluster, role)
         self._offers = OfferBook()
+        self._early = EarlyUpdates()
         self._times = DueTimes()
+        self._announcements = Announcements(
+            self._times, tell=self._tell_of, is_here=self.agents.is_here,
+            is_away=lambda: bool(self._away),
+        )  # fmt: skip
         self._health = HealthNews(first_number)
         self.uses = Uses()
         self._calls: list[calls.Call] = []
@@ -104,6 +109,7 @@ class Conversation:
         """For now nothing is known of any host."""
         self._away = text
         self._offers.clear()
+        self._early.clear()
         self._calls.clear()
         self.uses.take()
         for agent in self.agents.by_host.values():
@@ -119,7 +125,9 @@ class Conversation:
                 self._health.drop(name)
             self._report(agent.host, m.HostLeft(LEFT))
         for agent in changed:
-            self._appeared(agent, now)
+            self._announcements.announce(agent, now)
+            for status in self._early.take(agent.agent_id):
+                self._updated(status, now)
 
     # ---- events ----
 
@@ -135,6 +143,8 @@ class Conversation:
             self._updated(event["update"]["status"], now)
         elif kind == "INVERSE_OFFERS":
             self._calls += self.uses.answers(event["inverse_offers"], self.agents)
+        elif kind == "FAILURE":
+            self.agents.heard_failure(event["failure"])
 
     def _offered(self, offer: Mapping[str, Any], now: float) -> None:
         self._revived = False
@@ -144,9 +154,12 @@ class Conversation:
             self._launch(agent)
 
     def _updated(self, status: Mapping[str, Any], now: float) -> None:
-        agent = self.agents.of((status.get("agent_id") or {}).get("value", ""))
+        agent_id = (status.get("agent_id") or {}).get("value", "")
+        agent = self.agents.of(agent_id)
         if agent is None:
-            return  # it comes again once the agent is known: nothing was acknowledged
+            self._early.keep(agent_id, status)
+            return
+        agent.learn_of_keeper(status)
         name, phase = status["task_id"]["value"], phase_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
             self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))
@@ -192,7 +205,8 @@ class Conversation:
     def _ended(self, agent: Agent, run: Run, *, status: Mapping[str, Any]) -> None:
         run.uuid = status.get("uuid") or run.uuid
         began = run.started_at if run.knows_start else None
-        end = m.RunEnd(run.name, mesos_outcome(status), status.get("timestamp"), began)
+        outcome = mesos_outcome(status, began=run.phase is RunAt.RUNNING)
+        end = m.RunEnd(run.name, outcome, status.get("timestamp"), began)
         agent.runs.ended(run, end)
         assert run.end is not None
         self._health.drop(run.name)
@@ -375,22 +389,8 @@ class Conversation:
         for host, report in self._health.due(now):
             self._report(host, report)
 
-    def _appeared(self, agent: Agent, now: float) -> None:
-        agent.confirmed = False
+    def _tell_of(self, agent: Agent) -> None:
         self._report(agent.host, agent.appeared(self._backend))
-        self._appear_later(agent, now)
-
-    def _appear_later(self, agent: Agent, now: float) -> None:
-        agent.appear_at = now + APPEAR_AGAIN_S
-        self._times.at(agent.appear_at, partial(self._appear_again, agent))
-
-    def _appear_again(self, agent: Agent, now: float) -> None:
-        if agent.confirmed or not self.agents.is_here(agent) or now < agent.appear_at:
-            return
-        if self._away:
-            self._appear_later(agent, now)
-        else:
-            self._appeared(agent, now)
 
     def _report(self, host: Key, report: Report) -> None:
         self._reports.append(Envelope(host, report, sender=self._backend))

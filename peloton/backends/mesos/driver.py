@@ -6,7 +6,8 @@ that ZooKeeper names) and sends calls. What is not as we need it is changed here
 - Its import takes SIGINT for the whole process: the handler before is put back.
 - An error while it reads ends its thread and interrupts the main thread; here it ends the stream,
   and `ended` is called with the reason.
-- It subscribes again without a pause: a driver is over with its stream.
+- It subscribes again without a pause: a driver is over with its stream. Only a master that sends us
+  to another before we are subscribed is left for that one, and not for ever.
 - It drops calls silently while it is not connected, and its kill and reconcile name no agent:
   `call` sends a whole call, and raises.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import logging
 import re
 import signal
+import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
@@ -29,7 +31,15 @@ from pymesos import MesosSchedulerDriver, process  # noqa: E402
 
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, _handler)
-process.thread = types.SimpleNamespace(interrupt_main=lambda: None)
+_thread = threading.local()  # of pymesos: its last error
+
+
+def _keep_error() -> None:
+    """Called where pymesos has caught an error of its thread, in place of an interruption."""
+    _thread.error = sys.exc_info()[1]
+
+
+process.thread = types.SimpleNamespace(interrupt_main=_keep_error)
 for _name in ("pymesos.process", "pymesos.scheduler"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # its errors are told by `ended`
 
@@ -37,6 +47,16 @@ _REFUSED = re.compile(r"""Failed to send request (4\d\d): b['"](.*)['"]\n""")
 """What pymesos raises of an answer that is a refusal: the code, and the text as bytes are shown."""
 HTTP_TIMEOUT_S = 10.0
 """How long a call may take, and a connection to begin."""
+TEXT_MAX = 500
+"""Letters of the master's words."""
+REDIRECTS_MAX = 3
+"""How many masters in a row may send one subscription to another: two may take each other for the
+one that leads."""
+
+
+def _said(error: Exception) -> str:
+    """What the master said; pymesos adds the call, in which are the variables of tasks."""
+    return str(error).partition("\n")[0][:TEXT_MAX]
 
 
 class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
@@ -60,6 +80,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
             principal=principal, secret=secret, failover=True, timeout=HTTP_TIMEOUT_S,
         )  # fmt: skip
         self._heard, self._ended, self._why = heard, ended, ""
+        self._redirects = 0
 
     def call(self, call: Mapping[str, Any]) -> None:
         """Send one; raises `CallFailed`."""
@@ -67,7 +88,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
         try:
             self._send(body, headers={})
         except Exception as error:
-            raise CallFailed(f"{call.get('type')}: {error}") from error
+            raise CallFailed(f"{call.get('type')}: {_said(error)}") from error
 
     def ask(self, question: Mapping[str, Any]) -> Any:
         """Ask the master as an operator does; raises `CallRefused`, or `CallFailed`."""
@@ -78,7 +99,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
             if refused is not None:
                 text = f"the master refuses {question.get('type')}: {refused[1]} {refused[2]}"
                 raise CallRefused(text.strip()) from error
-            raise CallFailed(f"{question.get('type')}: {error}") from error
+            raise CallFailed(f"{question.get('type')}: {_said(error)}") from error
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """An event, as it came; an error of ours ends the stream, and says why."""
@@ -95,9 +116,20 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
     def on_close(self) -> None:
         """The stream is over, or a master was not reached. pymesos would subscribe again at once,
         hundreds of times a second where the master refuses; here this driver is at its end."""
+        if self._is_sent_on():
+            return
         self._started = False
         self._notify()
         self._close()
         self.stream_id = None
-        why, self._why = self._why, ""
+        error = getattr(_thread, "error", None)
+        why = self._why or (f"{type(error).__name__}: {error}" if error is not None else "")
         self._ended(why or f"no connection to the master at {self.master}")
+
+    def _is_sent_on(self) -> bool:
+        """Whether this master has named another, and that is where we go now."""
+        named = self._new_master not in (None, self._master)
+        if not named or self.connected or self._redirects >= REDIRECTS_MAX:
+            return False
+        self._redirects += 1
+        return True

@@ -28,7 +28,8 @@ def launch(
     for run in [*agent.runs.waiting.values()]:
         assert run.order is not None
         try:
-            tasks.append(task_info(run.order, agent=agent.agent_id, bundle=bundle))
+            order, keeper = run.order, agent.keeper
+            tasks.append(task_info(order, agent=agent.agent_id, bundle=bundle, keeper=keeper))
             agent.runs.sent(run)
         except NotOffered:
             continue

@@ -14,6 +14,7 @@ from typing import Any
 
 from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.backends.mesos.keeper_ends import keeper_outcome
 
 _EXITED = re.compile(r"exited with status (\d+)")
 _SIGNALLED = re.compile(r"terminated with signal (.+?)(?: \(core dumped\))?$")
@@ -60,10 +61,11 @@ def phase_of(status: Mapping[str, Any]) -> RunAt:
 def is_hearsay(status: Mapping[str, Any]) -> bool:
     """Whether the master tells the end of a run whose own update, which says more, is yet to come.
 
-    It is: the master forgets a task once that is acknowledged.
+    It is: the master forgets a task once that is acknowledged. It tells such an end where it is
+    asked, and where an agent comes back on which a task has ended meanwhile.
     """
-    asked = status.get("reason") == "REASON_RECONCILIATION"
-    return asked and status.get("state", "") in _ENDS and not status.get("uuid")
+    known = status.get("reason") in ("REASON_RECONCILIATION", "REASON_AGENT_REREGISTERED")
+    return known and status.get("state", "") in _ENDS and not status.get("uuid")
 
 
 def told_health(status: Mapping[str, Any]) -> bool | None:
@@ -76,12 +78,18 @@ def tells_start(status: Mapping[str, Any]) -> bool:
     return status.get("source") == "SOURCE_EXECUTOR" and "reason" not in status
 
 
-def mesos_outcome(status: Mapping[str, Any]) -> RunOutcome:
-    """How a run ended whose update is final. What the cluster lost was not the program's fault."""
+def mesos_outcome(status: Mapping[str, Any], *, began: bool = True) -> RunOutcome:
+    """How a run ended whose update is final. What the cluster lost was not the program's fault.
+
+    `began`: whether its program is known to have run.
+    """
+    exact = keeper_outcome(status)
+    if exact is not None:
+        return exact
     state, message = status.get("state", ""), status.get("message", "")
     reason = _short(status.get("reason", ""))
     end = _ENDS.get(state)
-    if end is None:
+    if end is None or (not began and _never_came(status)):
         return RunOutcome(End.LOST, reason=reason or "lost", message=message or state, system=True)
     if end is End.SUCCEEDED:
         return RunOutcome(end, 0, message=message)
@@ -94,6 +102,14 @@ def mesos_outcome(status: Mapping[str, Any]) -> RunOutcome:
         return RunOutcome(End.FAILED, code, signal_name, UNHEALTHY, text)
     short = reason or ("exited" if exited else "killed" if end is End.KILLED else "failed")
     return RunOutcome(end, code, signal_name, short, message)
+
+
+def _never_came(status: Mapping[str, Any]) -> bool:
+    """Whether an agent says that an executor has gone: with it, as when the agent dies right after
+    the launch, goes what that should have started."""
+    gone = str(status.get("reason", "")).startswith("REASON_EXECUTOR_")
+    of_agent = status.get("source") == "SOURCE_AGENT"
+    return gone and of_agent and status.get("state") == "TASK_FAILED"
 
 
 def is_repeat_of_a_launch(status: Mapping[str, Any]) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peloton.actors.host.messages import StartRun
+from peloton.actors.host.messages import StartRun, Uri
 from peloton.actors.task.health_messages import HealthCheck
+from peloton.backends.mesos.keeper_tasks import KeeperAt, keeper_data
 from peloton.backends.mesos.words import Bundle
 
 LABEL = "peloton."
@@ -20,8 +21,10 @@ class NotOnMesos(ValueError):
     """A run has what this backend cannot give it: the text says what."""
 
 
-def task_info(run: StartRun, *, agent: str, bundle: Bundle) -> dict[str, Any]:
-    """The task; its resources are taken of the bundle.
+def task_info(
+    run: StartRun, *, agent: str, bundle: Bundle, keeper: KeeperAt | None = None
+) -> dict[str, Any]:
+    """The task; its resources are taken of the bundle, and what `keeper` needs if that runs it.
 
     Raises `NotOnMesos`, and `NotOffered` of `Bundle.take`; then nothing is taken.
     """
@@ -32,10 +35,14 @@ def task_info(run: StartRun, *, agent: str, bundle: Bundle) -> dict[str, Any]:
         "name": run.run,
         "task_id": {"value": run.run},
         "agent_id": {"value": agent},
-        "command": _command(run, environment),
         "kill_policy": {"grace_period": {"nanoseconds": int(spec.kill_grace_s * _NANO)}},
         "labels": {"labels": [_label(name, value) for name, value in _ids(environment)]},
     }
+    by_keeper = keeper is not None and keeper.runs(spec)
+    if by_keeper:
+        info["data"] = keeper_data(run)
+    else:
+        info["command"] = _command(run, environment)
     if spec.image:
         image = {"type": "DOCKER", "docker": {"name": spec.image}}
         info["container"] = {"type": "MESOS", "mesos": {"image": image}}
@@ -43,7 +50,10 @@ def task_info(run: StartRun, *, agent: str, bundle: Bundle) -> dict[str, Any]:
         info["discovery"] = _discovery(run)
     if spec.check is not None:
         info["health_check"] = _health(spec.check)
-    info["resources"] = bundle.take(spec.resources, run.ports)
+    with bundle.together():
+        info["resources"] = bundle.take(spec.resources, run.ports)
+        if keeper is not None and by_keeper:
+            info["executor"] = keeper.info(bundle)
     return info
 
 
@@ -70,7 +80,19 @@ def _command(run: StartRun, environment: tuple[tuple[str, str], ...]) -> dict[st
         command["arguments"] = [*(spec.arguments or (spec.value,))]
     if spec.user:
         command["user"] = spec.user
+    if spec.uris:
+        command["uris"] = [_uri(one) for one in spec.uris]
     return command
+
+
+def _uri(uri: Uri) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "value": uri.value,
+        "executable": uri.executable,
+        "extract": uri.extract,
+        "cache": uri.cache,
+    }
+    return {**found, "output_file": uri.output_file} if uri.output_file else found
 
 
 def _ids(environment: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:

@@ -6,7 +6,8 @@ less than it was promised; sums of offers are rounded down.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from peloton.actors.resources import UNIT, Resources
@@ -95,6 +96,16 @@ class Bundle:
         """What is left."""
         left = zip(self._entries, self._left, strict=True)
         return sum_of(_scalar(entry, some) for entry, some in left if some)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is taken meanwhile is taken as a whole: where something is missing, nothing is."""
+        before = self._left, self._ports
+        try:
+            yield
+        except NotOffered:
+            self._left, self._ports = before
+            raise
 
     def take(self, need: Resources, ports: Sequence[int]) -> list[dict[str, Any]]:
         """Entries of a task that needs this; raises `NotOffered`, and nothing is taken then."""

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from peloton.actors.job.messages import CreateJob, StartJob
+from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, TaskConfig
 from peloton.actors.job.workflow.messages import WorkflowOptions
@@ -31,6 +31,8 @@ SHARE = 0.2
 ACTIONS = (2, 5)
 SIZES = (1, 2, 3, 5)
 OPERATOR = "operator"
+Choice = Callable[[Storm, StormAction], Key | None]
+"""Which job an action is about, if there is one."""
 CHECKED_SHARE, ILL_SHARES = 0.5, (0.0, 0.2, 0.6)
 CHECK = {"initial_s": 0.05, "interval_s": 0.5, "max_failures": 2}
 """So short that most runs are checked before they end."""
@@ -72,17 +74,37 @@ def service_spec(
     )  # fmt: skip
 
 
-def start_service(storm: Storm, action: StormAction) -> None:
-    """Start a service, stopped or not."""
-    job = service_of(storm, action)
-    if job is not None:
-        storm.strike(action.name, job)
-        cluster_of(storm).clients.change(client_of(action), job, message=StartJob())
+def is_service(message: Any) -> bool:
+    """Whether this creates a service."""
+    return isinstance(message, CreateJob) and message.spec.job_type == SERVICE
 
 
-def stop_service(storm: Storm, action: StormAction) -> None:
+def service_of(
+    storm: Storm, action: StormAction, *, is_one: Callable[[Any], bool] = is_service
+) -> Key | None:
+    """One of the services that clients wanted; `is_one` tells by its creation if it is meant."""
+    wanted = dict.fromkeys(
+        each.operation.job for each in cluster_of(storm).clients.requests if is_one(each.message)
+    )
+    return [*wanted][action.which % len(wanted)] if wanted else None
+
+
+def start_service(
+    storm: Storm, action: StormAction, *, of: Choice = service_of, again_every: int = 0
+) -> None:
+    """Start a service, stopped or not; one time in `again_every`, give its instances new runs."""
+    job = of(storm, action)
+    if job is None:
+        return
+    storm.strike(action.name, job)
+    again = again_every and action.other % again_every == 0
+    message = StartInstances(again=True) if again else StartJob()
+    cluster_of(storm).clients.change(client_of(action), job, message=message)
+
+
+def stop_service(storm: Storm, action: StormAction, *, of: Choice = service_of) -> None:
     """Stop a service; or a part of it, which goes on without it."""
-    job, clients = service_of(storm, action), cluster_of(storm).clients
+    job, clients = of(storm, action), cluster_of(storm).clients
     if job is None:
         return
     storm.strike(action.name, job)
@@ -90,16 +112,6 @@ def stop_service(storm: Storm, action: StormAction) -> None:
         clients.stop(client_of(action), job)
     else:
         clients.stop_some(client_of(action), job, ranges=((0, 1 + action.other % 3),))
-
-
-def service_of(storm: Storm, action: StormAction) -> Key | None:
-    """One of the services that clients wanted."""
-    wanted = dict.fromkeys(
-        each.operation.job
-        for each in cluster_of(storm).clients.requests
-        if _is_service(each.message)
-    )
-    return [*wanted][action.which % len(wanted)] if wanted else None
 
 
 class ServicesRun:
@@ -141,14 +153,10 @@ def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
     def all_run() -> bool:
         return seen.all_seen() and not clients.waiting and cluster.world.whole()
 
-    if any(_is_service(each.message) for each in clients.requests):
+    if any(is_service(each.message) for each in clients.requests):
         reach(cluster, all_run, within_s=within_s)
     for job in wanted_services(cluster):
         clients.stop(OPERATOR, job.key)
-
-
-def _is_service(message: Any) -> bool:
-    return isinstance(message, CreateJob) and message.spec.job_type == SERVICE
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {

@@ -9,18 +9,23 @@ ledger of facts after each step. It must not delete a volume by the host alone: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
+from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.volume_messages import DeleteVolume, VolumeConfig, volume_name
-from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
+from peloton.actors.job.messages import CreateJob, StartJob
 from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.job.slice.volume_messages import LeaveVolume, VolumeLeft
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, Override, TaskConfig
 from peloton.actors.task.messages import LEVEL_SERVICES, crowd_key
-from peloton.chaos.cluster.cluster import NEED, STORM_POOL
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
+from peloton.chaos.cluster.servicing import service_of, start_service, stop_service, wanted_services
 from peloton.chaos.cluster.workload import client_of, cluster_of, create_job
+from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key
@@ -33,6 +38,8 @@ VOLUME, OF_ITS_OWN = VolumeConfig("data", 40), VolumeConfig("data", 7)
 """So small that hosts have room for all that a storm makes."""
 STOPPED_S = 4.0
 """So long after the order to stop it an instance has mostly ended."""
+AGAIN_S = 1.0
+CREATE = "create stateful"
 
 
 def create_stateful(storm: Storm, action: StormAction) -> None:
@@ -51,28 +58,6 @@ def create_stateful(storm: Storm, action: StormAction) -> None:
         job_type=SERVICE, own_configs=len(own),
     )  # fmt: skip
     create_job(cluster, action, message=CreateJob(spec, own))
-
-
-def start_stateful(storm: Storm, action: StormAction) -> None:
-    """Start one, stopped or not; or give its instances new runs."""
-    job = stateful_of(storm, action)
-    if job is None:
-        return
-    storm.strike(action.name, job)
-    message = StartJob() if action.other % 3 else StartInstances(again=True)
-    cluster_of(storm).clients.change(client_of(action), job, message=message)
-
-
-def stop_stateful(storm: Storm, action: StormAction) -> None:
-    """Stop one, or a part of it."""
-    job, clients = stateful_of(storm, action), cluster_of(storm).clients
-    if job is None:
-        return
-    storm.strike(action.name, job)
-    if action.other % 2:
-        clients.stop(client_of(action), job)
-    else:
-        clients.stop_some(client_of(action), job, ranges=((0, 1),))
 
 
 def delete_volume(storm: Storm, action: StormAction) -> None:
@@ -104,23 +89,49 @@ def delete_volume(storm: Storm, action: StormAction) -> None:
     world.later.at(world.now + STOPPED_S, ask)
 
 
-def stateful_of(storm: Storm, action: StormAction) -> Key | None:
-    """One of the stateful services that clients wanted."""
-    wanted = dict.fromkeys(
-        each.operation.job
-        for each in cluster_of(storm).clients.requests
-        if isinstance(each.message, CreateJob) and each.message.spec.default.volume is not None
-    )
-    return [*wanted][action.which % len(wanted)] if wanted else None
+def is_stateful(message: Any) -> bool:
+    """Whether this creates a service with volumes."""
+    return isinstance(message, CreateJob) and message.spec.default.volume is not None
+
+
+stateful_of = partial(service_of, is_one=is_stateful)
+"""One of the stateful services that clients wanted."""
+
+
+def free_homes(cluster: SimulatedCluster, until: float, *, mine: tuple[Key, ...] = ()) -> None:
+    """In a calm: end the quarantine of each host that a stateful service is to run on, by a short
+    maintenance, until then. By itself it lasts longer than a calm, and such services wait for it.
+
+    `mine`: whose maintenance began so.
+    """
+    hosts: dict[Key, Host] = cluster.cells("host")
+    begun = [] if cluster.clients.waiting else [*_quarantined_homes(cluster)]
+    mine = (*dict.fromkeys((*mine, *begun)),)
+    down = [key for key, host in hosts.items() if host.maintenance == Maintenance.DOWN]
+    ended = [each for each in down if each in mine]
+    for daemon in cluster.world.living()[:1]:
+        daemon.region.tell([Envelope(each, StartMaintenance()) for each in begun])
+        daemon.region.tell([Envelope(each, CompleteMaintenance()) for each in ended])
+    again = cluster.world.now + AGAIN_S
+    if again < until:
+        cluster.world.later.at(again, lambda: free_homes(cluster, until, mine=mine))
+
+
+def _quarantined_homes(cluster: SimulatedCluster) -> Iterator[Key]:
+    wanted = {crowd_key(job.key.partition("/")[2], 0) for job in wanted_services(cluster)}
+    for key, host in cluster.cells("host").items():
+        is_home = any(each.crowd in wanted for each in host.volumes.values())
+        if is_home and host.quarantine is not None and host.maintenance == Maintenance.NONE:
+            yield key
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {
-    "create stateful": create_stateful,
-    "start stateful": start_stateful,
-    "stop stateful": stop_stateful,
+    CREATE: create_stateful,
+    "start stateful": partial(start_service, of=stateful_of, again_every=3),
+    "stop stateful": partial(stop_service, of=stateful_of),
     "delete volume": delete_volume,
 }
-WEIGHTS = {"create stateful": 5, "start stateful": 3, "stop stateful": 3, "delete volume": 3}
+WEIGHTS = {CREATE: 5, "start stateful": 3, "stop stateful": 3, "delete volume": 3}
 
 DRAWN = ActionDraw(
     "stateful", SHARE, ACTIONS, by_weight(WEIGHTS), lambda chance: chance.choice(SIZES)

@@ -94,7 +94,7 @@ LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
-    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED,
+    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED, stateful.DRAWN,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -327,6 +327,8 @@ class StormRun:
         self.checks.processes.calm(world.later)
         if everywhere.MAINTAIN in self.storm.struck:
             everywhere.end_maintenance(self.cluster, world.now + REACHED_S_MAX)
+        if stateful.CREATE in self.storm.struck:
+            stateful.free_homes(self.cluster, world.now + REACHED_S_MAX)
         rolling.settle(self.cluster, within_s=REACHED_S_MAX)
         sparing.settle(self.cluster, within_s=REACHED_S_MAX)
         servicing.end_all(self.cluster, within_s=REACHED_S_MAX)

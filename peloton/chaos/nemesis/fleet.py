@@ -24,14 +24,14 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 import peloton
+from peloton.chaos.nemesis.ground import Ground, MesosProcesses, OnKeeper, OnMesos
 from peloton.chaos.nemesis.machine import KeeperMachine
 from peloton.chaos.nemesis.proxy import Door
+from peloton.chaos.nemesis.servers import ServerProcess
 
 REPOSITORY = Path(peloton.__file__).parent.parent
 CLUSTER, KEYSPACE = "nemesis", "nemesis"
 SHARDS = {"jobmgr": 6, "resmgr": 1, "hostmgr": 4}
-HOSTS = tuple(f"host{number}" for number in range(4))
-HOST_CPUS = 4.0
 SPARES = 1
 """Daemons that do not run at first."""
 LINKS = ("zookeeper", "cassandra", "peers")
@@ -39,27 +39,6 @@ CHECKPOINT_BYTES_MIN = 64 * 1024
 """Small, so that a storm of minutes has takeovers from checkpoints."""
 EXIT_CANNOT_START = 69
 """The exit code of a daemon that finds no ZooKeeper or no Cassandra when it starts."""
-
-
-class ServerProcess(Protocol):
-    """ZooKeeper or Cassandra, as a process."""
-
-    port: int
-
-    def launch(self) -> None:
-        """Start it without waiting."""
-
-    def answers(self) -> bool:
-        """Whether it serves."""
-
-    def pause(self) -> None:
-        """Freeze it."""
-
-    def go_on(self) -> None:
-        """Thaw it."""
-
-    def kill(self) -> None:
-        """Kill it, as a crash would."""
 
 
 class ProxiedLink(Protocol):
@@ -91,6 +70,12 @@ class NemesisServers(NamedTuple):
     """Nodes below a path of ZooKeeper, with their data. Raises OSError."""
     moved_clock: Path | None = None
     """A program that is `peloton` with another wall clock: its first argument, in seconds."""
+    mesos: MesosProcesses | None = None
+    """What the runs are on, if it is not a keeper."""
+
+    def ground(self, folder: Path) -> Ground:
+        """What the runs are on."""
+        return OnKeeper(folder / "keeper") if self.mesos is None else OnMesos(self.mesos)
 
 
 class DaemonProcess:
@@ -110,7 +95,8 @@ class DaemonProcess:
         self.clock_s = 0.0
         """How far the wall clock of its next process is ahead of the machine's."""
         self._moved_clock = outside.moved_clock
-        self._file = folder / f"{name}.yaml"
+        self._backend = outside.ground(folder).backend()
+        self.file = folder / f"{name}.yaml"
         self._errors = folder / f"{name}.log"
         exchange, grpc, http = outside.ports(3)
         self.address = f"127.0.0.1:{grpc}"
@@ -121,7 +107,7 @@ class DaemonProcess:
         )
         listen = {"exchange": exchange, "grpc": grpc, "http": http}
         settings = self._settings(listen, session_s)
-        self._file.write_text(yaml.safe_dump(settings))
+        self.file.write_text(yaml.safe_dump(settings))
 
     def start(self) -> None:
         """Start a process. Only from the main thread: it ends with the thread that started it."""
@@ -130,7 +116,7 @@ class DaemonProcess:
         program = ["-m", "peloton"]
         if self.clock_s and self._moved_clock is not None:
             program = [str(self._moved_clock), str(self.clock_s)]
-        command = [sys.executable, *program, "daemon", "--config", str(self._file)]
+        command = [sys.executable, *program, "daemon", "--config", str(self.file)]
         with self._errors.open("ab") as log:
             self.process = subprocess.Popen(
                 [*_bound(), *command],
@@ -186,7 +172,6 @@ class DaemonProcess:
 
     def _settings(self, ports: dict[str, int], session_s: float) -> dict[str, Any]:
         listen: dict[str, str] = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-        hosts = [{"name": name, "cpus": HOST_CPUS} for name in HOSTS]
         cassandra = {
             "contacts": ["127.0.0.1"],
             "port": self.links["cassandra"].port,
@@ -200,7 +185,7 @@ class DaemonProcess:
                 "session_timeout_s": session_s,
             },
             "journal": {"cassandra": cassandra},
-            "backend": {"process": {"folder": "keeper", "hosts": hosts}},
+            "backend": self._backend,
             "shards": SHARDS,
             "limits": {"checkpoint_bytes_min": CHECKPOINT_BYTES_MIN},
         }
@@ -219,6 +204,7 @@ class NemesisFleet:
         self, folder: Path, outside: NemesisServers, *, daemons: int, session_s: float
     ) -> None:
         self.outside = outside
+        self.ground = outside.ground(folder)
         self.keeper = folder / "keeper"
         self.machine = KeeperMachine(self.keeper)
         self.session_s = session_s
@@ -231,6 +217,12 @@ class NemesisFleet:
         self.daemons_min = daemons
         for spare in self.daemons[daemons:]:
             spare.resting = True
+
+    @property
+    def servers(self) -> dict[str, ServerProcess]:
+        """All servers, by name."""
+        own = {"zookeeper": self.outside.zookeeper, "cassandra": self.outside.cassandra}
+        return {**own, **self.ground.servers}
 
     def wanted(self) -> list[DaemonProcess]:
         """Those that belong to the cluster now, whether or not they run."""

@@ -12,7 +12,7 @@ from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.chaos.cluster.history import Asked, Operation
-from peloton.chaos.nemesis.fleet import HOST_CPUS, HOSTS
+from peloton.chaos.nemesis.ground import HOST_CPUS, HOSTS
 from peloton.runtime.vocabulary import Absent, Key, Refused
 from peloton.sdk.client import JobQuery
 from peloton.sdk.errors import NotFound, PelotonError, ServiceUnavailable, TryLater

@@ -97,7 +97,7 @@ class NemesisRun:
         self._takeovers = Takeovers(fleet, timeline, sharding=watch.sharding)
         chance = random.Random(f"{plan.seed} storm")
         self._probe = Probe(fleet, timeline)
-        self._table = ProcessTable(fleet.keeper)
+        self._table = ProcessTable(fleet.ground.run_of)
         self._storm = NemesisStorm(
             fleet, timeline, chance=chance, watcher=self._takeovers, menu=plan.menu
         )
@@ -149,7 +149,7 @@ class NemesisRun:
         self._fleet.keeper.with_name("history.log").write_text(history)
         self._table.stop()
         inspected = verdict_of(
-            self._record, self._watch, runs=self._fleet.keeper / "runs", seen=self._table.seen
+            self._record, self._watch, notes=self._fleet.ground.notes(), seen=self._table.seen
         )
         return self._timeline.findings, self._line(inspected)
 
@@ -164,6 +164,10 @@ class NemesisRun:
     def _begin(self) -> None:
         for daemon in self._fleet.wanted():
             daemon.start()
+        try:
+            self._fleet.ground.begin(self._fleet.daemons[0].file)
+        except OSError as error:
+            raise NeverReady(str(error)) from error
         self._make_pool()
         self._watch.start()
         self._table.start()

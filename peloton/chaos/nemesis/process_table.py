@@ -1,14 +1,15 @@
 """The processes of all runs, as the machine has them: when each run was seen alive.
 
-Polls the process table, from a thread of its own, for processes that carry the mark of a run of
-one keeper. It must not believe the keeper, nor a daemon: what they conclude is what it is compared
-with. A process that has been sent SIGKILL counts as ended: it runs no more of its program.
+Polls the process table, from a thread of its own, for processes that carry the mark of a run. It
+must not believe the keeper, nor a daemon: what they conclude is what it is compared with. A process
+that has been sent SIGKILL counts as ended: it runs no more of its program.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,11 +29,11 @@ class SeenAlive(NamedTuple):
 
 
 class ProcessTable:
-    """Which runs of a keeper's folder are alive, polled."""
+    """Which runs are alive, polled. `run_of`: the run of a process, by its pid."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, run_of: Callable[[int], str | None]) -> None:
         self.seen: dict[str, SeenAlive] = {}
-        self._folder = str(folder.resolve())
+        self._marked_run = run_of
         self._marks: dict[tuple[int, int], str] = {}  # pid and birth → run; "" for others
         self._first_s: dict[tuple[int, int], float] = {}
         self._over = threading.Event()
@@ -72,7 +73,7 @@ class ProcessTable:
     def _run_of(self, identity: tuple[int, int]) -> str:
         run = self._marks.get(identity)
         if run is None:
-            run = processes.marked_run(identity[0], self._folder) or ""
+            run = self._marked_run(identity[0]) or ""
             first_s = self._first_s.setdefault(identity, time.monotonic())
             if run or time.monotonic() - first_s > YOUNG_S:
                 self._marks[identity] = run

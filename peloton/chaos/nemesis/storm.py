@@ -21,10 +21,12 @@ from peloton.chaos.nemesis.fleet import (
     LINKS,
     DaemonProcess,
     NemesisFleet,
-    ServerProcess,
 )
+from peloton.chaos.nemesis.ground import MESOS_ENGINE, OnKeeper, OnMesos
+from peloton.chaos.nemesis.servers import ServerStrikes
 from peloton.chaos.nemesis.takeovers import HAND_OVER
 from peloton.chaos.nemesis.timeline import Timeline
+from peloton.runtime.vocabulary import Key
 
 TICK_S = 0.1
 GAP_S = (1.0, 6.0)
@@ -47,10 +49,11 @@ NEMESIS_ACTIONS = {
     "zookeeper restart": 1,
     "cassandra pause": 1,
     "cassandra restart": 1,
-    "keeper kill": 3,
-    "disk full": 2,
     "clock": 1,
 }
+"""What there is on any ground."""
+KEEPER_ACTIONS = {**NEMESIS_ACTIONS, **OnKeeper.actions}
+MESOS_ACTIONS = {**NEMESIS_ACTIONS, **OnMesos.actions}
 PAUSE_S = (0.5, 30.0)
 SERVER_PAUSE_S = (0.5, 12.0)
 CUT_S = (1.0, 20.0)
@@ -60,7 +63,6 @@ FULL_S = (0.5, 8.0)
 CLOCKS_S = (-86400.0, -3600.0, -60.0, 0.0, 60.0, 3600.0, 86400.0)
 """How far a clock may be from the machine's: until it is moved again, also after the storm."""
 LEAVE_S_MAX = 45.0
-SERVE_S_MAX = 120.0
 
 
 class Menu(NamedTuple):
@@ -69,7 +71,7 @@ class Menu(NamedTuple):
     `times`: each action so often, in turn, and then the storm is over.
     """
 
-    actions: Mapping[str, int] = MappingProxyType(NEMESIS_ACTIONS)
+    actions: Mapping[str, int] = MappingProxyType(KEEPER_ACTIONS)
     alone: bool = False
     times: int = 0
 
@@ -83,6 +85,9 @@ class Watcher(Protocol):
 
     def lost(self, daemon: DaemonProcess, why: str) -> None:
         """The shards of this daemon need a new owner."""
+
+    def owner_of(self, key: Key) -> DaemonProcess | None:
+        """The daemon that owns the shard of this key."""
 
 
 class NemesisStorm:
@@ -105,6 +110,7 @@ class NemesisStorm:
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._busy: dict[str, None] = {}
+        self._strikes = ServerStrikes(fleet.servers, timeline, until=self._until)
         self.clocks_moved: Callable[[], None] = lambda: None
         """Notified when a clock is moved."""
 
@@ -167,6 +173,8 @@ class NemesisStorm:
 
     def _act(self, what: str) -> None:
         daemon = self._chance.choice(self._fleet.wanted())
+        if what == "engine kill":
+            what, daemon = "kill", self._watcher.owner_of(Key(MESOS_ENGINE)) or daemon
         seconds = self._chance.random()
         link = self._chance.choice(LINKS)
         target = what.split()[0] if " " in what else daemon.name
@@ -195,9 +203,9 @@ class NemesisStorm:
         elif what == "disk full":
             self._fill_disk(_between(FULL_S, seconds))
         elif what.endswith("pause"):
-            self._pause_server(target, _between(SERVER_PAUSE_S, seconds**2))
+            self._strikes.pause(target, _between(SERVER_PAUSE_S, seconds**2))
         else:
-            self._restart_server(target, _between(DOWN_S, seconds))
+            self._strikes.restart(target, _between(DOWN_S, seconds))
 
     def _kill(self, daemon: DaemonProcess, down_s: float) -> None:
         daemon.kill()
@@ -333,42 +341,7 @@ class NemesisStorm:
 
         self._until(seconds, "disk", end=end)
 
-    def _pause_server(self, name: str, seconds: float) -> None:
-        server = self._server(name)
-        server.pause()
-        self._timeline.count(f"{name} pauses", f"{name} is frozen for {seconds:.1f} s")
-
-        def end() -> None:
-            server.go_on()
-            self._timeline.log(f"{name} continues")
-
-        self._until(seconds, name, end=end)
-
-    def _restart_server(self, name: str, down_s: float) -> None:
-        server = self._server(name)
-        server.kill()
-        self._timeline.count(f"{name} restarts", f"kill -9 {name}, down {down_s:.1f} s")
-        begun_s = self._timeline.now_s + down_s
-
-        def poll() -> None:
-            if server.answers():
-                self._timeline.log(f"{name} serves again")
-            elif self._timeline.now_s - begun_s > SERVE_S_MAX:
-                self._timeline.find(f"{name} did not come back within {SERVE_S_MAX} s")
-            else:
-                self._until(TICK_S, name, end=poll)
-
-        def end() -> None:
-            server.launch()
-            self._until(TICK_S, name, end=poll)
-
-        self._until(down_s, name, end=end)
-
     # ---- inside ----
-
-    def _server(self, name: str) -> ServerProcess:
-        outside = self._fleet.outside
-        return outside.zookeeper if name == "zookeeper" else outside.cassandra
 
     def _start(self, daemon: DaemonProcess) -> None:
         daemon.start()

@@ -21,6 +21,7 @@ from peloton.chaos.nemesis.timeline import Timeline
 from peloton.runtime.adapters.zookeeper_nodes import Paths, owner_of, shard_of
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
+from peloton.runtime.vocabulary import Key
 from peloton.sdk.client import Client
 from peloton.sdk.errors import ServiceUnavailable
 
@@ -106,6 +107,12 @@ class Takeovers:
             thread = threading.Thread(target=self._measure, args=(shard, loss), daemon=True)
             self._threads.append(thread)
             thread.start()
+
+    def owner_of(self, key: Key) -> DaemonProcess | None:
+        """The daemon that owns the shard of this key, as far as is known."""
+        owner = self._owners.get(self._sharding.shard_of(key), "")
+        living = self._fleet.living()
+        return next((each for each in living if takeover_mark(each) in owner), None)
 
     def summary(self) -> str:
         """The figures as text."""

@@ -53,9 +53,13 @@ class Inspected(NamedTuple):
 
 
 def verdict_of(
-    record: SharedRecord, watch: JournalWatch, *, runs: Path, seen: Mapping[str, SeenAlive]
+    record: SharedRecord,
+    watch: JournalWatch,
+    *,
+    notes: Iterable[tuple[str, Path]],
+    seen: Mapping[str, SeenAlive],
 ) -> Inspected:
-    """Make all checks; findings go to the timeline."""
+    """Make all checks; findings go to the timeline. `notes`: runs, and where each noted."""
     find = record.timeline.find
     # Ended jobs leave the listings after a day: one that a moved clock makes.
     for text in faults(record.history, may_leave=watch.clocks_differ):
@@ -83,7 +87,7 @@ def verdict_of(
         except Contradiction as wrong:
             find(str(wrong))
     count = 0
-    noted = with_seen(_noted(runs), seen)
+    noted = with_seen(notes_of(notes), seen)
     for run in noted:
         count += 1
         for text in _wrong(run, ledger):
@@ -195,15 +199,25 @@ class Noted(NamedTuple):
         return max((*self.begun, *self.ended, *seen), default=-math.inf)
 
 
-def _noted(runs: Path) -> Iterator[Noted]:
-    for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
+def notes_of(notes: Iterable[tuple[str, Path]]) -> Iterator[Noted]:
+    """One of each run, though it noted in several places: then it began more than once."""
+    folders: dict[str, list[Path]] = {}
+    for run, folder in notes:
+        folders.setdefault(run, []).append(folder)
+    for run in sorted(folders):
+        yield _of_run(run, sorted(folders[run]))
+
+
+def _of_run(run: str, folders: Iterable[Path]) -> Noted:
+    begun: list[float] = []
+    ended: list[float] = []
+    for folder in folders:
         mark = folder / MARK
         words = mark.read_text().split() if mark.exists() else []
         lines = [*zip(words[::2], words[1::2], strict=False)]
-        begun, ended = (
-            tuple(float(at) for said, at in lines if said == what) for what in (BEGUN, ENDED)
-        )
-        yield Noted(folder.name, begun, ended)
+        begun += [float(at) for said, at in lines if said == BEGUN]
+        ended += [float(at) for said, at in lines if said == ENDED]
+    return Noted(run, tuple(begun), tuple(ended))
 
 
 def with_seen(notes: Iterable[Noted], seen: Mapping[str, SeenAlive]) -> list[Noted]:

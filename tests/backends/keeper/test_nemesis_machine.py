@@ -14,6 +14,7 @@ import pytest
 
 from peloton.backends.keeper import kinds, processes
 from peloton.backends.keeper_messages import KeeperRunsListed, RunStarted
+from peloton.chaos.nemesis.ground import OnKeeper
 from peloton.chaos.nemesis.machine import KeeperMachine
 from peloton.chaos.nemesis.process_table import ProcessTable, kill_pending
 
@@ -85,7 +86,7 @@ def marked(folder: Path, run: str, *command: str) -> subprocess.Popen[bytes]:
 
 def test_the_table_sees_runs_of_its_folder_while_they_live(folder, procs):
     folder.mkdir()
-    table = ProcessTable(folder)
+    table = ProcessTable(OnKeeper(folder).run_of)
     began_s = time.time()
     ours = marked(folder, "r-0-1", "sleep", "600")
     other = marked(folder.parent, "r-1-1", "sleep", "600")

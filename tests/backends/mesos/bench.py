@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.conversation import Conversation
+from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.port import Order
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.words import ROLE, Json, agent, offer, status
@@ -35,9 +36,10 @@ def start(instance: int, *, cpus: float = 1.0, **spec: Any) -> m.StartRun:
 class Talk:
     """The conversation, the time, and what was said to the master and to hosts since `clear`."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeper: KeeperProgram | None = None) -> None:
         self.now = 0.0
         self.it = Conversation("east", role=ROLE, backend=BACKEND, first_number=FIRST_NUMBER)
+        self.it.agents.keeper = keeper
         self.calls: list[Json] = []
         self.reports: list[tuple[Key, Any]] = []
 

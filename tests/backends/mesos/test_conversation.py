@@ -8,8 +8,8 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End
+from peloton.backends.mesos.announcing import APPEAR_AGAIN_S
 from peloton.backends.mesos.conversation import (
-    APPEAR_AGAIN_S,
     LEFT,
     NOT_SUBSCRIBED,
     OFFER_WAIT_S,
@@ -440,3 +440,13 @@ def test_an_epoch_is_that_of_the_host_also_under_a_new_id_of_its_agent() -> None
     talk.start(start(0), epoch=2)
     talk.offer(offer("O1", "S7"))
     assert talk.launched() == []
+
+
+def test_a_run_whose_executor_goes_before_it_began_is_lost() -> None:
+    talk = Talk.begun().running(1)
+    talk.start(start(0))
+    talk.offer()
+    gone = {"source": "SOURCE_AGENT", "reason": "REASON_EXECUTOR_TERMINATED"}
+    for number in (0, 1):
+        talk.update(status(name(number), "FAILED", uuid=f"e-{number}", **gone))
+    assert [end.outcome.end for end in talk.ends()] == [End.LOST, End.FAILED]

@@ -12,6 +12,7 @@ from peloton.backends.mesos.conversation import (
     LIST_WAIT_S,
     OFFER_WAIT_S,
 )
+from peloton.backends.mesos.early_updates import KEPT_MAX, EarlyUpdates
 from peloton.runtime.vocabulary import Bits, Key
 from tests.backends.mesos.bench import HOST, JOB, OTHER, Talk, name, start
 from tests.backends.mesos.words import agent, offer, reconciled, status
@@ -181,6 +182,46 @@ def test_what_the_master_tells_of_a_run_that_was_forgotten_just_now_makes_none_o
     assert listed(talk) == ([], [], 7.0) and talk.asked() == []
     talk.clear().until(2 * HEARSAY_WAIT_S)
     assert talk.ends() == []
+
+
+def test_an_end_on_an_agent_that_is_not_known_again_yet_is_told_once_it_is() -> None:
+    """As when it was out of reach: the agent says it at once, and then not for ten seconds."""
+    talk = Talk.begun().running(0)
+    talk.agents()
+    back = {"source": "SOURCE_MASTER", "reason": "REASON_AGENT_REREGISTERED"}
+    talk.clear().update(
+        status(name(0), "FAILED", **back),
+        status(name(0), "FAILED", uuid="e", message=CODE, timestamp=60.0),
+        status(name(0), "FAILED", uuid="e", message=CODE, timestamp=60.0),
+    )
+    assert talk.reports == [] and talk.calls == []
+    talk.agents(agent())
+    (end,) = talk.ends()
+    assert (end.outcome.exit_code, end.at) == (3, 60.0)
+    talk.clear().order(ask(0))
+    assert listed(talk) == ([], [name(0)], 7.0) and talk.asked() == []
+    talk.order(m.ForgetRuns(HOST, (name(0),)))
+    assert talk.acknowledged() == [(name(0), "e")]
+
+
+def test_what_came_too_early_is_dropped_with_the_connection() -> None:
+    talk = Talk.begun()
+    talk.agents()
+    talk.update(status(name(0), "FAILED", uuid="e", message=CODE))
+    talk.disconnect()
+    talk.subscribe(agent())
+    assert talk.ends() == []
+
+
+def test_of_what_comes_too_early_only_so_much_is_kept() -> None:
+    early = EarlyUpdates()
+    for number in range(KEPT_MAX + 5):
+        early.keep("S0", status(name(number), "RUNNING", uuid="u"))
+    early.keep("S1", status(name(0), "RUNNING", "S1", uuid="u"))
+    assert len(early.take("S0")) == KEPT_MAX and early.take("S0") == early.take("S1") == []
+    early.keep("S1", status(name(0), "RUNNING", "S1", uuid="u"))
+    early.keep("S1", reconciled(name(1), "RUNNING", "S1"))
+    assert len(early.take("S1")) == 1
 
 
 # ---- the connection is lost ----

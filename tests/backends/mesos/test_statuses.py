@@ -100,9 +100,26 @@ def test_what_its_executor_killed_for_its_check_has_failed() -> None:
     assert end("KILLED", TERM, MASTER, "RECONCILIATION", healthy=False).end is End.KILLED
 
 
+def test_what_goes_with_its_executor_before_it_began_is_lost() -> None:
+    """As when an agent is killed right after a launch: no program has failed."""
+    gone = status("r", "FAILED", source="SOURCE_AGENT", reason="REASON_EXECUTOR_TERMINATED")
+    lost = mesos_outcome(gone, began=False)
+    assert (lost.end, lost.system, lost.reason) == (End.LOST, True, "executor terminated")
+    ended = mesos_outcome(gone)
+    assert (ended.end, ended.system) == (End.FAILED, False), "a program may have brought it down"
+    for other in (
+        status("r", "FAILED", source="SOURCE_AGENT", reason="REASON_CONTAINER_LAUNCH_FAILED"),
+        status("r", "KILLED", source="SOURCE_AGENT", reason="REASON_EXECUTOR_TERMINATED"),
+        status("r", "FAILED", message=CODE),
+    ):
+        assert mesos_outcome(other, began=False).end is not End.LOST
+
+
 @pytest.mark.parametrize("state", ["FINISHED", "FAILED", "KILLED", "ERROR"])
 def test_an_end_that_the_master_was_asked_for_is_hearsay(state: str) -> None:
     assert is_hearsay(reconciled("r", state))
+    back = status("r", state, source=MASTER, reason="REASON_AGENT_REREGISTERED")
+    assert is_hearsay(back), "an agent is back on which it has ended"
     assert not is_hearsay(status("r", state, uuid="u"))
     assert not is_hearsay(status("r", state, source=MASTER, reason="REASON_TASK_INVALID"))
 

@@ -1,0 +1,48 @@
+"""Hosts that are announced, and announced again until they have given an order.
+
+Must not know what a host is told, nor whether anything may be said: both are handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from peloton.backends.mesos.agents import Agent
+from peloton.backends.mesos.due_times import DueTimes
+
+APPEAR_AGAIN_S = 2.0
+"""Between two reports of a host that has not answered."""
+
+
+class Announcements:
+    """Those of one cluster. `tell` announces once. `is_away`: whether the master is."""
+
+    def __init__(
+        self,
+        times: DueTimes,
+        *,
+        tell: Callable[[Agent], None],
+        is_here: Callable[[Agent], bool],
+        is_away: Callable[[], bool],
+    ) -> None:
+        self._times, self._tell = times, tell
+        self._is_here, self._is_away = is_here, is_away
+
+    def announce(self, agent: Agent, now: float) -> None:
+        """It is new, or has changed."""
+        agent.confirmed = False
+        self._tell(agent)
+        self._later(agent, now)
+
+    def _later(self, agent: Agent, now: float) -> None:
+        agent.appear_at = now + APPEAR_AGAIN_S
+        self._times.at(agent.appear_at, partial(self._again, agent))
+
+    def _again(self, agent: Agent, now: float) -> None:
+        if agent.confirmed or not self._is_here(agent) or now < agent.appear_at:
+            return
+        if self._is_away():
+            self._later(agent, now)
+        else:
+            self.announce(agent, now)

@@ -1,0 +1,228 @@
+"""The executor at work: the processes of its tasks, its agent, and times, on one thread.
+
+What a keeper's loop does for runs is done here (`keeper/service.py`); requests come from the agent
+instead of a daemon. It has no journal: what a killed executor had, the guardian ends. It must not
+wait anywhere but in the selector, but for a connection to the agent beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from peloton.backends.keeper import processes, watch
+from peloton.backends.keeper.disk import Disk
+from peloton.backends.keeper.journal import KeeperJournal
+from peloton.backends.keeper.kept import KeepRules
+from peloton.backends.keeper.kinds import Memory
+from peloton.backends.keeper.limits import Limits
+from peloton.backends.keeper.runs import Runs
+from peloton.backends.keeper.sandboxes import SandboxFolders
+
+from .agent_link import AgentGone, AgentLink, AgentRefuses
+from .errand import HOST, Errand, ExecutorTalk
+from .surroundings import Surroundings
+
+ROUND_S = 1.0
+CONNECT_AGAIN_S = 0.2
+"""Between two attempts to reach the agent. A recovering one waits 2 s for us, by default."""
+SANDBOXES_KEPT_MAX = 1000
+LAST_WORDS_S = 1.0
+"""How long an executor that ends waits for the acknowledgement of what it has said last."""
+_NO_END = ("a", "run")
+
+
+class UnsyncedDisk(Disk):
+    """Nobody reads after a power cut what an executor has left."""
+
+    fsync = staticmethod(lambda fd: None)
+    fdatasync = staticmethod(lambda fd: None)
+
+
+class NoJournal(KeeperJournal):
+    """What a killed executor had, nobody takes over."""
+
+    def append(self, records: Iterable[Any], *, sync: bool) -> None:
+        """Nothing to do."""
+
+    def rewrite(self, records: Iterable[Any]) -> None:
+        """Nothing to do."""
+
+
+def runs_in(folder: str) -> Runs:
+    """No runs yet, whose sandboxes will be in this folder, which is the working folder."""
+    disk = UnsyncedDisk()
+    boxes = SandboxFolders(folder, rules=KeepRules(SANDBOXES_KEPT_MAX), disk=disk)
+    boxes.open(())
+    limits = Limits(folder, disk=disk)
+    memory = Memory(processes.boot_id())
+    return Runs(folder, memory, journal=NoJournal("journal"), boxes=boxes, limits=limits)
+
+
+def work(environment: Mapping[str, str], guardian: int) -> None:
+    """Be the executor that these variables describe, until it is over. `guardian` ends with the
+    process of this name."""
+    found = Surroundings.of(environment)
+    os.chdir(found.folder)
+    processes.reset_signals()
+    processes.become_subreaper()
+    ExecutorLoop(found, runs_in(os.path.realpath(found.folder)), guardian=guardian).serve()
+
+
+class ExecutorLoop:
+    """One executor."""
+
+    def __init__(self, found: Surroundings, runs: Runs, *, guardian: int) -> None:
+        errand: Errand = found.errand
+        self._runs = runs
+        self._talk = ExecutorTalk(errand, lambda: uuid.uuid4().bytes, now=time.monotonic())
+        self._selector = selectors.DefaultSelector()
+        self._link = AgentLink(found.agent, self._selector, token=found.token)
+        self._guardian = guardian
+        self._selector.register(guardian, selectors.EVENT_READ)
+        self._alarm = self._catch_signals()
+        self._next_round = time.monotonic()
+        self._connect_at = 0.0
+        self._last_words_until: float | None = None
+        self._said = ""
+
+    def _catch_signals(self) -> int:
+        alarm, wakeup = os.pipe()
+        for fd in (alarm, wakeup):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._talk.asked_to_end())
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)  # not SIG_IGN, which tasks would inherit
+        self._selector.register(alarm, selectors.EVENT_READ)
+        return alarm
+
+    def serve(self) -> None:
+        """Until the errand is over, and nothing runs any more."""
+        while not self._done():
+            self._step(self._selector.select(self._timeout()))
+        self._say(f"over: {self._talk.over}")
+
+    def _done(self) -> bool:
+        if not self._talk.over or self._runs.busy:
+            return False
+        now = time.monotonic()
+        if self._last_words_until is None:
+            self._last_words_until = now + LAST_WORDS_S
+        return self._talk.has_told_all or not self._link.open or now >= self._last_words_until
+
+    def _timeout(self) -> float:
+        if self._runs.unfinished:
+            return 0.0
+        times = [
+            self._next_round,
+            self._runs.next_kill(),
+            self._talk.wake_at,
+            self._last_words_until,
+            None if self._link.open or self._talk.over else self._connect_at,
+        ]
+        return max(0.0, min(at for at in times if at is not None) - time.monotonic())
+
+    def _step(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """Ends first: a run that ended before its kill was read ended by itself."""
+        self._runs.reap()
+        for key, mask in ready:
+            if key.fd == self._alarm:
+                _drain(self._alarm)
+            elif key.fd == self._guardian:
+                self._selector.unregister(self._guardian)
+                self._talk.guardian_gone()
+            elif mask & selectors.EVENT_READ:
+                self._read(key.data)
+        now = time.monotonic()
+        self._talk.due(now)
+        self._obey()
+        self._runs.kill_overdue(now)
+        if now >= self._next_round:
+            self._next_round = now + ROUND_S
+            watch.check_all(self._runs)
+        self._runs.commit()
+        self._report()
+        self._speak(now)
+
+    # ---- runs ----
+
+    def _obey(self) -> None:
+        """What was heard, in the order that it has for one run."""
+        talk, runs = self._talk, self._runs
+        launches, talk.launches = talk.launches, []
+        kills, talk.kills = talk.kills, []
+        forgotten, talk.forgotten = talk.forgotten, []
+        if launches:
+            runs.launch(HOST, launches)
+        for name, grace_s in kills:
+            runs.kill(HOST, name, grace_s=grace_s)
+        if forgotten:
+            runs.ack(forgotten)
+
+    def _report(self) -> None:
+        events, self._runs.events = self._runs.events, []
+        for _, event in events:
+            if event["a"] == "started":
+                self._talk.started(event["run"], event["at"])
+            elif event["a"] == "ended":
+                end = {name: value for name, value in event.items() if name not in _NO_END}
+                self._talk.ended(event["run"], end, at=event["at"])
+
+    # ---- the agent ----
+
+    def _read(self, pipe: Any) -> None:
+        try:
+            events = self._link.read(pipe)
+        except AgentGone as gone:
+            self._gone(str(gone))
+            if isinstance(gone, AgentRefuses):
+                self._talk.refused(str(gone))
+            return
+        now = time.monotonic()
+        for event in events:
+            self._talk.heard(event, now)
+
+    def _speak(self, now: float) -> None:
+        try:
+            if not self._link.open:
+                if now < self._connect_at or self._talk.over:
+                    return
+                self._link.connect()
+                self._talk.connected()
+                calls, self._talk.calls = self._talk.calls, []
+                self._link.subscribe(calls[0])
+            elif self._talk.calls:
+                calls, self._talk.calls = self._talk.calls, []
+                self._link.send(calls)
+            self._link.flush()
+        except AgentGone as gone:
+            self._gone(str(gone))
+
+    def _gone(self, why: str) -> None:
+        now = time.monotonic()
+        self._link.close()
+        self._connect_at = now + CONNECT_AGAIN_S
+        self._talk.disconnected(now)
+        if why != self._said:
+            self._said = why
+            self._say(why)
+
+    def _say(self, text: str) -> None:
+        """To the executor's own output, which the agent keeps."""
+        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=sys.stderr, flush=True)
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        return

@@ -1,0 +1,47 @@
+"""What an agent tells an executor by its environment. Must not look at anything else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .errand import Errand
+
+IDLE_VARIABLE = "PELOTON_EXECUTOR_IDLE_S"
+_DURATION = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)(ns|us|ms|secs|mins|hrs|days|weeks)")
+_UNITS = {
+    "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "secs": 1.0,
+    "mins": 60.0, "hrs": 3600.0, "days": 86_400.0, "weeks": 604_800.0,
+}  # fmt: skip
+
+
+class Surroundings(NamedTuple):
+    """`agent`: where it is, `HOST:PORT`. `folder`: the sandbox of the executor."""
+
+    errand: Errand
+    agent: str
+    folder: str
+    token: str = ""
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Surroundings:
+        """Raises KeyError and ValueError where it is no agent that has started us."""
+        errand = Errand(
+            framework=environment["MESOS_FRAMEWORK_ID"],
+            executor=environment["MESOS_EXECUTOR_ID"],
+            recovers=environment.get("MESOS_CHECKPOINT") == "1",
+            recovery_s=seconds(environment.get("MESOS_RECOVERY_TIMEOUT", "15mins")),
+            idle_s=float(environment.get(IDLE_VARIABLE, "60")),
+        )
+        folder = environment.get("MESOS_SANDBOX") or environment["MESOS_DIRECTORY"]
+        token = environment.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN", "")
+        return cls(errand, environment["MESOS_AGENT_ENDPOINT"], folder, token)
+
+
+def seconds(text: str) -> float:
+    """A duration as Mesos writes it: `15mins`, `2.5secs`."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"no duration: {text!r}")
+    return float(found[1]) * _UNITS[found[2]]

@@ -1,0 +1,130 @@
+"""What the runs of a storm are on: a keeper that all daemons share, or the agents of a Mesos.
+
+Turns either into the settings of a daemon, the actions that strike it, the notes of its runs, and
+the run of a process. It must not strike anything itself, nor judge.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from peloton.backends.keeper import processes
+from peloton.chaos.nemesis.servers import ServerProcess
+
+HOSTS = tuple(f"host{number}" for number in range(4))
+HOST_CPUS = 4.0
+MESOS_ENGINE = "engine/mesos"
+"""The actor through which the hosts of the Mesos get their runs."""
+RUN_ON_MESOS = "PELOTON_POD_ID"
+RAISE_S_MAX, AGAIN_S = 120.0, 2.0
+
+
+class Ground(Protocol):
+    """What runs are on."""
+
+    actions: Mapping[str, int]
+    """What strikes it, with shares."""
+    servers: Mapping[str, ServerProcess]
+    """Of these actions' targets, those that are processes."""
+
+    def backend(self) -> Mapping[str, Any]:
+        """The setting of each daemon."""
+
+    def begin(self, config: Path) -> None:
+        """Called when the daemons are started; the file is that of one of them."""
+
+    def notes(self) -> Iterator[tuple[str, Path]]:
+        """Runs, and the folder in which each notes what it does."""
+
+    def run_of(self, pid: int) -> str | None:
+        """The run that this process belongs to."""
+
+
+class OnKeeper:
+    """Processes of the keeper in this folder."""
+
+    actions: Mapping[str, int] = {"keeper kill": 3, "disk full": 2}
+    servers: Mapping[str, ServerProcess] = {}
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def backend(self) -> Mapping[str, Any]:
+        """All daemons share the folder, so every owner of a host finds its runs."""
+        hosts = [{"name": name, "cpus": HOST_CPUS} for name in HOSTS]
+        return {"process": {"folder": "keeper", "hosts": hosts}}
+
+    def begin(self, config: Path) -> None:
+        """Nothing: the daemons start the keeper."""
+
+    def notes(self) -> Iterator[tuple[str, Path]]:
+        """The sandboxes of the keeper."""
+        runs = self._folder / "runs"
+        yield from ((each.name, each) for each in (runs.iterdir() if runs.is_dir() else ()))
+
+    def run_of(self, pid: int) -> str | None:
+        """By the mark of the keeper."""
+        return processes.marked_run(pid, str(self._folder.resolve()))
+
+
+class MesosProcesses(NamedTuple):
+    """A Mesos that runs: its master, its agents, and the folder where they keep their files."""
+
+    address: str
+    master: ServerProcess
+    agents: tuple[ServerProcess, ...]
+    folder: Path
+
+
+class OnMesos:
+    """Tasks of a Mesos, which one daemon at a time gives to its agents."""
+
+    actions: Mapping[str, int] = {
+        "engine kill": 3,
+        "mesos-master restart": 2,
+        "mesos-master pause": 1,
+        "mesos-agent1 restart": 2,
+        "mesos-agent2 restart": 1,
+        "mesos-agent2 pause": 2,
+        "mesos-agent3 pause": 1,
+    }
+
+    def __init__(self, mesos: MesosProcesses) -> None:
+        self._mesos = mesos
+        agents = {f"mesos-agent{number}": one for number, one in enumerate(mesos.agents, 1)}
+        self.servers: Mapping[str, ServerProcess] = {"mesos-master": mesos.master, **agents}
+
+    def backend(self) -> Mapping[str, Any]:
+        """The agents say which hosts there are."""
+        return {"mesos": {"master": self._mesos.address}}
+
+    def begin(self, config: Path) -> None:
+        """Raise the level of the fleet, without which it has no such hosts."""
+        command = [sys.executable, "-m", "peloton", "features", "raise", "--config", str(config)]
+        pause = threading.Event()
+        for _ in range(int(RAISE_S_MAX / AGAIN_S)):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if not done.returncode:
+                return
+            pause.wait(AGAIN_S)
+        raise OSError(f"the feature level is not raised: {done.stderr.strip()}")
+
+    def notes(self) -> Iterator[tuple[str, Path]]:
+        """The sandboxes of the agents; a run that began twice has two."""
+        for sandbox in self._mesos.folder.glob("*/work/slaves/*/frameworks/*/executors/*/runs/*"):
+            if not sandbox.is_symlink():
+                yield sandbox.parent.parent.name, sandbox
+
+    def run_of(self, pid: int) -> str | None:
+        """By the variables of a task."""
+        try:
+            found = processes.environment(pid)
+        except OSError:
+            return None
+        ours = found.get("MESOS_SANDBOX", "").startswith(f"{self._mesos.folder}/")
+        return found.get(RUN_ON_MESOS) if ours else None

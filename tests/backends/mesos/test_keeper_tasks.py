@@ -1,0 +1,289 @@
+"""Which runs our own executor has, what they are as tasks, and how they end."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from peloton.actors.host import messages as m
+from peloton.actors.host.messages import Container, RunSpec, SecretRef, VolumeConfig
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.messages import End, RunOutcome
+from peloton.backends.keeper.requests import run_of
+from peloton.backends.mesos.executor.errand import EXECUTOR_LOST, HOST
+from peloton.backends.mesos.keeper_tasks import (
+    CHOICE,
+    COMMAND,
+    EXECUTOR_NEED,
+    FAILED_STARTS_MAX,
+    KEEPER,
+    PREFIX,
+    KeeperAt,
+    KeeperProgram,
+    NotByKeeper,
+    keeper_data,
+)
+from peloton.backends.mesos.statuses import mesos_outcome
+from peloton.backends.mesos.task_info import task_info
+from peloton.backends.mesos.words import Bundle, NotOffered
+from peloton.placement.messages import Label
+from peloton.runtime.vocabulary import Key
+from tests.backends.mesos.bench import HOST as H0
+from tests.backends.mesos.bench import Talk, name, start
+from tests.backends.mesos.words import Json, agent, offer, reserved, scalar, status
+
+PROGRAM = KeeperProgram("exec keeper", "ann", 5.0)
+ONE = Resources(UNIT, 64 * UNIT)
+BY_KEEPER, BY_COMMAND = (Label(CHOICE, choice) for choice in (KEEPER, COMMAND))
+
+
+def spec(**more: Any) -> RunSpec:
+    return RunSpec(**{"resources": ONE, "value": "true", **more})
+
+
+OBSTACLES: dict[str, dict[str, Any]] = {
+    "an image": {"image": "debian:12"},
+    "several containers": {"containers": (Container("a", "true"),)},
+    "a volume": {"volume": VolumeConfig("data", 5)},
+    "secrets": {"secrets": (SecretRef("s", "token"),)},
+    "a health check": {"check": HealthCheck("true")},
+    "gpus": {"resources": Resources(UNIT, gpu=UNIT)},
+    "revocable cpu": {"resources": Resources(slack=UNIT)},
+    "another account": {"user": "bob"},
+}
+
+
+def test_batch_runs_are_for_it_and_services_are_not_unless_they_say_so() -> None:
+    assert PROGRAM.runs(spec()) and PROGRAM.runs(spec(user="ann"))
+    assert not PROGRAM.runs(spec(asks=True))
+    assert PROGRAM.runs(spec(asks=True, labels=(BY_KEEPER,)))
+    assert not PROGRAM.runs(spec(labels=(Label("a", "b"), BY_COMMAND)))
+
+
+@pytest.mark.parametrize("what", OBSTACLES)
+def test_what_it_cannot_give_is_run_by_mesos_or_refused_where_it_was_chosen(what: str) -> None:
+    assert not PROGRAM.runs(spec(**OBSTACLES[what]))
+    with pytest.raises(NotByKeeper, match=what):
+        PROGRAM.runs(spec(**OBSTACLES[what], labels=(BY_KEEPER,)))
+
+
+def test_a_choice_that_there_is_not() -> None:
+    with pytest.raises(NotByKeeper, match="'docker'"):
+        PROGRAM.runs(spec(labels=(Label(CHOICE, "docker"),)))
+
+
+def test_the_data_is_a_request_that_the_keeper_reads() -> None:
+    order = m.StartRun(name(3), spec(value="a", shell=False, arguments=("a", "b")))
+    run = run_of(HOST, json.loads(base64.b64decode(keeper_data(order))))
+    assert (run.run_id, run.memory_mb) == (name(3), 64.0)
+    assert run.command == {
+        "value": "a", "shell": False, "arguments": ["a", "b"],
+        "environment": dict(order.environment),
+    }  # fmt: skip
+    with pytest.raises(NotByKeeper, match="bytes, more than"):
+        keeper_data(m.StartRun(name(3), spec(value="x" * 5_000_000)))
+
+
+def made(keeper: KeeperAt, bundle: Bundle, **more: Any) -> Json:
+    order = m.StartRun(name(0), spec(**more))
+    return task_info(order, agent="S0", bundle=bundle, keeper=keeper)
+
+
+def test_the_first_task_brings_the_executor_and_all_carry_the_same() -> None:
+    keeper, bundle = KeeperAt(PROGRAM), Bundle(offer("O")["resources"])
+    first, second = made(keeper, bundle), made(keeper, bundle)
+    info = first["executor"]
+    assert info == second["executor"] and "command" not in first
+    assert first["resources"] == second["resources"] == [scalar("cpus", 1.0), scalar("mem", 64.0)]
+    assert info["resources"] == [scalar("cpus", 0.1), scalar("mem", 64.0)]
+    assert (
+        bundle.amounts == Resources(4 * UNIT, 4096 * UNIT, 100 * UNIT) - ONE - ONE - EXECUTOR_NEED
+    )
+    assert info["type"] == "CUSTOM" and info["executor_id"]["value"].startswith(PREFIX)
+    command = info["command"]
+    assert (command["shell"], command["value"]) == (True, "exec keeper")
+    variables = {one["name"]: one["value"] for one in command["environment"]["variables"]}
+    assert variables == {"PELOTON_EXECUTOR_IDLE_S": "5"}
+
+
+def test_what_the_executor_cannot_have_nobody_takes() -> None:
+    keeper, bundle = KeeperAt(PROGRAM), Bundle(offer("O", cpus=1.0)["resources"])
+    before = bundle.amounts
+    with pytest.raises(NotOffered):
+        made(keeper, bundle)
+    assert bundle.amounts == before
+    assert made(keeper, bundle, resources=Resources(UNIT // 2))["executor"]
+
+
+def test_its_id_differs_where_anything_of_it_does() -> None:
+    def id_of(program: KeeperProgram, *entries: Json) -> str:
+        given = entries or offer("O")["resources"]
+        return str(KeeperAt(program).info(Bundle(given))["executor_id"]["value"])
+
+    others = [
+        id_of(PROGRAM),
+        id_of(PROGRAM._replace(command="exec other")),
+        id_of(PROGRAM._replace(idle_s=6.0)),
+        id_of(PROGRAM, scalar("cpus", 1.0, **reserved("peloton")), scalar("mem", 64.0)),
+    ]
+    assert len({*others}) == 4 and id_of(PROGRAM) == others[0]
+
+
+def test_one_that_the_master_lists_is_taken_over_as_it_is() -> None:
+    first = KeeperAt(PROGRAM).info(Bundle(offer("O")["resources"]))
+    keeper, empty = KeeperAt(PROGRAM), Bundle(())
+    for stranger in ("default", f"{PREFIX}of-another-command"):
+        keeper.listed({"executor_id": {"value": stranger}})
+    with pytest.raises(NotOffered):
+        keeper.info(empty)
+    keeper.listed(first)
+    assert keeper.info(empty) is first
+    keeper.over("another")
+    assert keeper.info(empty) is first
+    keeper.over(first["executor_id"]["value"])
+    with pytest.raises(NotOffered):
+        keeper.info(empty)
+
+
+# ---- ends ----
+
+
+def said(end: Json) -> str:
+    return base64.b64encode(json.dumps(end).encode()).decode()
+
+
+OURS = {"executor_id": {"value": f"{PREFIX}1"}}
+END = {
+    "outcome": "FAILED", "exit_code": None, "signal": 9, "reason": "memory limit exceeded",
+    "message": "80 MB resident, 64 MB asked for", "at": 9.0,
+}  # fmt: skip
+
+
+def test_what_the_executor_says_is_the_end() -> None:
+    found = mesos_outcome(status("r", "FAILED", **OURS, data=said(END)))
+    assert found == RunOutcome(
+        End.FAILED, None, "SIGKILL", "memory limit exceeded", "80 MB resident, 64 MB asked for"
+    )
+    lost = said({**END, "outcome": "LOST", "signal": None})
+    found = mesos_outcome(status("r", "DROPPED", **OURS, data=lost))
+    assert (found.end, found.system, found.signal) == (End.LOST, True, "")
+    assert (
+        mesos_outcome(status("r", "FAILED", **OURS, data=said({**END, "signal": 40}))).signal
+        == "SIG40"
+    )
+
+
+@pytest.mark.parametrize("data", ["", "?", said({}), said({**END, "outcome": "?"})])
+def test_without_its_words_the_state_is_the_end(data: str) -> None:
+    found = mesos_outcome(status("r", "FAILED", **OURS, data=data, message="exit code 3"))
+    assert (found.end, found.system, found.message) == (End.FAILED, False, "exit code 3")
+
+
+@pytest.mark.parametrize(
+    "reason", ["EXECUTOR_TERMINATED", "EXECUTOR_REREGISTRATION_TIMEOUT", "CONTAINER_LAUNCH_FAILED"]
+)
+def test_the_loss_of_the_executor_is_not_the_fault_of_its_tasks(reason: str) -> None:
+    more = {"source": "SOURCE_AGENT", "reason": f"REASON_{reason}", "message": "why"}
+    found = mesos_outcome(status("r", "FAILED", **OURS, **more))
+    assert (found.end, found.system, found.reason) == (End.LOST, True, EXECUTOR_LOST)
+    asked = mesos_outcome(status("r", "KILLED", **OURS, **more))
+    assert (asked.end, asked.system) == (End.KILLED, False)
+    others = mesos_outcome(status("r", "FAILED", **more))
+    assert (others.end, others.system) == (End.FAILED, False)
+
+
+# ---- what hosts have ----
+
+
+def begun() -> Talk:
+    talk = Talk(keeper=PROGRAM)
+    talk.subscribe(agent())
+    talk.order(m.PingBackend(H0))
+    return talk.clear()
+
+
+def executors_of(talk: Talk) -> list[str]:
+    """Of each task that was launched; empty for one by the command executor."""
+    return [
+        task.get("executor", {}).get("executor_id", {}).get("value", "")
+        for each in talk.called("ACCEPT")
+        for task in each["operations"][0]["launch"]["task_infos"]
+    ]
+
+
+def test_a_host_has_less_room_by_what_the_executor_takes() -> None:
+    talk = Talk(keeper=PROGRAM)
+    talk.subscribe(agent(), agent("S1", "h1", total_resources=[scalar("cpus", 0.05)]))
+    (appeared,) = talk.told(m.HostAppeared)
+    assert appeared.capacity == Resources(4 * UNIT, 4096 * UNIT) - EXECUTOR_NEED
+    assert talk.told(m.HostAppeared, Key("host/east.h1"))[0].capacity == Resources()
+
+
+def test_a_full_host_goes_on_with_the_executor_that_it_has() -> None:
+    talk = begun()
+    talk.start(start(0, cpus=3.9))
+    talk.offer()
+    talk.start(start(1))
+    talk.offer(offer("O2", cpus=1.0))
+    first, second = executors_of(talk)
+    assert first == second != ""
+
+
+def failure(talk: Talk, executor: str) -> None:
+    talk.hear("FAILURE", agent_id={"value": "S0"}, executor_id={"value": executor}, status=0)
+
+
+def test_after_its_end_the_next_task_brings_another_with_its_room() -> None:
+    talk = begun()
+    talk.start(start(0))
+    talk.offer()
+    (executor,) = executors_of(talk)
+    talk.update(status(name(0), "RUNNING", executor_id={"value": executor}, uuid="u"))
+    failure(talk, executor)
+    talk.clear().start(start(1))
+    talk.offer(offer("O2", cpus=1.0))
+    assert executors_of(talk) == [], "it has no room for the executor"
+    talk.offer(offer("O3", cpus=0.05), offer("O4", cpus=0.05))
+    assert executors_of(talk) == [executor]
+
+
+def test_a_launch_without_room_for_an_executor_that_has_just_ended_is_placed_anew() -> None:
+    talk = begun()
+    talk.start(start(0))
+    talk.offer()
+    text = "Total resources cpus:1.1 required by task and its executor is more than available cpus"
+    invalid = {"source": "SOURCE_MASTER", "reason": "REASON_TASK_INVALID", "message": text}
+    talk.update(status(name(0), "ERROR", **invalid))
+    (end,) = talk.ends()
+    assert (end.outcome.end, end.outcome.system) == (End.LOST, True)
+    talk.clear().start(start(1))
+    talk.offer(offer("O2", cpus=1.0))
+    assert executors_of(talk) == [], "its room is asked for again"
+
+
+def test_where_it_ends_before_it_says_anything_tasks_run_by_mesos() -> None:
+    talk = begun()
+    for number in range(FAILED_STARTS_MAX):
+        assert talk.it.agents.keeper_problem == ""
+        talk.clear().start(start(number))
+        talk.offer(offer(f"O{number}"))
+        failure(talk, executors_of(talk)[0])
+    assert "does not start on east.h0:" in talk.it.agents.keeper_problem
+    talk.clear().start(start(9))
+    talk.offer()
+    assert executors_of(talk) == [""]
+
+
+def test_one_that_has_said_something_may_end_as_often_as_it_likes() -> None:
+    talk = begun()
+    for number in range(FAILED_STARTS_MAX + 1):
+        talk.clear().start(start(number))
+        talk.offer(offer(f"O{number}"))
+        (executor,) = executors_of(talk)
+        talk.update(status(name(number), "RUNNING", executor_id={"value": executor}, uuid="u"))
+        failure(talk, executor)
+    assert executor and talk.it.agents.keeper_problem == ""

@@ -1,0 +1,46 @@
+"""What an agent tells an executor by its environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.backends.mesos.executor.errand import Errand
+from peloton.backends.mesos.executor.surroundings import IDLE_VARIABLE, Surroundings, seconds
+
+TOLD = {
+    "MESOS_FRAMEWORK_ID": "F", "MESOS_EXECUTOR_ID": "E", "MESOS_AGENT_ENDPOINT": "127.0.0.1:5051",
+    "MESOS_DIRECTORY": "/work/E", "MESOS_SANDBOX": "/sandbox", "MESOS_CHECKPOINT": "1",
+    "MESOS_RECOVERY_TIMEOUT": "15mins", IDLE_VARIABLE: "2.5",
+    "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t",
+}  # fmt: skip
+
+
+def test_all_that_is_told() -> None:
+    errand = Errand("F", "E", recovers=True, recovery_s=900.0, idle_s=2.5)
+    found = Surroundings.of(TOLD)
+    assert found == Surroundings(errand, "127.0.0.1:5051", "/sandbox", "t")
+
+
+def test_what_need_not_be_told() -> None:
+    names = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_AGENT_ENDPOINT", "MESOS_DIRECTORY")
+    found = Surroundings.of({name: TOLD[name] for name in names})
+    assert found == Surroundings(Errand("F", "E", recovers=False), "127.0.0.1:5051", "/work/E")
+
+
+def test_it_is_no_agent_that_tells_nothing() -> None:
+    with pytest.raises(KeyError):
+        Surroundings.of({})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("15mins", 900.0), ("2.5secs", 2.5), ("500ms", 0.5), ("1.5hrs", 5400.0), ("1weeks", 604800.0)],
+)
+def test_durations(text: str, found: float) -> None:
+    assert seconds(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "15", "15 minutes", "-1secs"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="no duration"):
+        seconds(text)
