@@ -38,13 +38,13 @@ def command() -> click.Command:
 @of_the_store
 @click.option(
     "--mesos", "file", type=FILE, metavar="FILE",
-    help="The YAML file of a daemon: look at its Mesos cluster, and not at Cassandra.",
+    help="The YAML file of a daemon: look at its Mesos clusters, and not at Cassandra.",
 )  # fmt: skip
 def doctor(file: Path | None, **options: Any) -> None:
     """Check that Cassandra guarantees what the journal needs; list what is wrong.
 
-    With --mesos, check that the Mesos cluster of a daemon is as its hosts need it: versions, clock,
-    framework, role and quota, and agents.
+    With --mesos, check that each Mesos cluster of a daemon is as its hosts need it: versions,
+    clock, framework, role and quota, and agents.
 
     \b
     peloton doctor
@@ -77,18 +77,27 @@ def doctor(file: Path | None, **options: Any) -> None:
     for server in cluster.servers:
         click.echo(f"server  {server.address}, {server.data_centre}, version {server.version}")
     findings = cassandra_doctor.findings_of(cluster)
-    _tell(findings, f"keyspace {settings.keyspace}: all that the journal needs")
+    if _tell(findings, f"keyspace {settings.keyspace}: all that the journal needs"):
+        sys.exit(WRONG)
 
 
 def look_at_mesos(file: Path) -> None:
-    """Check the Mesos cluster of a daemon's file."""
+    """Check the Mesos clusters of a daemon's file, one after the other."""
+    codes = [_look_at_cluster(wanted) for wanted in _wanted(file)]
+    if any(codes):
+        # Whoever does not answer may have anything wrong.
+        sys.exit(CANNOT_REACH if CANNOT_REACH in codes else WRONG)
+
+
+def _look_at_cluster(wanted: MesosWanted) -> int:
+    """What is found of one, as lines and an exit code."""
     from peloton.backends.mesos import doctor as mesos
 
-    wanted = _wanted(file)
     try:
         cluster = mesos.read_cluster(wanted)
     except mesos.Unanswered as error:
-        fail("doctor", error, code=CANNOT_REACH)
+        click.echo(f"peloton doctor: {error}", err=True)
+        return CANNOT_REACH
     click.echo(f"master  {cluster.master}, version {cluster.version}")
     click.echo(f"role    {mesos.role_text(cluster, wanted)}")
     for one in cluster.frameworks:
@@ -97,34 +106,39 @@ def look_at_mesos(file: Path) -> None:
             able = ", ".join(each["type"] for each in info.get("capabilities", ()))
             click.echo(f"frame   {info['id']['value']}: {able}")
     click.echo(f"agents  {len(cluster.agents)}")
-    _tell(mesos.findings_of(cluster, wanted), f"{wanted.master}: all that hosts of Mesos need")
+    well = f"{wanted.master}: all that hosts of Mesos need"
+    return WRONG if _tell(mesos.findings_of(cluster, wanted), well) else 0
 
 
-def _wanted(file: Path) -> MesosWanted:
-    """What the file says of its cluster."""
+def _wanted(file: Path) -> list[MesosWanted]:
+    """What the file says of its clusters."""
     from peloton.backends.mesos.doctor import MesosWanted
     from peloton.settings.access_files import BadSecretFile, read_secret_file
     from peloton.settings.daemon import read_settings
 
     try:
-        found = read_settings(file).backend.mesos
-        if found is None:
-            fail("doctor", f"{file} has no backend.mesos", code=USAGE)
-        secret = read_secret_file(found.secret_file).strip() if found.secret_file else ""
+        clusters = read_settings(file).backend.clusters.values()
+        secrets = [
+            read_secret_file(one.secret_file).strip() if one.secret_file else "" for one in clusters
+        ]
     except (BadSetting, BadSecretFile) as error:
         fail("doctor", error, code=USAGE)
-    return MesosWanted(
-        found.master, found.name, found.role, found.framework, found.revocable,
-        found.principal, secret,
-    )  # fmt: skip
+    if not clusters:
+        fail("doctor", f"{file} has no backend.mesos", code=USAGE)
+    return [
+        MesosWanted(
+            found.master, found.name, found.role, found.framework, found.revocable,
+            found.principal, secret,
+        )
+        for found, secret in zip(clusters, secrets, strict=True)
+    ]  # fmt: skip
 
 
-def _tell(findings: Sequence[Any], well: str) -> None:
-    """One line for what is so, one for its remedy."""
+def _tell(findings: Sequence[Any], well: str) -> bool:
+    """One line for what is so, one for its remedy; whether anything is wrong."""
     for finding in findings:
         click.echo(f"{'wrong' if finding.wrong else 'weak '}   {finding.text}")
         click.echo(f"        {finding.remedy}")
     if not findings:
         click.echo(f"ok      {well}")
-    if any(finding.wrong for finding in findings):
-        sys.exit(WRONG)
+    return any(finding.wrong for finding in findings)

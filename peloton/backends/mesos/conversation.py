@@ -36,6 +36,7 @@ from peloton.backends.check_progress import Verdict
 from peloton.backends.health_news import HealthNews
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
+from peloton.backends.mesos.announcing import Announcements
 from peloton.backends.mesos.due_times import DueTimes
 from peloton.backends.mesos.early_updates import EarlyUpdates
 from peloton.backends.mesos.launching import launch
@@ -63,8 +64,6 @@ LIST_WAIT_S = 10.0
 """How long a list waits for answers of the master; after it the host is told that nobody knows."""
 HEARSAY_WAIT_S = 5.0
 """How long we wait for what a run's own executor says of its end, once the master has told it."""
-APPEAR_AGAIN_S = 2.0
-"""Between two reports of a host that has not answered."""
 NOT_SUBSCRIBED = "not subscribed at the master"
 LEFT = "its agent is not registered at the master"
 ILL = "the check of Mesos failed"
@@ -79,6 +78,12 @@ class Conversation:
         self._offers = OfferBook()
         self._early = EarlyUpdates()
         self._times = DueTimes()
+        self._appearing = Announcements(
+            self._times,
+            lambda agent: self._report(agent.host, agent.appeared(backend)),
+            wanted=self.agents.is_here,
+            silent=lambda: bool(self._away),
+        )
         self._health = HealthNews(first_number)
         self.uses = Uses()
         self._calls: list[calls.Call] = []
@@ -122,7 +127,7 @@ class Conversation:
                 self._health.drop(name)
             self._report(agent.host, m.HostLeft(LEFT))
         for agent in changed:
-            self._appeared(agent, now)
+            self._appearing.begin(agent, now)
             for status in self._early.take(agent.agent_id):
                 self._updated(status, now)
 
@@ -385,23 +390,6 @@ class Conversation:
     def _tell_health(self, now: float) -> None:
         for host, report in self._health.due(now):
             self._report(host, report)
-
-    def _appeared(self, agent: Agent, now: float) -> None:
-        agent.confirmed = False
-        self._report(agent.host, agent.appeared(self._backend))
-        self._appear_later(agent, now)
-
-    def _appear_later(self, agent: Agent, now: float) -> None:
-        agent.appear_at = now + APPEAR_AGAIN_S
-        self._times.at(agent.appear_at, partial(self._appear_again, agent))
-
-    def _appear_again(self, agent: Agent, now: float) -> None:
-        if agent.confirmed or not self.agents.is_here(agent) or now < agent.appear_at:
-            return
-        if self._away:
-            self._appear_later(agent, now)
-        else:
-            self._appeared(agent, now)
 
     def _report(self, host: Key, report: Report) -> None:
         self._reports.append(Envelope(host, report, sender=self._backend))

@@ -8,8 +8,8 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End
+from peloton.backends.mesos.announcing import APPEAR_AGAIN_S
 from peloton.backends.mesos.conversation import (
-    APPEAR_AGAIN_S,
     LEFT,
     NOT_SUBSCRIBED,
     OFFER_WAIT_S,
