@@ -170,7 +170,7 @@ class Daemon:
         vault = self._vault = self._listeners.vault = open_vault(settings, keys)
         self._undo += [vault.store.close] if vault is not None else []
         # Who we are comes first: nothing of another cluster may be touched.
-        self._record = record = self._bootstrap(journal)
+        self._record = record = self._listeners.record = self._bootstrap(journal)
         self._take_keeper()
         membership = self._outside.membership if self._outside else self._meet(record)
         outside = ExternalServices(journal, membership)

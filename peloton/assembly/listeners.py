@@ -7,6 +7,7 @@ not decide when they begin to listen, nor answer any call itself.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import socket
 import stat
@@ -15,10 +16,12 @@ from pathlib import Path
 
 from peloton.assembly import access, task_accounts, task_images, task_limits
 from peloton.assembly.access import ClientAccess
+from peloton.assembly.agent_files import far_files
 from peloton.assembly.port_holder import port_holder
 from peloton.assembly.strategies import strategies_of
 from peloton.failures import CannotStart
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
+from peloton.gateway.files_anywhere import FilePlaces
 from peloton.gateway.http import HttpServer
 from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.lockdowns import FollowedLocks, NoLocks, lock_notes
@@ -27,6 +30,8 @@ from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import ServerOptions, build_server
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.far_files import FarFiles
+from peloton.runtime.ports import ClusterRecord
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.config import Address, BadSetting
@@ -64,6 +69,8 @@ class ClientListeners:
         """Secrets of jobs, if there can be any; set before anything listens."""
         self.backend_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
         """The troubles of a backend outside; set before anything listens."""
+        self.record: ClusterRecord | None = None
+        """Which cluster this is; set before anything listens."""
         self._access: ClientAccess | None = None
         self._tasks = (
             *task_accounts.health_notes(settings, options.names),
@@ -99,9 +106,12 @@ class ClientListeners:
         wanted = self._settings.http
         _refuse_busy(self._names.http, wanted, remedy=self._names.other_ports)
         try:
-            access, notes = self.access.files, self._notes
             server = HttpServer(
-                wanted, region, sandboxes=self._sandboxes, access=access, notes=notes
+                wanted,
+                region,
+                sandboxes=FilePlaces(self._sandboxes, self._far_files),
+                access=self.access.files,
+                notes=self._notes,
             )
         except OSError as error:
             raise CannotStart(f"{self._names.http}: {wanted}: {error.strerror}") from error
@@ -163,7 +173,15 @@ class ClientListeners:
             watches=self._settings.limits.watches,
             locks=self.locks,
             secrets=self.vault,
+            far_files=self._far_files,
+            outside=self._settings.backend.mesos is not None,
         )
+
+    @functools.cached_property
+    def _far_files(self) -> tuple[FarFiles, ...]:
+        """Both servers have the same, which remembers what it has found."""
+        assert self.record is not None, "it is set before anything listens"
+        return far_files(self._settings.backend, self.record)
 
     def stop_calls(self) -> None:
         """No call is answered any more; those under way have a moment to end."""

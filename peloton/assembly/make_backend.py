@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.assembly.agent_files import framework_id, secret_of
 from peloton.assembly.folders import keeper_owner
 from peloton.assembly.kept_sandboxes import keeper_settings
 from peloton.assembly.task_accounts import task_accounts
@@ -14,7 +15,6 @@ from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.failures import CannotStart
 from peloton.runtime.ports import ClusterRecord
 from peloton.runtime.shells.secret_vault import SecretVault
-from peloton.settings.access_files import BadSecretFile, read_secret_file
 from peloton.settings.backend import MesosBackendSettings
 from peloton.settings.daemon import DaemonSettings
 
@@ -50,7 +50,6 @@ def make_backends(
 
 
 def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) -> Backend:
-    """Its id at the master belongs to this cluster of ours, so it is the same after each start."""
     try:
         # Only where it is wanted: pymesos is an extra.
         from peloton.backends.mesos.backend import Framework, MesosBackend
@@ -58,26 +57,19 @@ def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) 
     except ImportError as error:
         text = f"{field} needs the extra `mesos` of this distribution: {error}"
         raise CannotStart(text) from error
-    secret = ""
-    if setting.secret_file is not None:
-        try:
-            secret = read_secret_file(setting.secret_file).strip()
-        except BadSecretFile as error:
-            raise CannotStart(f"{field}.secret_file: {error}") from error
     keeper = None
     if setting.batch_executor == KEEPER:
         command = setting.executor or default_command()
         keeper = KeeperProgram(command, setting.user, setting.executor_idle_s)
-    identity = f"peloton-{record.cluster_id.hex()}-{setting.name}"
     return MesosBackend(
         Framework(
             cluster=setting.name,
             master=setting.master,
-            framework_id=setting.framework or identity,
+            framework_id=framework_id(setting, record),
             role=setting.role,
             user=setting.user,
             principal=setting.principal,
-            secret=secret,
+            secret=secret_of(setting.secret_file, f"{field}.secret_file"),
             revocable=setting.revocable,
             keeper=keeper,
         )

@@ -304,6 +304,8 @@ class ProcessBackend:
     def _request(self, host: str, run: m.StartRun, *, values: SecretValues) -> km.RunRequest:
         spec, root = run.spec, os.geteuid() == 0
         secrets, refusal = values.of(run)
+        if spec.uris:
+            raise ValueError("the files of its command.uris are fetched on hosts of Mesos only")
         container = self.limits.container_of(spec.image)
         contained = container is not None
         if container is not None and spec.containers:

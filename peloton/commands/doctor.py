@@ -38,13 +38,13 @@ def command() -> click.Command:
 @of_the_store
 @click.option(
     "--mesos", "file", type=FILE, metavar="FILE",
-    help="The YAML file of a daemon: look at its Mesos clusters, and not at Cassandra.",
+    help="The YAML file of a daemon: look at its Mesos cluster, and not at Cassandra.",
 )  # fmt: skip
 def doctor(file: Path | None, **options: Any) -> None:
     """Check that Cassandra guarantees what the journal needs; list what is wrong.
 
-    With --mesos, check that each Mesos cluster of a daemon is as its hosts need it: versions,
-    clock, framework, role and quota, and agents.
+    With --mesos, check that the Mesos cluster of a daemon is as its hosts need it: versions, clock,
+    framework, role and quota, and agents.
 
     \b
     peloton doctor
@@ -77,27 +77,26 @@ def doctor(file: Path | None, **options: Any) -> None:
     for server in cluster.servers:
         click.echo(f"server  {server.address}, {server.data_centre}, version {server.version}")
     findings = cassandra_doctor.findings_of(cluster)
-    if _tell(findings, f"keyspace {settings.keyspace}: all that the journal needs"):
-        sys.exit(WRONG)
+    _tell(findings, f"keyspace {settings.keyspace}: all that the journal needs")
 
 
 def look_at_mesos(file: Path) -> None:
-    """Check the Mesos clusters of a daemon's file, one after the other."""
-    codes = [_look_at_cluster(wanted) for wanted in _wanted(file)]
-    if any(codes):
-        # Whoever does not answer may have anything wrong.
-        sys.exit(CANNOT_REACH if CANNOT_REACH in codes else WRONG)
+    """Check the Mesos clusters of a daemon's file."""
+    findings: list[Any] = []
+    names = []
+    for wanted in _wanted(file):
+        findings += _look_at_one(wanted)
+        names.append(wanted.master)
+    _tell(findings, f"{', '.join(names)}: all that hosts of Mesos need")
 
 
-def _look_at_cluster(wanted: MesosWanted) -> int:
-    """What is found of one, as lines and an exit code."""
+def _look_at_one(wanted: MesosWanted) -> Sequence[Any]:
     from peloton.backends.mesos import doctor as mesos
 
     try:
         cluster = mesos.read_cluster(wanted)
     except mesos.Unanswered as error:
-        click.echo(f"peloton doctor: {error}", err=True)
-        return CANNOT_REACH
+        fail("doctor", error, code=CANNOT_REACH)
     click.echo(f"master  {cluster.master}, version {cluster.version}")
     click.echo(f"role    {mesos.role_text(cluster, wanted)}")
     for one in cluster.frameworks:
@@ -106,39 +105,37 @@ def _look_at_cluster(wanted: MesosWanted) -> int:
             able = ", ".join(each["type"] for each in info.get("capabilities", ()))
             click.echo(f"frame   {info['id']['value']}: {able}")
     click.echo(f"agents  {len(cluster.agents)}")
-    well = f"{wanted.master}: all that hosts of Mesos need"
-    return WRONG if _tell(mesos.findings_of(cluster, wanted), well) else 0
+    return mesos.findings_of(cluster, wanted)
 
 
 def _wanted(file: Path) -> list[MesosWanted]:
-    """What the file says of its clusters."""
+    """What the file says of each of its clusters."""
     from peloton.backends.mesos.doctor import MesosWanted
     from peloton.settings.access_files import BadSecretFile, read_secret_file
     from peloton.settings.daemon import read_settings
 
     try:
-        clusters = read_settings(file).backend.clusters.values()
-        secrets = [
-            read_secret_file(one.secret_file).strip() if one.secret_file else "" for one in clusters
-        ]
+        clusters = read_settings(file).backend.clusters
+        if not clusters:
+            fail("doctor", f"{file} has no backend.mesos", code=USAGE)
+        return [
+            MesosWanted(
+                found.master, found.name, found.role, found.framework, found.revocable,
+                found.principal,
+                read_secret_file(found.secret_file).strip() if found.secret_file else "",
+            )
+            for found in clusters.values()
+        ]  # fmt: skip
     except (BadSetting, BadSecretFile) as error:
         fail("doctor", error, code=USAGE)
-    if not clusters:
-        fail("doctor", f"{file} has no backend.mesos", code=USAGE)
-    return [
-        MesosWanted(
-            found.master, found.name, found.role, found.framework, found.revocable,
-            found.principal, secret,
-        )
-        for found, secret in zip(clusters, secrets, strict=True)
-    ]  # fmt: skip
 
 
-def _tell(findings: Sequence[Any], well: str) -> bool:
-    """One line for what is so, one for its remedy; whether anything is wrong."""
+def _tell(findings: Sequence[Any], well: str) -> None:
+    """One line for what is so, one for its remedy."""
     for finding in findings:
         click.echo(f"{'wrong' if finding.wrong else 'weak '}   {finding.text}")
         click.echo(f"        {finding.remedy}")
     if not findings:
         click.echo(f"ok      {well}")
-    return any(finding.wrong for finding in findings)
+    if any(finding.wrong for finding in findings):
+        sys.exit(WRONG)

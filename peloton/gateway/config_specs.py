@@ -20,6 +20,7 @@ from peloton.gateway.principals import principal_of
 from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig
+from peloton.gateway.uri_checks import refuse_uris
 
 
 def spec_wanted(
@@ -37,6 +38,8 @@ def spec_wanted(
         wanted = to_spec(config, by, inventories=inventories).with_secrets(secrets)
         if cluster_client.images_run:
             refuse_commands_in_images(wanted)
+        if not cluster_client.uris_fetched:
+            refuse_uris(wanted)
     except (BadConfig, BadAmount) as error:
         end(context, Code.INVALID_ARGUMENT, text=text_of(str(error)))
     except NotPermitted as error:

@@ -35,6 +35,7 @@ from peloton.gateway.run_as import NotPermitted, RunAs, run_as
 from peloton.gateway.second_services import recast
 from peloton.gateway.texts import known_job
 from peloton.gateway.translate_task import LATER, BadConfig, to_config
+from peloton.gateway.uri_checks import refuse_uris_of
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Refused, key
 
@@ -99,6 +100,7 @@ def _foreign(run: RunWanted, *, by: RunAs) -> ForeignRun:
         text = f"{run.task!r} is not 1 to {FOREIGN_ID_MAX} letters, digits, - and _"
         raise BadConfig(f"{run.field}.id", text)
     found = to_config(_numbered(run), f"{run.field}.config", by=by)
+    refuse_uris_of(found, f"{run.field}.config")
     if found.command is None:
         raise BadConfig(f"{run.field}.config.command", "required field is missing")
     return ForeignRun(run.task, _run_spec(found, found.command))

@@ -11,15 +11,12 @@ the token of the daemon, or a link of BrowseSandbox (`file_links.py`).
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton import __version__
@@ -27,16 +24,17 @@ from peloton.gateway.archive_notes import archive_notes
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.endpoints import endpoints_json
 from peloton.gateway.file_links import FileLinks
+from peloton.gateway.files_anywhere import FilePlaces, FilesAnywhere
 from peloton.gateway.guard import Guard
 from peloton.gateway.http_transport import BoundedServer, BoundedServer6, LimitedHandler
 from peloton.gateway.metrics import metrics_text
-from peloton.gateway.sandboxes import FilesRemoved, NoFile, SandboxFiles
+from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.waiting_hosts import waiting_hosts
 from peloton.printable import escaped
 from peloton.runtime.core.condition import Condition, NotReadyReason
+from peloton.runtime.far_files import FilesAway, FilesRemoved, NoFile
 from peloton.settings.config import Address, is_loopback
 
-DOWNLOAD_CHUNK_BYTES = 64 * 1024
 CLOSE_POLL_S = 0.05
 SERVICE = re.compile(r"/services/([^/]{1,200})/endpoints")
 NO_TOKEN = "send `Authorization: Bearer` and the token of this daemon\n"
@@ -69,14 +67,15 @@ class HttpServer:
         address: Address,
         cluster: ClusterPort,
         *,
-        sandboxes: Path,
+        sandboxes: FilePlaces,
         access: HttpAccess,
         notes: Notes = lambda: (),
     ) -> None:
         """`notes`: what health says besides the condition of the cluster."""
         if not is_loopback(address.host):
             raise OSError(0, f"{address.host} is not a loopback address")
-        boxes = SandboxFiles(sandboxes, (address.host, address.port))
+        here = SandboxFiles(sandboxes.here, (address.host, address.port))
+        boxes = FilesAnywhere(here, sandboxes.far)
 
         class Bound(HttpHandler):
             pass
@@ -105,7 +104,7 @@ class HttpHandler(LimitedHandler):
     """One request."""
 
     cluster: ClusterPort
-    boxes: SandboxFiles
+    boxes: FilesAnywhere
     access: HttpAccess
     notes: Notes
     _begun = False  # whether an answer is under way
@@ -121,9 +120,11 @@ class HttpHandler(LimitedHandler):
             try:
                 self._route()
             except FilesRemoved as removed:
-                self._send_text(HTTPStatus.GONE, f"{escaped(str(removed))}\n")
+                self._no_file(HTTPStatus.GONE, escaped(str(removed)))
             except NoFile:
-                self._send_text(HTTPStatus.NOT_FOUND, "no such file\n")
+                self._no_file(HTTPStatus.NOT_FOUND, "no such file")
+            except FilesAway as away:
+                self._no_file(HTTPStatus.BAD_GATEWAY, escaped(str(away)))
             except OSError:
                 # The client went away, or stopped reading; it learns it from the length.
                 self.close_connection = True
@@ -131,6 +132,12 @@ class HttpHandler(LimitedHandler):
     def _failed(self, code: int, details: str, *, trailing: Any) -> None:
         if not self._begun:
             self._send_text(HTTPStatus.INTERNAL_SERVER_ERROR, f"{details}\n")
+
+    def _no_file(self, status: HTTPStatus, text: str) -> None:
+        if self._begun:  # the client learns it from the length
+            self.close_connection = True
+        else:
+            self._send_text(status, f"{text}\n")
 
     # ---- answers ----
 
@@ -203,25 +210,13 @@ class HttpHandler(LimitedHandler):
             self._send_text(HTTPStatus.FORBIDDEN, NO_LINK)
 
     def _browse(self, path: str, proof: str) -> None:
-        found = [
-            {
-                "path": f"{proof}{entry.path}",
-                "size": entry.status.st_size,
-                "mtime": entry.status.st_mtime,
-                "mode": _mode(entry.status),
-                "nlink": entry.status.st_nlink,
-                "uid": str(entry.status.st_uid),
-                "gid": str(entry.status.st_gid),
-            }
-            for entry in self.boxes.listing(path)
-        ]
+        found = [{**row, "path": f"{proof}{row['path']}"} for row in self.boxes.rows(path)]
         self._answer(json.dumps(found).encode(), JSON)
 
     def _download(self, path: str, proof: str) -> None:
         with self.boxes.open(path) as file:
             # A file that is still written is sent as far as it goes now.
-            size = os.fstat(file).st_size
-            start = self._start()
+            size, start = file.size, self._start()
             if start is None:
                 self._begin(HTTPStatus.OK, BINARY, length=size)
             elif start >= size:
@@ -229,17 +224,11 @@ class HttpHandler(LimitedHandler):
                 self._begin(status, TEXT, length=0, span=f"bytes */{size}")
                 return
             else:
-                os.lseek(file, start, os.SEEK_SET)
                 span = f"bytes {start}-{size - 1}/{size}"
                 status = HTTPStatus.PARTIAL_CONTENT
                 self._begin(status, BINARY, length=size - start, span=span)
-            left = size - (start or 0)
-            while left > 0 and self.command != "HEAD":
-                piece = os.read(file, min(DOWNLOAD_CHUNK_BYTES, left))
-                if not piece:
-                    break
+            for piece in file.pieces(start or 0) if self.command != "HEAD" else ():
                 self.wfile.write(piece)
-                left -= len(piece)
 
     def _start(self) -> int | None:
         """From which byte on; other forms of ranges are passed over, as HTTP lets a server do."""
@@ -264,10 +253,6 @@ class HttpHandler(LimitedHandler):
         # What a task wrote is shown by no browser as a page of this server.
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
-
-
-def _mode(status: os.stat_result) -> str:
-    return stat.filemode(status.st_mode)
 
 
 def _host_of(header: str) -> str:

@@ -30,6 +30,7 @@ from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.texts import canonical, derived
 from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig, SecretVolume
+from peloton.gateway.uri_checks import refuse_uris
 from peloton.runtime.vocabulary import Key, Refused
 
 WHOLE_BYTES_MAX = 2 * 1024 * 1024
@@ -147,6 +148,8 @@ class Creation:
             wanted = to_spec(self._sent.config, by, inventories=inventories)
             if self._cluster_client.images_run:
                 refuse_commands_in_images(wanted)
+            if not self._cluster_client.uris_fetched:
+                refuse_uris(wanted)
             spec = self._cluster_client.strategies.chosen(wanted.spec, self._sent.config)
             wanted = wanted._replace(spec=spec)
         except SecretVolume as error:

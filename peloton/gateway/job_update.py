@@ -27,6 +27,7 @@ from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_job import ParsedJob, job_config_of, to_spec
 from peloton.gateway.translate_task import BadConfig, SecretVolume
+from peloton.gateway.uri_checks import refuse_uris
 from peloton.runtime.vocabulary import Key, Refused
 
 FIXED = {
@@ -67,6 +68,8 @@ class JobUpdate:
         config.ClearField("changeLog")
         try:
             wanted = to_spec(config, run_as(principal_of(self._context)))
+            if not self._cluster_client.uris_fetched:
+                refuse_uris(wanted)
             wanted = self._of_new_instances(wanted, view)
             pool = GetPool(pool_key(config.respoolID.value), config_only=True)
             pools = self._cluster_client.pool(pool, self._context)

@@ -23,6 +23,7 @@ from peloton.gateway.several_containers import (
     keeps_containers,
 )
 from peloton.gateway.translate_task import LATER, BadConfig, SecretVolume
+from peloton.gateway.uris import newer_uris, older_uris
 
 MesosPod = apachemesos.PodSpec
 NETWORKS = (MesosPod.NetworkSpec.NETWORK_TYPE_INVALID, MesosPod.NetworkSpec.NETWORK_TYPE_HOST)
@@ -91,8 +92,6 @@ def _refuse_unbuilt(sent: pod.PodSpec, field: str) -> None:
     if sent.pod_name.value:
         raise BadConfig(f"{field}.pod_name", "the name of a pod follows from its job")
     where = f"{field}.mesos_spec"
-    if sent.mesos_spec.uris:
-        raise BadConfig(f"{where}.uris", f"fetching files {LATER}")
     if sent.mesos_spec.HasField("executor_spec"):
         text = "an executor is not supported: a pod is a command"
         raise BadConfig(f"{where}.executor_spec", text)
@@ -246,6 +245,7 @@ def _command(
 ) -> mesos.CommandInfo | None:
     """The command, in the older form if it has that; both may be there if they say the same."""
     given = container.HasField("entrypoint") or len(container.environment) > 0
+    given = given or len(sent.mesos_spec.uris) > 0
     newer = _newer_command(sent, container) if given else None
     if not container.HasField("command"):
         return newer
@@ -254,6 +254,9 @@ def _command(
         _agree(newer.value == older.value, f"{field}.entrypoint.value", of="command.value")
         same = newer.arguments == older.arguments
         _agree(same, f"{field}.entrypoint.arguments", of="command.arguments")
+    if sent.mesos_spec.uris and newer is not None:
+        same = newer.uris == older.uris
+        _agree(same, f"{field.rpartition('.')[0]}.mesos_spec.uris", of="command.uris")
     if container.environment and newer is not None:
         same = newer.environment == older.environment
         _agree(same, f"{field}.environment", of="command.environment")
@@ -265,6 +268,7 @@ def _newer_command(sent: pod.PodSpec, container: pod.ContainerSpec) -> mesos.Com
     found = mesos.CommandInfo(value=entry.value, arguments=entry.arguments)
     if sent.HasField("mesos_spec"):
         found.shell = sent.mesos_spec.shell
+        found.uris.extend(older_uris(sent.mesos_spec.uris))
     for variable in container.environment:
         found.environment.variables.add(name=variable.name, value=variable.value)
     return found
@@ -368,6 +372,7 @@ def _put_mesos(found: pod.PodSpec, config: task.TaskConfig) -> None:
     """What of the newer form is said beside the container."""
     if config.HasField("command"):
         found.mesos_spec.shell = config.command.shell
+        found.mesos_spec.uris.extend(newer_uris(config.command.uris))
     if image_of(config.container):
         docker = config.container.type == mesos.ContainerInfo.DOCKER
         spec = MesosPod

@@ -16,11 +16,11 @@ from peloton.actors.task.messages import TaskGoals, parse_pod
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
+from peloton.gateway.files_anywhere import FilesAnywhere
 from peloton.gateway.instances import Instances
 from peloton.gateway.named_jobs import NOT_FOUND, refresh, refuse
 from peloton.gateway.pod_status import pod_event_of, pod_info_of, pod_status_of
 from peloton.gateway.run_files import NoFiles, files_of
-from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.texts import canonical, known_job, pod_name, pod_parts
 from peloton.runtime.vocabulary import Bits, Key, Refused
 
@@ -57,7 +57,7 @@ class PodService:
     """The calls; one method for each, named as on the wire."""
 
     def __init__(
-        self, cluster_client: ClusterClient, sandboxes: SandboxFiles, *, images_run: bool = False
+        self, cluster_client: ClusterClient, sandboxes: FilesAnywhere, *, images_run: bool = False
     ) -> None:
         self._cluster_client = cluster_client
         self._sandboxes = sandboxes
@@ -165,9 +165,14 @@ class PodService:
         if found.missing is NoFiles.NOT_RUN:
             end(context, Code.ABORTED, text=f"pod has not been run: {found.text}")
         if found.missing is not None:
-            end(context, Code.NOT_FOUND, text=found.text)
+            away = found.missing is NoFiles.AWAY
+            end(context, Code.UNAVAILABLE if away else Code.NOT_FOUND, text=found.text)
         return svc.BrowsePodSandboxResponse(
-            hostname=found.hostname, port=found.port, paths=found.paths
+            hostname=found.hostname,
+            port=found.port,
+            paths=found.paths,
+            mesos_master_hostname=found.manager[0],
+            mesos_master_port=found.manager[1],
         )
 
     # ---- inside ----

@@ -13,7 +13,10 @@ from typing import NamedTuple
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, parse_pod
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.sandboxes import SandboxFiles
+from peloton.gateway.files_anywhere import FilesAnywhere
+from peloton.runtime.far_files import FarFiles, FarRun, FilesAway, NoFile
+
+OVER = (task.SUCCEEDED, task.FAILED, task.KILLED, task.LOST)
 
 
 class NoFiles(enum.Enum):
@@ -22,20 +25,25 @@ class NoFiles(enum.Enum):
     NO_RUN = enum.auto()  # the instance had no such run
     NOT_RUN = enum.auto()  # it is on no host yet
     GONE = enum.auto()  # they were removed, or are not here
+    AWAY = enum.auto()  # the machine that has them does not answer
 
 
 class RunFiles(NamedTuple):
-    """The files of a run at an address, or why there are none."""
+    """The files of a run at an address, or why there are none.
+
+    `manager`: address and port of what manages its host, where that is a cluster of its own.
+    """
 
     hostname: str = ""
     port: str = ""
     paths: Sequence[str] = ()
     missing: NoFiles | None = None
     text: str = ""
+    manager: tuple[str, str] = ("", "")
 
 
 def files_of(
-    sandboxes: SandboxFiles, job_id: str, *, view: InstanceView, runs: list[task.TaskInfo],
+    sandboxes: FilesAnywhere, job_id: str, *, view: InstanceView, runs: list[task.TaskInfo],
     named: str,
 ) -> RunFiles:  # fmt: skip
     """The files of the run of that name, of the newest one if it is empty.
@@ -50,13 +58,30 @@ def files_of(
         state = task.TaskState.Name(info.runtime.state)
         text = f"instance {view.instance} is {state}: there are no files before it runs"
         return RunFiles(missing=NoFiles.NOT_RUN, text=text)
-    removed = sandboxes.why_removed(run)
-    if info is None and not removed and not sandboxes.has(run):
+    far = sandboxes.far_of(info.runtime.host) if info is not None else None
+    if info is not None and far is not None:
+        return _far_files(sandboxes, far, info=info)
+    here = sandboxes.here
+    removed = here.why_removed(run)
+    if info is None and not removed and not here.has(run):
         removed = f"the files of run {run} are not here any more, nor is it listed"
     if removed:
         return RunFiles(missing=NoFiles.GONE, text=removed)
-    host, port = sandboxes.address
-    return RunFiles(host, str(port), sandboxes.paths(run))
+    host, port = here.address
+    return RunFiles(host, str(port), here.paths(run))
+
+
+def _far_files(sandboxes: FilesAnywhere, far: FarFiles, *, info: task.TaskInfo) -> RunFiles:
+    runtime = info.runtime
+    run = FarRun(runtime.host, runtime.mesosTaskId.value)
+    try:
+        paths = sandboxes.far_paths(far, run, over=runtime.state in OVER)
+    except NoFile as gone:
+        return RunFiles(missing=NoFiles.GONE, text=str(gone))
+    except FilesAway as away:
+        return RunFiles(missing=NoFiles.AWAY, text=str(away))
+    host, port = sandboxes.here.address
+    return RunFiles(host, str(port), paths, manager=far.manager())
 
 
 def _named(runs: list[task.TaskInfo], run: str) -> task.TaskInfo | None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.removed_sandboxes import why_removed
+from peloton.runtime.far_files import FilesRemoved, NoFile
 
 LISTED_MAX = 1000
 FOLDERS_DEEP_MAX = 32
@@ -25,14 +26,6 @@ CUSTOMARY = ("stdout", "stderr")
 _EARLIER_NAME = "sandbox"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-class NoFile(Exception):
-    """There is no such file or folder, or none that may be seen."""
-
-
-class FilesRemoved(NoFile):
-    """They were there, and a rule of the keeper has removed them."""
 
 
 class FileEntry(NamedTuple):
@@ -86,15 +79,19 @@ class SandboxFiles:
 
     def paths(self, run: str) -> list[str]:
         """Those of the same files, as clients are to ask for them."""
-        proof = f"/{self._links.proof(run)}" if self._links is not None else ""
-        return [f"{proof}/{run}/{name}" for name in self.names(run)]
+        return self.signed(run, self.names(run))
+
+    def signed(self, first: str, names: Iterable[str]) -> list[str]:
+        """Paths of files below `first`, as clients are to ask for them."""
+        proof = f"/{self._links.proof(first)}" if self._links is not None else ""
+        return [f"{proof}/{first}/{name}" for name in names]
 
     def listing(self, path: str) -> list[FileEntry]:
         """What is in a folder, by name; links are left out, and names that are not UTF-8.
 
         Such a name can be sent in no message and is part of no path that a client can ask for.
         """
-        run, parts = _split(path)
+        run, parts = run_and_parts(path)
         with self._folder(run, parts) as (folder, _):
             found = []
             names = sorted(filter(_is_utf8, os.listdir(folder)))
@@ -108,7 +105,7 @@ class SandboxFiles:
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[int]:
         """A descriptor of a regular file."""
-        run, parts = _split(path)
+        run, parts = run_and_parts(path)
         if not parts:
             raise NoFile(path)
         with self._folder(run, parts[:-1]) as (folder, owner):
@@ -196,7 +193,7 @@ def _is_utf8(name: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def _split(path: str) -> tuple[str, list[str]]:
+def run_and_parts(path: str) -> tuple[str, list[str]]:
     """The run and the parts below its sandbox; raises NoFile for what is no plain path."""
     parts = [part for part in path.split("/") if part]
     strange = any(part in (".", "..") or "\0" in part for part in parts)

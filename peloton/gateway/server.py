@@ -42,6 +42,7 @@ from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.endpoints import Endpoints
 from peloton.gateway.feed import ClusterFeed
+from peloton.gateway.files_anywhere import FilesAnywhere
 from peloton.gateway.gate import GateOf
 from peloton.gateway.gates import Gates
 from peloton.gateway.health import Health
@@ -70,6 +71,7 @@ from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.gateway.update_service import UpdateService
 from peloton.gateway.volumes import VolumeService
 from peloton.ops.v1 import endpoints_pb2, ops_pb2, plans_pb2, schedules_pb2
+from peloton.runtime.far_files import FarFiles
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from peloton.settings.notify import NO_URLS, AllowedUrls
@@ -91,7 +93,8 @@ class ServerOptions(NamedTuple):
     are containers. `kills`: whether kills of the private services pass. `scarce_gpu`: hosts with
     gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed. `watches`:
     how many streams of WatchService may be open. `locks`: what is locked down. `secrets`: those of
-    jobs; None: there are none.
+    jobs; None: there are none. `far_files`: who has the files of runs on other machines.
+    `outside`: the hosts are of a cluster of another kind, which runs images and fetches files.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -105,6 +108,8 @@ class ServerOptions(NamedTuple):
     watches: int = WATCHES_MAX
     locks: FollowedLocks = NoLocks()
     secrets: SecretVault | None = None
+    far_files: Sequence[FarFiles] = ()
+    outside: bool = False
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -132,12 +137,15 @@ def build_server(
         images_run=options.images_run,
     )
     cluster_client.secrets = options.secrets
+    cluster_client.uris_fetched = options.outside
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
     server.locked = refusing(options.locks, ACCESS_TABLE)
     kills = options.kills or KillSwitch()
-    served = _services(cluster_client, boxes, feed=feed, images_run=options.images_run, kills=kills)
+    files = FilesAnywhere(boxes, options.far_files)
+    images_run = options.images_run or options.outside
+    served = _services(cluster_client, files, feed=feed, images_run=images_run, kills=kills)
     served += _own_services(cluster_client, feed, options=options)
     names = {*services()}
     for service, servicer in served:
@@ -156,7 +164,7 @@ def build_server(
 
 def _services(
     cluster_client: ClusterClient,
-    boxes: SandboxFiles,
+    files: FilesAnywhere,
     *,
     feed: ClusterFeed,
     images_run: bool,
@@ -164,7 +172,7 @@ def _services(
 ) -> list[tuple[ServiceDescriptor, Any]]:
     """Every service with what serves it."""
     jobs = JobManager(cluster_client)
-    tasks = TaskManager(cluster_client, boxes, images_run=images_run)
+    tasks = TaskManager(cluster_client, files, images_run=images_run)
     pools = ResourceManager(cluster_client)
     second_pools = ResourcePoolService(pools, cluster_client, v1=False)
     pools_v1 = ResourcePoolService(pools, cluster_client, v1=True)
@@ -182,7 +190,7 @@ def _services(
         ),
         (
             pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"],
-            PodService(cluster_client, boxes, images_run=images_run),
+            PodService(cluster_client, files, images_run=images_run),
         ),
         (
             update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"],

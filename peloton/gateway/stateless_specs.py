@@ -103,6 +103,10 @@ def spec_path(path: str, sent: stateless.JobSpec) -> str:
 
 
 def _in_pod(path: list[str], sent: pod.PodSpec) -> list[str]:
+    if "command" in path and sent.mesos_spec.uris:
+        at = path.index("command") + 1
+        if path[at:] and path[at].partition("[")[0] == "uris":
+            return ["mesos_spec", *map(_snake, path[at:])]
     if not path or path[0].partition("[")[0] not in _OF_CONTAINER:
         return [_snake(part) for part in path]
     one = _ONE_OF_SEVERAL.fullmatch(path[1]) if path[0] == "executor" and path[1:] else None

@@ -19,11 +19,11 @@ from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.files_anywhere import FilesAnywhere
 from peloton.gateway.instances import Instances
 from peloton.gateway.job_query import BadQuery
 from peloton.gateway.named_jobs import NOT_FOUND, refuse
 from peloton.gateway.run_files import NoFiles, files_of
-from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.task_query import TaskListing
 from peloton.gateway.texts import client_name, known_job
 from peloton.runtime.vocabulary import Bits, Refused
@@ -37,7 +37,7 @@ class TaskManager:
     """The calls; one method for each, named as on the wire."""
 
     def __init__(
-        self, cluster_client: ClusterClient, sandboxes: SandboxFiles, *, images_run: bool = False
+        self, cluster_client: ClusterClient, sandboxes: FilesAnywhere, *, images_run: bool = False
     ) -> None:
         self._cluster_client = cluster_client
         self._sandboxes = sandboxes
@@ -202,11 +202,15 @@ class TaskManager:
             text = f"{found.text}; taskinfo does not have hostname or agentID"
             error = Error(notRunning=task.TaskNotRunning(message=text))
             return task.BrowseSandboxResponse(error=error)
-        if found.missing is NoFiles.GONE:
+        if found.missing is not None:
             failure = task.BrowseSandboxFailure(message=found.text)
             return task.BrowseSandboxResponse(error=Error(failure=failure))
         return task.BrowseSandboxResponse(
-            hostname=found.hostname, port=found.port, paths=found.paths
+            hostname=found.hostname,
+            port=found.port,
+            paths=found.paths,
+            mesosMasterHostname=found.manager[0],
+            mesosMasterPort=found.manager[1],
         )
 
     # ---- inside ----

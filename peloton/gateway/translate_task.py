@@ -29,6 +29,7 @@ from peloton.gateway.several_containers import (
     is_several,
     readiness_in,
 )
+from peloton.gateway.uris import BadUri, uris_of
 from peloton.placement.conditions import leaves
 from peloton.placement.messages import Constraint, Label
 
@@ -136,6 +137,9 @@ def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Conta
             command = _command(one.command, field, by=by)
             if command.user != sent.command.user:
                 raise BadConfig(f"{field}.command.user", "differs from that of the first container")
+            if command.uris:
+                text = f"fetching files for several containers {LATER}"
+                raise BadConfig(f"{field}.command.uris", text)
             image = _image(one.container, f"{field}.container")
             found.append(
                 Container(
@@ -198,8 +202,6 @@ def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
             raise SecretVolume(f"{field}.container.volumes[{at}]", text)
     if sent.container.volumes:
         raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
-    if sent.command.uris:
-        raise BadConfig(f"{field}.command.uris", f"fetching files {LATER}")
 
 
 def resources_of(sent: task.ResourceConfig, field: str) -> Resources:
@@ -238,7 +240,11 @@ def _command(sent: mesos.CommandInfo, within: str, *, by: RunAs) -> Command:
         # No program can be started with one, so every attempt would fail.
         raise BadConfig(field, "must not contain a NUL character")
     arguments, environment = tuple(sent.arguments), tuple(variables)
-    return Command(sent.value, sent.shell, arguments, environment, sent.user, by.caller)
+    try:
+        uris = uris_of(sent)
+    except BadUri as bad:
+        raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
+    return Command(sent.value, sent.shell, arguments, environment, sent.user, by.caller, uris)
 
 
 def _ports(sent: task.TaskConfig, field: str) -> tuple[Port, ...]:

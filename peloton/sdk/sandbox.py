@@ -63,6 +63,8 @@ def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]
                 f"{file.path} is no longer on {file.host}: files of old runs are removed, and "
                 "simulated runs leave none"
             ) from None
+        if error.code == http.HTTPStatus.BAD_GATEWAY:
+            raise ServiceUnavailable(said) from None
         if error.code == http.HTTPStatus.FORBIDDEN:
             text = f"{file.host}:{file.port} does not send {file.path}: its link has ended"
             raise Denied(text) from None
@@ -85,6 +87,8 @@ def pieces(answer: http.client.HTTPResponse, file: File, *, skip: int = 0) -> It
             except (http.client.HTTPException, OSError) as error:
                 raise ServiceUnavailable(f"{file.path} broke off: {error}") from None
             if not piece:
+                if answer.length:  # of what was announced; `read` says nothing of it
+                    raise ServiceUnavailable(f"{file.path} broke off") from None
                 return
             skipped = min(skip, len(piece))
             skip -= skipped

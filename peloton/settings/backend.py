@@ -72,7 +72,8 @@ class MesosBackendSettings(_Record, frozen=True):
     `name`: of the cluster, with which the names of its hosts begin. `master`: `HOST:PORT`, or the
     masters' place in ZooKeeper, `zk://HOST:PORT,…/PATH`. `role`: whose resources we get. `user`:
     the account of tasks that name none. `principal`, and the
-    file with its secret: as whom we register. `framework`: the id under which we do, by default one
+    file with its secret: as whom we register; `agent_principal` and its file: as whom we read the
+    files of agents. `framework`: the id under which we do, by default one
     that belongs to this Peloton cluster; a new one where the master has removed that.
     `revocable`: revocable jobs get what the cluster offers as such. `batch_executor`: what runs
     batch tasks on agents, `keeper` (an executor of ours) or `command` (that of Mesos). `executor`:
@@ -86,6 +87,8 @@ class MesosBackendSettings(_Record, frozen=True):
     user: str = "root"
     principal: str = ""
     secret_file: Path | None = None
+    agent_principal: str = ""
+    agent_secret_file: Path | None = None
     framework: str = ""
     revocable: bool = False
     batch_executor: str = "keeper"
@@ -164,3 +167,6 @@ def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
         yield f"{field}.executor_idle_s: between 0 and {EXECUTOR_IDLE_S_MAX:g}"
     if found.secret_file is not None and not found.principal:
         yield f"{field}.principal: the secret is of one; name it"
+    if (found.agent_secret_file is None) != (not found.agent_principal):
+        missing = "agent_secret_file" if found.agent_principal else "agent_principal"
+        yield f"{field}.{missing}: agents want a principal and its secret; give both, or none"

@@ -168,6 +168,8 @@ WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
         -1,
         r"^backend\.mesos\.executor_idle_s: between 0 and",
     ),
+    (MESOS, "backend.mesos.agent_secret_file", "f", r"^backend\.mesos\.agent_principal: agents"),
+    (MESOS, "backend.mesos.agent_principal", "p", r"^backend\.mesos\.agent_secret_file: agents"),
     (MESOS, "backend.mesos.revocable", "x", r"^backend\.mesos\.revocable: expected "),
     (MESOS, "backend.mesos.rolle", "x", r"^backend\.mesos: unknown field `rolle`, did you mean"),
     (MESOS, "backend.mesos", [], r"^backend\.mesos: must not be empty$"),
@@ -373,5 +375,5 @@ def test_the_example_of_mesos_shows_every_default_as_it_is() -> None:
     mesos = shown["backend"]["mesos"]
     assert {*mesos} == {*plain.backend.mesos.__struct_fields__}
     for field in ("principal", "secret_file"):  # there are none by default
-        del mesos[field]
+        del mesos[field], mesos[f"agent_{field}"]
     assert parse(shown, HERE) == plain

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from peloton.backends.mesos.agent_book import AgentBook
+from peloton.backends.mesos.operator_api import Credential, HttpDoor
 from tests.contracts.mesos_calls import Run, framework
 from tests.servers import leftovers, mesos_home, zookeeper
 from tests.servers.cache import NotInstalled
@@ -115,9 +117,16 @@ def test_a_standby_takes_over(tmp_path: Path) -> None:
         location = f"//{first.address}/master{PATH}"
         assert (answer.status, answer.getheader("Location")) == (307, location)
         connection.close()
+        agent = HttpDoor("127.0.0.1", cluster.agents[0].port)
+        books = [AgentBook(where, Credential()) for where in (cluster.address, standby.address)]
+        for book in books:
+            assert book.door_of("h1") == agent and book.leader == HttpDoor("127.0.0.1", first.port)
         first.kill()
         until(lambda: cluster.leader() is not first or None, "no other leads")
         cluster.wait_registered(cluster.agents)
+        books[0].doubt()
+        assert books[0].door_of("h1") == agent
+        assert books[0].leader == HttpDoor("127.0.0.1", cluster.leader().port)
     finally:
         cluster.stop()
 
@@ -125,6 +134,8 @@ def test_a_standby_takes_over(tmp_path: Path) -> None:
 PROGRAM = """
 import os, sys
 from pathlib import Path
+from peloton.backends.mesos.agent_book import AgentBook
+from peloton.backends.mesos.operator_api import Credential, HttpDoor
 from tests.contracts.mesos_calls import Run, framework
 from tests.servers.mesos import Mesos
 

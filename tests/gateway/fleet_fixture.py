@@ -32,6 +32,7 @@ from peloton.assembly.readiness import Readiness
 from peloton.backends import simulated
 from peloton.backends.port import Backend
 from peloton.gateway.authentication import Authentication
+from peloton.gateway.files_anywhere import FilePlaces
 from peloton.gateway.http import OPEN, HttpServer
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
@@ -211,7 +212,7 @@ def running(
         backend.start(region.tell)
         _wait_for_room(region, inventories)
         here, runs = Address("127.0.0.1", 0), folder / "runs"
-        http = HttpServer(here, region, sandboxes=runs, access=OPEN)
+        http = HttpServer(here, region, sandboxes=FilePlaces(runs), access=OPEN)
         server, ports = build_server(
             region,
             ["127.0.0.1:0"],

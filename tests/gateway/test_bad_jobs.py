@@ -176,6 +176,13 @@ CONFIGS: list[tuple[str, Change, str]] = [
      "config.defaultConfig.command: must not contain a NUL"),
     ("files", lambda config: config.defaultConfig.command.uris.add(value="http://x"),
      "config.defaultConfig.command.uris"),
+    ("own files", lambda config: config.instanceConfig[1].command.uris.add(value="http://x"),
+     "config.instanceConfig[1].command.uris"),
+    ("a file of no address", lambda config: config.defaultConfig.command.uris.add(value=""),
+     "config.defaultConfig.command.uris[0].value: must have 1 to 4096 printable characters"),
+    ("a file outside", lambda config: config.defaultConfig.command.uris.add(
+        value="http://x", output_file="a/../../b"),
+     "config.defaultConfig.command.uris[0].output_file: must be a path in the sandbox"),
     ("beyond", own(3, name="x"), "config.instanceConfig[3]: instance 3 is not below 3"),
     ("of no constraint", constraint(), "config.defaultConfig.constraint.type"),
     ("of no kind", constraint(type=task.Constraint.LABEL_CONSTRAINT),

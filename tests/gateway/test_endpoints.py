@@ -15,6 +15,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task
 from peloton.cli import exits
 from peloton.gateway.file_links import FileLinks
+from peloton.gateway.files_anywhere import FilePlaces
 from peloton.gateway.http import HttpAccess, HttpServer
 from peloton.ops.v1 import endpoints_pb2, endpoints_pb2_grpc
 from peloton.settings.config import Address
@@ -85,7 +86,7 @@ def test_over_http_they_are_for_who_has_the_token(deployment: Deployment, tmp_pa
     job = service(deployment, 1)
     access = HttpAccess(FileLinks(b"k" * 32), lambda shown: shown == "Bearer t")
     here = Address("127.0.0.1", 0)
-    server = HttpServer(here, deployment.region, sandboxes=tmp_path, access=access)
+    server = HttpServer(here, deployment.region, sandboxes=FilePlaces(tmp_path), access=access)
     try:
         path = f"/services/{job}/endpoints"
         assert got(server.address, path)[0] == 403

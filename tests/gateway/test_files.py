@@ -15,12 +15,14 @@ from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.file_links import FileLinks
+from peloton.gateway.files_anywhere import FilePlaces
 from peloton.gateway.http import OPEN, HttpServer
-from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, NoFile, SandboxFiles
+from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, SandboxFiles
 from peloton.placement.messages import HostSummary
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.core.retention import HeldEnded
+from peloton.runtime.far_files import NoFile
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Query, key
 from peloton.settings.config import Address
@@ -210,7 +212,7 @@ def asked(
     server = HttpServer(
         Address("127.0.0.1", 0),
         cluster,  # type: ignore[arg-type]
-        sandboxes=boxes,
+        sandboxes=FilePlaces(boxes),
         access=OPEN,
         notes=lambda: notes,
     )
@@ -287,7 +289,9 @@ def test_a_note_is_told_and_is_no_reason_against_being_ready(tmp_path: Path) -> 
 
 def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a loopback"):
-        HttpServer(Address("0.0.0.0", 0), Ill(live=True), sandboxes=tmp_path, access=OPEN)  # type: ignore[arg-type]
+        HttpServer(
+            Address("0.0.0.0", 0), Ill(live=True), sandboxes=FilePlaces(tmp_path), access=OPEN
+        )  # type: ignore[arg-type]
 
 
 def test_a_file_is_had_from_a_byte_on(deployment: Deployment, runs: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from peloton.gateway import http_transport
+from peloton.gateway.files_anywhere import FilePlaces
 from peloton.gateway.http import OPEN, HttpServer
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.listing import Listed, ListViews
@@ -103,7 +104,9 @@ def served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Served
     box.mkdir()
     (box / "stdout").write_bytes(bytes(FILE_BYTES))
     cluster: Any = Cluster()
-    server = HttpServer(Address("127.0.0.1", 0), cluster, sandboxes=tmp_path, access=OPEN)
+    server = HttpServer(
+        Address("127.0.0.1", 0), cluster, sandboxes=FilePlaces(tmp_path), access=OPEN
+    )
     made = Served(server)
     with capture_logs() as logged:
         yield made
@@ -252,7 +255,9 @@ def test_a_bug_is_logged_and_answered_without_its_text(tmp_path: Path) -> None:
             raise KeyError("secret")
 
     cluster: Any = Broken()
-    server = HttpServer(Address("127.0.0.1", 0), cluster, sandboxes=tmp_path, access=OPEN)
+    server = HttpServer(
+        Address("127.0.0.1", 0), cluster, sandboxes=FilePlaces(tmp_path), access=OPEN
+    )
     with capture_logs() as logged:
         link = http.client.HTTPConnection(*at(server), timeout=WAIT_S_MAX)
         link.request("GET", "/health")

@@ -59,6 +59,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "kazoo": (
         "peloton/runtime/adapters/zookeeper",
         "peloton/chaos/nemesis/",
+        "peloton/backends/mesos/agent_book.py",  # where the masters are
         "peloton/sdk/zookeeper.py",  # clients find their cluster in the same place
     ),
     "cryptography": ("peloton/runtime/adapters/secret",),

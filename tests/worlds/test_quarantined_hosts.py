@@ -19,6 +19,7 @@ from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate
 from peloton.chaos.cluster.quarantining import HOSTS_MIN, QUARANTINED_AFTER, TOLD_S_MAX
+from peloton.chaos.cluster.stateful import free_homes
 from peloton.placement.quarantines import Quarantines
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Key
@@ -75,7 +76,8 @@ def test_one_that_is_not_left_out_is_noticed() -> None:
             on_each(cluster, "b")
 
 
-def test_an_instance_whose_volume_is_on_a_quarantined_host_waits_for_it() -> None:
+def waits_for_its_home() -> tuple[CheckedCluster, Key, Key]:
+    """An instance whose volume is on a host that fails everything; its job and that host."""
     cluster = cluster_at(LEVEL_SERVICES)
     spec = job_spec(1, resources=Resources(UNIT), volume=VolumeConfig("/data", 40))
     service = cluster.create_job(msgspec.structs.replace(spec, job_type="SERVICE"), "s")
@@ -89,6 +91,11 @@ def test_an_instance_whose_volume_is_on_a_quarantined_host_waits_for_it() -> Non
     assert cluster.counts(service) == {"PENDING": 1}
     why = cluster.instances(service, 1)[0]
     assert home.partition("/")[2] in f"{why}" and "quarantine" in f"{why}"
+    return cluster, service, home
+
+
+def test_an_instance_whose_volume_is_on_a_quarantined_host_waits_for_it() -> None:
+    cluster, service, home = waits_for_its_home()
 
     def phase() -> Maintenance:
         return cluster.world.cells("host")[home].maintenance
@@ -98,3 +105,12 @@ def test_an_instance_whose_volume_is_on_a_quarantined_host_waits_for_it() -> Non
     cluster.order(home, CompleteMaintenance(), keyed=False)
     cluster.run_until(lambda: cluster.counts(service) == {"RUNNING": 1}, within_s=60.0)
     assert cluster.instances(service, 1)[0].host == home
+
+
+def test_in_the_calm_of_a_storm_it_waits_no_longer() -> None:
+    cluster, service, home = waits_for_its_home()
+    free_homes(cluster, cluster.world.now + 600.0)
+    cluster.run_until(lambda: cluster.counts(service) == {"RUNNING": 1}, within_s=60.0)
+    assert cluster.instances(service, 1)[0].host == home
+    state = cluster.world.cells("host")[home]
+    assert state.quarantine is None and state.maintenance == Maintenance.NONE

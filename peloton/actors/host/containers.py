@@ -1,4 +1,4 @@
-"""What a run consists of: its containers, and its ports.
+"""What a run consists of: its containers, its ports, and what is fetched for it.
 
 A run of a pod with several containers has them in its spec; one with a single container has none
 there, as its command is the run's own. It must not say how a container is started.
@@ -15,6 +15,18 @@ class Port(Value, frozen=True, gc=False, array_like=True):
     name: str
     number: int = 0
     env: str = ""
+
+
+class Uri(Value, frozen=True, gc=False, array_like=True):
+    """A file that is fetched into the sandbox before the command begins, named `output_file` or as
+    at its source. `extract`: an archive is unpacked as well. `cache`: it may be one kept earlier.
+    """
+
+    value: str
+    executable: bool = False
+    extract: bool = True
+    cache: bool = False
+    output_file: str = ""
 
 
 class Container(Value, frozen=True, gc=False, array_like=True):

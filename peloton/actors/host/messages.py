@@ -1,8 +1,7 @@
 """Messages a host receives from tasks, its backend and operators, and those it sends to backends.
 
 A run is named by its pod id, `<job>-<instance>-<run>`, which is the backend's own task id too.
-Orders to a backend carry the shard's epoch, so that an older owner's are refused. What a backend
-must do with its messages is specified in `backends/port.py`.
+Orders to a backend carry the shard's epoch; what it must do with them is in `backends/port.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import ClassVar
 
 from peloton.actors.host.containers import Container as Container
 from peloton.actors.host.containers import Port as Port
+from peloton.actors.host.containers import Uri as Uri
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.known_runs import KnownRun as KnownRun
@@ -33,8 +33,7 @@ UNREACHABLE_TIMEOUT_S = 60.0
 LEVEL_SETS = 1
 """The feature level from which runs are stored, and listed, as sets of members."""
 LEVEL_TASK_LABELS = 1
-"""The feature level from which hosts count the labels of their runs, and settle conditions on
-them: an earlier version would accept a run without regard to these."""
+"""The level from which hosts settle conditions on their runs' labels; earlier ones ignore these."""
 RUNNING_LABELS_MAX = 128
 """A host whose runs have more different labels reports none: its summary would be too large."""
 LEVEL_MAINTENANCE = 2
@@ -71,6 +70,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     check: HealthCheck | None = None
     secrets: tuple[SecretRef, ...] = ()
     volume: VolumeConfig | None = None  # made with the grant, unless the host has it
+    uris: tuple[Uri, ...] = ()
 
     @property
     def once_started(self) -> RunSpec | None:

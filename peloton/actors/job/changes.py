@@ -37,7 +37,7 @@ from peloton.actors.job.spec import (
     check_spec,
     updated,
 )
-from peloton.actors.job.spec_levels import check_slack
+from peloton.actors.job.spec_levels import check_configs
 from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -135,7 +135,7 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
     spec = msgspec.structs.replace(spec, own_configs=known.own_configs + len(given))
     wrong = _check_growth(known, spec.instances, given=given) or check_spec(spec)
     wrong = wrong or check_instances(spec, given, own=spec.own_configs)
-    wrong = wrong or check_slack(spec, given, level=at.level)
+    wrong = wrong or check_configs(spec, given, level=at.level)
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     if not given and all(getattr(spec, name) == getattr(known, name) for name in CHANGEABLE):

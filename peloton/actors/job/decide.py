@@ -34,7 +34,7 @@ from peloton.actors.job.orders import (
 from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
 from peloton.actors.job.spec import check_instances, check_spec, check_waits
-from peloton.actors.job.spec_levels import check_gang, check_secrets, check_service, check_slack
+from peloton.actors.job.spec_levels import check_configs, check_gang, check_secrets, check_service
 from peloton.actors.job.spec_versions import newly_owed, owed_to_specs
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -104,7 +104,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     refused = check_spec(spec) or check_instances(spec, given, own=len(given))
     refused = refused or check_waits(spec, now=at.now, level=at.level)
     refused = refused or check_gang(spec, level=at.level)
-    refused = refused or check_slack(spec, given, level=at.level)
+    refused = refused or check_configs(spec, given, level=at.level)
     refused = refused or check_service(spec, level=at.level)
     refused = refused or check_secrets(spec, level=at.level)
     if refused is not None:

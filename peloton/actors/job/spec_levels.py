@@ -33,12 +33,17 @@ def check_secrets(spec: JobSpec, *, level: int) -> Refused | None:
     return _below(LEVEL_SERVICES, "secrets", field=DEFAULT, level=level)
 
 
-def check_slack(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> Refused | None:
-    """Whether the cluster can run what is to run on slack, if anything is."""
+def check_configs(spec: JobSpec, overrides: Iterable[Override], *, level: int) -> Refused | None:
+    """Whether the cluster can run what is to run on slack, and fetch files, if anything is."""
     configs = (spec.default, *(override.config for override in overrides))
-    if level >= LEVEL_SLACK or not any(one.resources and one.resources.slack for one in configs):
-        return None
-    return _below(LEVEL_SLACK, "revocable jobs", field="sla.revocable", level=level)
+    if level < LEVEL_SLACK and any(one.resources and one.resources.slack for one in configs):
+        return _below(LEVEL_SLACK, "revocable jobs", field="sla.revocable", level=level)
+    if level < LEVEL_SERVICES and any(one.command and one.command.uris for one in configs):
+        # Earlier versions would start them without these.
+        return _below(
+            LEVEL_SERVICES, "files to fetch", field=f"{DEFAULT}.command.uris", level=level
+        )
+    return None
 
 
 def _below(needed: int, what: str, *, field: str, level: int) -> Refused:

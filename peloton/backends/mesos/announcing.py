@@ -1,6 +1,6 @@
-"""That hosts have appeared is said until each gives an order: its shard may be on its way.
+"""Hosts that are announced, and announced again until they have given an order.
 
-Must not know why an agent is new, nor what its host does then.
+Must not know what a host is told, nor whether anything may be said: both are handed in.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ APPEAR_AGAIN_S = 2.0
 
 
 class Announcements:
-    """Those that are under way. `tell` says it once; `wanted` says whether an agent is still here,
-    and `silent` whether nothing may be said for now."""
+    """Those of one cluster. `tell` announces once. `is_away`: whether the master is."""
 
     def __init__(
         self,
         times: DueTimes,
-        tell: Callable[[Agent], object],
         *,
-        wanted: Callable[[Agent], bool],
-        silent: Callable[[], bool],
+        tell: Callable[[Agent], None],
+        is_here: Callable[[Agent], bool],
+        is_away: Callable[[], bool],
     ) -> None:
         self._times, self._tell = times, tell
-        self._wanted, self._silent = wanted, silent
+        self._is_here, self._is_away = is_here, is_away
 
-    def begin(self, agent: Agent, now: float) -> None:
+    def announce(self, agent: Agent, now: float) -> None:
         """It is new, or has changed."""
         agent.confirmed = False
         self._tell(agent)
@@ -41,9 +40,9 @@ class Announcements:
         self._times.at(agent.appear_at, partial(self._again, agent))
 
     def _again(self, agent: Agent, now: float) -> None:
-        if agent.confirmed or not self._wanted(agent) or now < agent.appear_at:
+        if agent.confirmed or not self._is_here(agent) or now < agent.appear_at:
             return
-        if self._silent():
+        if self._is_away():
             self._later(agent, now)
         else:
-            self.begin(agent, now)
+            self.announce(agent, now)

@@ -78,12 +78,10 @@ class Conversation:
         self._offers = OfferBook()
         self._early = EarlyUpdates()
         self._times = DueTimes()
-        self._appearing = Announcements(
-            self._times,
-            lambda agent: self._report(agent.host, agent.appeared(backend)),
-            wanted=self.agents.is_here,
-            silent=lambda: bool(self._away),
-        )
+        self._announcements = Announcements(
+            self._times, tell=self._tell_of, is_here=self.agents.is_here,
+            is_away=lambda: bool(self._away),
+        )  # fmt: skip
         self._health = HealthNews(first_number)
         self.uses = Uses()
         self._calls: list[calls.Call] = []
@@ -127,7 +125,7 @@ class Conversation:
                 self._health.drop(name)
             self._report(agent.host, m.HostLeft(LEFT))
         for agent in changed:
-            self._appearing.begin(agent, now)
+            self._announcements.announce(agent, now)
             for status in self._early.take(agent.agent_id):
                 self._updated(status, now)
 
@@ -390,6 +388,9 @@ class Conversation:
     def _tell_health(self, now: float) -> None:
         for host, report in self._health.due(now):
             self._report(host, report)
+
+    def _tell_of(self, agent: Agent) -> None:
+        self._report(agent.host, agent.appeared(self._backend))
 
     def _report(self, host: Key, report: Report) -> None:
         self._reports.append(Envelope(host, report, sender=self._backend))

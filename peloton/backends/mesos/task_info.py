@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peloton.actors.host.messages import StartRun
+from peloton.actors.host.messages import StartRun, Uri
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends.mesos.keeper_tasks import KeeperAt, keeper_data
 from peloton.backends.mesos.words import Bundle
@@ -80,7 +80,19 @@ def _command(run: StartRun, environment: tuple[tuple[str, str], ...]) -> dict[st
         command["arguments"] = [*(spec.arguments or (spec.value,))]
     if spec.user:
         command["user"] = spec.user
+    if spec.uris:
+        command["uris"] = [_uri(one) for one in spec.uris]
     return command
+
+
+def _uri(uri: Uri) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "value": uri.value,
+        "executable": uri.executable,
+        "extract": uri.extract,
+        "cache": uri.cache,
+    }
+    return {**found, "output_file": uri.output_file} if uri.output_file else found
 
 
 def _ids(environment: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:

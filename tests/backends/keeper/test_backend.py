@@ -157,6 +157,10 @@ def test_an_end_is_told_with_its_time(machine: Machine) -> None:
         pytest.param(start("big-0-1", A="x" * RUN_BYTES_MAX), id="too large"),
         pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(0, "x"), "")), id="no number"),  # type: ignore[arg-type]
         pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(), b"x")), id="no text"),  # type: ignore[arg-type]
+        pytest.param(
+            m.StartRun("odd-0-1", m.RunSpec(Resources(), "true", uris=(m.Uri("x"),))),
+            id="files to fetch",
+        ),
     ],
 )
 def test_a_poison_order_fails_its_own_run_only(machine: Machine, poison: m.StartRun) -> None:

@@ -18,7 +18,8 @@ from peloton.backends.keeper.kept import (
     KeptSandboxes,
 )
 from peloton.backends.keeper.removed import LENGTH_MAX, REMOVED, REMOVED_BEFORE, note_removed
-from peloton.gateway.sandboxes import FilesRemoved, NoFile, SandboxFiles
+from peloton.gateway.sandboxes import SandboxFiles
+from peloton.runtime.far_files import FilesRemoved, NoFile
 
 MB = 1024 * 1024
 

@@ -28,7 +28,8 @@ from peloton.backends.keeper_messages import (
     RunStarted,
     wire_form,
 )
-from peloton.gateway.sandboxes import NoFile, SandboxFiles
+from peloton.gateway.sandboxes import SandboxFiles
+from peloton.runtime.far_files import NoFile
 
 KEEPER = Path(kinds.__file__).parent
 NOBODY = pwd.getpwnam("nobody")

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.host.messages import Container, Port, RunSpec, SecretRef, StartRun, VolumeConfig
+from peloton.actors.host.messages import (
+    Container,
+    Port,
+    RunSpec,
+    SecretRef,
+    StartRun,
+    Uri,
+    VolumeConfig,
+)
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
 from peloton.backends.mesos.task_info import NotOnMesos, task_info
@@ -40,6 +48,18 @@ def test_a_command_in_a_shell() -> None:
     command = made()["command"]
     assert (command["shell"], command["value"]) == (True, "sleep 1")
     assert not {"arguments", "user"} & {*command}
+
+
+def test_files_to_fetch() -> None:
+    assert "uris" not in made()["command"]
+    uris = made(uris=(Uri("http://x"), Uri("hdfs:///a", True, False, True, "in/a")))
+    assert uris["command"]["uris"] == [
+        {"value": "http://x", "executable": False, "extract": True, "cache": False},
+        {
+            "value": "hdfs:///a", "executable": True, "extract": False, "cache": True,
+            "output_file": "in/a",
+        },
+    ]  # fmt: skip
 
 
 def test_the_arguments_of_a_program_begin_with_its_own_name() -> None:

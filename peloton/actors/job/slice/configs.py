@@ -147,6 +147,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         containers=config.containers if len(config.containers) > 1 else (),
         secrets=config.secrets,
         volume=config.volume,
+        uris=command.uris,
     )
     shape = Shape(
         resources=resources,

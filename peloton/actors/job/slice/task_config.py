@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from peloton.actors.host.messages import Container, Port, SecretRef, VolumeConfig
+from peloton.actors.host.messages import Container, Port, SecretRef, Uri, VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.placement.messages import Constraint
@@ -27,6 +27,7 @@ class Command(Value, frozen=True, gc=False, array_like=True):
     environment: tuple[tuple[str, str], ...] = ()
     user: str = ""
     caller: str = ""
+    uris: tuple[Uri, ...] = ()
 
 
 class TaskConfig(Value, frozen=True, gc=False, array_like=True):

@@ -30,7 +30,7 @@ from peloton.actors.job.spec import (
     check_instances,
     check_spec,
 )
-from peloton.actors.job.spec_levels import check_service, check_slack
+from peloton.actors.job.spec_levels import check_configs, check_service
 from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
@@ -256,7 +256,7 @@ def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override], level: int) 
     return (
         check_spec(spec)
         or check_instances(spec, given, own=len(given))
-        or check_slack(spec, given, level=level)
+        or check_configs(spec, given, level=level)
     )
 
 

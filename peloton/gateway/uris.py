@@ -1,0 +1,72 @@
+"""The files that a task wants fetched into its sandbox before it begins.
+
+Turns what clients say of them into records, and the newer form into the older one. Who fetches
+knows more kinds of addresses than are known here, so those are not judged. It must not fetch
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from peloton.actors.host.messages import Uri
+from peloton.api.mesos.v1 import mesos_pb2 as mesos
+from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
+
+URIS_MAX = 100
+URI_CHARS_MAX = 4096
+
+
+class BadUri(ValueError):
+    """`field` is the path within the command."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(f"{field}: {text}")
+        self.field, self.text = field, text
+
+
+def uris_of(sent: mesos.CommandInfo) -> tuple[Uri, ...]:
+    """The records of a command's; raises BadUri."""
+    if len(sent.uris) > URIS_MAX:
+        raise BadUri("uris", f"{len(sent.uris)} files, the limit is {URIS_MAX}")
+    return tuple(_uri(one, f"uris[{at}]") for at, one in enumerate(sent.uris))
+
+
+def older_uris(sent: Iterable[apachemesos.PodSpec.URI]) -> Iterator[mesos.CommandInfo.URI]:
+    """The same in v0, where `extract` holds unless it is denied."""
+    for one in sent:
+        yield mesos.CommandInfo.URI(
+            value=one.value,
+            executable=one.executable,
+            extract=one.extract,
+            cache=one.cache,
+            output_file=one.output_file,
+        )
+
+
+def newer_uris(sent: Iterable[mesos.CommandInfo.URI]) -> Iterator[apachemesos.PodSpec.URI]:
+    """And back."""
+    for one in sent:
+        yield apachemesos.PodSpec.URI(
+            value=one.value,
+            executable=one.executable,
+            extract=one.extract,
+            cache=one.cache,
+            output_file=one.output_file,
+        )
+
+
+def _uri(sent: mesos.CommandInfo.URI, field: str) -> Uri:
+    value, name = sent.value, sent.output_file
+    if not value or len(value) > URI_CHARS_MAX or not value.isprintable():
+        text = f"must have 1 to {URI_CHARS_MAX} printable characters, got {value[:100]!r}"
+        raise BadUri(f"{field}.value", text)
+    if name and not _is_inside(name):
+        raise BadUri(f"{field}.output_file", f"must be a path in the sandbox, got {name[:100]!r}")
+    return Uri(value, sent.executable, sent.extract, sent.cache, name)
+
+
+def _is_inside(path: str) -> bool:
+    parts = path.split("/")
+    plain = len(path) <= URI_CHARS_MAX and path.isprintable()
+    return plain and not any(part in ("", ".", "..") for part in parts)
