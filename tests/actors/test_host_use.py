@@ -35,9 +35,10 @@ def receive(
 
 def told(turn: Turn) -> list[tuple[HostUse, int]]:
     """The orders about the use that leave with a turn."""
-    sent = [one for one in turn.sends if isinstance(one.message, SetUse)]
-    assert all(one.to == turn.state.backend for one in sent)
-    return [(one.message.use, one.message.number) for one in sent]
+    sent = [(one.to, one.message) for one in turn.sends]
+    orders = [(to, order) for to, order in sent if isinstance(order, SetUse)]
+    assert all(to == turn.state.backend for to, _ in orders)
+    return [(order.use, order.number) for _, order in orders]
 
 
 def answered(host: Host, number: int, text: str = "") -> Turn:

@@ -172,12 +172,21 @@ def test_a_task_of_mesos_that_began_in_two_sandboxes_began_twice(tmp_path: Path)
     assert [*notes_of(on_mesos(tmp_path).notes())] == [Noted(f"{JOB}-0-1", (1.0, 3.0))]
 
 
+def test_a_run_in_an_executor_of_ours_notes_inside_of_that(tmp_path: Path) -> None:
+    executor = tmp_path / "agent1/work/slaves/s/frameworks/f/executors/ours/runs/c1"
+    (executor / "runs" / f"{JOB}-0-1").mkdir(parents=True)
+    (executor / "runs" / f"{JOB}-0-1" / operations.MARK).write_text(f"{operations.BEGUN} 1.0\n")
+    assert [*notes_of(on_mesos(tmp_path).notes())] == [Noted(f"{JOB}-0-1", (1.0,))]
+
+
 def test_a_task_of_mesos_is_known_by_its_variables(tmp_path: Path) -> None:
-    for sandbox, known in ((tmp_path / "agent1" / "x", f"{JOB}-0-1"), ("/elsewhere", None)):
-        variables = {RUN_ON_MESOS: f"{JOB}-0-1", "MESOS_SANDBOX": str(sandbox)}
-        with subprocess.Popen(["/bin/sleep", "600"], env=variables) as process:
+    sandbox, elsewhere = tmp_path / "mesos" / "sandbox", tmp_path / "elsewhere"
+    for folder, known in ((sandbox, f"{JOB}-0-1"), (elsewhere, None)):
+        folder.mkdir(parents=True)
+        variables = {RUN_ON_MESOS: f"{JOB}-0-1"}
+        with subprocess.Popen(["/bin/sleep", "600"], env=variables, cwd=folder) as process:
             try:
-                assert on_mesos(tmp_path).run_of(process.pid) == known
+                assert on_mesos(tmp_path / "mesos").run_of(process.pid) == known
             finally:
                 process.kill()
     assert on_mesos(tmp_path).run_of(2**22 + 1) is None

@@ -14,6 +14,8 @@ import immutables
 import msgspec
 
 from peloton.actors.host import facts as f
+from peloton.actors.host.draining import waits_for_slice as waits_for_slice
+from peloton.actors.host.draining import why_not_down as why_not_down
 from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_crowd

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from peloton.backends.mesos.agents import ip_of
 from peloton.backends.mesos.words import Json
 from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.ports import Unreachable
 
 VERSION_MIN = (1, 4, 0)
 """From which on agents have the capabilities that we rely on."""
@@ -219,10 +220,12 @@ def _can(agent: Json, name: str) -> bool:
 
 
 def _amount(agent: Json, kind: str) -> float:
-    return sum(
-        each["scalar"]["value"]
-        for each in agent.get("total_resources", ())
-        if each.get("name") == kind and "scalar" in each and "revocable" not in each
+    return float(
+        sum(
+            each["scalar"]["value"]
+            for each in agent.get("total_resources", ())
+            if each.get("name") == kind and "scalar" in each and "revocable" not in each
+        )
     )
 
 
@@ -309,23 +312,17 @@ def _leader(master: str) -> str:
     """The address of the master, which ZooKeeper may know."""
     if not master.startswith("zk://"):
         return master
-    from kazoo.client import KazooClient
-    from kazoo.exceptions import KazooException
+    # Only where it is wanted: its client is of the fleet's extra.
+    from peloton.runtime.adapters.zookeeper_leader import leader_of
 
     hosts, _, path = master.removeprefix("zk://").partition("/")
-    client = KazooClient(hosts, timeout=TIMEOUT_S, read_only=True)
     try:
-        client.start(timeout=TIMEOUT_S)
-        names = [one for one in client.get_children(f"/{path}") if one.startswith("json.info_")]
-        if not names:
-            raise Unanswered(f"no master leads at {master}")
-        address = json.loads(client.get(f"/{path}/{min(names)}")[0])["address"]
-    except (KazooException, client.handler.timeout_exception, OSError) as error:
-        raise Unanswered(f"ZooKeeper does not say who leads at {master}: {error}") from error
-    finally:
-        client.stop()
-        client.close()
-    return f"{address['ip']}:{address['port']}"
+        found = leader_of(hosts, f"/{path}", prefix="json.info_", timeout_s=TIMEOUT_S)
+    except Unreachable as error:
+        raise Unanswered(f"ZooKeeper does not say who leads: {error}") from error
+    if found is None:
+        raise Unanswered(f"no master leads at {master}")
+    return f"{found['address']['ip']}:{found['address']['port']}"
 
 
 def _unreachable(agents: Sequence[Json]) -> list[str]:

@@ -6,6 +6,7 @@ the run of a process. It must not strike anything itself, nor judge.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -115,16 +116,21 @@ class OnMesos:
         raise OSError(f"the feature level is not raised: {done.stderr.strip()}")
 
     def notes(self) -> Iterator[tuple[str, Path]]:
-        """The sandboxes of the agents; a run that began twice has two."""
+        """Sandboxes on the agents, and in those of executors of ours. A run that began twice has
+        two."""
         for sandbox in self._mesos.folder.glob("*/work/slaves/*/frameworks/*/executors/*/runs/*"):
-            if not sandbox.is_symlink():
+            inside = sandbox / "runs"
+            if sandbox.is_symlink():  # to the latest
+                continue
+            if inside.is_dir():
+                yield from ((each.name, each) for each in inside.iterdir())
+            else:
                 yield sandbox.parent.parent.name, sandbox
 
     def run_of(self, pid: int) -> str | None:
-        """By the variables of a task."""
+        """By the variables of a task that works in a sandbox."""
         try:
-            found = processes.environment(pid)
+            ours = os.readlink(f"/proc/{pid}/cwd").startswith(f"{self._mesos.folder}/")
+            return processes.environment(pid).get(RUN_ON_MESOS) if ours else None
         except OSError:
             return None
-        ours = found.get("MESOS_SANDBOX", "").startswith(f"{self._mesos.folder}/")
-        return found.get(RUN_ON_MESOS) if ours else None

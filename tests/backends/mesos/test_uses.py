@@ -147,7 +147,7 @@ def heard(talk: Talk, *agents: str) -> list[Json]:
     asked = [{"id": {"value": f"I-{one}"}, "agent_id": {"value": one}} for one in agents]
     event = {"type": "INVERSE_OFFERS", "inverse_offers": {"inverse_offers": asked}}
     talk.clear().it.heard(event, 0.0)
-    return talk.it.take()[0]  # type: ignore[return-value]
+    return talk.it.take()[0]
 
 
 def answer(kind: str, *agents: str) -> Json:

@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from peloton.actors.host.draining import waits_for_slice, why_not_down
 from peloton.actors.host.inventory import pools
 from peloton.actors.host.inventory.facts import InventoryOpened
 from peloton.actors.host.inventory.follow_messages import FollowHosts, UnfollowHosts
@@ -29,7 +28,7 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.state import Host, Maintenance, waits_for_slice, why_not_down
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted
