@@ -93,13 +93,14 @@ class OperatorApi:
 
     def ask(self, call: Mapping[str, Any], *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
         """The answer; raises `NotThere`, `NotAllowed`, `NoAnswer`."""
-        return self._answer("POST", PATH, json.dumps(call).encode(), bytes_max=bytes_max)
+        body = json.dumps(call).encode()
+        return self._answer("POST", PATH, body=body, bytes_max=bytes_max)
 
     def state(self, *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
         """What an agent says of itself beside these calls; raises as `ask`."""
-        return self._answer("GET", STATE, None, bytes_max=bytes_max)
+        return self._answer("GET", STATE, body=None, bytes_max=bytes_max)
 
-    def _answer(self, method: str, path: str, body: bytes | None, *, bytes_max: int) -> Any:
+    def _answer(self, method: str, path: str, *, body: bytes | None, bytes_max: int) -> Any:
         answer = None
         try:
             self._connection.request(method, path, body, self._headers)
