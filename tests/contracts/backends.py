@@ -56,6 +56,7 @@ class Exempt(enum.Enum):
     """What the contract demands and a backend cannot give. The suite says what it does instead."""
 
     CONFIGURED_HOSTS = "its hosts are in no configuration: the cluster says which there are"
+    SHARED_MACHINES = "its machines are others', too: a use is answered once the master has it"
     READINESS = "its executor checks only what it ends when that fails"
     PODS = "a task of the cluster is one container"
 
