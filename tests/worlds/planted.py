@@ -412,7 +412,7 @@ PLANTED: dict[str, Planted] = {
     "a full pool is said to be full for ever": Planted(shortage, "_of_use", _says_for_ever, seed=3),
     "a gang starts with some": Planted(gang, "states_of", _all_hold, seed=90000),
     "a service that succeeds has ended": Planted(
-        _Kind("task"), "pursue", _ends_what_succeeds, seed=5
+        _Kind("task"), "pursue", _ends_what_succeeds, seed=104
     ),
     "a workflow takes down whom it likes": Planted(renewing, "spare_of", _any_number, seed=81020),
     "a drain takes down whom it likes": Planted(slice_sparing, "spare_of", _any_number, seed=81020),
