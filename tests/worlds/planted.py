@@ -416,7 +416,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "a workflow takes down whom it likes": Planted(renewing, "spare_of", _any_number, seed=81020),
     "a drain takes down whom it likes": Planted(slice_sparing, "spare_of", _any_number, seed=81020),
-    "a host that joins is not told": Planted(following, "_news", _nothing, seed=72),
+    "a host that joins is not told": Planted(following, "_news", _nothing, seed=236),
     "an instance forgets its home": Planted(
         placing, "launched_at", lambda _: lambda *args, **more: (), seed=61005
     ),
