@@ -109,7 +109,11 @@ def bring_about(
     """
     refusals: list[str] = []
     for _ in range(PASSES_MAX):
-        plan = planned(orders, agents, found=_read(ask), now=now)
+        try:
+            found = _read(ask)
+        except calls.CallRefused as refused:  # then nothing of it can be done
+            return [(order.host, UseSet(order.number, str(refused))) for order in orders]
+        plan = planned(orders, agents, found=found, now=now)
         if plan.call is None:
             return [(order.host, UseSet(order.number)) for order in plan.done]
         try:

@@ -122,6 +122,16 @@ def test_a_refusal_is_told_and_keeps_no_other_from_what_it_wants() -> None:
     assert master.down == [US] and master.changes.count(UPDATE) == 2 * REFUSALS_MAX
 
 
+@pytest.mark.parametrize("read", ["GET_MAINTENANCE_STATUS", "GET_MAINTENANCE_SCHEDULE"])
+def test_a_master_that_does_not_let_us_look_has_refused(read: str) -> None:
+    master = FakeMaintenance()
+    master.forbidden = (read,)
+    told = made(master, order(OUT), order(IN_USE, OTHER, 3))
+    text = f"the master refuses {read}: 403"
+    assert told == [(HOST, UseSet(7, text)), (OTHER, UseSet(3, text))]
+    assert master.changes == [] and master.asked.count(read) == 1
+
+
 def test_an_agent_that_is_away_can_be_put_up_and_down_but_not_be_entered() -> None:
     for use in (DRAINING, OUT):
         assert made(FakeMaintenance(), order(use), agents=AWAY) == []
