@@ -36,6 +36,8 @@ class FakeMaintenance:
         self.down = [*down]
         self.asked: list[str] = []
         self.forbidden: tuple[str, ...] = ()
+        self.refuses: Callable[[Mapping[str, Any]], str] = lambda call: ""
+        """Why a call is refused; empty if it is not."""
         self.meddle: Callable[[FakeMaintenance], None] = lambda _: None
 
     @property
@@ -54,6 +56,9 @@ class FakeMaintenance:
         self.meddle(self)
         if kind in self.forbidden:
             raise CallRefused(f"the master refuses {kind}: 403")
+        why = self.refuses(call)
+        if why:
+            raise CallRefused(why)
         answer = getattr(self, f"_{kind.lower()}")(call.get(kind.lower(), {}))
         return {} if answer is None else {"type": kind, kind.lower(): answer}
 

@@ -357,7 +357,7 @@ class MesosBackend:
             return
         answers = bring_about(orders, agents, ask=driver.ask, now=SystemClock().now())
         with self._lock:
-            self._talk.uses.told(answers)
+            self._talk.uses.told(answers, self._clock())
         self._tell(Envelope(host, answer, sender=self.key) for host, answer in answers)
 
     def _agents(self, driver: MesosDriver) -> _Listed:

@@ -233,7 +233,9 @@ class Conversation:
         elif self._away:
             self._report(order.host, m.BackendDown(self._away))
         elif isinstance(order, SetUse):
-            self.uses.ordered(order)
+            answer = self.uses.ordered(order, now)
+            if answer is not None:
+                self._report(order.host, answer)
         elif agent is None:
             self._report(order.host, m.HostLeft(LEFT))
         else:

@@ -13,6 +13,7 @@ what was done. It must not decide what a host is for.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,8 +24,10 @@ from peloton.runtime.vocabulary import Key
 
 PASSES_MAX = 8
 """Looks at the master for one change: it needs three, and more where others change the schedule."""
-REFUSALS_MAX = 3
-"""After so many refusals the host is told that the master will not do it."""
+REFUSALS_MAX = 10
+"""In one go: one order that is refused among 500 is found with so many."""
+REFUSED_S = 60.0
+"""For how long a host that was refused is answered with that, without a new attempt."""
 Ask = Callable[[calls.Call], Mapping[str, Any]]
 
 
@@ -46,26 +49,36 @@ class Uses:
     def __init__(self) -> None:
         self._said: dict[Key, SetUse] = {}
         self._open: dict[Key, SetUse] = {}
+        self._refused: dict[Key, tuple[UseSet, float]] = {}
 
     @property
     def open(self) -> bool:
         """Whether the master is to be looked at."""
         return bool(self._open)
 
-    def ordered(self, order: SetUse) -> None:
-        """A host says what it is for."""
+    def ordered(self, order: SetUse, now: float) -> UseSet | None:
+        """A host says what it is for; the answer, if it was refused just that a short while ago."""
         known = self._said.get(order.host)
-        if known is None or (order.epoch, order.number) >= (known.epoch, known.number):
-            self._said[order.host] = self._open[order.host] = order
+        if known is not None and (order.epoch, order.number) < (known.epoch, known.number):
+            return None
+        self._said[order.host] = order
+        answer, until = self._refused.get(order.host, (None, 0.0))
+        if answer is not None and answer.number == order.number and now < until:
+            return answer
+        self._open[order.host] = order
+        return None
 
     def take(self) -> list[SetUse]:
         """What is yet to be done; whoever takes it does it, or it is ordered again."""
         taken, self._open = self._open, {}
         return [*taken.values()]
 
-    def told(self, answers: Iterable[tuple[Key, UseSet]]) -> None:
+    def told(self, answers: Iterable[tuple[Key, UseSet]], now: float) -> None:
         """These were answered: of hosts in use nothing is kept."""
+        self._refused = {host: one for host, one in self._refused.items() if now < one[1]}
         for host, answer in answers:
+            if answer.text:
+                self._refused[host] = answer, now + REFUSED_S
             said = self._said.get(host)
             if said is not None and (said.use, said.number) == (HostUse.IN_USE, answer.number):
                 del self._said[host]
@@ -95,10 +108,22 @@ class Maintained(NamedTuple):
 
 
 class MasterPlan(NamedTuple):
-    """The next call, if one is needed, and whose order is carried out."""
+    """The next call, if one is needed; whose order is carried out, and whose needs calls."""
 
     call: calls.Call | None
     done: Sequence[SetUse]
+    needing: Sequence[SetUse]
+
+
+class _Tried(NamedTuple):
+    """How some orders went: those that are done, and those of which the last call was refused."""
+
+    done: Sequence[SetUse] = ()
+    refused: Sequence[SetUse] = ()
+    text: str = ""
+    changed: bool = False
+    blind: bool = False
+    """Whether it was a look that was refused."""
 
 
 def bring_about(
@@ -106,26 +131,59 @@ def bring_about(
 ) -> list[tuple[Key, UseSet]]:
     """Make it so at the master; returns the answers. `agents`: host name and address of each host,
     the address empty while its agent is not registered. Raises what `ask` does, but for refusals.
+
+    One order may be what keeps others from it: what is refused for several is tried for each half.
+    After `REFUSALS_MAX` refusals the rest waits to be ordered again, if the master has changed
+    anything at all; if not, it is taken for a master that does not let us.
     """
-    refusals: list[str] = []
+    answers: list[tuple[Key, UseSet]] = []
+    parts, refusals, changed = deque([orders]), 0, False
+    while parts:
+        tried = _try(parts.popleft(), agents, ask=ask, now=now)
+        changed = changed or tried.changed
+        answers += [(order.host, UseSet(order.number)) for order in tried.done]
+        left = tried.refused
+        if not left:
+            continue
+        refusals += 1
+        if len(left) > 1 and not tried.blind:
+            parts += [left[: len(left) // 2], left[len(left) // 2 :]]
+        else:
+            answers += _refused(left, tried.text)
+        if refusals == REFUSALS_MAX:
+            untried = [order for part in parts for order in part]
+            return answers if changed else [*answers, *_refused(untried, tried.text)]
+    return answers
+
+
+def _refused(orders: Iterable[SetUse], text: str) -> list[tuple[Key, UseSet]]:
+    return [(order.host, UseSet(order.number, text)) for order in orders]
+
+
+def _try(
+    orders: Sequence[SetUse], agents: Mapping[Key, tuple[str, str]], *, ask: Ask, now: float
+) -> _Tried:
+    """Together. A call counts as refused if it is still needed when the master is looked at anew:
+    others may have changed what it says, between our look and our call."""
+    refused: calls.Call | None = None
+    text, changed = "", False
     for _ in range(PASSES_MAX):
         try:
             found = _read(ask)
-        except calls.CallRefused as refused:  # then nothing of it can be done
-            return [(order.host, UseSet(order.number, str(refused))) for order in orders]
+        except calls.CallRefused as error:
+            return _Tried((), orders, str(error), changed=changed, blind=True)
         plan = planned(orders, agents, found=found, now=now)
         if plan.call is None:
-            return [(order.host, UseSet(order.number)) for order in plan.done]
+            return _Tried(plan.done, changed=changed)
+        if plan.call == refused:
+            return _Tried(plan.done, plan.needing, text, changed=changed)
         try:
             ask(plan.call)
-        except calls.CallRefused as refused:
-            refusals.append(str(refused))
-            if len(refusals) == REFUSALS_MAX:
-                break
-    if len(orders) > 1:  # one may be what keeps the others from it
-        alone = [bring_about((order,), agents, ask=ask, now=now) for order in orders]
-        return [answer for answers in alone for answer in answers]
-    return [(order.host, UseSet(order.number, refusals[-1])) for order in orders if refusals]
+        except calls.CallRefused as error:
+            refused, text = plan.call, str(error)
+        else:
+            refused, changed = None, True
+    return _Tried(changed=changed)
 
 
 def planned(
@@ -133,7 +191,8 @@ def planned(
     now: float,
 ) -> MasterPlan:  # fmt: skip
     """What is to be said to the master next: up first, as that changes the schedule."""
-    up, leave, enter, down, done = [], [], [], [], []
+    up, leave, enter, down = [], [], [], []
+    done, needing = [], []
     scheduled = found.scheduled
     for order in orders:
         name, ip = agents[order.host]
@@ -143,20 +202,23 @@ def planned(
         if order.use == HostUse.IN_USE:
             up += is_down
             leave += waits
-            if not (is_down or waits):
-                done.append(order)
+            (needing if is_down or waits else done).append(order)
         elif ip and here not in waits and here not in is_down:
             enter.append(here)
+            needing.append(order)
         elif order.use == HostUse.OUT_OF_USE and waits:
             down += waits
+            needing.append(order)
         elif is_down or waits:
             done.append(order)
+    call = None
     if up:
-        return MasterPlan(calls.machines_up([one.words for one in up]), done)
-    if leave or enter:
-        windows = _changed(found.windows, leave=leave, enter=enter, now=now)
-        return MasterPlan(calls.new_schedule(windows), done)
-    return MasterPlan(calls.machines_down([one.words for one in down]) if down else None, done)
+        call = calls.machines_up([one.words for one in up])
+    elif leave or enter:
+        call = calls.new_schedule(_changed(found.windows, leave=leave, enter=enter, now=now))
+    elif down:
+        call = calls.machines_down([one.words for one in down])
+    return MasterPlan(call, done, needing)
 
 
 def _changed(

@@ -7,7 +7,7 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.backends.mesos.calls import INVERSE_AGAIN_S
-from peloton.backends.mesos.uses import PASSES_MAX, REFUSALS_MAX, bring_about
+from peloton.backends.mesos.uses import PASSES_MAX, REFUSALS_MAX, REFUSED_S, bring_about
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import HOST, OTHER, Talk
 from tests.backends.mesos.words import Json, agent
@@ -119,7 +119,44 @@ def test_a_refusal_is_told_and_keeps_no_other_from_what_it_wants() -> None:
         (HOST, UseSet(7)),
         (OTHER, UseSet(3, f"the master refuses {UPDATE}: 403")),
     ]
-    assert master.down == [US] and master.changes.count(UPDATE) == 2 * REFUSALS_MAX
+    assert master.down == [US] and master.changes == [UPDATE, DOWN, UPDATE]
+
+
+MANY = [Key(f"host/east.m{number}") for number in range(200)]
+MANY_AGENTS = {host: (host.partition(".")[2], "10.0.0.2") for host in MANY}
+
+
+def test_a_master_that_refuses_everything_is_not_asked_for_each_host() -> None:
+    master = FakeMaintenance()
+    master.forbidden = (UPDATE,)
+    told = made(master, *(order(OUT, host) for host in MANY), agents=MANY_AGENTS)
+    text = f"the master refuses {UPDATE}: 403"
+    assert dict(told) == dict.fromkeys(MANY, UseSet(7, text)) and len(told) == len(MANY)
+    assert len(master.asked) == 5 * REFUSALS_MAX
+
+
+@pytest.mark.parametrize("where", [0, 77, 199])
+def test_one_that_is_refused_among_many_is_found(where: int) -> None:
+    master = FakeMaintenance()
+    bad = machine(f"m{where}", "10.0.0.2")
+    master.refuses = lambda call: "not that one" if bad["hostname"] + "'" in str(call) else ""
+    told = made(master, *(order(DRAINING, host) for host in MANY), agents=MANY_AGENTS)
+    assert dict(told) == {
+        host: UseSet(7, "not that one" if number == where else "")
+        for number, host in enumerate(MANY)
+    }
+    assert len(master.scheduled) == 199 and len(master.asked) < 100
+
+
+def test_where_some_could_be_done_those_that_were_not_tried_are_not_answered() -> None:
+    master = FakeMaintenance()
+    bad = [f"'m{number}'" for number in range(50, 200)]
+    master.refuses = lambda call: "no" if any(one in str(call) for one in bad) else ""
+    orders = [order(DRAINING, host) for host in MANY]
+    assert made(master, *orders, agents=MANY_AGENTS) == [(host, UseSet(7)) for host in MANY[:50]]
+    told = made(master, *orders[50:], agents=MANY_AGENTS)
+    assert dict(told) == dict.fromkeys(MANY[50:], UseSet(7, "no")), "now nothing could be done"
+    assert len(master.asked) <= 2 * 5 * REFUSALS_MAX + 5
 
 
 @pytest.mark.parametrize("read", ["GET_MAINTENANCE_STATUS", "GET_MAINTENANCE_SCHEDULE"])
@@ -200,10 +237,27 @@ def test_without_a_subscription_the_host_asks_again_later() -> None:
     assert len(talk.told(m.BackendDown)) == 1 and not talk.it.uses.open
 
 
+def test_what_was_refused_is_not_tried_again_for_a_while() -> None:
+    talk = Talk.begun()
+    talk.order(order(OUT))
+    (taken,) = talk.it.uses.take()
+    talk.it.uses.told([(HOST, UseSet(7, "may not"))], talk.now)
+    talk.clear().until(REFUSED_S - 1.0)
+    talk.order(taken)
+    assert talk.told(UseSet) == [UseSet(7, "may not")] and not talk.it.uses.open
+    talk.order(order(IN_USE, number=8))
+    assert talk.it.uses.take() == [order(IN_USE, number=8)], "that was not refused"
+    talk.clear().until(REFUSED_S)
+    talk.order(order(OUT, number=8))
+    assert talk.it.uses.open and not talk.told(UseSet)
+    talk.it.uses.told([], talk.now)
+    assert not talk.it.uses._refused
+
+
 def test_of_a_host_that_is_in_use_nothing_is_kept() -> None:
     talk = Talk.begun()
     talk.order(order(DRAINING), order(IN_USE, number=8))
-    talk.it.uses.told([(HOST, UseSet(7))])
+    talk.it.uses.told([(HOST, UseSet(7))], 0.0)
     assert talk.it.uses._said
-    talk.it.uses.told([(HOST, UseSet(8)), (OTHER, UseSet(1))])
+    talk.it.uses.told([(HOST, UseSet(8)), (OTHER, UseSet(1))], 0.0)
     assert not talk.it.uses._said
