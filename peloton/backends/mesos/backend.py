@@ -27,6 +27,7 @@ from peloton.actors.engine.messages import (
     Subscribe,
     link_of,
 )
+from peloton.actors.host.use_messages import SetUse
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
 from peloton.backends.mesos.keeper_tasks import KeeperProgram
@@ -355,7 +356,14 @@ class MesosBackend:
             agents = {one.host: self._talk.agents.machine_of(one.host) for one in orders}
         if not orders:
             return
-        answers = bring_about(orders, agents, ask=driver.ask, now=SystemClock().now())
+
+        def still(order: SetUse) -> bool:
+            """The master lets us do this even when another link has overtaken us."""
+            with self._lock:
+                return driver.lives and self._talk.uses.is_newest(order)
+
+        now = SystemClock().now()
+        answers = bring_about(orders, agents, ask=driver.ask, now=now, still=still)
         with self._lock:
             self._talk.uses.told(answers, self._clock())
         self._tell(Envelope(host, answer, sender=self.key) for host, answer in answers)

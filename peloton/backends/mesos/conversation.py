@@ -111,7 +111,7 @@ class Conversation:
         self._offers.clear()
         self._early.clear()
         self._calls.clear()
-        self.uses.take()
+        self.uses.clear()
         for agent in self.agents.by_host.values():
             agent.listing = None
             agent.runs.drop_waiting()

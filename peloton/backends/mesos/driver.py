@@ -82,6 +82,11 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
         self._heard, self._ended, self._why = heard, ended, ""
         self._redirects = 0
 
+    @property
+    def lives(self) -> bool:
+        """Whether the subscription goes on, as far as we have heard."""
+        return bool(self.connected) and not self._why
+
     def call(self, call: Mapping[str, Any]) -> None:
         """Send one; raises `CallFailed`."""
         body = {**call, "framework_id": {"value": self.framework_id}}

@@ -29,6 +29,7 @@ REFUSALS_MAX = 10
 REFUSED_S = 60.0
 """For how long a host that was refused is answered with that, without a new attempt."""
 Ask = Callable[[calls.Call], Mapping[str, Any]]
+Still = Callable[[SetUse], bool]
 
 
 class MesosMachine(NamedTuple):
@@ -72,6 +73,16 @@ class Uses:
         """What is yet to be done; whoever takes it does it, or it is ordered again."""
         taken, self._open = self._open, {}
         return [*taken.values()]
+
+    def is_newest(self, order: SetUse) -> bool:
+        """Whether the host has said nothing else since."""
+        said = self._said.get(order.host)
+        return said is not None and (said.use, said.number) == (order.use, order.number)
+
+    def clear(self) -> None:
+        """The subscription is over: who is not in use says so again after the next one, and may
+        have said something else to another link meanwhile."""
+        self._said, self._open = {}, {}
 
     def told(self, answers: Iterable[tuple[Key, UseSet]], now: float) -> None:
         """These were answered: of hosts in use nothing is kept."""
@@ -127,10 +138,12 @@ class _Tried(NamedTuple):
 
 
 def bring_about(
-    orders: Sequence[SetUse], agents: Mapping[Key, tuple[str, str]], *, ask: Ask, now: float
-) -> list[tuple[Key, UseSet]]:
+    orders: Sequence[SetUse], agents: Mapping[Key, tuple[str, str]], *, ask: Ask, now: float,
+    still: Still = lambda _: True,
+) -> list[tuple[Key, UseSet]]:  # fmt: skip
     """Make it so at the master; returns the answers. `agents`: host name and address of each host,
-    the address empty while its agent is not registered. Raises what `ask` does, but for refusals.
+    the address empty while its agent is not registered. `still`: whether an order counts, asked
+    before each call that changes anything. Raises what `ask` does, but for refusals.
 
     One order may be what keeps others from it: what is refused for several is tried for each half.
     After `REFUSALS_MAX` refusals the rest waits to be ordered again, if the master has changed
@@ -139,7 +152,7 @@ def bring_about(
     answers: list[tuple[Key, UseSet]] = []
     parts, refusals, changed = deque([orders]), 0, False
     while parts:
-        tried = _try(parts.popleft(), agents, ask=ask, now=now)
+        tried = _try(parts.popleft(), agents, ask=ask, now=now, still=still)
         changed = changed or tried.changed
         answers += [(order.host, UseSet(order.number)) for order in tried.done]
         left = tried.refused
@@ -161,8 +174,9 @@ def _refused(orders: Iterable[SetUse], text: str) -> list[tuple[Key, UseSet]]:
 
 
 def _try(
-    orders: Sequence[SetUse], agents: Mapping[Key, tuple[str, str]], *, ask: Ask, now: float
-) -> _Tried:
+    orders: Sequence[SetUse], agents: Mapping[Key, tuple[str, str]], *, ask: Ask, now: float,
+    still: Still,
+) -> _Tried:  # fmt: skip
     """Together. A call counts as refused if it is still needed when the master is looked at anew:
     others may have changed what it says, between our look and our call."""
     refused: calls.Call | None = None
@@ -172,6 +186,7 @@ def _try(
             found = _read(ask)
         except calls.CallRefused as error:
             return _Tried((), orders, str(error), changed=changed, blind=True)
+        orders = [order for order in orders if still(order)]
         plan = planned(orders, agents, found=found, now=now)
         if plan.call is None:
             return _Tried(plan.done, changed=changed)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
+from peloton.backends.mesos.backend import Framework, MesosBackend
 from peloton.backends.mesos.calls import INVERSE_AGAIN_S
 from peloton.backends.mesos.uses import PASSES_MAX, REFUSALS_MAX, REFUSED_S, bring_about
 from peloton.runtime.vocabulary import Key
@@ -184,6 +188,75 @@ def test_an_agent_with_a_new_address_is_entered_beside_its_old_one() -> None:
     assert US in master.scheduled
     made(master, order(IN_USE))
     assert master.windows == []
+
+
+def test_an_order_that_does_not_count_any_more_changes_nothing() -> None:
+    master = FakeMaintenance()
+    old = order(OUT)
+    told = bring_about(
+        (old, order(OUT, OTHER)), AGENTS, ask=master.ask, now=NOW,
+        still=lambda one: one is not old or UPDATE not in master.changes,
+    )  # fmt: skip
+    assert told == [(OTHER, UseSet(7))] and master.down == [THEM], "not what another link put up"
+
+
+# ---- the link ----
+
+
+class ScriptedDriver:
+    """A connection to a scripted master."""
+
+    def __init__(self, master: FakeMaintenance) -> None:
+        self.ask, self.lives = master.ask, True
+
+    def ends_after(self, kind: str, master: FakeMaintenance) -> None:
+        """Another link begins a subscription as this call is made."""
+        self.lives = self.lives and master.asked[-1] != kind
+
+
+def link_with(*orders: SetUse) -> tuple[MesosBackend, list[Any]]:
+    """Subscribed, with these orders; what it tells."""
+    link, told = MesosBackend(Framework("east", "127.0.0.1:1", "ours")), list[Any]()
+    link._tell = told.extend
+    link._talk.subscribed(0.0)
+    link._talk.told_agents((agent("S0", "h0", pid="slave(1)@10.0.0.1:5051"),), 0.0)
+    for one in orders:
+        link._talk.ordered(one, 0.0)
+    return link, told
+
+
+def test_a_link_that_is_overtaken_puts_no_machine_down() -> None:
+    for ends in (UPDATE, "GET_MAINTENANCE_SCHEDULE"):
+        link, told = link_with(order(OUT))
+        master = FakeMaintenance()
+        driver: Any = ScriptedDriver(master)
+        master.meddle = partial(driver.ends_after, ends)
+        link._tell_uses(driver)
+        assert DOWN not in master.changes and told == []
+
+
+def test_a_host_that_changes_its_mind_meanwhile_is_not_put_down() -> None:
+    link, told = link_with(order(OUT))
+    master = FakeMaintenance()
+
+    def meddle(it: FakeMaintenance) -> None:
+        if it.asked[-1] == UPDATE:
+            link._talk.ordered(order(IN_USE, number=8), 0.0)
+
+    master.meddle = meddle
+    driver: Any = ScriptedDriver(master)
+    link._tell_uses(driver)
+    assert DOWN not in master.changes and told == []
+    link._tell_uses(driver)
+    assert [one.message for one in told] == [UseSet(8)] and master.windows == master.down == []
+
+
+def test_after_an_end_no_old_use_counts() -> None:
+    talk = Talk.begun()
+    talk.order(order(DRAINING))
+    talk.disconnect()
+    talk.subscribe(agent("S0", "h0"))
+    assert heard(talk, "S0") == [answer(DECLINE, "S0")], "it may be in use by now"
 
 
 # ---- the conversation ----
