@@ -31,7 +31,7 @@ from peloton.actors.host.use_messages import SetUse
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
 from peloton.backends.mesos.keeper_tasks import KeeperProgram
-from peloton.backends.mesos.uses import bring_about
+from peloton.backends.mesos.uses import bring_about, trouble_of
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope, Reply
@@ -240,6 +240,7 @@ class MesosBackend:
         with self._lock:
             self._talk.disconnected(why)
             reports = self._taken()
+        self._trouble(f"mesos {framework.cluster} maintenance", "")
         if why == OVERTAKEN:  # hosts are told by the other link, which may have been quicker
             self._trouble(f"mesos {framework.cluster}", "")
             return
@@ -347,7 +348,11 @@ class MesosBackend:
             self._talk.told_agents(listed.agents, self._clock())
             self._talk.agents.told_executors(listed.executors)
             reports = self._taken()
+            strays = self._talk.uses.strays(self._talk.agents)
         self._tell(reports)
+        self._trouble(
+            f"mesos {self._framework.cluster} maintenance", trouble_of(strays, driver.ask)
+        )
 
     def _tell_uses(self, driver: MesosDriver) -> None:
         """Tell the master which hosts are in use."""

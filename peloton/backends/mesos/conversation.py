@@ -237,6 +237,7 @@ class Conversation:
             if answer is not None:
                 self._report(order.host, answer)
         elif agent is None:
+            self.uses.missed(order.host)
             self._report(order.host, m.HostLeft(LEFT))
         else:
             agent.confirmed = True

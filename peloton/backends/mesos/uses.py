@@ -51,6 +51,7 @@ class Uses:
         self._said: dict[Key, SetUse] = {}
         self._open: dict[Key, SetUse] = {}
         self._refused: dict[Key, tuple[UseSet, float]] = {}
+        self._strays: set[Key] = set()
 
     @property
     def open(self) -> bool:
@@ -82,7 +83,16 @@ class Uses:
     def clear(self) -> None:
         """The subscription is over: who is not in use says so again after the next one, and may
         have said something else to another link meanwhile."""
-        self._said, self._open = {}, {}
+        self._said, self._open, self._strays = {}, {}, set()
+
+    def missed(self, host: Key) -> None:
+        """This one asks for its agent, which is not registered."""
+        self._strays.add(host)
+
+    def strays(self, agents: Agents) -> list[str]:
+        """The machines of hosts in use that miss their agents."""
+        self._strays -= agents.by_host.keys()
+        return [agents.machine_of(one)[0] for one in self._strays if one not in self._said]
 
     def told(self, answers: Iterable[tuple[Key, UseSet]], now: float) -> None:
         """These were answered: of hosts in use nothing is kept."""
@@ -167,6 +177,21 @@ def bring_about(
             untried = [order for part in parts for order in part]
             return answers if changed else [*answers, *_refused(untried, tried.text)]
     return answers
+
+
+def trouble_of(strays: Sequence[str], ask: Ask) -> str:
+    """Which of these machines are down at the master; empty if none is, or we may not look."""
+    try:
+        down = {one.hostname for one in _read(ask).down} if strays else set()
+    except calls.CallRefused:
+        return ""
+    names = sorted(name for name in strays if name.lower() in down)
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names)}: down for maintenance at the master, but not here. If nobody else "
+        "wants that, `peloton host maintenance start` and `complete` put a host up"
+    )
 
 
 def _refused(orders: Iterable[SetUse], text: str) -> list[tuple[Key, UseSet]]:

@@ -11,6 +11,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.backends.mesos.backend import Framework, MesosBackend
 from peloton.backends.mesos.calls import INVERSE_AGAIN_S
+from peloton.backends.mesos.driver import MesosDriver
 from peloton.backends.mesos.uses import PASSES_MAX, REFUSALS_MAX, REFUSED_S, bring_about
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import HOST, OTHER, Talk
@@ -249,6 +250,40 @@ def test_a_host_that_changes_its_mind_meanwhile_is_not_put_down() -> None:
     assert DOWN not in master.changes and told == []
     link._tell_uses(driver)
     assert [one.message for one in told] == [UseSet(8)] and master.windows == master.down == []
+
+
+def test_machines_that_are_down_though_their_hosts_are_in_use_are_named() -> None:
+    link, _ = link_with()
+    notes: dict[str, str] = {}
+    link._trouble = notes.__setitem__
+    master = FakeMaintenance(window(US, THEM), down=(US, THEM))
+    driver: Any = ScriptedDriver(master)
+    listed: list[Json] = []
+    driver.ask = lambda call: (
+        {"get_agents": {"agents": listed}} if call["type"] == "GET_AGENTS" else master.ask(call)
+    )
+    link._look(driver)
+    assert notes == {"mesos east maintenance": ""} and master.asked == [], "nobody asks"
+    for host in (HOST, OTHER):
+        link._talk.ordered(m.PingBackend(host), 0.0)
+    link._talk.ordered(order(OUT, OTHER), 0.0)
+    link._look(driver)
+    assert notes["mesos east maintenance"].startswith("h0: down for maintenance at the master")
+    master.forbidden = ("GET_MAINTENANCE_STATUS",)
+    link._look(driver)
+    assert notes == {"mesos east maintenance": ""}
+    master.forbidden, listed[:] = (), [agent("S0", "h0")]
+    link._look(driver)
+    assert notes == {"mesos east maintenance": ""}
+
+
+def test_a_subscription_lives_until_the_master_says_otherwise() -> None:
+    driver = MesosDriver("127.0.0.1:1", {}, heard=lambda _: None, ended=lambda _: None)
+    assert not driver.lives
+    driver.stream_id = "one"
+    assert driver.lives
+    driver.on_event({"type": "ERROR", "error": {"message": "Framework failed over"}})
+    assert not driver.lives
 
 
 def test_after_an_end_no_old_use_counts() -> None:
