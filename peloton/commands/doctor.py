@@ -24,6 +24,7 @@ from peloton.commands.schema import (
     store_settings,
 )
 from peloton.settings.config import BadSetting
+from peloton.settings.mesos_master import printable
 
 if TYPE_CHECKING:
     from peloton.backends.mesos.doctor import MesosWanted
@@ -86,7 +87,7 @@ def look_at_mesos(file: Path) -> None:
     names = []
     for wanted in _wanted(file):
         findings += _look_at_one(wanted)
-        names.append(wanted.master)
+        names.append(printable(wanted.master))
     _tell(findings, f"{', '.join(names)}: all that hosts of Mesos need")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from peloton.settings.config import HostSetting
+from peloton.settings.mesos_master import printable
 from peloton.settings.sandboxes import SANDBOXES_KEPT, SANDBOXES_KEPT_FOR, SANDBOXES_KEPT_MB
 
 LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "run", "refuse")
@@ -149,13 +150,14 @@ def _problems_of_two(
     elif ours.startswith(theirs) or theirs.startswith(ours):
         text = f"with {first}.name, {other.name!r}, hosts of both could have one name"
         yield f"{field}.name: {found.name!r}: {text}"
-    if found.master == other.master:
-        yield f"{field}.master: {found.master} is {first}.master as well"
+    if printable(found.master) == printable(other.master):
+        yield f"{field}.master: {printable(found.master)} is {first}.master as well"
 
 
 def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
     if not _MASTER.fullmatch(found.master):
-        yield f"{field}.master: {found.master!r} is neither HOST:PORT nor zk://HOST:PORT,…/PATH"
+        told = printable(found.master)
+        yield f"{field}.master: {told!r} is neither HOST:PORT nor zk://HOST:PORT,…/PATH"
     for name in ("name", "role", "framework"):
         value = getattr(found, name)
         if not _WORD.fullmatch(value) and (value or name != "framework"):

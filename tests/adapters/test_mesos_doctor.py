@@ -31,6 +31,10 @@ def file_of(folder: Path, master: str) -> Path:
     return file
 
 
+def with_credential(place: str) -> str:
+    return place.replace("zk://", "zk://user:secret@")
+
+
 def doctor(file: Path) -> Printed:
     return typed("doctor", "--mesos", str(file))
 
@@ -76,12 +80,14 @@ def test_the_doctor_finds_the_master_in_zookeeper(tmp_path: Path) -> None:
     try:
         mesos = Mesos.start(tmp_path / "mesos", zookeeper=zookeeper.address)
         try:
-            found = doctor(file_of(tmp_path, mesos.address))
+            found = doctor(file_of(tmp_path, with_credential(mesos.address)))
+            assert "secret" not in found.out + found.err
             assert f"master  127.0.0.1:{mesos.leader().port}" in found.out, found
         finally:
             mesos.stop()
-        nobody = file_of(tmp_path, f"zk://{zookeeper.address}/nothing")
-        assert doctor(nobody).code == 69
+        nobody = with_credential(f"zk://{zookeeper.address}/nothing")
+        found = doctor(file_of(tmp_path, nobody))
+        assert found.code == 69 and "secret" not in found.out + found.err
     finally:
         zookeeper.stop()
 

@@ -7,15 +7,11 @@ ask. It must not know what is wanted of the agents.
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
-from kazoo.handlers.threading import KazooTimeoutError
-
+from peloton.backends.mesos.elections import NoLeader, elected
 from peloton.backends.mesos.operator_api import (
     SILENCE_S_MAX,
     Credential,
@@ -25,14 +21,13 @@ from peloton.backends.mesos.operator_api import (
     NotThere,
     OperatorApi,
 )
+from peloton.settings.mesos_master import ZooKeeperPlace
 
 KNOWN_S = 30.0
 """How long an answer of the master counts."""
 MISSED_S = 2.0
 """Between two questions for an agent that was not there."""
 ZOOKEEPER_S = 5.0
-ZOOKEEPER = "zk://"
-_INFO = "json.info_"
 
 
 class AgentBook:
@@ -108,27 +103,10 @@ class AgentBook:
 
 def _leading(master: str, timeout_s: float) -> HttpDoor:
     """Whom to ask first."""
-    if not master.startswith(ZOOKEEPER):
+    place = ZooKeeperPlace.of(master)
+    if place is None:
         return HttpDoor.of(master)
-    servers, _, path = master.removeprefix(ZOOKEEPER).partition("/")
     try:
-        return _elected(servers.rpartition("@")[2], f"/{path}", timeout_s=timeout_s)
-    except (KazooException, KazooTimeoutError, OSError, KeyError, TypeError, ValueError) as error:
-        text = f"no master to be found in ZooKeeper at {servers.rpartition('@')[2]}"
-        raise NoAnswer(f"{text}: {error or type(error).__name__}") from None
-
-
-def _elected(servers: str, path: str, *, timeout_s: float) -> HttpDoor:
-    """The first of those that stand for election there."""
-    client = KazooClient(servers, timeout=timeout_s)
-    try:
-        client.start(timeout=timeout_s)
-        standing = [name for name in client.get_children(path) if name.startswith(_INFO)]
-        if not standing:
-            raise ValueError(f"none is elected below {path}")
-        data, _ = client.get(f"{path}/{min(standing)}")
-        address = json.loads(data)["address"]
-        return HttpDoor(str(address["ip"]), int(address["port"]))
-    finally:
-        client.stop()
-        client.close()
+        return elected(place, timeout_s=timeout_s)
+    except NoLeader as error:
+        raise NoAnswer(str(error)) from None

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from peloton.backends.mesos.agents import ip_of
+from peloton.backends.mesos.elections import NoLeader, elected
 from peloton.backends.mesos.words import Json
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.ports import Unreachable
+from peloton.settings.mesos_master import ZooKeeperPlace
 
 VERSION_MIN = (1, 4, 0)
 """From which on agents have the capabilities that we rely on."""
@@ -310,19 +311,13 @@ def _basic(principal: str, secret: str) -> str:
 
 def _leader(master: str) -> str:
     """The address of the master, which ZooKeeper may know."""
-    if not master.startswith("zk://"):
+    place = ZooKeeperPlace.of(master)
+    if place is None:
         return master
-    # Only where it is wanted: its client is of the fleet's extra.
-    from peloton.runtime.adapters.zookeeper_leader import leader_of
-
-    hosts, _, path = master.removeprefix("zk://").partition("/")
     try:
-        found = leader_of(hosts, f"/{path}", prefix="json.info_", timeout_s=TIMEOUT_S)
-    except Unreachable as error:
-        raise Unanswered(f"ZooKeeper does not say who leads: {error}") from error
-    if found is None:
-        raise Unanswered(f"no master leads at {master}")
-    return f"{found['address']['ip']}:{found['address']['port']}"
+        return str(elected(place, timeout_s=TIMEOUT_S))
+    except NoLeader as error:
+        raise Unanswered(str(error)) from None
 
 
 def _unreachable(agents: Sequence[Json]) -> list[str]:
