@@ -124,7 +124,7 @@ def test_a_standby_takes_over(tmp_path: Path) -> None:
         first.kill()
         until(lambda: cluster.leader() is not first or None, "no other leads")
         cluster.wait_registered(cluster.agents)
-        books[0].doubt()
+        books[0].doubt("h1")
         assert books[0].door_of("h1") == agent
         assert books[0].leader == HttpDoor("127.0.0.1", cluster.leader().port)
     finally:

@@ -107,8 +107,9 @@ class AgentFiles:
     def _agent(self, run: FarRun) -> Iterator[_Agent]:
         if parse_pod(run.run) is None:
             raise NoFile(run.run)
+        hostname = run.host.removeprefix(self._prefix)
         try:
-            door = self._book.door_of(run.host.removeprefix(self._prefix))
+            door = self._book.door_of(hostname)
         except NoAnswer as error:
             raise FilesAway(
                 f"host {run.host}: the master does not say where it is: {error}"
@@ -118,7 +119,7 @@ class AgentFiles:
         with contextlib.closing(
             OperatorApi(door, self._credential, timeout_s=self._timeout_s)
         ) as api:
-            yield _Agent(api, host=run.host, book=self._book)
+            yield _Agent(api, host=run.host, doubt=partial(self._book.doubt, hostname))
 
     def _sandbox(self, agent: _Agent, run: FarRun) -> tuple[str, list[FarEntry]]:
         """Where it is, and what is at its top; `FilesRemoved` if there is none."""
@@ -156,8 +157,9 @@ class AgentFiles:
 class _Agent:
     """One agent, for a while; what it does not give becomes a failure of the port."""
 
-    def __init__(self, api: OperatorApi, *, host: str, book: AgentBook) -> None:
-        self._api, self._host, self._book = api, host, book
+    def __init__(self, api: OperatorApi, *, host: str, doubt: Callable[[], None]) -> None:
+        """`doubt`: called where no agent answers as one."""
+        self._api, self._host, self._doubt = api, host, doubt
 
     def ask(self, call: Mapping[str, Any], read: Callable[[Any], T], *, bytes_max: int) -> T:
         """What `read` makes of the answer."""
@@ -172,7 +174,7 @@ class _Agent:
             hint = "give `agent_principal` and `agent_secret_file` of backend.mesos"
             raise FilesAway(f"the agent of host {self._host}: {error}; {hint}") from None
         except NoAnswer as error:
-            self._book.doubt()
+            self._doubt()
             raise FilesAway(f"the agent of host {self._host}: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError):
             text = f"the agent of host {self._host} answers in words that we do not know"
