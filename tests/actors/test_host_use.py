@@ -10,7 +10,13 @@ from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
 from peloton.actors.host.draining import NOT_OUT_OF_USE, why_not_down
 from peloton.actors.host.facts import UseTold, UseWanted
-from peloton.actors.host.goals import DRAIN_POLL_EVERY_S, HostNotes, pursue
+from peloton.actors.host.goals import (
+    DRAIN_POLL_EVERY_S,
+    REMOVED_POLLS_MAX,
+    HostNotes,
+    pursue,
+    recall_s,
+)
 from peloton.actors.host.kind import SINCE
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.use_messages import LEVEL_USE, HostUse, SetUse, UseSet
@@ -144,6 +150,24 @@ def test_a_host_that_is_removed_in_maintenance_is_in_use_for_others() -> None:
     assert [type(one.message) for one in step.sends] == [m.PingBackend, SetUse]
     host = answered(turn.state, 3).state
     assert not isinstance(pursue(host, at), Decision), "and is not asked any more"
+
+
+def test_a_host_that_is_removed_does_not_ask_a_backend_for_ever() -> None:
+    """Its cluster may not be in any daemon's file any more."""
+    host = answered(receive(h.up(), m.StartMaintenance()).state, 2).state
+    for state in (HostStates.LOST, HostStates.RECONCILING, host.state):
+        gone = receive(replace(host, state=state), m.HostGone()).state
+        at, orders, woken = At(now=0.0, key=h.HOST, epoch=h.EPOCH, level=LEVEL_USE), 0, 0
+        while (step := pursue(gone, at)) and isinstance(step, Decision):
+            orders += sum(isinstance(one.message, SetUse) for one in step.sends)
+            at = At(
+                now=recall_s(step.notes) or at.now, key=at.key, epoch=at.epoch, level=at.level,
+                notes=step.notes,
+            )  # fmt: skip
+            woken += 1
+            assert woken < 2 * REMOVED_POLLS_MAX
+        assert orders == REMOVED_POLLS_MAX and recall_s(at.notes) is None
+        assert at.now >= 1_800.0, "a backend that is away for a while is waited for"
 
 
 def test_earlier_versions_are_told_nothing_and_do_not_wait() -> None:

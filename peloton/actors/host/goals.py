@@ -70,6 +70,11 @@ DRAIN_POLL_EVERY_S = 10.0
 lost is repeated."""
 
 
+REMOVED_POLLS_MAX = 360
+"""An hour of them: so often a removed host tells its backend that it is in use, which may be away
+for good. After a recovery it begins anew."""
+
+
 def poll_every_s(host: Host) -> float:
     """Seconds between polls of the backend."""
     every_s = POLL_EVERY_S[host.state]
@@ -79,10 +84,12 @@ def poll_every_s(host: Host) -> float:
 
 
 class HostNotes(Value, frozen=True, gc=False, array_like=True):
-    """When to poll the backend next, while the host is in this state; 0.0: no poll is needed."""
+    """When to poll the backend next, while the host is in this state; 0.0: no poll is needed.
+    `polls`: how often that was done since the host was removed."""
 
     state: HostStates
     poll_at: float
+    polls: int = 0
 
 
 def recall_s(notes: HostNotes) -> float | None:
@@ -112,21 +119,24 @@ def pursue(host: Host, at: At) -> Decision | Rest:
         step = down_or_moved(host, put_out_of_use(host, TABLE[host.state][goal_of(host)](host), at))
         if isinstance(step, Decision):
             return step
-    told = not (is_removing(host) or host.use.open)
+    notes: HostNotes | None = at.notes
+    polls = notes.polls if notes is not None and host.removed else 0
+    told = not (is_removing(host) or (host.use.open and polls < REMOVED_POLLS_MAX))
     silent = host.removed and told
     idle = silent or (told and host.state == HostStates.UP and not (host.runs or host.task_holds))
-    notes: HostNotes | None = at.notes
     next_s = 0.0 if idle else at.now + poll_every_s(host)
     if host.task_holds:
         next_s = min(next_s, next_over(host))  # a deadline may be another's
     known = notes is not None and notes.state == host.state and notes.poll_at
     if notes is None or not known or notes.poll_at > next_s > 0.0:
         if not idle:
-            return Decision(notes=HostNotes(host.state, next_s))
+            return Decision(notes=HostNotes(host.state, next_s, polls))
     elif at.now >= notes.poll_at and not silent:
         # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
         sends = (_poll(host, at), *use_again(host, at))
-        return Decision(sends=sends, notes=HostNotes(host.state, next_s))
+        count = polls + 1 if host.removed else 0
+        next_s = 0.0 if count == REMOVED_POLLS_MAX else next_s
+        return Decision(sends=sends, notes=HostNotes(host.state, next_s, count))
     return step
 
 
