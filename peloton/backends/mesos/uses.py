@@ -232,7 +232,8 @@ def planned(
 ) -> MasterPlan:  # fmt: skip
     """What is to be said to the master next: up first, as that changes the schedule."""
     up, leave, enter, down = [], [], [], []
-    done, needing = [], []
+    done: list[SetUse] = []
+    needing: list[SetUse] = []
     scheduled = found.scheduled
     for order in orders:
         name, ip = agents[order.host]
