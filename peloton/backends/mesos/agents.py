@@ -41,13 +41,6 @@ class Agent:
     listing: Listing | None = None
     keeper: KeeperAt | None = None  # our own executor there, if batch tasks run by one
 
-    def learn_of_keeper(self, status: Mapping[str, Any]) -> None:
-        """An update may say that our executor is there, or that it is not."""
-        if self.keeper is not None and lacks_executor(status):
-            self.keeper.missing()
-        elif self.keeper is not None and speaks(status):
-            self.keeper.spoke()
-
     def believes_in(self, run: str) -> bool:
         """Whether we know this run, or its host has asked how it is."""
         return run in self.runs.runs or (self.listing is not None and run in self.listing.open)
@@ -67,6 +60,8 @@ class Agents:
         self._cluster, self._role = cluster, role
         self.by_host: dict[Key, Agent] = {}
         self._by_id: dict[str, Agent] = {}
+        self._failing: dict[Key, None] = {}
+        """The hosts where our own executor cannot be started, in the order that they were found."""
 
     def host_of(self, hostname: str) -> Key:
         """The host that an agent on this machine is: of two clusters none have the same."""
@@ -95,6 +90,16 @@ class Agents:
         executor = (what.get("executor_id") or {}).get("value", "")
         if agent is not None and agent.keeper is not None and executor:
             agent.keeper.over(executor)
+            if agent.keeper.fails:
+                self._failing[agent.host] = None
+
+    def learn_of_keeper(self, agent: Agent, status: Mapping[str, Any]) -> None:
+        """An update may say that our executor is there, or that it is not."""
+        if agent.keeper is not None and lacks_executor(status):
+            agent.keeper.missing()
+        elif agent.keeper is not None and speaks(status):
+            agent.keeper.spoke()
+            self._failing.pop(agent.host, None)
 
     def told(self, registered: Iterable[Mapping[str, Any]]) -> tuple[list[Agent], list[Agent]]:
         """By the master's list of agents: those that are new or changed, and those that left.
@@ -107,6 +112,7 @@ class Agents:
         left = [agent for host, agent in self.by_host.items() if ids.get(host) != agent.agent_id]
         for agent in left:
             del self._by_id[agent.agent_id]
+            self._failing.pop(agent.host, None)
         changed = [new for host, each in listed.items() if (new := self._told_of(host, each))]
         for agent in left:
             if agent.host not in listed:
@@ -123,13 +129,13 @@ class Agents:
     @property
     def keeper_problem(self) -> str:
         """Where our own executor cannot be started; empty if that is nowhere."""
-        hosts = [each.host for each in self.by_host.values() if each.keeper and each.keeper.fails]
-        if not hosts:
+        if not self._failing:
             return ""
-        more = f" and {len(hosts) - 1} more" if len(hosts) > 1 else ""
+        first, others = next(iter(self._failing)), len(self._failing) - 1
+        more = f" and {others} more" if others else ""
         return (
             f"the executor of batch tasks (backend.mesos.executor) does not start on "
-            f"{hosts[0].partition('/')[2]}{more}: tasks there run by the command executor"
+            f"{first.partition('/')[2]}{more}: tasks there run by the command executor"
         )
 
     def is_here(self, agent: Agent) -> bool:

@@ -126,6 +126,7 @@ class MesosBackend:
         self._looked_at = -STRANGERS_AGAIN_S
         self._sleeps_until = 0.0
         self._removed = False
+        self._executors_told = ""
         self._granted = threading.Event()
         """A subscription may begin: its number is journaled."""
         self._may_ask = True
@@ -322,12 +323,19 @@ class MesosBackend:
                 self._talk.agents.told_executors(listed.executors)
             self._talk.heard(event, now)
             reports = self._taken()
-            executors = self._talk.agents.keeper_problem
         self._tell(reports)
         if kind == "SUBSCRIBED":
             self._trouble(f"mesos {self._framework.cluster}", "")
         if kind in ("SUBSCRIBED", "FAILURE"):
-            self._trouble(f"mesos {self._framework.cluster} executors", executors)
+            self._tell_of_executors()
+
+    def _tell_of_executors(self) -> None:
+        """Where our own executor does not start, if that is new."""
+        with self._lock:
+            problem = self._talk.agents.keeper_problem
+        if problem != self._executors_told:
+            self._executors_told = problem
+            self._trouble(f"mesos {self._framework.cluster} executors", problem)
 
     def _names_strangers(self, event: Mapping[str, Any]) -> bool:
         """Whether an event is of an agent that we do not know yet."""

@@ -159,7 +159,7 @@ class Conversation:
         if agent is None:
             self._early.keep(agent_id, status)
             return
-        agent.learn_of_keeper(status)
+        self.agents.learn_of_keeper(agent, status)
         name, phase = status["task_id"]["value"], phase_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
             self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))

@@ -92,6 +92,11 @@ class KeeperAt:
         self._failures = 0
 
     @property
+    def executor_id(self) -> str:
+        """Of the one that is there, as far as we know; empty while there is none."""
+        return "" if self._info is None else str(self._info["executor_id"]["value"])
+
+    @property
     def fails(self) -> bool:
         """Whether it has ended too often before it said anything: it cannot be started there."""
         return self._failures >= FAILED_STARTS_MAX
@@ -119,7 +124,7 @@ class KeeperAt:
 
     def over(self, executor_id: str) -> None:
         """It has ended, if it is this one."""
-        if self._info is not None and executor_id == self._info["executor_id"]["value"]:
+        if executor_id and executor_id == self.executor_id:
             self._failures += not self._spoke
             self._info = None
 

@@ -1,0 +1,87 @@
+"""What a link does about events, without a master: what it asks, what it tells, what that costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.actors.host import messages as m
+from peloton.backends.mesos.backend import Framework, MesosBackend
+from peloton.backends.mesos.keeper_tasks import FAILED_STARTS_MAX, KeeperProgram
+from peloton.runtime.vocabulary import Key
+from tests.actors.test_pool_costs import counted
+from tests.backends.mesos.bench import start
+from tests.backends.mesos.words import Json, agent, offer, status
+
+HOST = Key("host/east.h0")
+PROGRAM = KeeperProgram("exec keeper")
+EXECUTORS = "mesos east executors"
+
+
+class Asked:
+    """In place of a driver: a master that lists agents, and is asked no more than that."""
+
+    connected = True
+
+    def __init__(self, *agents: Json) -> None:
+        self.agents = agents
+        self.questions: list[str] = []
+
+    def ask(self, question: Json) -> Json:
+        self.questions.append(question["type"])
+        return {"get_agents": {"agents": [*self.agents]}, "get_executors": {"executors": []}}
+
+    def call(self, call: Json) -> None:
+        pass
+
+
+class Link:
+    """A link whose threads never begin; events are given to it."""
+
+    def __init__(self, *agents: Json) -> None:
+        self.now = 100.0
+        self.driver: Any = Asked(*(agents or (agent("S0", "h0"),)))
+        framework = Framework("east", "127.0.0.1:1", "f", keeper=PROGRAM)
+        self.it = MesosBackend(framework, clock=lambda: self.now)
+        self.told: list[Any] = []
+        self.troubles: list[tuple[str, str]] = []
+        self.it._tell = self.told.extend
+        self.it._trouble = lambda component, text: self.troubles.append((component, text))
+        self.hear("SUBSCRIBED", framework_id={"value": "f"})
+
+    def hear(self, kind: str, **what: Any) -> None:
+        self.it._heard(self.driver, {"type": kind, kind.lower(): what})
+
+    def failed_start(self, number: int) -> None:
+        """A task brings the executor, which ends before it says anything."""
+        self.it._talk.ordered(m.StartRuns(HOST, 1, (start(number),)), self.now)
+        self.hear("OFFERS", offers=[offer(f"O{number}")])
+        keeper = self.it._talk.agents.by_host[HOST].keeper
+        assert keeper is not None and keeper.executor_id
+        ids = {"agent_id": {"value": "S0"}, "executor_id": {"value": keeper.executor_id}}
+        self.hear("FAILURE", **ids, status=256)
+
+
+def test_where_executors_do_not_start_is_told_once() -> None:
+    link = Link()
+    for number in range(FAILED_STARTS_MAX):
+        assert EXECUTORS not in dict(link.troubles)
+        link.failed_start(number)
+    link.hear("FAILURE", agent_id={"value": "S0"}, executor_id={"value": "another"})
+    (text,) = [text for component, text in link.troubles if component == EXECUTORS]
+    assert "does not start on east.h0:" in text
+
+
+@pytest.mark.parametrize("kind", ["UPDATE", "HEARTBEAT"])
+def test_an_event_costs_the_same_however_many_agents_there_are(kind: str) -> None:
+    whats: dict[str, Json] = {"UPDATE": {"status": status("r", "RUNNING", uuid="u")}}
+
+    def cost(count: int) -> int:
+        link = Link(*(agent(f"S{number}", f"h{number}") for number in range(count)))
+        with counted() as steps:
+            link.hear(kind, **whats.get(kind, {}))
+        return steps.count
+
+    small, large = cost(10), cost(300)
+    assert large <= 1.1 * small + 5, (small, large)
