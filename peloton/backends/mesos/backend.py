@@ -30,6 +30,7 @@ from peloton.actors.engine.messages import (
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
 from peloton.backends.mesos.keeper_tasks import KeeperProgram
+from peloton.backends.mesos.master_list import ListTimes, MasterList, master_list
 from peloton.backends.mesos.uses import bring_about
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -40,12 +41,8 @@ REMOVED, OVERTAKEN = "Framework has been removed", "Framework failed over"
 """What the master says to a framework that is no more, and to one that another link has begun."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 15.0
 """Between two attempts to subscribe: the first pause, and the longest."""
-AGENTS_AGAIN_S = 10.0
-"""How often the master is asked for its agents, beside what it tells by itself."""
 OPEN_AGAIN_S = 2.0
 """Between two orders to the actor to begin to exist."""
-STRANGERS_AGAIN_S = 1.0
-"""Between two questions for agents because something is said of one that we do not know."""
 SILENT_BEATS, SILENT_MORE_S = 3, 5.0
 """Heartbeats that may be missing until the stream counts as dead, and how late they may be."""
 CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
@@ -89,13 +86,6 @@ class _Ended(NamedTuple):
     why: str
 
 
-class _Listed(NamedTuple):
-    """What the master has, of any framework."""
-
-    agents: Sequence[Any]
-    executors: Sequence[Any] = ()
-
-
 class MesosBackend:
     """The ephemeral service behind `link/<cluster>`; its reports are those of the backend."""
 
@@ -123,7 +113,7 @@ class MesosBackend:
         )
         self._silent_s = 60.0
         self._last_event = 0.0
-        self._looked_at = -STRANGERS_AGAIN_S
+        self._list_times = ListTimes()
         self._sleeps_until = 0.0
         self._removed = False
         self._executors_told = ""
@@ -259,6 +249,7 @@ class MesosBackend:
             credential=credential if self._framework.secret else None,
         )
         self._last_event = self._clock()
+        self._list_times.again(self._last_event)
         driver.start()
         try:
             return self._serve(driver)
@@ -267,12 +258,9 @@ class MesosBackend:
             driver.join()
 
     def _serve(self, driver: MesosDriver) -> str:
-        agents_at = self._clock() + AGENTS_AGAIN_S
         while not self._closing.is_set():
             with self._lock:
-                found = self._talk.wake_at
-                wake_at = agents_at if found is None else min(found, agents_at)
-                self._sleeps_until = wake_at
+                self._sleeps_until = wake_at = self._wakes_at()
             try:
                 todo = self._todo.get(timeout=max(wake_at - self._clock(), 0.001))
             except queue.Empty:
@@ -287,16 +275,21 @@ class MesosBackend:
                 for call in todo:
                     driver.call(call)
                 self._tell_uses(driver)
-                if self._clock() >= agents_at:
-                    agents_at = self._clock() + AGENTS_AGAIN_S
-                    if driver.connected:
-                        self._look(driver)
+                with self._lock:
+                    looks = self._list_times.is_due(self._clock())
+                if looks and driver.connected:
+                    self._look(driver)
             except CallFailed as failed:
                 return str(failed)
             if self._clock() - self._last_event > self._silent_s:
                 return f"no heartbeat of the master for {self._silent_s:g} s"
             self._due()
         return "closing"
+
+    def _wakes_at(self) -> float:
+        """When the thread that sends has something to do by itself. Under the lock."""
+        found, list_at = self._talk.wake_at, self._list_times.next_at
+        return list_at if found is None else min(found, list_at)
 
     def _due(self) -> None:
         with self._lock:
@@ -313,7 +306,7 @@ class MesosBackend:
             beat = event["subscribed"].get("heartbeat_interval_seconds", 15.0)
             self._silent_s = SILENT_BEATS * beat + SILENT_MORE_S
         listed = None
-        if kind in ("SUBSCRIBED", "FAILURE") or self._names_strangers(event):
+        if kind == "SUBSCRIBED" or self._names_strangers(event):
             listed = self._agents(driver)
         with self._lock:
             if kind == "SUBSCRIBED":
@@ -322,6 +315,8 @@ class MesosBackend:
                 self._talk.told_agents(listed.agents, now)
                 self._talk.agents.told_executors(listed.executors)
             self._talk.heard(event, now)
+            if kind == "FAILURE" and not event["failure"].get("executor_id"):
+                self._list_times.one_left(now)
             reports = self._taken()
         self._tell(reports)
         if kind == "SUBSCRIBED":
@@ -342,9 +337,9 @@ class MesosBackend:
         found = [offer["agent_id"] for offer in event.get("offers", {}).get("offers", ())]
         if event.get("type") == "UPDATE":
             found.append(event["update"]["status"].get("agent_id", {"value": ""}))
-        if self._clock() < self._looked_at + STRANGERS_AGAIN_S:
-            return False
         with self._lock:
+            if not self._list_times.may_ask(self._clock()):
+                return False
             return any(self._talk.agents.of(one["value"]) is None for one in found if one["value"])
 
     def _look(self, driver: MesosDriver) -> None:
@@ -368,25 +363,18 @@ class MesosBackend:
             self._talk.uses.told(answers)
         self._tell(Envelope(host, answer, sender=self.key) for host, answer in answers)
 
-    def _agents(self, driver: MesosDriver) -> _Listed:
-        self._looked_at = self._clock()
-        answer = driver.ask({"type": "GET_AGENTS"})
-        agents = [*answer.get("get_agents", {}).get("agents", ())]
-        if self._framework.keeper is None:
-            return _Listed(agents)
-        answer = driver.ask({"type": "GET_EXECUTORS"})
-        every = answer.get("get_executors", {}).get("executors", ())
-        ours = {"value": self._framework.framework_id}
-        return _Listed(
-            agents, [one for one in every if one["executor_info"].get("framework_id") == ours]
-        )
+    def _agents(self, driver: MesosDriver) -> MasterList:
+        with self._lock:
+            self._list_times.asked(self._clock())
+        framework = self._framework
+        with_executors = framework.keeper is not None
+        return master_list(driver.ask, framework.framework_id, executors=with_executors)
 
     def _taken(self) -> list[Envelope]:
         """Reports to carry away; calls go to the thread that sends, which is also woken where it
         would sleep beyond what is due next. Under the lock."""
         calls, reports = self._talk.take()
-        wake_at = self._talk.wake_at
-        if calls or self._talk.uses.open or (wake_at is not None and wake_at < self._sleeps_until):
+        if calls or self._talk.uses.open or self._wakes_at() < self._sleeps_until:
             self._sleeps_until = 0.0
             self._todo.put(calls)
         return reports

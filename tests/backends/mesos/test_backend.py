@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
+from peloton.backends.mesos import backend
 from peloton.backends.mesos.backend import Framework, MesosBackend
+from peloton.backends.mesos.calls import CallFailed
 from peloton.backends.mesos.keeper_tasks import FAILED_STARTS_MAX, KeeperProgram
+from peloton.backends.mesos.master_list import PAUSE_S
 from peloton.runtime.vocabulary import Key
 from tests.actors.test_pool_costs import counted
 from tests.backends.mesos.bench import start
@@ -16,6 +19,7 @@ from tests.backends.mesos.words import Json, agent, offer, status
 
 HOST = Key("host/east.h0")
 PROGRAM = KeeperProgram("exec keeper")
+LISTS = ["GET_AGENTS", "GET_EXECUTORS"]
 EXECUTORS = "mesos east executors"
 
 
@@ -23,6 +27,7 @@ class Asked:
     """In place of a driver: a master that lists agents, and is asked no more than that."""
 
     connected = True
+    enough = 100
 
     def __init__(self, *agents: Json) -> None:
         self.agents = agents
@@ -30,6 +35,8 @@ class Asked:
 
     def ask(self, question: Json) -> Json:
         self.questions.append(question["type"])
+        if len(self.questions) > self.enough:
+            raise CallFailed("enough")
         return {"get_agents": {"agents": [*self.agents]}, "get_executors": {"executors": []}}
 
     def call(self, call: Json) -> None:
@@ -48,10 +55,20 @@ class Link:
         self.troubles: list[tuple[str, str]] = []
         self.it._tell = self.told.extend
         self.it._trouble = lambda component, text: self.troubles.append((component, text))
+        self.it._list_times.again(self.now)
         self.hear("SUBSCRIBED", framework_id={"value": "f"})
 
     def hear(self, kind: str, **what: Any) -> None:
         self.it._heard(self.driver, {"type": kind, kind.lower(): what})
+
+    def next_look(self) -> float:
+        """When the thread that sends will ask for agents."""
+        return self.it._list_times.next_at
+
+    def looks(self) -> None:
+        """It does."""
+        assert self.it._list_times.is_due(self.now)
+        self.it._look(self.driver)
 
     def failed_start(self, number: int) -> None:
         """A task brings the executor, which ends before it says anything."""
@@ -73,9 +90,45 @@ def test_where_executors_do_not_start_is_told_once() -> None:
     assert "does not start on east.h0:" in text
 
 
-@pytest.mark.parametrize("kind", ["UPDATE", "HEARTBEAT"])
+def test_the_end_of_an_executor_is_no_reason_to_ask_for_agents() -> None:
+    link = Link()
+    link.now += 100.0
+    before = link.next_look()
+    link.hear("FAILURE", agent_id={"value": "S0"}, executor_id={"value": "another"}, status=0)
+    assert link.driver.questions == LISTS and link.next_look() == before
+
+
+def test_agents_that_leave_together_are_one_list_after_a_pause() -> None:
+    link = Link(agent("S0", "h0"), agent("S1", "h1"))
+    for name in ("S0", "S1"):
+        link.now += 0.1
+        link.hear("FAILURE", agent_id={"value": name})
+    assert link.driver.questions == LISTS, "that of the subscription was just now"
+    assert link.next_look() == 100.0 + PAUSE_S
+    link.now += 10 * PAUSE_S
+    link.looks()
+    assert link.driver.questions == LISTS * 2
+    link.hear("FAILURE", agent_id={"value": "S0"})
+    assert link.next_look() == link.now + PAUSE_S, "the list may be older than that"
+
+
+def test_whoever_sends_is_woken_for_agents_that_left() -> None:
+    link = Link()
+    link.now += PAUSE_S
+    link.it._sleeps_until = link.now + 5.0
+    link.hear("FAILURE", agent_id={"value": "S0"})
+    link.it._todo.put(backend._Ended(link.driver, "nobody was woken"))
+    link.driver.enough = len(LISTS)
+    assert link.it._serve(link.driver) == "enough"
+    assert link.driver.questions == [*LISTS, "GET_AGENTS"]
+
+
+@pytest.mark.parametrize("kind", ["UPDATE", "FAILURE", "HEARTBEAT"])
 def test_an_event_costs_the_same_however_many_agents_there_are(kind: str) -> None:
-    whats: dict[str, Json] = {"UPDATE": {"status": status("r", "RUNNING", uuid="u")}}
+    whats: dict[str, Json] = {
+        "UPDATE": {"status": status("r", "RUNNING", uuid="u")},
+        "FAILURE": {"agent_id": {"value": "S0"}, "executor_id": {"value": "another"}},
+    }
 
     def cost(count: int) -> int:
         link = Link(*(agent(f"S{number}", f"h{number}") for number in range(count)))
