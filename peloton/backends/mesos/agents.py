@@ -14,8 +14,13 @@ import msgspec
 
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
-from peloton.backends.mesos.keeper_ends import lacks_executor, speaks
-from peloton.backends.mesos.keeper_tasks import EXECUTOR_NEED, KeeperAt, KeeperProgram
+from peloton.backends.mesos.keeper_ends import killed_before_it, lacks_executor, speaks
+from peloton.backends.mesos.keeper_tasks import (
+    EXECUTOR_NEED,
+    START_AGAIN_S,
+    KeeperAt,
+    KeeperProgram,
+)
 from peloton.backends.mesos.run_table import AgentRuns, Listing
 from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
 from peloton.placement.messages import Label
@@ -60,8 +65,8 @@ class Agents:
         self._cluster, self._role = cluster, role
         self.by_host: dict[Key, Agent] = {}
         self._by_id: dict[str, Agent] = {}
-        self._failing: dict[Key, None] = {}
-        """The hosts where our own executor cannot be started, in the order that they were found."""
+        self._failing: dict[Key, float] = {}
+        """The hosts where our own executor cannot be started, and since when, in that order."""
 
     def host_of(self, hostname: str) -> Key:
         """The host that an agent on this machine is: of two clusters none have the same."""
@@ -84,14 +89,14 @@ class Agents:
             if agent is not None and agent.keeper is not None:
                 agent.keeper.listed(each["executor_info"])
 
-    def heard_failure(self, what: Mapping[str, Any]) -> None:
+    def heard_failure(self, what: Mapping[str, Any], now: float) -> None:
         """An agent has left, which its list says as well, or an executor of it has ended."""
         agent = self._by_id.get((what.get("agent_id") or {}).get("value", ""))
         executor = (what.get("executor_id") or {}).get("value", "")
         if agent is not None and agent.keeper is not None and executor:
             agent.keeper.over(executor)
             if agent.keeper.fails:
-                self._failing[agent.host] = None
+                self._failing[agent.host] = now
 
     def learn_of_keeper(self, agent: Agent, status: Mapping[str, Any]) -> None:
         """An update may say that our executor is there, or that it is not."""
@@ -100,6 +105,17 @@ class Agents:
         elif agent.keeper is not None and speaks(status):
             agent.keeper.spoke()
             self._failing.pop(agent.host, None)
+        elif agent.keeper is not None and killed_before_it(status):
+            agent.keeper.needed_no_more(status["executor_id"]["value"])
+
+    def try_again(self, now: float) -> None:
+        """Where our own executor could not be started long ago, it may be tried again."""
+        due = [host for host, since in self._failing.items() if now >= since + START_AGAIN_S]
+        for host in due:
+            del self._failing[host]
+            keeper = self.by_host[host].keeper
+            if keeper is not None:
+                keeper.try_again()
 
     def told(self, registered: Iterable[Mapping[str, Any]]) -> tuple[list[Agent], list[Agent]]:
         """By the master's list of agents: those that are new or changed, and those that left.

@@ -350,6 +350,7 @@ class MesosBackend:
             self._talk.agents.told_executors(listed.executors)
             reports = self._taken()
         self._tell(reports)
+        self._tell_of_executors()
 
     def _tell_uses(self, driver: MesosDriver) -> None:
         """Tell the master which hosts are in use."""

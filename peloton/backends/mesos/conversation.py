@@ -119,6 +119,7 @@ class Conversation:
 
     def told_agents(self, registered: Iterable[Mapping[str, Any]], now: float) -> None:
         """The master's list of agents."""
+        self.agents.try_again(now)
         changed, left = self.agents.told(registered)
         for agent in left:
             for name in agent.runs.runs:
@@ -144,7 +145,7 @@ class Conversation:
         elif kind == "INVERSE_OFFERS":
             self._calls += self.uses.answers(event["inverse_offers"], self.agents)
         elif kind == "FAILURE":
-            self.agents.heard_failure(event["failure"])
+            self.agents.heard_failure(event["failure"], now)
 
     def _offered(self, offer: Mapping[str, Any], now: float) -> None:
         self._revived = False

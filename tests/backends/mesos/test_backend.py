@@ -10,7 +10,7 @@ from peloton.actors.host import messages as m
 from peloton.backends.mesos import backend
 from peloton.backends.mesos.backend import Framework, MesosBackend
 from peloton.backends.mesos.calls import CallFailed
-from peloton.backends.mesos.keeper_tasks import FAILED_STARTS_MAX, KeeperProgram
+from peloton.backends.mesos.keeper_tasks import FAILED_STARTS_MAX, START_AGAIN_S, KeeperProgram
 from peloton.backends.mesos.master_list import PAUSE_S
 from peloton.runtime.vocabulary import Key
 from tests.actors.test_pool_costs import counted
@@ -88,6 +88,16 @@ def test_where_executors_do_not_start_is_told_once() -> None:
     link.hear("FAILURE", agent_id={"value": "S0"}, executor_id={"value": "another"})
     (text,) = [text for component, text in link.troubles if component == EXECUTORS]
     assert "does not start on east.h0:" in text
+
+
+def test_that_they_may_be_tried_again_is_told_with_the_next_list() -> None:
+    link = Link()
+    for number in range(FAILED_STARTS_MAX):
+        link.failed_start(number)
+    assert dict(link.troubles)[EXECUTORS]
+    link.now += START_AGAIN_S
+    link.looks()
+    assert link.troubles[-1] == (EXECUTORS, "")
 
 
 def test_the_end_of_an_executor_is_no_reason_to_ask_for_agents() -> None:
