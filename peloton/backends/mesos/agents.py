@@ -6,7 +6,7 @@ runs there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,19 @@ class Agent:
     listing: Listing | None = None
     keeper: KeeperAt | None = None  # our own executor there, if batch tasks run by one
 
+    def left_for_tasks(self, found: Resources, executors: Sequence[Mapping[str, Any]]) -> Resources:
+        """What our own executor leaves of this, and those of another description beside it, which
+        stay while they have tasks."""
+        if self.keeper is None:
+            return found
+        for info in executors:
+            self.keeper.listed(info)
+        left = found - EXECUTOR_NEED
+        for info in executors:
+            if self.keeper.is_beside(info):
+                left -= sum_of(info.get("resources") or [])
+        return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
+
     def believes_in(self, run: str) -> bool:
         """Whether we know this run, or its host has asked how it is."""
         return run in self.runs.runs or (self.listing is not None and run in self.listing.open)
@@ -82,13 +95,6 @@ class Agents:
         """The agent of this id."""
         return self._by_id.get(agent_id)
 
-    def told_executors(self, listed: Iterable[Mapping[str, Any]]) -> None:
-        """By the master's list of executors: those that were there before us."""
-        for each in listed:
-            agent = self._by_id.get(each["agent_id"]["value"])
-            if agent is not None and agent.keeper is not None:
-                agent.keeper.listed(each["executor_info"])
-
     def heard_failure(self, what: Mapping[str, Any], now: float) -> None:
         """An agent has left, which its list says as well, or an executor of it has ended."""
         agent = self._by_id.get((what.get("agent_id") or {}).get("value", ""))
@@ -117,8 +123,13 @@ class Agents:
             if keeper is not None:
                 keeper.try_again()
 
-    def told(self, registered: Iterable[Mapping[str, Any]]) -> tuple[list[Agent], list[Agent]]:
-        """By the master's list of agents: those that are new or changed, and those that left.
+    def told(
+        self,
+        registered: Iterable[Mapping[str, Any]],
+        executors: Iterable[Mapping[str, Any]] = (),
+    ) -> tuple[list[Agent], list[Agent]]:
+        """By the master's lists of agents, and of the executors of this framework: those that are
+        new or changed, and those that left.
 
         Under a new id on the same machine an agent knows nothing of the runs of the one before,
         which has left.
@@ -129,18 +140,16 @@ class Agents:
         for agent in left:
             del self._by_id[agent.agent_id]
             self._failing.pop(agent.host, None)
-        changed = [new for host, each in listed.items() if (new := self._told_of(host, each))]
+        infos = _by_agent(executors)
+        changed = [
+            new
+            for host, each in listed.items()
+            if (new := self._told_of(host, each, executors=infos.get(ids[host], ())))
+        ]
         for agent in left:
             if agent.host not in listed:
                 del self.by_host[agent.host]
         return changed, left
-
-    def _for_tasks(self, found: Resources) -> Resources:
-        """What our own executor leaves of it."""
-        if self.keeper is None:
-            return found
-        left = found - EXECUTOR_NEED
-        return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
 
     @property
     def keeper_problem(self) -> str:
@@ -170,7 +179,9 @@ class Agents:
                     found[host] = each
         return found
 
-    def _told_of(self, host: Key, listed: Mapping[str, Any]) -> Agent | None:
+    def _told_of(
+        self, host: Key, listed: Mapping[str, Any], *, executors: Sequence[Mapping[str, Any]]
+    ) -> Agent | None:
         """The agent, if anything is new of it."""
         info = listed["agent_info"]
         agent_id = info["id"]["value"]
@@ -178,19 +189,30 @@ class Agents:
         others = of_others(
             _unreserved(listed.get("allocated_resources") or [], self._role), self._role
         )
-        capacity = self._for_tasks(sum_of(of_ours(total, self._role)) - sum_of(others))
         widest = max(ranges(total), key=lambda each: each[1] - each[0], default=(0, 0))
         labels = (*_labels(info.get("attributes") or []), Label(CLUSTER_LABEL, self._cluster))
         agent = self.by_host.get(host)
-        if agent is None or agent.agent_id != agent_id:
+        is_new = agent is None or agent.agent_id != agent_id
+        if agent is None or is_new:
             epoch = 0 if agent is None else agent.epoch
             agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
             agent.ip = ip_of(listed.get("pid", ""))
             agent.keeper = None if self.keeper is None else KeeperAt(self.keeper)
-        elif (capacity, labels, widest) == (agent.capacity, agent.labels, agent.ports):
+        found = sum_of(of_ours(total, self._role)) - sum_of(others)
+        capacity = agent.left_for_tasks(found, executors)
+        known = agent.capacity, agent.labels, agent.ports
+        if not is_new and (capacity, labels, widest) == known:
             return None
         agent.capacity, agent.labels, agent.ports = capacity, labels, widest
         return agent
+
+
+def _by_agent(executors: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """What executors are, by the id of their agent."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for each in executors:
+        found.setdefault(each["agent_id"]["value"], []).append(each["executor_info"])
+    return found
 
 
 def of_ours(entries: Iterable[Mapping[str, Any]], role: str) -> list[Mapping[str, Any]]:

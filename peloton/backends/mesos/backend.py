@@ -312,8 +312,7 @@ class MesosBackend:
             if kind == "SUBSCRIBED":
                 self._talk.subscribed(now)
             if listed is not None:
-                self._talk.told_agents(listed.agents, now)
-                self._talk.agents.told_executors(listed.executors)
+                self._talk.told_agents(listed, now)
             self._talk.heard(event, now)
             if kind == "FAILURE" and not event["failure"].get("executor_id"):
                 self._list_times.one_left(now)
@@ -346,8 +345,7 @@ class MesosBackend:
         """Ask the master for its agents, and tell of them."""
         listed = self._agents(driver)
         with self._lock:
-            self._talk.told_agents(listed.agents, self._clock())
-            self._talk.agents.told_executors(listed.executors)
+            self._talk.told_agents(listed, self._clock())
             reports = self._taken()
         self._tell(reports)
         self._tell_of_executors()

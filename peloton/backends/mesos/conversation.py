@@ -40,6 +40,7 @@ from peloton.backends.mesos.announcing import Announcements
 from peloton.backends.mesos.due_times import DueTimes
 from peloton.backends.mesos.early_updates import EarlyUpdates
 from peloton.backends.mesos.launching import launch
+from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.run_table import Listing, Run, names, started
 from peloton.backends.mesos.statuses import (
@@ -117,10 +118,10 @@ class Conversation:
             agent.runs.drop_waiting()
             self._report(agent.host, m.BackendDown(text))
 
-    def told_agents(self, registered: Iterable[Mapping[str, Any]], now: float) -> None:
-        """The master's list of agents."""
+    def told_agents(self, listed: MasterList, now: float) -> None:
+        """The master's lists of agents, and of our executors there."""
         self.agents.try_again(now)
-        changed, left = self.agents.told(registered)
+        changed, left = self.agents.told(listed.agents, listed.executors)
         for agent in left:
             for name in agent.runs.runs:
                 self._health.drop(name)

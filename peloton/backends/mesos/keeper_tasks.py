@@ -122,6 +122,11 @@ class KeeperAt:
         if self._info is None and info["executor_id"]["value"].startswith(_base(self._program)):
             self._info, self._spoke = info, True
 
+    def is_beside(self, info: Mapping[str, Any]) -> bool:
+        """Whether this is one of ours of another description: it gets no more tasks."""
+        id_ = info["executor_id"]["value"]
+        return id_.startswith(PREFIX) and id_ != self.executor_id
+
     def spoke(self) -> None:
         """It has said something: it could be started."""
         self._spoke, self._failures = True, 0

@@ -280,6 +280,48 @@ def test_where_it_ends_before_it_says_anything_tasks_run_by_mesos() -> None:
     assert executors_of(talk) == [""]
 
 
+def listed(id_: str, on: str = "S0", *, cpus: float = 0.25) -> Json:
+    """An executor of this framework, as the master lists it."""
+    resources = [scalar("cpus", cpus), scalar("mem", 64.0)]
+    info = {"executor_id": {"value": id_}, "resources": resources}
+    return {"agent_id": {"value": on}, "executor_info": info}
+
+
+def test_what_executors_of_another_description_take_the_host_has_not() -> None:
+    talk = begun()
+    talk.start(start(0))
+    talk.offer()
+    (ours,) = executors_of(talk)
+    whole = Resources(4 * UNIT, 4096 * UNIT) - EXECUTOR_NEED
+    two = [listed(f"{PREFIX}old-{each}") for each in range(2)]
+    strange = [listed("run-of-mesos"), listed(f"{PREFIX}old", "S7")]
+    for executors, less in (([listed(ours), *two, *strange], 2), ([listed(ours), two[0]], 1)):
+        talk.clear().agents(agent(), executors=executors)
+        (appeared,) = talk.told(m.HostAppeared)
+        assert appeared.capacity == whole - Resources(UNIT // 4 * less, 64 * UNIT * less)
+        talk.clear().agents(agent(), executors=executors)
+        assert talk.told(m.HostAppeared) == [], "nothing is new"
+    talk.clear().agents(agent(), executors=[listed(ours), *strange])
+    assert [each.capacity for each in talk.told(m.HostAppeared)] == [whole]
+
+
+def test_one_that_is_taken_over_takes_no_more_than_is_kept_for_it() -> None:
+    first = KeeperAt(PROGRAM).info(Bundle(offer("O")["resources"]))
+    talk = Talk(keeper=PROGRAM)
+    told = {"agent_id": {"value": "S0"}, "executor_info": first}
+    old = listed(f"{PREFIX}old", cpus=9.0)
+    talk.it.subscribed(talk.now)
+    talk.agents(agent(), agent("S1", "h1"), executors=[told, {**old, "agent_id": {"value": "S1"}}])
+    (appeared,) = talk.told(m.HostAppeared)
+    assert appeared.capacity == Resources(4 * UNIT, 4096 * UNIT) - EXECUTOR_NEED
+    (other,) = talk.told(m.HostAppeared, Key("host/east.h1"))
+    assert other.capacity.cpu == 0 and other.capacity.memory == (4096 - 128) * UNIT
+    talk.order(m.PingBackend(H0))
+    talk.clear().start(start(0))
+    talk.offer(offer("O1", cpus=1.0))
+    assert executors_of(talk) == [first["executor_id"]["value"]]
+
+
 def failed_start(talk: Talk, number: int) -> str:
     """What runs this task: our executor, which ends before it says anything; or empty."""
     talk.clear().start(start(number))
