@@ -230,6 +230,7 @@ class MesosBackend:
         with self._lock:
             self._talk.disconnected(why)
             reports = self._taken()
+        self._tell_of_executors(known=False)
         if why == OVERTAKEN:  # hosts are told by the other link, which may have been quicker
             self._trouble(f"mesos {framework.cluster}", "")
             return
@@ -323,10 +324,11 @@ class MesosBackend:
         if kind in ("SUBSCRIBED", "FAILURE"):
             self._tell_of_executors()
 
-    def _tell_of_executors(self) -> None:
-        """Where our own executor does not start, if that is new."""
+    def _tell_of_executors(self, *, known: bool = True) -> None:
+        """Where our own executor does not start, if that is new; without a subscription nobody
+        knows."""
         with self._lock:
-            problem = self._talk.agents.keeper_problem
+            problem = self._talk.agents.keeper_problem if known else ""
         if problem != self._executors_told:
             self._executors_told = problem
             self._trouble(f"mesos {self._framework.cluster} executors", problem)

@@ -100,6 +100,18 @@ def test_that_they_may_be_tried_again_is_told_with_the_next_list() -> None:
     assert link.troubles[-1] == (EXECUTORS, "")
 
 
+@pytest.mark.parametrize("why", [backend.OVERTAKEN, backend.REMOVED, "no connection"])
+def test_without_a_subscription_nothing_is_said_of_executors(why: str) -> None:
+    link = Link()
+    for number in range(FAILED_STARTS_MAX):
+        link.failed_start(number)
+    text = dict(link.troubles)[EXECUTORS]
+    link.it._say(why)
+    assert text and dict(link.troubles)[EXECUTORS] == ""
+    link.hear("SUBSCRIBED", framework_id={"value": "f"})
+    assert link.troubles[-1] == (EXECUTORS, text), "it is true again"
+
+
 def test_the_end_of_an_executor_is_no_reason_to_ask_for_agents() -> None:
     link = Link()
     link.now += 100.0
