@@ -30,7 +30,7 @@ from peloton.actors.engine.messages import (
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
 from peloton.backends.mesos.keeper_tasks import KeeperProgram
-from peloton.backends.mesos.master_list import ListTimes, MasterList, master_list
+from peloton.backends.mesos.master_list import AskTimes, MasterList, master_list
 from peloton.backends.mesos.uses import bring_about
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -113,7 +113,7 @@ class MesosBackend:
         )
         self._silent_s = 60.0
         self._last_event = 0.0
-        self._list_times = ListTimes()
+        self._ask_times = AskTimes()
         self._sleeps_until = 0.0
         self._removed = False
         self._executors_told = ""
@@ -250,7 +250,7 @@ class MesosBackend:
             credential=credential if self._framework.secret else None,
         )
         self._last_event = self._clock()
-        self._list_times.again(self._last_event)
+        self._ask_times.again(self._last_event)
         driver.start()
         try:
             return self._serve(driver)
@@ -277,7 +277,7 @@ class MesosBackend:
                     driver.call(call)
                 self._tell_uses(driver)
                 with self._lock:
-                    looks = self._list_times.is_due(self._clock())
+                    looks = self._ask_times.is_due(self._clock())
                 if looks and driver.connected:
                     self._look(driver)
             except CallFailed as failed:
@@ -289,7 +289,7 @@ class MesosBackend:
 
     def _wakes_at(self) -> float:
         """When the thread that sends has something to do by itself. Under the lock."""
-        found, list_at = self._talk.wake_at, self._list_times.next_at
+        found, list_at = self._talk.wake_at, self._ask_times.next_at
         return list_at if found is None else min(found, list_at)
 
     def _due(self) -> None:
@@ -316,7 +316,7 @@ class MesosBackend:
                 self._talk.told_agents(listed, now)
             self._talk.heard(event, now)
             if kind == "FAILURE" and not event["failure"].get("executor_id"):
-                self._list_times.one_left(now)
+                self._ask_times.one_left(now)
             reports = self._taken()
         self._tell(reports)
         if kind == "SUBSCRIBED":
@@ -339,7 +339,7 @@ class MesosBackend:
         if event.get("type") == "UPDATE":
             found.append(event["update"]["status"].get("agent_id", {"value": ""}))
         with self._lock:
-            if not self._list_times.may_ask(self._clock()):
+            if not self._ask_times.may_ask(self._clock()):
                 return False
             return any(self._talk.agents.of(one["value"]) is None for one in found if one["value"])
 
@@ -366,7 +366,7 @@ class MesosBackend:
 
     def _agents(self, driver: MesosDriver) -> MasterList:
         with self._lock:
-            self._list_times.asked(self._clock())
+            self._ask_times.asked(self._clock())
         framework = self._framework
         with_executors = framework.keeper is not None
         return master_list(driver.ask, framework.framework_id, executors=with_executors)

@@ -37,7 +37,7 @@ def master_list(
     return MasterList(agents, found)
 
 
-class ListTimes:
+class AskTimes:
     """When it is asked. What is not asked because of a pause is asked after it."""
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ class Link:
         self.troubles: list[tuple[str, str]] = []
         self.it._tell = self.told.extend
         self.it._trouble = lambda component, text: self.troubles.append((component, text))
-        self.it._list_times.again(self.now)
+        self.it._ask_times.again(self.now)
         self.hear("SUBSCRIBED", framework_id={"value": "f"})
 
     def hear(self, kind: str, **what: Any) -> None:
@@ -63,11 +63,11 @@ class Link:
 
     def next_look(self) -> float:
         """When the thread that sends will ask for agents."""
-        return self.it._list_times.next_at
+        return self.it._ask_times.next_at
 
     def looks(self) -> None:
         """It does."""
-        assert self.it._list_times.is_due(self.now)
+        assert self.it._ask_times.is_due(self.now)
         self.it._look(self.driver)
 
     def failed_start(self, number: int) -> None:
