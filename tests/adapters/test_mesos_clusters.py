@@ -45,7 +45,10 @@ def daemon(
         "listen": dict.fromkeys(("grpc", "http"), "127.0.0.1:0"),
         "journal": {"sqlite": {"folder": "data"}},
         "backend": {
-            "mesos": [{"name": name, "master": one.address} for name, one in masters.items()]
+            "mesos": [
+                {"name": name, "master": one.address, "batch_executor": "command"}
+                for name, one in masters.items()
+            ]
         },
         "shards": {"jobmgr": 1, "hostmgr": 2},
     }

@@ -189,18 +189,22 @@ class ScriptedMaster:
             return reply
 
     def told(self, body: bytes) -> Reply:
-        """Operators ask for the agents; nothing else is asked here."""
+        """Operators ask for the agents, and for executors, of which there are none."""
         call = _maybe_json(body)
         with self._changed:
             scripted = self._replies.get(call.get("type", ""), [])
             reply = scripted.pop(0) if scripted else Reply(200)
-            if call.get("type") != "GET_AGENTS":
+            known = {"GET_AGENTS": self._agents_told, "GET_EXECUTORS": dict}
+            if call.get("type") not in known:
                 reply = Reply(400, "Failed to validate v1::master::Call")
             elif reply.code == 200 and not reply.body:
-                listed = {"agents": self.agents.listed(), "recovered_agents": []}
-                answer = {"type": "GET_AGENTS", "get_agents": listed}
+                kind = call["type"]
+                answer = {"type": kind, kind.lower(): known[kind]()}
                 reply = reply._replace(body=json.dumps(answer))
             return self._noted(call, {}, reply)
+
+    def _agents_told(self) -> dict[str, Any]:
+        return {"agents": self.agents.listed(), "recovered_agents": []}
 
     def _noted(self, call: dict[str, Any], headers: dict[str, str], reply: Reply) -> Reply:
         self.calls.append(Got(call, headers, reply.code, reply.body))
