@@ -124,7 +124,7 @@ class KeeperAt:
 
     def is_beside(self, info: Mapping[str, Any]) -> bool:
         """Whether this is one of ours of another description: it gets no more tasks."""
-        id_ = info["executor_id"]["value"]
+        id_ = str(info["executor_id"]["value"])
         return id_.startswith(PREFIX) and id_ != self.executor_id
 
     def spoke(self) -> None:
